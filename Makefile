@@ -12,7 +12,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install --constraint constraints.txt
 # One stamp for each layer of what is installed: a second run installs nothing.
 STAMPS := $(VENV)/stamps
 INSTALLED_FROM := pyproject.toml constraints.txt
