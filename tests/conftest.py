@@ -1,0 +1,179 @@
+"""What all tests share: backends, published tables, and a record of what was really tested.
+
+A promise of several backends is worth nothing if their tests are skipped unseen, so a run can be
+told what to expect, by three variables of the environment:
+
+* ``EXPECT_BACKENDS=numpy,torch,jax``: one that is absent fails instead of skipping, and the run
+  fails unless a test of each passed.
+* ``EXPECT_TESTS=500``: the run fails unless at least so many tests passed.
+* ``CI=true``: the run fails if any test was skipped, for whatever reason.
+"""
+
+import importlib
+import importlib.metadata
+import os
+import platform
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+BACKENDS = ("numpy", "torch", "jax")
+# Beside a checkout, not in it: published tables and configs that are too many to be committed.
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+# No test may fail because the machine is busy.
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("calm")
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in {"1", "true"}
+
+
+def expected_backends() -> tuple[str, ...]:
+    return tuple(name for name in os.environ.get("EXPECT_BACKENDS", "").replace(" ", "").split(",") if name)
+
+
+def installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One array library: its name, its module, and the way in and out of it."""
+
+    name: str
+    module: Any
+    asarray: Callable[..., Any]  # (array_like, dtype: str | None = None) -> the library's array
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        if self.name == "torch":
+            array = array.detach().cpu()
+            if array.dtype == self.module.bfloat16:  # NumPy has no such type; float32 holds all its values
+                array = array.float()
+        return np.asarray(array)
+
+    def dtype(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+
+def load_backend(name: str) -> Backend:
+    """Import one array library.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    if name == "numpy":
+        return Backend(name, np, lambda values, dtype=None: np.asarray(values, dtype=dtype))
+    if name == "torch":
+        torch = importlib.import_module("torch")
+
+        def tensor(values: Any, dtype: str | None = None) -> Any:
+            made = torch.from_numpy(np.array(values))
+            return made if dtype is None else made.to(getattr(torch, dtype))
+
+        return Backend(name, torch, tensor)
+    jnp = importlib.import_module("jax.numpy")
+    return Backend(name, jnp, lambda values, dtype=None: jnp.asarray(values, dtype=dtype))
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each array library in turn; one that is absent skips, unless the run expects it."""
+    name = request.param
+    try:
+        loaded = load_backend(name)
+    except ImportError as error:
+        if name in expected_backends():
+            pytest.fail(f"{name} is expected (EXPECT_BACKENDS) but cannot be imported: {error}")
+        pytest.skip(f"{name} is not installed")
+    request.node.user_properties.append(("backend", name))
+    return loaded
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of published tables and configs beside the checkout."""
+    if not SHARED.is_dir():
+        reason = "the folder ../shared with published tables and configs is not beside this checkout"
+        (pytest.fail if in_ci() else pytest.skip)(reason)
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return Path(__file__).resolve().parents[1]
+
+
+class Record:
+    """What a run really did, and what of it was asked for in vain."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.skipped: list[str] = []
+        self.backends: Counter[str] = Counter()
+        self.broken: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self.skipped.append(f"{report.nodeid}: {reason}")
+        if report.when == "call" and report.passed:
+            self.passed += 1
+            self.backends.update(value for key, value in report.user_properties if key == "backend")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self.skipped.append(f"{report.nodeid} (whole file): {report.longrepr}")
+
+    def judge(self) -> list[str]:
+        """What the environment asks of the run, and the run did not do: one sentence each."""
+        least = int(os.environ.get("EXPECT_TESTS", "0"))
+        broken = [
+            f"no test of the backend {name} passed, but EXPECT_BACKENDS names it"
+            for name in expected_backends()
+            if not self.backends[name]
+        ]
+        if self.passed < least:
+            broken.append(f"{self.passed} tests passed, but EXPECT_TESTS asks for at least {least}")
+        if in_ci():
+            broken += [f"skipped, which CI forbids: {what}" for what in self.skipped]
+        return broken
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.config.option.collectonly:
+            return
+        self.broken = self.judge()
+        if self.broken and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        backends = ", ".join(f"{name} {self.backends[name]}" for name in BACKENDS)
+        terminalreporter.section("what was tested")
+        terminalreporter.line(f"{self.passed} passed, {len(self.skipped)} skipped; tests by backend: {backends}")
+        for sentence in self.broken:
+            terminalreporter.line(f"EXPECTED OTHERWISE: {sentence}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Record(), "what-was-tested")
+
+
+def pytest_report_header() -> list[str]:
+    versions = [f"{name} {installed(name) or 'absent'}" for name in ("clockhands", *BACKENDS, "mpmath", "hypothesis")]
+    expected = ", ".join(expected_backends()) or "none"
+    return [
+        f"python {platform.python_version()}; " + "; ".join(versions),
+        f"expected backends: {expected}; CI: {in_ci()}; shared: {'there' if SHARED.is_dir() else 'absent'}",
+    ]

@@ -1,0 +1,77 @@
+"""The record of what was tested fails a run that tested less than it was asked to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).with_name("conftest.py")
+ONE_OF_EACH = """
+def test_backend(backend):
+    assert backend.to_numpy(backend.asarray([1.0, 2.0], "float32")).tolist() == [1.0, 2.0]
+"""
+ONE_SKIPPED = """
+import pytest
+def test_skipped():
+    pytest.skip("no particular reason")
+def test_passed():
+    assert True
+"""
+# A module that cannot be imported, found before the real one.
+ABSENT = "raise ImportError('made absent by this test')\n"
+
+
+def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "test_inner.py").write_text(test, encoding="utf-8")
+    clean = {key: value for key, value in os.environ.items() if key not in {"CI", "EXPECT_BACKENDS", "EXPECT_TESTS"}}
+    command = [sys.executable, "-m", "pytest", "--rootdir", str(folder), "-p", "no:cacheprovider", str(folder)]
+    return subprocess.run(
+        command, cwd=folder, env={**clean, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_run_that_did_what_was_asked_passes(tmp_path: Path):
+    done = run(tmp_path, ONE_OF_EACH, EXPECT_BACKENDS="numpy", EXPECT_TESTS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "expected backends: numpy" in done.stdout
+    assert "Using --randomly-seed=" in done.stdout, "the seed of the random order must be printed"
+
+
+@pytest.mark.parametrize(
+    ("test", "environment", "sentence"),
+    [
+        (ONE_SKIPPED, {"EXPECT_TESTS": "2"}, "1 tests passed, but EXPECT_TESTS asks for at least 2"),
+        (ONE_SKIPPED, {"EXPECT_BACKENDS": "numpy"}, "no test of the backend numpy passed"),
+        (ONE_SKIPPED, {"CI": "true"}, "skipped, which CI forbids: test_inner.py::test_skipped"),
+        ("import pytest\npytest.importorskip('absent_module')", {"CI": "true"}, "skipped, which CI forbids"),
+    ],
+)
+def test_a_run_that_did_less_fails(tmp_path: Path, test: str, environment: dict[str, str], sentence: str):
+    done = run(tmp_path, test, **environment)
+    assert done.returncode != 0, done.stdout
+    assert sentence in done.stdout
+
+
+def test_an_absent_backend_skips_or_fails_as_asked(tmp_path: Path):
+    (tmp_path / "torch.py").write_text(ABSENT, encoding="utf-8")
+    (tmp_path / "jax.py").write_text(ABSENT, encoding="utf-8")
+    without = {"PYTHONPATH": str(tmp_path)}
+    calm = run(tmp_path, ONE_OF_EACH, **without)
+    assert calm.returncode == 0, calm.stdout
+    assert "1 passed, 2 skipped" in calm.stdout
+    strict = run(tmp_path, ONE_OF_EACH, EXPECT_BACKENDS="numpy,torch", **without)
+    assert strict.returncode != 0
+    assert "torch is expected (EXPECT_BACKENDS) but cannot be imported" in strict.stdout
+
+
+def test_the_folder_beside_a_checkout_is_required_in_ci_only(tmp_path: Path):
+    inner = tmp_path / "a" / "checkout" / "tests"
+    inner.mkdir(parents=True)
+    needs_it = "def test_it(shared):\n    assert shared.is_dir()\n"
+    assert "SKIPPED" in run(inner, needs_it).stdout or "1 skipped" in run(inner, needs_it).stdout
+    done = run(inner, needs_it, CI="true")
+    assert done.returncode != 0
+    assert "is not beside this checkout" in done.stdout
