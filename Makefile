@@ -7,7 +7,7 @@
 #   make bench         speed and memory beside other libraries
 #   make mutation      what the tests of the core would miss (about 20 minutes)
 #
-# PYTEST_ARGS reaches pytest: make test PYTEST_ARGS="-k ladders -p randomly -p 'no:cacheprovider'"
+# PYTEST_ARGS reaches pytest: make test PYTEST_ARGS="-k ladders -x"
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv

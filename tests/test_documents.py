@@ -1,0 +1,173 @@
+"""What the documents show runs, and what they name is there."""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")) if path.is_file()]
+BLOCK = re.compile(r"^```(?P<language>\w*)(?P<note>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+# A block that is not run says so: ```sh (not run: why)
+NOT_RUN = "(not run:"
+
+
+def blocks(document: Path, *languages: str) -> list[tuple[int, str]]:
+    """Code blocks that are to be run, each with the line it starts at."""
+    text = document.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, found.start()) + 1, found["text"])
+        for found in BLOCK.finditer(text)
+        if found["language"] in languages and NOT_RUN not in found["note"]
+    ]
+
+
+def run_python(document: Path, folder: Path) -> int:
+    """Run a document's Python blocks as one session, doctest prompts included; how many examples there were.
+
+    A plain block is run as it stands, and ``print(...)  # text`` must print that text.
+    """
+    namespace: dict[str, object] = {"__name__": "document"}
+    count = 0
+    with contextlib.chdir(folder):
+        for line, text in blocks(document, "python", "pycon"):
+            where = f"{document.name}:{line}"
+            if ">>>" in text:
+                parsed = doctest.DocTestParser().get_doctest(text, namespace, where, str(document), line)
+                report = io.StringIO()
+                runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+                # the session goes on in the next block
+                failed, tried = runner.run(parsed, out=report.write, clear_globs=False)
+                namespace.update(parsed.globs)
+                assert not failed, report.getvalue()
+                count += tried
+                continue
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile("\n" * line + text, str(document), "exec"), namespace)  # noqa: S102 - that is the test
+            expected = re.findall(r"^print\(.*\)\s+# (.*)$", text, re.MULTILINE)
+            for sentence in expected:
+                assert sentence in printed.getvalue(), f"{where} says {sentence!r}; it prints {printed.getvalue()!r}"
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_blocks_run(document: Path, tmp_path: Path):
+    run_python(document, tmp_path)
+
+
+def test_the_readme_shows_python_that_runs(tmp_path: Path):
+    assert run_python(ROOT / "README.md", tmp_path) > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nraise ValueError('wrong')\n```\n",
+        "```python\n>>> 1 + 1\n3\n```\n",
+        "```python\nprint(1 + 1)  # 3\n```\n",
+    ],
+)
+def test_a_wrong_block_fails(tmp_path: Path, text: str):
+    document = tmp_path / "wrong.md"
+    document.write_text(text, encoding="utf-8")
+    with pytest.raises((AssertionError, ValueError)):
+        run_python(document, tmp_path)
+
+
+def commands(document: Path) -> list[tuple[int, str]]:
+    """Lines of shell blocks that call clockhands, continued lines joined."""
+    return [
+        (line, command.strip().removeprefix("$ "))
+        for line, text in blocks(document, "sh", "bash", "console")
+        for command in text.replace("\\\n", " ").splitlines()
+        if command.strip().removeprefix("$ ").startswith("clockhands ")
+    ]
+
+
+def run_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    beside = Path(sys.executable).with_name("clockhands")
+    program = str(beside) if beside.exists() else shutil.which("clockhands")
+    assert program, "the script `clockhands` is not installed"
+    line = command.split("#")[0].replace("clockhands", shlex.quote(program), 1)
+    environment = {**os.environ, "NO_COLOR": "1"}
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_run(document: Path, tmp_path: Path):
+    for line, command in commands(document):
+        done = run_command(command, tmp_path)
+        assert done.returncode == 0, f"{document.name}:{line}: {command}\n{done.stdout}{done.stderr}"
+
+
+def test_make_targets_in_documents_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    named = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"\bmake ([a-z][a-z-]*)\b(?=[`\n]|\s+#)", document.read_text(encoding="utf-8"))
+    }
+    assert named, "the documents name no make target"
+    assert named <= targets
+
+
+def tree_of(document: Path) -> list[str]:
+    """Paths in a file tree drawn as an indented list in a ``text`` block that starts with a folder."""
+    paths: list[str] = []
+    for _, text in blocks(document, "text"):
+        if not re.match(r"[\w./-]+/(\s|$)", text):
+            continue
+        above: list[tuple[int, str]] = []
+        for line in text.splitlines():
+            if not line.strip():
+                continue
+            indent = len(line) - len(line.lstrip())
+            names = re.match(r"\s*([\w./-]+)", line)
+            assert names, f"{document.name}: a line of the file tree that is no path: {line!r}"
+            above = [each for each in above if each[0] < indent]
+            path = "".join(each[1] for each in above) + names[1]
+            paths.append(path)
+            if path.endswith("/"):
+                above.append((indent, names[1]))
+    return paths
+
+
+def test_the_file_tree_is_the_real_one():
+    """Where the README draws one: what it draws exists, and no module of the package is missing from it."""
+    drawn = tree_of(ROOT / "README.md")
+    assert [path for path in drawn if not (ROOT / path).exists()] == []
+    if drawn:
+        source = ROOT / "src" / "clockhands"
+        real = {
+            str(path.relative_to(ROOT)) + ("/" if path.is_dir() else "")
+            for path in source.iterdir()
+            if not path.name.startswith("_") and (path.suffix == ".py" or (path / "__init__.py").is_file())
+        }
+        assert real - set(drawn) == set()
+
+
+def test_a_wrong_file_tree_is_noticed(tmp_path: Path):
+    document = tmp_path / "tree.md"
+    document.write_text("```text\nsrc/clockhands/   the package\n  absent.py   not there\n```\n", encoding="utf-8")
+    assert tree_of(document) == ["src/clockhands/", "src/clockhands/absent.py"]
+
+
+def test_the_changelog_knows_this_version():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    version = re.search(r'^version = "(.+)"$', project, re.MULTILINE)
+    assert version
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## [{version[1]}]" in changelog or "## [Unreleased]" in changelog

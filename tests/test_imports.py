@@ -1,0 +1,70 @@
+"""`import clockhands` brings no framework and no command line library; frameworks come with the caller's arrays."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FRAMEWORKS = {"torch", "jax", "jaxlib", "tensorflow", "transformers", "onnx", "gguf"}
+COMMAND_LINE = {"click", "rich", "pygments", "markdown_it"}
+# What only some functions need: importing the package must not pay for it.
+LATE = {"safetensors", "array_api_compat", "scipy", "sympy", "pytest", "hypothesis", "mpmath"}
+
+PREPARED = "import sys\nsys.argv = ['clockhands']\n"
+REPORT = "\nimport json, sys\nprint('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
+
+
+def loaded_by(code: str, path: Path | None = None) -> set[str]:
+    """Top-level modules that a fresh interpreter holds after running the code."""
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARED + code + REPORT], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+ENTRY_POINTS = {
+    "the package": ("import clockhands", FRAMEWORKS | COMMAND_LINE | LATE),
+    "a table": (
+        "import clockhands as ch\nch.table(ch.preset('vaswani2017', width=4), 5)",
+        FRAMEWORKS | COMMAND_LINE | (LATE - {"array_api_compat"}),
+    ),
+    "a NumPy array": (
+        "import numpy as np, clockhands as ch\nch.add(np.zeros((2, 4), np.float32), ch.preset('vaswani2017', width=4))",
+        FRAMEWORKS | COMMAND_LINE | (LATE - {"array_api_compat"}),
+    ),
+    "a rotary ladder": ("import clockhands as ch\nch.Rotary(head_width=8).rates", FRAMEWORKS | COMMAND_LINE | LATE),
+    "the command line": ("import clockhands.cli", FRAMEWORKS | (LATE - {"array_api_compat"})),
+    "an audit": (
+        "import clockhands as ch\nch.audit('vaswani2017').to_dict()",
+        FRAMEWORKS | {"scipy", "sympy", "pytest", "hypothesis", "mpmath"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_nothing_is_imported_that_is_not_needed(name: str):
+    code, unwanted = ENTRY_POINTS[name]
+    assert loaded_by(code) & unwanted == set()
+
+
+@pytest.mark.parametrize("unwanted", ["torch", "click"])
+def test_the_check_can_fail(tmp_path: Path, unwanted: str):
+    (tmp_path / f"{unwanted}.py").write_text("", encoding="utf-8")
+    (tmp_path / "greedy.py").write_text(f"def f():\n    import {unwanted}\nf()\n", encoding="utf-8")
+    assert unwanted in loaded_by("import greedy", tmp_path)
+
+
+def test_jax_arrays_bring_no_torch():
+    pytest.importorskip("jax")
+    code = (
+        "import jax.numpy as jnp, clockhands as ch\n"
+        "ch.add(jnp.zeros((2, 4), jnp.float32), ch.preset('vaswani2017', width=4))"
+    )
+    assert "torch" not in loaded_by(code)

@@ -1,0 +1,120 @@
+"""The public list is small, sorted and true, and no order of imports hides a name."""
+
+import ast
+import inspect
+import os
+import pkgutil
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clockhands as ch
+
+AT_MOST = 30
+
+# One call of each public function and class. A new public name needs a row: what is not here fails below.
+SETUP = """
+import numpy as np
+import clockhands as ch
+spec = ch.preset("vaswani2017", width=4)
+"""
+CALLS = {
+    "Learned": "ch.Learned(width=4, rows=8)",
+    "NoPosition": "ch.NoPosition(width=4)",
+    "Rotary": "ch.Rotary(head_width=8).rates",
+    "Sinusoidal": "ch.Sinusoidal(width=4)",
+    "add": "ch.add(np.zeros((2, 4), np.float32), spec)",
+    "audit": "ch.audit('vaswani2017').to_dict()",
+    "describe": "ch.describe(spec)",
+    "from_json": "ch.from_json(ch.to_json(spec))",
+    "kernel": "ch.kernel(spec, [0, 1, 2])",
+    "preset": "ch.preset('vaswani2017')",
+    "presets": "ch.presets()",
+    "shift": "ch.shift(spec, 3)",
+    "table": "ch.table(spec, 5)",
+    "to_json": "ch.to_json(spec)",
+}
+
+
+def submodules() -> list[str]:
+    def unloadable(name: str) -> None:
+        raise ImportError(name)
+
+    found = pkgutil.walk_packages(ch.__path__, "clockhands.", onerror=unloadable)
+    return sorted(each.name for each in found if not each.name.endswith("__main__"))
+
+
+def public_functions() -> set[str]:
+    """Public names that are called; exceptions are raised instead."""
+    values = {name: getattr(ch, name) for name in ch.__all__}
+    return {
+        name
+        for name, value in values.items()
+        if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException))
+    }
+
+
+def test_the_list_is_short_sorted_and_without_repetition():
+    assert len(ch.__all__) <= AT_MOST
+    assert list(ch.__all__) == sorted(set(ch.__all__))
+
+
+def test_the_list_is_what_can_be_imported():
+    assert {name for name in ch.__all__ if not hasattr(ch, name)} == set()
+    assert set(ch.__all__) <= set(dir(ch))
+    own = {name.split(".")[1] for name in submodules()}
+    visible = {name for name in dir(ch) if not name.startswith("_")} - own
+    assert visible == {name for name in ch.__all__ if not name.startswith("_")}
+    namespace: dict[str, object] = {}
+    exec("from clockhands import *", namespace)  # noqa: S102 - it is what people write
+    assert set(ch.__all__) <= set(namespace)
+
+
+def test_an_absent_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="tabel"):
+        _ = ch.tabel
+
+
+def test_no_submodule_has_the_name_of_something_public():
+    assert {name.split(".")[1] for name in submodules()} & set(ch.__all__) == set()
+
+
+def test_type_checkers_see_what_is_public():
+    """Lazy names are invisible to them, so the file repeats each as an import that never runs."""
+    tree = ast.parse(Path(ch.__file__).read_text(encoding="utf-8"))
+    seen = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {name for name in ch.__all__ if not name.startswith("__")} <= seen
+
+
+def test_every_public_function_is_called_below():
+    assert set(CALLS) == public_functions()
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_no_order_of_imports_hides_a_function(attempt: int):
+    """In a fresh process: every submodule, in some order, then every public function."""
+    modules = [name for name in submodules() if name.split(".")[1] not in {"torch", "jax", "lab", "probes"}]
+    random.shuffle(modules)
+    lines = [f"import {name}" for name in modules]
+    code = "\n".join([*lines, SETUP, *CALLS.values()])
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"attempt {attempt}, imported in the order {modules}:\n{done.stderr}"
+
+
+def test_a_hidden_function_would_be_noticed(tmp_path: Path):
+    """The failure that the test above is for: a submodule with the name of a lazy function."""
+    package = tmp_path / "hiding"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "def __getattr__(name):\n    from hiding.table import table\n    return table\n", encoding="utf-8"
+    )
+    (package / "table.py").write_text("def table():\n    return 1\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    calls = "import hiding\nhiding.table()"
+    for code, fails in [(calls, True), ("import hiding.table\n" + calls, True), ("from hiding.table import table\ntable()", False)]:
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0) == fails, (code, done.stderr)
