@@ -1,0 +1,61 @@
+"""Checks of single arguments, each with a message that names the argument and a hint.
+
+They take the value apart from how it was spelled: NumPy scalars pass as the Python numbers they
+hold, booleans and strings never pass as numbers.
+"""
+
+import math
+
+from clockhands.errors import InvalidType, InvalidValue
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it: short, whatever it is."""
+    text = f"{value:g}" if isinstance(value, float) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def real(name: str, value: object) -> float:
+    """``value`` as a float, if it is a real number; NaN and infinities pass."""
+    if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str | bytes):
+        raise InvalidType(f"`{name}` must be a number, got {shown(value)}.", f"Give `{name}` as an int or a float.")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValue(
+            f"`{name}` must be a number that fits a float64, got {shown(value)}.", f"Give `{name}` as an int or a float."
+        ) from None
+
+
+def positive(name: str, value: object) -> float:
+    """``value`` as a float, if it is a finite number above 0."""
+    number = real(name, value)
+    if not 0 < number < math.inf:
+        raise InvalidValue(
+            f"`{name}` must be finite and positive, got {shown(value)}.", f"Give `{name}` as a number above 0."
+        )
+    return number
+
+
+def not_negative(name: str, value: object) -> float:
+    """``value`` as a float, if it is a finite number of at least 0."""
+    number = real(name, value)
+    if not 0 <= number < math.inf:
+        raise InvalidValue(
+            f"`{name}` must be finite and not negative, got {shown(value)}.", f"Give `{name}` as a number of at least 0."
+        )
+    return number
+
+
+def count(name: str, value: object, least: int = 1) -> int:
+    """``value`` as an int, if it is a whole number of at least ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidType(
+            f"`{name}` must be a whole number, got {shown(value)}.", f"Give `{name}` as an int of at least {least}."
+        )
+    number = value.__index__()  # type: ignore[attr-defined]
+    if number < least:
+        raise InvalidValue(
+            f"`{name}` must be at least {least}, got {shown(number)}.", f"Give `{name}` as an int of at least {least}."
+        )
+    return number

@@ -1,0 +1,373 @@
+"""Frequency ladders: how fast each channel pair turns, in radians per token.
+
+Everything sinusoidal or rotary is downstream of a ladder. A rate is the real number that its
+convention defines, not the float64 next to it: at position 10**15 that difference alone is a tenth
+of a radian. So a ladder holds each rate as a decimal number of ``DIGITS`` significant digits, made
+once; ``phases`` turns them into fixed point, and ``rates`` shows the nearest float64.
+
+Accuracy: each of the maker functions below does at most ``pairs`` multiplications, one power and
+one division in ``WORKING`` digits, each with a relative error below 10**(1 - WORKING); for up to
+10**6 pairs a rate is within a relative 10**-62 of the real number, then rounded to ``DIGITS``
+digits: together a relative 10**(1 - DIGITS), about 2**-196.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from clockhands.arguments import count, not_negative, positive, real, shown
+from clockhands.errors import InvalidType, InvalidValue
+
+DIGITS = 60
+WORKING = 70
+
+# 2 pi, to more digits than a ladder works with (OEIS A019692).
+TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281257241799725606965068")
+
+# Past this a rate would leave the 64 bits that `phases` keeps for whole turns per token.
+FASTEST = Decimal(2) ** 63
+
+Span = Literal["open", "closed"] | float
+
+
+def working() -> Context:
+    """The decimal arithmetic in which ladders are made: ``WORKING`` digits, any exponent.
+
+    A context of its own, so that neither the caller's precision nor the caller's traps change a rate.
+    """
+    return Context(prec=WORKING, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
+
+
+class Turns(NamedTuple):
+    """Turns per token of each pair in fixed point: ``whole + high / 2**64 + low / 2**128``.
+
+    Each field is uint64 of shape [pairs], read-only. The sum is within 2**-129 of the rate
+    divided by 2 pi.
+    """
+
+    whole: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """One turning rate for each channel pair, and the factor that goes with them.
+
+    A ladder compares and hashes by its numbers, so it can itself be a cache key or a static
+    argument of ``jax.jit``: no cache can forget one of its fields.
+
+    Attributes:
+        exact: Radians per token, one for each of ``pairs``, as decimals of ``DIGITS`` digits.
+            A pair of rate 0 never turns.
+        attention_factor: What cosine and sine are multiplied by where the ladder was scaled
+            (YaRN, LongRoPE), else 1.
+        ratio: Of neighbouring rates where they were made as a geometric progression, else None; not
+            compared, since it follows from the rates (and is needed where there is only one).
+        origin: The call that made it, for people and error messages; not compared.
+
+    Raises:
+        InvalidValue: There is no rate, or one is negative, infinite, NaN or above 2**63; or the
+            attention factor is not a positive finite number.
+    """
+
+    exact: tuple[Decimal, ...]
+    attention_factor: float = 1.0
+    ratio: Decimal | None = field(default=None, compare=False)
+    origin: str = field(default="given by hand", compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the rates and round them to ``DIGITS`` digits."""
+        if not self.exact:
+            raise InvalidValue("A ladder needs at least one rate, got none.", "Give one rate for each channel pair.")
+        for pair, rate in enumerate(self.exact):
+            if not (rate.is_finite() and 0 <= rate < FASTEST):
+                raise InvalidValue(
+                    f"Rates must be finite, not negative and below 2**63 rad/token, got {rate:.6g} for pair {pair}.",
+                    "Check the base, the multiplier and the scaling that the ladder was made from.",
+                )
+        if not 0 < self.attention_factor < math.inf:
+            raise InvalidValue(
+                f"`attention_factor` must be finite and positive, got {self.attention_factor}.",
+                "Leave it out to have it follow from the scaling.",
+            )
+        stored = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
+        object.__setattr__(self, "exact", tuple(map(stored.plus, self.exact)))
+
+    @property
+    def pairs(self) -> int:
+        """Number of channel pairs."""
+        return len(self.exact)
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """The float64 nearest to each rate, in radians per token."""
+        return tuple(map(float, self.exact))
+
+    @cached_property
+    def wavelengths(self) -> tuple[float, ...]:
+        """Tokens that each pair needs for a whole turn, 2 pi / rate; infinite for a rate of 0."""
+        return tuple(2 * math.pi / rate if rate else math.inf for rate in self.rates)
+
+    @cached_property
+    def turns(self) -> Turns:
+        """The rates as turns per token in fixed point, made once.
+
+        Accuracy: half a unit of 2**-128 turns; the decimals are good to 2**-190 of the rate, which
+        below 2**63 rad/token is less than a thousandth of that unit's half.
+        """
+        with localcontext(working()):
+            unit = 2**128 / TWO_PI
+            fixed = [int((rate * unit).to_integral_value()) for rate in self.exact]
+        limbs = np.frombuffer(b"".join(number.to_bytes(24, "little") for number in fixed), "<u8").reshape(-1, 3)
+        low, high, whole = (np.ascontiguousarray(limbs[:, limb], np.uint64) for limb in range(3))
+        for limb in (low, high, whole):
+            limb.flags.writeable = False
+        return Turns(whole, high, low)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled and copied: the fields, not the numbers remembered from them."""
+        return {name: self.__dict__[name] for name in ("exact", "attention_factor", "ratio", "origin")}
+
+    def mapped(self, change: Callable[[int, Decimal], Decimal], origin: str, attention_factor: float = 1.0) -> "Ladder":
+        """The ladder whose pair ``i`` turns at ``change(i, rate)``, computed in ``WORKING`` digits.
+
+        The attention factors multiply, so that scalings can follow one another.
+        """
+        with localcontext(working()):
+            rates = tuple(change(pair, rate) for pair, rate in enumerate(self.exact))
+        return Ladder(rates, self.attention_factor * attention_factor, origin=f"{origin} of {self.origin}")
+
+
+@runtime_checkable
+class Spacing(Protocol):
+    """How rates are spaced: the rule that makes a ladder for any width.
+
+    ``channels`` is the number of channels that the ladder is for (the width of a table, the rotated
+    channels of a head); ``pairs`` is how many rates are wanted, usually ``channels // 2``.
+    """
+
+    def ladder(self, pairs: int, channels: int) -> Ladder:
+        """The ladder of ``pairs`` rates for ``channels`` channels."""
+        ...
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """Rates in geometric progression: ``rate_i = multiplier * base ** (-i / den)``.
+
+    In papers this is ``base ** (-2 i / d)``; in checkpoints the rates are called ``inv_freq`` and the
+    base ``rope_theta``. The span says what ``den`` is:
+
+    * ``"open"``: ``d / 2``, the paper's: the ladder ends one step short of ``1 / base``;
+    * ``"closed"``: ``d // 2 - 1``, tensor2tensor's: the last rate is ``1 / base`` exactly;
+    * a number: that denominator, for a ladder that continues past the rotated channels.
+
+    Attributes:
+        base: Ratio that spans the ladder; positive, not 1.
+        span: Where the ladder ends.
+        multiplier: The first rate, in radians per token.
+
+    Raises:
+        InvalidValue: A value is not allowed, or the span does not exist for this width.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; Su et al. 2021, arXiv:2104.09864,
+    section 3.2.2; tensor2tensor 1.15.7, ``get_timing_signal_1d`` (closed).
+    """
+
+    base: float = 10_000.0
+    span: Span = "open"
+    multiplier: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        object.__setattr__(self, "base", real("base", self.base))
+        if not 0 < self.base < math.inf or self.base == 1:
+            raise InvalidValue(
+                f"`base` must be a finite positive number other than 1, got {shown(self.base)}.",
+                "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+            )
+        if self.span not in ("open", "closed"):
+            if isinstance(self.span, str):
+                raise InvalidValue(
+                    f'`span` must be "open", "closed" or a positive number, got {self.span!r}.',
+                    'Use "open" for denominators d/2 (the paper), "closed" for d/2 - 1 (tensor2tensor).',
+                )
+            object.__setattr__(self, "span", positive("span", self.span))
+        object.__setattr__(self, "multiplier", positive("multiplier", self.multiplier))
+
+    def denominator(self, channels: int) -> Decimal:
+        """The ``den`` of the formula for a width of ``channels``."""
+        if self.span == "open":
+            return Decimal(channels) / 2
+        if self.span == "closed":
+            if channels // 2 < 2:
+                raise InvalidValue(
+                    f"A closed span divides by d/2 - 1, which is 0 or less at width {channels}.",
+                    'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+                )
+            return Decimal(channels // 2 - 1)
+        return Decimal(self.span)
+
+    def ladder(self, pairs: int, channels: int) -> Ladder:
+        """The ladder of ``pairs`` rates for ``channels`` channels."""
+        count("pairs", pairs)
+        with localcontext(working()):
+            ratio = (-Decimal(self.base).ln() / self.denominator(channels)).exp()
+            rate, rates = Decimal(self.multiplier), []
+            for _ in range(pairs):
+                rates.append(rate)
+                rate *= ratio
+        span = self.span if isinstance(self.span, str) else f"{self.span:g}"
+        return Ladder(tuple(rates), ratio=ratio, origin=f"a geometric ladder (base {self.base:g}, span {span})")
+
+
+@dataclass(frozen=True)
+class EvenlySpaced:
+    """Rates at equal distances: ``rate_i = multiplier * (first + i * (last - first) / (pairs - 1))``.
+
+    Attributes:
+        first: The first rate before the multiplier, in radians per token.
+        last: The last rate before the multiplier. With a single pair only ``first`` is used.
+        multiplier: What all rates are multiplied by.
+
+    Raises:
+        InvalidValue: A value is negative or not finite.
+
+    Source: Jaegle et al. 2021, Perceiver, arXiv:2103.03206, section 3.2 (linear frequency bands).
+    """
+
+    first: float
+    last: float
+    multiplier: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("first", "last"):
+            object.__setattr__(self, name, not_negative(name, getattr(self, name)))
+        object.__setattr__(self, "multiplier", positive("multiplier", self.multiplier))
+
+    def ladder(self, pairs: int, channels: int) -> Ladder:  # noqa: ARG002 - the rule does not depend on the width
+        """The ladder of ``pairs`` rates; the width does not matter."""
+        count("pairs", pairs)
+        with localcontext(working()):
+            first, rise = Decimal(self.first), Decimal(self.last) - Decimal(self.first)
+            steps = max(pairs - 1, 1)
+            rates = tuple(Decimal(self.multiplier) * (first + rise * pair / steps) for pair in range(pairs))
+        return Ladder(rates, origin=f"an evenly spaced ladder ({self.first:g} to {self.last:g})")
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """Rates given one by one; each means exactly the real number that its float64 holds.
+
+    Attributes:
+        rates: Radians per token, one for each pair.
+
+    Raises:
+        InvalidValue: A rate is negative or not finite, or there is none; or, when the ladder is
+            made, their number is not the number of pairs.
+    """
+
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if isinstance(self.rates, str | bytes) or not isinstance(self.rates, Sequence):
+            try:
+                given = tuple(self.rates)
+            except TypeError:
+                raise InvalidType(
+                    f"`rates` must be a sequence of numbers, got {type(self.rates).__name__}.",
+                    "Give one rate in rad/token for each pair.",
+                ) from None
+            object.__setattr__(self, "rates", given)
+        object.__setattr__(self, "rates", tuple(not_negative("rates", rate) for rate in self.rates))
+        if not self.rates:
+            raise InvalidValue("`rates` must hold at least one rate, got none.", "Give one rate for each pair.")
+
+    def ladder(self, pairs: int, channels: int) -> Ladder:
+        """The ladder, if it has as many rates as there are pairs."""
+        if pairs != len(self.rates):
+            raise InvalidValue(
+                f"{len(self.rates)} rates were given for the {pairs} pairs of {channels} channels.",
+                "Give one rate for each pair.",
+            )
+        return Ladder(tuple(map(Decimal, self.rates)), origin=f"an explicit ladder of {pairs} rates")
+
+
+def geometric(pairs: int, base: float = 10_000.0, span: Span = "open", multiplier: float = 1.0) -> Ladder:
+    """The usual ladder: pair ``i`` turns by ``multiplier * base ** (-i / den)`` radians per token.
+
+    With ``d = 2 * pairs`` channels, ``den`` is ``d / 2`` (``span="open"``), ``d / 2 - 1``
+    (``span="closed"``) or the number given.
+
+    Accuracy: each rate within a relative 10**-59 of the real number; see the module.
+
+    Raises:
+        InvalidValue: A value is impossible; see `Geometric`.
+
+    Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2.
+
+    >>> geometric(pairs=2, base=100.0).rates
+    (1.0, 0.1)
+    >>> geometric(pairs=3, base=100.0, span="closed").rates
+    (1.0, 0.1, 0.01)
+    """
+    return Geometric(base, span, multiplier).ladder(pairs, 2 * pairs)
+
+
+def evenly_spaced(pairs: int, first: float, last: float, multiplier: float = 1.0) -> Ladder:
+    """Rates at equal distances from ``first`` to ``last``, both included, times ``multiplier``.
+
+    Raises:
+        InvalidValue: A value is impossible; see `EvenlySpaced`.
+
+    Source: Jaegle et al. 2021, Perceiver, arXiv:2103.03206, section 3.2.
+
+    >>> evenly_spaced(3, 1.0, 2.0).rates
+    (1.0, 1.5, 2.0)
+    """
+    return EvenlySpaced(first, last, multiplier).ladder(pairs, 2 * pairs)
+
+
+def explicit(rates: Sequence[float]) -> Ladder:
+    """The ladder of the given rates, in radians per token, each exactly as its float64 holds it.
+
+    Raises:
+        InvalidValue: A rate is negative or not finite, or there is none.
+
+    >>> explicit([1.0, 0.25]).pairs
+    2
+    """
+    given = Explicit(tuple(rates))
+    return given.ladder(len(given.rates), 2 * len(given.rates))
+
+
+def spacing_of(base: float | None, spacing: Spacing | None) -> Spacing:
+    """The spacing of a spec that may be given as ``base``, as ``spacing``, or both.
+
+    Raises:
+        InvalidValue: Both are given and the spacing has no base.
+        InvalidType: The spacing is not one.
+    """
+    if spacing is None:
+        return Geometric() if base is None else Geometric(base)
+    if not isinstance(spacing, Spacing):
+        raise InvalidType(
+            f"`spacing` must say how rates are spaced, got {shown(spacing)}.",
+            "Use Geometric, EvenlySpaced or Explicit of clockhands.ladders.",
+        )
+    if base is None:
+        return spacing
+    if not isinstance(spacing, Geometric):
+        raise InvalidValue(
+            f"`base` spans a geometric ladder, and the spacing is {type(spacing).__name__}.",
+            "Leave `base` out, or give spacing=Geometric(base=…).",
+        )
+    return replace(spacing, base=base)

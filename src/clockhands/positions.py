@@ -1,0 +1,273 @@
+"""Positions: where tokens stand, held exactly.
+
+A position is an integer or a real number of at most 2**63 in size. Whatever it comes in (a count, a
+range, a list of Python numbers, an array of any library), it is held as ``sign x (whole + part)``
+with ``whole`` a 64-bit integer and ``part`` a float64 in [0, 1): no position is rounded on the way
+in. Lists are looked at element by element, because ``np.asarray([-1, 2**63])`` is float64 already.
+"""
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+
+LARGEST = 2**63
+
+_HINT_RANGE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
+_HINT_KIND = "Give a count, a range, a list of ints and floats, or an array of integers or floats."
+
+
+class Sizes(NamedTuple):
+    """Some positions, flattened: ``whole + part`` in size, and where they are below 0.
+
+    ``whole`` is uint64, ``part`` float64 in [0, 1) or None for integers, ``negative`` bool or None.
+    """
+
+    whole: np.ndarray
+    part: np.ndarray | None
+    negative: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Exact positions of any shape.
+
+    Attributes:
+        shape: Shape of the positions.
+        whole: Whole part of the size, uint64; None for a progression.
+        part: Fraction of the size in [0, 1), float64; None where all positions are integers.
+        negative: Where the position is below 0, bool; None where none is.
+        start, step: The progression ``start + step * i`` of integers, where the positions are one.
+    """
+
+    shape: tuple[int, ...]
+    whole: np.ndarray | None = None
+    part: np.ndarray | None = None
+    negative: np.ndarray | None = None
+    start: int = 0
+    step: int = 1
+
+    @property
+    def progression(self) -> bool:
+        """Whether these are integers at equal distances, known without looking at each."""
+        return self.whole is None
+
+    @property
+    def size(self) -> int:
+        """Number of positions."""
+        return math.prod(self.shape)
+
+    def sizes(self, begin: int, end: int) -> Sizes:
+        """The positions of the flat indices ``begin`` to ``end - 1``."""
+        if self.whole is not None:
+            return Sizes(*(part if part is None else part.reshape(-1)[begin:end] for part in self._parts()))
+        # Modulo 2**64 first: start + step * i itself may be 2**63, which no int64 holds.
+        index = np.arange(begin, end, dtype=np.uint64)
+        value = np.uint64(self.start % 2**64) + np.uint64(self.step % 2**64) * index
+        if min(self.start, self.start + self.step * (self.size - 1)) >= 0:
+            return Sizes(value, None, None)
+        crossing = -(self.start // self.step)  # the first index at which the sign is another
+        negative = np.array([index < crossing if self.step > 0 else index > self.start // -self.step]).reshape(-1)
+        return Sizes(np.where(negative, np.uint64(0) - value, value), None, negative)
+
+    def _parts(self) -> tuple[np.ndarray | None, ...]:
+        return self.whole, self.part, self.negative
+
+    def element(self, index: int) -> int | float:
+        """One position of a flat index, as the number it is."""
+        if self.whole is None:
+            return self.start + self.step * index
+        size = int(self.whole.reshape(-1)[index])
+        part = float(self.part.reshape(-1)[index]) if self.part is not None else 0.0
+        value = size + part if part else size
+        return -value if self.negative is not None and self.negative.reshape(-1)[index] else value
+
+
+def positions_of(given: Any, name: str = "positions") -> Positions:  # noqa: ANN401 - any array library
+    """The exact positions that ``given`` stands for.
+
+    A whole number n is the positions 0 to n - 1; a ``range`` is itself; lists, tuples and arrays of
+    integers or floats are positions one by one, in their shape. A float means the real number it holds.
+
+    Raises:
+        InvalidValue: A count is negative; a position is NaN, infinite or above 2**63 in size; a
+            nested list is ragged.
+        InvalidType: Something that is not a number, a range, a list or an array of numbers.
+    """
+    if isinstance(given, range):
+        return _from_range(given, name)
+    if isinstance(given, list | tuple):
+        return _from_list(given, name)
+    if isinstance(given, bool | np.bool_):
+        raise InvalidType(f"`{name}` must be numbers, got the boolean {given}.", _HINT_KIND)
+    if hasattr(given, "__index__") and not getattr(given, "shape", ()):
+        return _from_range(range(count(name, given, least=0)), name)
+    if isinstance(given, str | bytes) or not (hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
+        if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+            return _from_list(list(given), name)
+        if isinstance(given, float):
+            raise InvalidType(
+                f"`{name}` must be a whole number when it is a count, got {shown(given)}.",
+                f"Write [{given:g}] for the single position {given:g}.",
+            )
+        raise InvalidType(f"`{name}` must be numbers, got {type(given).__name__} {shown(given)}.", _HINT_KIND)
+    return _from_array(numpy_of(given, name), name)
+
+
+def numpy_of(array: Any, name: str) -> np.ndarray:  # noqa: ANN401 - any array library
+    """An array of any library as a NumPy array that holds the same numbers."""
+    if hasattr(array, "detach"):  # torch: NumPy has no bfloat16 of torch's, and float64 holds each of them
+        array = array.detach().cpu()
+        if str(array.dtype) in ("torch.bfloat16", "torch.float16"):
+            array = array.double()
+    try:
+        return np.asarray(array)
+    except Exception as error:
+        # JAX raises its own kinds for values that exist only inside a trace.
+        raise InvalidType(
+            f"`{name}` must be known numbers, got {type(array).__name__} ({type(error).__name__}).",
+            "Give positions as NumPy values or Python numbers, outside of jit, vmap and compile.",
+        ) from None
+
+
+def _from_range(given: range, name: str) -> Positions:
+    ends = (given[0], given[-1]) if given else ()
+    for end in ends:
+        _check_integer(end, name)
+    # len() is refused above sys.maxsize, the quotient is not.
+    number = max(0, -((given.start - given.stop) // given.step)) if given.step else 0
+    return Positions((number,), start=given.start if given else 0, step=given.step)
+
+
+def _check_integer(value: int, name: str) -> None:
+    if abs(value) > LARGEST:
+        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(value)}.", _HINT_RANGE)
+
+
+def _from_list(given: Sequence[Any], name: str) -> Positions:
+    shape, leaves = _flatten(given, name)
+    wholes, parts, negatives = [], [], []
+    for leaf in leaves:
+        whole, part, negative = _exact(leaf, name)
+        wholes.append(whole)
+        parts.append(part)
+        negatives.append(negative)
+    return Positions(
+        shape,
+        np.array(wholes, np.uint64).reshape(shape),
+        np.array(parts, np.float64).reshape(shape) if any(parts) else None,
+        np.array(negatives, bool).reshape(shape) if any(negatives) else None,
+    )
+
+
+def _flatten(given: Sequence[Any], name: str) -> tuple[tuple[int, ...], list[Any]]:
+    shape: list[int] = []
+    level: list[Any] = [given]
+    while True:
+        nested = [isinstance(item, list | tuple | range) or bool(getattr(item, "shape", ())) for item in level]
+        if not any(nested):
+            return tuple(shape), level
+        lengths = {len(item) if inside else -1 for item, inside in zip(level, nested, strict=True)}
+        if len(lengths) > 1:
+            raise InvalidValue(f"`{name}` must be a regular grid, got a ragged list.", "Make all rows equally long.")
+        shape.append(lengths.pop())
+        level = [leaf for item in level for leaf in item]
+        if len(shape) > 8:
+            raise InvalidValue(f"`{name}` is a list nested more than 8 deep.", _HINT_KIND)
+        if not level:
+            return tuple(shape), []
+
+
+def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:  # noqa: ANN401 - any number
+    if isinstance(leaf, bool | np.bool_) or isinstance(leaf, str | bytes | complex):
+        raise InvalidType(f"`{name}` must be numbers, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
+    if hasattr(leaf, "__index__"):
+        try:
+            value = operator.index(leaf)
+        except TypeError:
+            pass
+        else:
+            _check_integer(value, name)
+            return abs(value), 0.0, value < 0
+    if not isinstance(leaf, float | np.floating) and not hasattr(leaf, "dtype"):
+        raise InvalidType(f"`{name}` must be ints and floats, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
+    if isinstance(leaf, np.longdouble):
+        raise InvalidType(f"`{name}` must be at most float64, got {type(leaf).__name__}.", _HINT_KIND)
+    number = float(leaf)
+    if not math.isfinite(number):
+        raise InvalidValue(f"`{name}` must be finite, got {number}.", "Remove NaN and infinite positions.")
+    if abs(number) > LARGEST:
+        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(number)}.", _HINT_RANGE)
+    part, whole = math.modf(abs(number))
+    return int(whole), part, number < 0
+
+
+def _from_array(array: np.ndarray, name: str) -> Positions:
+    kind = array.dtype.kind
+    if kind == "O":
+        return _from_list(array.tolist(), name) if array.ndim else _from_list([array.item()], name)
+    if kind in "iu":
+        return _from_integers(array, name)
+    # ml_dtypes' bfloat16 is of kind "V"; it says that it is a float only by its name.
+    if kind == "f" or array.dtype.name.startswith(("bfloat16", "float8")):
+        return _from_reals(array, name)
+    raise InvalidType(f"`{name}` must be integers or floats, got an array of {array.dtype}.", _HINT_KIND)
+
+
+def _from_integers(array: np.ndarray, name: str) -> Positions:
+    if array.dtype.kind == "u":
+        whole = array.astype(np.uint64)
+        if whole.size and int(whole.max()) > LARGEST:
+            raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {int(whole.max())}.", _HINT_RANGE)
+        return _progression(array) or Positions(array.shape, whole)
+    found = _progression(array)
+    if found is not None:
+        return found
+    negative = array < 0
+    # In two's complement 0 - x of uint64 is the size of a negative x, -2**63 included.
+    size = array.astype(np.int64).view(np.uint64)
+    if not negative.any():
+        return Positions(array.shape, size)
+    return Positions(array.shape, np.where(negative, np.uint64(0) - size, size), None, negative)
+
+
+def _progression(array: np.ndarray) -> Positions | None:
+    """The positions as a progression, where they are consecutive or at equal distances."""
+    if array.ndim != 1 or array.size < 3:
+        return None
+    start, step = int(array[0]), int(array[1]) - int(array[0])
+    last = start + step * (array.size - 1)
+    if step == 0 or int(array[-1]) != last:
+        return None
+    limits = np.iinfo(array.dtype)
+    if not limits.min <= step <= limits.max or not np.array_equal(
+        array, start + step * np.arange(array.size, dtype=np.int64) if abs(last) < 2**62 and abs(start) < 2**62 else ()
+    ):
+        return None
+    return Positions(array.shape, start=start, step=step)
+
+
+def _from_reals(array: np.ndarray, name: str) -> Positions:
+    if array.dtype.itemsize > 8:
+        raise InvalidType(f"`{name}` must be at most float64, got {array.dtype}.", _HINT_KIND)
+    reals = array.astype(np.float64)
+    if not np.isfinite(reals).all():
+        bad = float(reals[~np.isfinite(reals)].reshape(-1)[0])
+        raise InvalidValue(f"`{name}` must be finite, got {bad}.", "Remove NaN and infinite positions.")
+    size = np.abs(reals)
+    if size.size and size.max() > LARGEST:
+        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(float(size.max()))}.", _HINT_RANGE)
+    part, whole = np.modf(size)
+    negative = reals < 0
+    return Positions(
+        array.shape,
+        whole.astype(np.uint64),
+        part if part.any() else None,
+        negative if negative.any() else None,
+    )
