@@ -94,11 +94,7 @@ def violations(source: Path, layers: str) -> list[str]:
             where = f"{file.relative_to(source)}:{line}"
             top, *rest = target.split(".")
             if top != source.name:
-                if (
-                    top not in sys.stdlib_module_names
-                    and top not in EVERYWHERE
-                    and top not in ALLOWED.get(own, ())
-                ):
+                if top not in sys.stdlib_module_names and top not in EVERYWHERE and top not in ALLOWED.get(own, ()):
                     found.append(f"{where}: {own} may not import {top}")
                 continue
             if not rest:

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")) if path.is_file()]
+DOCUMENTS = [
+    path for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")) if path.is_file()
+]
 BLOCK = re.compile(r"^```(?P<language>\w*)(?P<note>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 # A block that is not run says so: ```sh (not run: why)
 NOT_RUN = "(not run:"
@@ -52,7 +54,7 @@ def run_python(document: Path, folder: Path) -> int:
                 continue
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(compile("\n" * line + text, str(document), "exec"), namespace)  # noqa: S102 - that is the test
+                exec(compile("\n" * line + text, str(document), "exec"), namespace)
             expected = re.findall(r"^print\(.*\)\s+# (.*)$", text, re.MULTILINE)
             for sentence in expected:
                 assert sentence in printed.getvalue(), f"{where} says {sentence!r}; it prints {printed.getvalue()!r}"
@@ -98,7 +100,7 @@ def run_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     beside = Path(sys.executable).with_name("clockhands")
     program = str(beside) if beside.exists() else shutil.which("clockhands")
     assert program, "the script `clockhands` is not installed"
-    line = command.split("#")[0].replace("clockhands", shlex.quote(program), 1)
+    line = command.split("#", maxsplit=1)[0].replace("clockhands", shlex.quote(program), 1)
     environment = {**os.environ, "NO_COLOR": "1"}
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False

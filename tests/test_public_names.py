@@ -69,7 +69,7 @@ def test_the_list_is_what_can_be_imported():
     visible = {name for name in dir(ch) if not name.startswith("_")} - own
     assert visible == {name for name in ch.__all__ if not name.startswith("_")}
     namespace: dict[str, object] = {}
-    exec("from clockhands import *", namespace)  # noqa: S102 - it is what people write
+    exec("from clockhands import *", namespace)
     assert set(ch.__all__) <= set(namespace)
 
 
@@ -85,7 +85,12 @@ def test_no_submodule_has_the_name_of_something_public():
 def test_type_checkers_see_what_is_public():
     """Lazy names are invisible to them, so the file repeats each as an import that never runs."""
     tree = ast.parse(Path(ch.__file__).read_text(encoding="utf-8"))
-    seen = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    seen = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert {name for name in ch.__all__ if not name.startswith("__")} <= seen
 
 
@@ -115,6 +120,12 @@ def test_a_hidden_function_would_be_noticed(tmp_path: Path):
     (package / "table.py").write_text("def table():\n    return 1\n", encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     calls = "import hiding\nhiding.table()"
-    for code, fails in [(calls, True), ("import hiding.table\n" + calls, True), ("from hiding.table import table\ntable()", False)]:
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    for code, fails in [
+        (calls, True),
+        ("import hiding.table\n" + calls, True),
+        ("from hiding.table import table\ntable()", False),
+    ]:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
         assert (done.returncode != 0) == fails, (code, done.stderr)

@@ -1,0 +1,335 @@
+"""Time and memory of tables, imports and audits, beside other libraries; run by `make bench`.
+
+Every figure is a ratio of medians of interleaved runs: one repetition times every contestant once, in an order that
+is drawn anew, and positions start elsewhere in each repetition. Read ratios, not milliseconds.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+MIB = 2**20
+BIN = Path(sys.executable).parent
+SMALL, LARGE = (5_000, 512), (32_768, 1_024)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One figure beside what it has to reach."""
+
+    what: str
+    measured: float
+    at_most: float
+    unit: str = "x"
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.at_most
+
+
+def size(shape: tuple[int, int]) -> str:
+    return f"{shape[0]:,} x {shape[1]:,}"
+
+
+def elapsed(call: Callable[[], object]) -> float:
+    """Seconds of one call; what it returns is let go after the clock has stopped."""
+    start = time.perf_counter()
+    kept = call()
+    seconds = time.perf_counter() - start
+    del kept
+    return seconds
+
+
+def interleaved(calls: dict[str, Callable[[int], Callable[[], object]]], repetitions: int) -> dict[str, float]:
+    """Median seconds of each; ``calls[name](repetition)`` prepares what is then timed."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for repetition in range(-1, repetitions):  # the first round only warms up
+        for name in random.sample(list(calls), len(calls)):
+            taken = elapsed(calls[name](repetition))
+            if repetition >= 0:
+                seconds[name].append(taken)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+# Tables beside peers
+
+
+def race(contestants: Iterable[Any], shape: tuple[int, int], repetitions: int) -> dict[str, float]:
+    """Median seconds of each contestant, every repetition at other positions."""
+
+    def prepared(contestant: Any) -> Callable[[int], Callable[[], object]]:
+        return lambda repetition: contestant.prepare(*shape, 10_000 + 7_919 * repetition)
+
+    return interleaved({each.name: prepared(each) for each in contestants}, repetitions)
+
+
+def tables(repetitions: dict[tuple[int, int], int], show: Console) -> tuple[list[dict], list[Target]]:
+    import peers
+    import torch
+
+    rows: list[dict] = []
+    targets: list[Target] = []
+    for shape in (SMALL, LARGE):
+        fill_alone = 0.0
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            os.environ["CLOCKHANDS_THREADS"] = str(threads)
+            everybody = peers.contestants()
+            taking_part = [each for each in everybody if shape[0] * shape[1] <= (each.most_entries or math.inf)]
+            # Those that take seconds would stretch the run: they are timed once, after the others.
+            medians = race([each for each in taking_part if each.most_entries is None], shape, repetitions[shape])
+            medians |= race([each for each in taking_part if each.most_entries is not None], shape, 1)
+            left_out = [each.name for each in everybody if each not in taking_part]
+            fill = medians[peers.FILL]
+            fill_alone = fill_alone or fill
+            ours = medians[peers.OURS]
+            fastest = min(medians[each.name] for each in taking_part if peers.is_peer(each))
+            rows += [
+                {
+                    "shape": size(shape),
+                    "threads": threads,
+                    "name": name,
+                    "milliseconds": seconds * 1e3,
+                    "of the fill": seconds / fill,
+                    "of clockhands": seconds / ours,
+                }
+                for name, seconds in medians.items()
+            ]
+            where = f"{size(shape)}, {threads} thread{'s' * (threads > 1)}"
+            if shape == LARGE:
+                most = 4.0 if threads == 1 else 2.5
+                targets.append(Target(f"{where}: multiple of the one-thread fill", ours / fill_alone, most))
+                targets.append(Target(f"{where}: part of the fastest peer's time", ours / fastest, 1 / 4))
+            else:
+                most = 1.0 if threads == 1 else 1.1
+                targets.append(Target(f"{where}: part of the fastest peer's time", ours / fastest, most))
+            if left_out:
+                show.print(f"{where}: left out, being too slow: {', '.join(left_out)}")
+            draw_tables(show, [row for row in rows if row["shape"] == size(shape) and row["threads"] == threads], where)
+    del os.environ["CLOCKHANDS_THREADS"]
+    return rows, targets
+
+
+def draw_tables(show: Console, rows: list[dict], title: str) -> None:
+    drawn = Table(title=title, title_justify="left")
+    drawn.add_column("who")
+    for column in ("ms", "x fill", "x clockhands"):
+        drawn.add_column(column, justify="right")
+    for row in sorted(rows, key=lambda row: row["milliseconds"]):
+        drawn.add_row(
+            row["name"], f"{row['milliseconds']:.2f}", f"{row['of the fill']:.2f}", f"{row['of clockhands']:.2f}"
+        )
+    show.print(drawn)
+
+
+# Long tables
+
+
+def linear(repetitions: int) -> tuple[dict[str, float], list[Target]]:
+    """Nanoseconds an entry as the table grows, and how far the largest is from the smallest."""
+    import clockhands as ch
+
+    os.environ["CLOCKHANDS_THREADS"] = "1"
+    spec = ch.preset("vaswani2017", width=256)
+    lengths = [62_500 * 2**k for k in range(5)]
+
+    def prepare(length: int) -> Callable[[int], Callable[[], object]]:
+        return lambda repetition: lambda: ch.table(spec, range(31 * repetition, 31 * repetition + length))
+
+    medians = interleaved({f"{length:,}": prepare(length) for length in lengths}, repetitions)
+    del os.environ["CLOCKHANDS_THREADS"]
+    each = {name: seconds / (int(name.replace(",", "")) * 256) * 1e9 for name, seconds in medians.items()}
+    growth = each[f"{lengths[-1]:,}"] / each[f"{lengths[0]:,}"]
+    return each, [Target("1,000,000 x 256: time an entry, of that at 62,500 x 256 (linear: 1)", growth, 1.25)]
+
+
+def next_position(repetitions: int) -> tuple[dict[str, float], list[Target]]:
+    """One more row at width 1,024 beside the sines and cosines that it has to hold at least."""
+    import clockhands as ch
+
+    spec = ch.preset("vaswani2017", width=1_024)
+    rates = np.asarray(spec.ladder.rates)
+    many = 50
+
+    def ours(repetition: int) -> Callable[[], object]:
+        positions = [[100_000 + many * repetition + i] for i in range(many)]
+        return lambda: [ch.table(spec, position) for position in positions]
+
+    def least(repetition: int) -> Callable[[], object]:
+        phases = [(100_000 + many * repetition + i) * rates for i in range(many)]
+        return lambda: [(np.sin(phase), np.cos(phase)) for phase in phases]
+
+    medians = interleaved({"clockhands": ours, "np.sin, np.cos": least}, repetitions)
+    micro = {name: seconds / many * 1e6 for name, seconds in medians.items()}
+    ratio = micro["clockhands"] / micro["np.sin, np.cos"]
+    return micro, [Target("one next position, width 1,024: multiple of np.sin + np.cos of its 512 phases", ratio, 6.0)]
+
+
+# Whole processes
+
+
+def run(command: list[str], **environment: str) -> tuple[float, float]:
+    """Seconds and peak MiB of a process, which must succeed."""
+    start = time.perf_counter()
+    child = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - start
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return seconds, usage.ru_maxrss * unit / MIB
+
+
+PEAK = """
+import sys
+import numpy as np
+import clockhands as ch
+rows, width, build = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "table"
+spec = ch.preset("vaswani2017", width=width)
+ch.table(spec, range(5, 500))  # everything that is loaded on the way is loaded now, in both
+if build:
+    out = ch.table(spec, range(12_345, 12_345 + rows))
+else:
+    out = np.empty((rows, width), np.float32)
+    out.fill(1.0)
+"""
+
+
+def peak(shape: tuple[int, int], threads: int) -> float:
+    """MiB at the peak of making a table, beyond a process that only holds as much memory."""
+
+    def maximum(what: str) -> float:
+        arguments = [sys.executable, "-c", PEAK, str(shape[0]), str(shape[1]), what]
+        return statistics.median(run(arguments, CLOCKHANDS_THREADS=str(threads))[1] for _ in range(3))
+
+    return maximum("table") - maximum("fill")
+
+
+def peaks() -> tuple[dict[str, float], list[Target]]:
+    measured = {
+        f"{size(shape)}, {threads} thread{'s' * (threads > 1)}": peak(shape, threads)
+        for shape in (LARGE, (1_000_000, 256))
+        for threads in (1, 2)
+    }
+    return measured, [
+        Target(f"{name}: peak memory beyond the output", mib, 32.0, "MiB") for name, mib in measured.items()
+    ]
+
+
+def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
+    """Start-up: medians of whole processes."""
+    python = [sys.executable, "-c"]
+    commands = {
+        "import numpy": [*python, "import numpy"],
+        "import clockhands": [*python, "import clockhands"],
+        "import numpy, click": [*python, "import numpy, click"],
+        "clockhands --help": [str(BIN / "clockhands"), "--help"],
+    }
+    medians = interleaved(
+        {name: lambda _, command=command: lambda: run(command) for name, command in commands.items()}, repetitions
+    )
+    return {name: seconds * 1e3 for name, seconds in medians.items()}, [
+        Target("import clockhands, of import numpy", medians["import clockhands"] / medians["import numpy"], 1.25),
+        Target(
+            "clockhands --help, of import numpy, click",
+            medians["clockhands --help"] / medians["import numpy, click"],
+            1.5,
+        ),
+    ]
+
+
+def real_audit(repetitions: int) -> tuple[dict[str, float], list[Target]]:
+    """The whole command on a real model of 93 MB."""
+    model = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "packaged_model.py")], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    runs = [run([str(BIN / "clockhands"), "audit", model]) for _ in range(repetitions)]
+    seconds, mib = statistics.median(each[0] for each in runs), max(each[1] for each in runs)
+    return {"seconds": seconds, "peak MiB": mib}, [
+        Target("audit of SmolLM2's GGUF, whole command", seconds, 1.0, "s"),
+        Target("audit of SmolLM2's GGUF, peak memory", mib, 100.0, "MiB"),
+    ]
+
+
+PARTS = ("tables", "linear", "next", "memory", "start", "audit")
+
+
+def draw_targets(show: Console, targets: Iterable[Target]) -> None:
+    drawn = Table(title="targets", title_justify="left")
+    drawn.add_column("what")
+    for column in ("measured", "at most"):
+        drawn.add_column(column, justify="right")
+    drawn.add_column("met")
+    for target in targets:
+        drawn.add_row(
+            target.what,
+            f"{target.measured:.2f} {target.unit}",
+            f"{target.at_most:.2f} {target.unit}",
+            "yes" if target.met else "[red]no[/red]",
+        )
+    show.print(drawn)
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    reader.add_argument("--quick", action="store_true", help="a third of the repetitions")
+    reader.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run")
+    reader.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    asked = reader.parse_args()
+    share = 3 if asked.quick else 1
+    show = Console(width=None if sys.stdout.isatty() else 120)
+
+    names = ("clockhands", "numpy", "torch", "transformers", "diffusers", "positional-encodings")
+    versions = {"python": sys.version.split()[0], **{name: version(name) for name in names}}
+    show.print("; ".join(f"{name} {number}" for name, number in versions.items()))
+    show.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}: medians of interleaved runs; read the ratios")
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        show.print("memory is limited here: large tables may not fit")
+
+    parts = {
+        "linear": lambda: linear(9 // share),
+        "next": lambda: next_position(60 // share),
+        "memory": peaks,
+        "start": lambda: processes(21 // share),
+        "audit": lambda: real_audit(9 // share),
+    }
+    figures: dict[str, object] = {"versions": versions}
+    targets: list[Target] = []
+    if "tables" in asked.only:
+        figures["tables"], reached = tables({SMALL: 45 // share, LARGE: 15 // share}, show)
+        targets += reached
+    units = {"linear": "ns an entry", "next": "us", "memory": "MiB beyond the output", "start": "ms", "audit": ""}
+    for name, measure in parts.items():
+        if name in asked.only:
+            measured, reached = measure()
+            figures[name] = measured
+            targets += reached
+            show.print(f"{name} ({units[name]}): " + "; ".join(f"{key} {value:.2f}" for key, value in measured.items()))
+    draw_targets(show, targets)
+    missed = [target for target in targets if not target.met]
+    show.print(f"{len(targets) - len(missed)} of {len(targets)} targets met")
+    if asked.json:
+        figures["targets"] = [{**asdict(target), "met": target.met} for target in targets]
+        asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
