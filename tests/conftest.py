@@ -21,14 +21,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 BACKENDS = ("numpy", "torch", "jax")
 # Beside a checkout, not in it: published tables and configs that are too many to be committed.
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(os.environ.get("CLOCKHANDS_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 # No test may fail because the machine is busy.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# For mutation testing: whether a change is noticed, not the smallest example that shows it.
+settings.register_profile(
+    "brief", settings.get_profile("calm"), derandomize=True, max_examples=50, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("calm")
 
 
