@@ -1,0 +1,362 @@
+"""Tensors in files: where one lies, how to read it, and a summary of it that never holds it whole.
+
+Every container (``.npy``, ``.npz``, safetensors, GGUF) ends in the same thing: a block of numbers of
+one type at some place in a file. A reader of headers says where (``TensorInfo``); this module reads
+it. ``.npy`` and ``.npz`` headers are read here, by NumPy's own functions, before any memory is taken;
+pickles are never opened.
+
+Source: the .npy format, NumPy Enhancement Proposal 1 and ``numpy.lib.format``.
+"""
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from clockhands import memory
+from clockhands.arguments import shown
+from clockhands.errors import TooLarge, Unreadable
+from clockhands.sources.files import open_regular, seems
+
+# The most that one tensor may take in memory, if there is as much. The largest position table known is
+# about 1 GB (131,072 rows of 2,048 float32); without a bound a zip bomb would be unpacked for minutes.
+LARGEST = 4 * 2**30
+
+# NumPy's own bound for a header (numpy.lib.format), checked here before the header is read.
+_LONGEST_HEADER = 10_000
+
+_CHUNK = 2**18  # elements that `summarise` holds at once
+
+_HINT_AGAIN = "Write or download the file again."
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One tensor of a file, not read yet.
+
+    Attributes:
+        name: Its name in the container.
+        dtype: NumPy's (or ml_dtypes') name of the type; for a type that neither has, the container's.
+        shape: Rows first, as NumPy writes it.
+        file: The file that holds it.
+        offset: Where in the file, in bytes; inside the member for an .npz archive.
+        fortran: The first axis is the one that lies together.
+        big_endian: The bytes of each number are in big-endian order.
+        member: The member of an .npz archive.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    offset: int = 0
+    fortran: bool = False
+    big_endian: bool = False
+    member: str | None = None
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What can be said about an array without knowing what it is.
+
+    Attributes:
+        shape: Its shape.
+        dtype: The name of its type.
+        nonfinite_rows: Rows (along the first axis) that hold a NaN or an infinity.
+        first_nonfinite: The first of these rows, at most eight.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    nonfinite_rows: int
+    first_nonfinite: tuple[int, ...]
+
+
+def read(info: TensorInfo) -> np.ndarray:
+    """Read one tensor, in the machine's byte order.
+
+    Raises:
+        Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
+        TooLarge: It takes more than 4 GiB, or more than there is; refused before memory is taken.
+    """
+    dtype = number_type(info)
+    size = info.elements * dtype.itemsize
+    left = memory.available()
+    limit = LARGEST if left is None else min(left, LARGEST)
+    if size > limit:
+        raise TooLarge(
+            f"{shown(info.name)} in {info.file} would take {memory.readable(size)}; at most {memory.readable(limit)} "
+            "can be read into memory.",
+            "Save the part that you need as an array of its own.",
+        )
+    made = np.empty(info.elements, dtype)
+    at = 0
+    for block in _blocks(info, dtype):
+        made[at : at + block.size] = block
+        at += block.size
+    return made.reshape(info.shape, order="F" if info.fortran else "C")
+
+
+def summarise(info: TensorInfo) -> Summary:
+    """Shape, type and rows that are not finite, read in file order through a buffer of 262,144 numbers.
+
+    Raises:
+        Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
+    """
+    dtype = number_type(info)
+    rows = info.shape[0] if info.shape else 1
+    if dtype.kind in "biu" or not info.elements:
+        return Summary(info.shape, info.dtype, 0, ())
+    row_size = info.elements // rows
+    # In C order a row is over before the next begins. In Fortran order all are open to the end: one flag each.
+    flags = np.zeros(rows if info.fortran else 0, dtype=bool)
+    count, first, last, start = 0, [], -1, 0
+    for block in _blocks(info, dtype):
+        bad = np.flatnonzero(~np.isfinite(block)) + start
+        start += block.size
+        if info.fortran:
+            flags[bad % rows] = True
+            continue
+        found = np.unique(bad // row_size)
+        found = found[found > last]
+        if found.size:
+            count, last = count + int(found.size), int(found[-1])
+            first += found[: 8 - len(first)].tolist()
+    if info.fortran:
+        found = np.flatnonzero(flags)
+        count, first = int(found.size), found[:8].tolist()
+    return Summary(info.shape, info.dtype, count, tuple(first))
+
+
+def number_type(info: TensorInfo) -> np.dtype:
+    """The NumPy type of a tensor's numbers.
+
+    Raises:
+        Unreadable: There is none: the tensor is quantised, or of a type narrower than a byte.
+    """
+    if re.fullmatch(r"bool|u?int(8|16|32|64)|float(16|32|64|96|128)|complex(64|128|192|256)", info.dtype):
+        return np.dtype(info.dtype)
+    if info.dtype.startswith(("bfloat", "float8")):
+        # Imported here: importing it adds types to NumPy, and few targets need them.
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, info.dtype))
+    raise Unreadable(
+        f"{shown(info.name)} in {info.file} is stored as {info.dtype}, whose numbers cannot be read one by one.",
+        "Use a copy of the model in float32, float16 or bfloat16.",
+    )
+
+
+def _blocks(info: TensorInfo, dtype: np.dtype) -> Iterator[np.ndarray]:
+    """The tensor's numbers in file order, a bounded number at a time, in the machine's byte order."""
+    left = info.elements
+    with _stream(info) as stream:
+        while left:
+            count = min(left, _CHUNK)
+            data = _exactly(stream, count * dtype.itemsize, info)
+            yield _numbers(data, dtype, info.big_endian)
+            left -= count
+
+
+def _numbers(data: bytes, dtype: np.dtype, big_endian: bool) -> np.ndarray:
+    if dtype.kind == "b":
+        return np.frombuffer(data, np.uint8) != 0  # a bool of another byte than 0 or 1 is undefined in NumPy
+    if not big_endian:
+        return np.frombuffer(data, dtype if dtype.kind == "V" else dtype.newbyteorder("<")).astype(dtype, copy=False)
+    if dtype.kind == "V":  # ml_dtypes' types have no byte order of their own
+        return np.frombuffer(data, f">u{dtype.itemsize}").astype(f"u{dtype.itemsize}").view(dtype)
+    return np.frombuffer(data, dtype.newbyteorder(">")).astype(dtype)
+
+
+@contextmanager
+def _stream(info: TensorInfo) -> Iterator[IO[bytes]]:
+    if info.member is None:
+        with open_regular(info.file) as file:
+            file.seek(info.offset)
+            yield file
+        return
+    with _archive(info.file) as archive, _member(archive, info.file, info.member) as stream:
+        _exactly(stream, info.offset, info)
+        yield stream
+
+
+def _exactly(stream: IO[bytes], count: int, info: TensorInfo) -> bytes:
+    try:
+        data = stream.read(count)
+    except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
+        raise _damaged(info.file, error) from None
+    if len(data) < count:
+        raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", _HINT_AGAIN)
+    return data
+
+
+def npy_header(path: Path) -> TensorInfo:
+    """Where the array of a ``.npy`` file lies, checked against the file's size; its name is the file's.
+
+    Raises:
+        Unreadable: It is not a .npy file, declares more than it holds, or holds anything but plain
+            numbers: Python objects (a pickle, which could run code), structures, text.
+    """
+    with open_regular(path) as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        return _header(file, path, path.name, size, None)
+
+
+def npz_names(path: Path) -> tuple[str, ...]:
+    """The names of the arrays in an ``.npz`` archive, as ``np.load`` gives them.
+
+    Raises:
+        Unreadable: It is not a zip archive, or names an array twice.
+    """
+    with _archive(path) as archive:
+        names = tuple(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
+    if len(set(names)) < len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        raise Unreadable(f"{path} holds two arrays named {shown(double)}.", _HINT_AGAIN)
+    return names
+
+
+def npz_header(path: Path, name: str) -> TensorInfo:
+    """Where one array of an ``.npz`` archive lies, checked against the member's declared size.
+
+    Raises:
+        Unreadable: There is no such array, or it is refused for a reason that ``npy_header`` gives.
+    """
+    names = npz_names(path)
+    if name not in names:
+        raise Unreadable(f"{path} has no array {shown(name)}.", listed("It holds", names))
+    member = name + ".npy"
+    with _archive(path) as archive:
+        size = archive.getinfo(member).file_size
+        with _member(archive, path, member) as stream:
+            return _header(stream, path, name, size, member)
+
+
+def listed(words: str, names: tuple[str, ...]) -> str:
+    """A sentence that lists some names: the first eight, and how many more."""
+    if not names:
+        return f"{words} nothing."
+    more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
+    return f"{words} {', '.join(shown(name)[1:-1] for name in names[:8])}{more}."
+
+
+@contextmanager
+def _archive(path: Path):  # noqa: ANN202 - zipfile is imported only where there is one
+    import zipfile
+
+    with open_regular(path) as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged directory
+            file.seek(0)
+            start = file.read(32)
+            if start.startswith(b"PK"):
+                raise _damaged(path, error) from None
+            raise Unreadable(
+                f"{path} is not an .npz archive: {seems(start)}.", "Name the file by what it is, or save it again."
+            ) from None
+        with archive:
+            yield archive
+
+
+@contextmanager
+def _member(archive, path: Path, member: str) -> Iterator[IO[bytes]]:  # noqa: ANN001 - a zipfile.ZipFile
+    try:
+        stream = archive.open(member)
+    except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
+        raise _damaged(path, error) from None
+    with stream:
+        yield stream
+
+
+def _damaged(path: Path, error: Exception) -> Unreadable:
+    said = str(error) or type(error).__name__
+    return Unreadable(f"{path} cannot be read as a zip archive: {said.rstrip('.')}.", _HINT_AGAIN)
+
+
+def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | None) -> TensorInfo:
+    """The header at the start of ``stream``, which holds ``size`` bytes in all."""
+    where = f"{shown(name)} in {path}" if member else str(path)
+    place = TensorInfo(name, "", (), path, member=member)
+    start = _exactly(stream, min(size, 8), place)
+    if start[:6] != b"\x93NUMPY" or len(start) < 8:
+        told = f"{seems(start)}" if start else "it is empty"
+        hint = _HINT_AGAIN if not start.startswith(b"\x80") else "Pickles can run code: save it with np.save."
+        raise Unreadable(f"{where} is not a .npy array: {told}.", hint)
+    version = (start[6], start[7])
+    if version not in ((1, 0), (2, 0)):
+        # Version 3 exists only for field names outside Latin-1.
+        raise Unreadable(
+            f"{where} is a .npy array of version {version[0]}.{version[1]}; plain numbers have version 1.0 or 2.0.",
+            "Save it again with np.save as a plain array of numbers.",
+        )
+    width = 2 if version == (1, 0) else 4
+    length = int.from_bytes(_exactly(stream, width, place) if size >= 8 + width else b"", "little")
+    offset = 8 + width + length
+    if length > _LONGEST_HEADER or offset > size:
+        raise Unreadable(
+            f"{where} declares a header of {length:,} bytes, and the file has {size:,}; a header of an array of "
+            f"numbers has at most {_LONGEST_HEADER:,}.",
+            _HINT_AGAIN,
+        )
+    text = _exactly(stream, length, place)
+    shape, fortran, dtype = _parsed(length.to_bytes(width, "little") + text, version, where)
+    _check_numbers(dtype, where)
+    needed = math.prod(shape) * dtype.itemsize
+    if needed > size - offset:
+        raise Unreadable(
+            f"{where} declares {needed:,} bytes of numbers (shape {shape}, {dtype.name}), but holds {size - offset:,}.",
+            _HINT_AGAIN,
+        )
+    return TensorInfo(
+        name, dtype.name, shape, path, offset, fortran and len(shape) > 1, dtype.str.startswith(">"), member
+    )
+
+
+def _parsed(data: bytes, version: tuple[int, int], where: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy warns about headers written by Python 2, which it reads
+            shape, fortran, dtype = reader(io.BytesIO(data))
+    except Exception:  # noqa: BLE001 - the header is parsed as Python, which fails in as many ways as Python has
+        raise Unreadable(f"{where} has a .npy header that NumPy cannot read.", _HINT_AGAIN) from None
+    if any(size < 0 for size in shape):
+        raise Unreadable(f"{where} declares the shape {shown(shape)}, with a negative size.", _HINT_AGAIN)
+    return tuple(int(size) for size in shape), fortran, dtype
+
+
+def _check_numbers(dtype: np.dtype, where: str) -> None:
+    if dtype.hasobject:
+        raise Unreadable(
+            f"{where} holds Python objects (a pickle), which could run code when loaded; only numbers are read.",
+            "Save it again as numbers, for instance np.save(file, array.astype(np.float32)).",
+        )
+    if dtype.names is not None or dtype.subdtype is not None:
+        raise Unreadable(
+            f"{where} holds structures (dtype {shown(str(dtype))}), where plain numbers are expected.",
+            "Save the field that you need as an array of its own.",
+        )
+    if dtype.kind == "V":
+        raise Unreadable(
+            f"{where} holds raw bytes (dtype {dtype.name}), as .npy files do for bfloat16 and float8 arrays.",
+            "Save it as float32, or in a .safetensors file, which keeps the type.",
+        )
+    if dtype.kind not in "biufc":
+        raise Unreadable(
+            f"{where} holds {dtype.name} values, where plain numbers are expected.",
+            "Save the numbers as an array of floats or integers.",
+        )

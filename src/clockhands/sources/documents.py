@@ -1,0 +1,177 @@
+"""JSON documents, as the field writes them: ``config.json``, a checkpoint's index, a config on standard input.
+
+Read more freely than RFC 8259 where real files ask for it: a byte order mark, and bare ``Infinity``
+and ``NaN`` (Python's ``json`` writes them, and configs contain them). Everything else that is not
+JSON is refused in one sentence that says where.
+"""
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources.files import open_binary, seems
+
+# The largest config seen has 34 kB, and one with the labels of ImageNet-21k has about 3 MB.
+LARGEST = 8 * 2**20
+
+# Real configs nest 5 levels. The bound keeps every later walk over one far from Python's recursion limit.
+DEEPEST = 100
+
+
+@dataclass(frozen=True)
+class Document:
+    """A JSON object and what was odd about how it was written.
+
+    Attributes:
+        where: The file, as messages call it.
+        fields: The object. Of a key given twice, the last value counts, as for every common reader.
+        duplicates: Keys that an object gives more than once, at any depth.
+    """
+
+    where: str
+    fields: dict[str, Any]
+    duplicates: tuple[str, ...] = ()
+
+
+def read(path: Path, largest: int = LARGEST) -> Document:
+    """Read the JSON object in a file.
+
+    Raises:
+        Unreadable: The file cannot be opened, has more than ``largest`` bytes, or is not a JSON object.
+    """
+    with open_binary(path) as file:
+        return read_stream(file, str(path), largest)
+
+
+def read_stream(stream: IO[bytes] | IO[str] | None, where: str, largest: int = LARGEST) -> Document:
+    """Read the JSON object in an open stream, of bytes or of text, at most ``largest`` bytes of it.
+
+    Raises:
+        Unreadable: The stream is closed or fails, holds more than ``largest`` bytes, or is not a JSON object.
+    """
+    if stream is None:
+        raise Unreadable(f"{where} is closed.", "Pipe a config.json into the command.")
+    source = getattr(stream, "buffer", stream)  # the bytes below a text stream, which may be decoded as anything
+    try:
+        data = source.read(largest + 1)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise Unreadable(f"{where} cannot be read: {error}.", "Check the path and the disk.") from None
+    raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+    if len(raw) > largest:
+        raise Unreadable(
+            f"{where} has more than {largest:,} bytes, which no config has.", "Check that this is the file you mean."
+        )
+    return parse(raw, where)
+
+
+def parse(data: bytes, where: str) -> Document:
+    """Parse the bytes of a JSON object; ``where`` is what messages call them.
+
+    Raises:
+        Unreadable: They are empty, not UTF-8, not JSON, nested deeper than 100 levels, or not an object.
+    """
+    # Imported here: the audit of a GGUF file has no JSON to read.
+    import json
+
+    text = _decoded(data, where)
+    duplicates: dict[str, None] = {}
+
+    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(members)
+        if len(made) < len(members):
+            seen: set[str] = set()
+            for key, _ in members:
+                if key in seen:
+                    duplicates[key] = None
+                seen.add(key)
+        return made
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs)
+    except json.JSONDecodeError as error:
+        raise Unreadable(
+            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.", _json_hint(data)
+        ) from None
+    except RecursionError:
+        raise _too_deep(where) from None
+    except ValueError as error:  # an integer of more digits than Python converts
+        raise Unreadable(f"{where} holds a number that cannot be read: {error}.", "Write the number as 1e… .") from None
+    if not isinstance(value, dict):
+        raise Unreadable(
+            f"{where} holds {_called(value)} at the top, where a config has an object.",
+            "A model's config.json begins with `{`.",
+        )
+    _check_depth(value, where)
+    if re.search(r"\\u[dD][89abAB]", text):
+        _check_surrogates(value, where)
+    return Document(where, value, tuple(duplicates))
+
+
+def _decoded(data: bytes, where: str) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise Unreadable(f"{where} is UTF-16 text, where JSON is UTF-8.", "Save it again as UTF-8.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(
+            f"{where} is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}, and {seems(data)}.",
+            "Name a JSON file, or save this one as UTF-8.",
+        ) from None
+    if not text.strip():
+        raise Unreadable(
+            f"{where} is empty, where a JSON object is expected.", "Check that the file was written or piped in whole."
+        )
+    return text
+
+
+def _json_hint(data: bytes) -> str:
+    if data.startswith(b"version https://git-lfs"):
+        return "This is a Git LFS pointer: run `git lfs pull` in the model folder."
+    if data.lstrip()[:5].lower() in (b"<!doc", b"<html"):
+        return "This is a web page: download the raw file instead."
+    return "Correct the file there; comments and trailing commas are not JSON."
+
+
+def _called(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    return "a string" if isinstance(value, str) else shown(value)
+
+
+def _too_deep(where: str) -> Unreadable:
+    return Unreadable(
+        f"{where} nests objects or lists deeper than {DEEPEST} levels.",
+        "No config does; check that this is the file you mean.",
+    )
+
+
+def _check_depth(value: object, where: str) -> None:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [child for parent in level for child in (parent.values() if isinstance(parent, dict) else parent)]
+        level = [child for child in inner if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise _too_deep(where)
+
+
+def _check_surrogates(value: object, where: str) -> None:
+    # Half of a pair is no text: nothing could print it or write it as UTF-8 later on.
+    import json
+
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Unreadable(
+            f"{where} holds an unpaired surrogate escape (\\ud800 to \\udfff), which is not text.",
+            "Write the character itself, or both halves of the pair.",
+        ) from None
+
+
+def standard_input() -> IO[bytes] | IO[str] | None:
+    """Standard input; None where a program has none."""
+    return sys.stdin

@@ -1,0 +1,165 @@
+"""Open a file for reading, and tell what it is by its name and its first bytes.
+
+Nothing here reads more than the head of a file. Every way in which a file cannot be opened ends in
+one ``Unreadable``, so that no reader above has to think about the operating system.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from clockhands.errors import Unreadable
+
+# What a target may be, by the end of its name. The longer ending comes first.
+KINDS = {
+    ".safetensors.index.json": "index",
+    ".safetensors": "safetensors",
+    ".gguf": "gguf",
+    ".json": "json",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".bin": "pickle",
+    ".pt": "pickle",
+    ".pth": "pickle",
+    ".ckpt": "pickle",
+    ".pkl": "pickle",
+    ".onnx": "onnx",
+}
+
+# Kinds that hold tensors which can be picked by name.
+CONTAINERS = frozenset({"index", "safetensors", "gguf", "npy", "npz"})
+
+# First bytes that give a file away, and what to call it. Files in download caches have no endings.
+SIGNATURES = (
+    (b"GGUF", "gguf", "a GGUF file"),
+    (b"\x93NUMPY", "npy", "a .npy array"),
+    (b"PK\x03\x04", "npz", "a zip archive"),
+    (b"version https://git-lfs", "pointer", "a Git LFS pointer, not the file it stands for"),
+    (b"<!DOCTYPE", "page", "a web page"),
+    (b"<!doctype", "page", "a web page"),
+    (b"<html", "page", "a web page"),
+    (b"\x80", "pickle", "a Python pickle"),
+    (b"{", "json", "JSON text"),
+    (b"\xef\xbb\xbf{", "json", "JSON text"),
+)
+
+_HEAD = 32
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open ``path`` for reading bytes.
+
+    Raises:
+        Unreadable: There is no such file, it is a directory, or it may not be read.
+    """
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise missing(path) from None
+    except (IsADirectoryError, PermissionError) as error:
+        if path.is_dir():  # Windows reports a directory as a permission error.
+            raise Unreadable(
+                f"{path} is a directory where a file is expected.", "Name a file inside it, or the model folder itself."
+            ) from None
+        raise Unreadable(
+            f"{path} cannot be read: {error.strerror}.", "Give yourself read permission, or copy the file."
+        ) from None
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open ``path`` for reading bytes anywhere in it: a pipe or a device will not do.
+
+    Raises:
+        Unreadable: ``open_binary`` refuses it, or it is not a regular file.
+    """
+    file = open_binary(path)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise Unreadable(
+            f"{path} is not a regular file, and its kind is read here and there, not front to back.",
+            "Save it as a file first; only JSON can come through a pipe.",
+        )
+    return file
+
+
+def place(path: Path) -> str | None:
+    """What is at the end of ``path``: "folder", "file" (anything that is no folder), or None for nothing.
+
+    What may not be looked at counts as a file: opening it will say why.
+    """
+    try:
+        return "folder" if stat.S_ISDIR(path.stat().st_mode) else "file"
+    except PermissionError:
+        return "file"
+    except (OSError, ValueError):  # a name that is too long, a loop of links
+        return None
+
+
+def link_target(path: Path) -> Path | None:
+    """Where the symbolic link ``path`` points; None if it is none."""
+    try:
+        return path.readlink()
+    except (OSError, ValueError):
+        return None
+
+
+def missing(path: Path) -> Unreadable:
+    """The error for a path with nothing at its end."""
+    target = link_target(path)
+    if target:
+        return Unreadable(
+            f"{path} is a link to {target}, which does not exist.", "Download or copy the file it points to."
+        )
+    return Unreadable(f"{path} does not exist.", f"Check the spelling; the current folder is {Path.cwd()}.")
+
+
+def head(path: Path) -> bytes:
+    """The first bytes of a file, enough for ``signature``."""
+    with open_binary(path) as file:
+        return _read(file, path)
+
+
+def _read(file: BinaryIO, path: Path) -> bytes:
+    try:
+        return file.read(_HEAD)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+
+
+def signature(start: bytes) -> tuple[str, str] | None:
+    """The kind of file that begins with ``start`` and what to call it in a message, if that can be told."""
+    for mark, name, words in SIGNATURES:
+        if start.startswith(mark):
+            return name, words
+    if start[8:9] == b"{":  # safetensors: eight bytes of length, then a JSON object.
+        return "safetensors", "a safetensors file"
+    if start.lstrip().startswith(b"{"):
+        return "json", "JSON text"
+    return None
+
+
+def seems(start: bytes) -> str:
+    """``start`` in words, for a message about a file that is not what its name says."""
+    found = signature(start)
+    return f"it starts like {found[1]}" if found else f"its first bytes are {start[:8]!r}"
+
+
+def kind(path: Path) -> str | None:
+    """What the file at ``path`` is: by the end of its name, else by its first bytes; None if neither tells."""
+    name = path.name.lower()
+    for ending, word in KINDS.items():
+        if name.endswith(ending):
+            return word
+    if path.exists() and not path.is_file():
+        return "json"  # a pipe: what is read from it to look at would be gone
+    found = signature(head(path))
+    return found[0] if found else None
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether Git left a pointer in place of a large file (a clone without Git LFS)."""
+    found = signature(head(path))
+    return found is not None and found[0] == "pointer"

@@ -1,0 +1,405 @@
+"""The header of a GGUF file: every key and every tensor's place, without reading the tensors.
+
+The header is walked once, front to back, through a memory map: keys in any order, then the tensors.
+What an audit never needs as Python objects (a vocabulary of 49,000 strings) is stepped over and kept
+as an ``Unread``, which costs the time of its lengths and no memory. Every count and length is held
+against what is left of the file before anything is taken for it.
+
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (the layout), and for the sizes of
+the quantised types ``GGML_QUANT_SIZES`` of the ``gguf`` package, 0.19.
+"""
+
+import math
+import struct
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.files import open_regular, seems
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+# Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
+SCALARS = {
+    0: ("uint8", "B"),
+    1: ("int8", "b"),
+    2: ("uint16", "H"),
+    3: ("int16", "h"),
+    4: ("uint32", "I"),
+    5: ("int32", "i"),
+    6: ("float32", "f"),
+    7: ("bool", "?"),
+    10: ("uint64", "Q"),
+    11: ("int64", "q"),
+    12: ("float64", "d"),
+}
+STRING, ARRAY = 8, 9
+
+# Types of tensors, by their number in the file: a name, numbers in a block, bytes of a block. The
+# plain ones have NumPy's names.
+TENSOR_TYPES = {
+    0: ("float32", 1, 4),
+    1: ("float16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    15: ("Q8_K", 256, 292),
+    16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74),
+    18: ("IQ3_XXS", 256, 98),
+    19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110),
+    22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136),
+    24: ("int8", 1, 1),
+    25: ("int16", 1, 2),
+    26: ("int32", 1, 4),
+    27: ("int64", 1, 8),
+    28: ("float64", 1, 8),
+    29: ("IQ1_M", 256, 56),
+    30: ("bfloat16", 1, 2),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    39: ("MXFP4", 32, 17),
+    40: ("NVFP4", 64, 36),
+}
+
+# Bounds for hostile files, each far above any real one: a header has about 50 keys, a vocabulary at
+# most 300,000 strings, a model at most 100,000 tensors.
+MOST_KEYS = 2**16
+MOST_TENSORS = 2**20
+MOST_STEPS = 2**24  # strings stepped over in one header, at about 10 million a second
+_STEPS_OF_AN_ARRAY = 16  # an array inside an array takes the time of about so many strings
+LONGEST_NAME = 2**16 - 1  # the format's bound for a key
+DEEPEST_ARRAY = 8
+MOST_AXES = 4  # ggml's bound
+
+# What is kept as Python values: arrays of up to 1,024 elements and texts of up to 1 MiB, 64 MiB in all.
+_KEPT_ELEMENTS = 1024
+_KEPT_BYTES = 2**20
+_KEPT_IN_ALL = 2**26
+
+_HINT_AGAIN = "Download or write the file again."
+_HINT_TRUNCATED = "The file is truncated: download it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An array or a text that was stepped over: what it is, and where it lies.
+
+    Attributes:
+        item: The kind of its elements, such as "string", or "character" for a text.
+        length: How many elements it has.
+        offset: Where the first one begins in the file, in bytes.
+    """
+
+    item: str
+    length: int
+    offset: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the header of a GGUF file says.
+
+    Attributes:
+        path: The file.
+        version: The version of the format, 2 or 3.
+        byte_order: "little" or "big".
+        fields: Every key with its value: numbers, bools and texts, lists of them, or an ``Unread``.
+        tensors: Every tensor by name, in the order of the file.
+    """
+
+    path: Path
+    version: int
+    byte_order: str
+    fields: dict[str, object]
+    tensors: dict[str, TensorInfo]
+
+
+def read_header(path: Path) -> Header:
+    """Read all keys and all tensor places of a GGUF file, version 2 or 3, of either byte order.
+
+    Raises:
+        Unreadable: The file is truncated or no GGUF file, has another version, or lies: counts and
+            lengths beyond the file, unknown kinds of values, a key or a tensor given twice, tensors
+            that overlap or lie outside.
+    """
+    # Imported here: only GGUF files are mapped.
+    import mmap
+
+    with open_regular(path) as file:
+        start = file.read(32)
+        if start[:4] != b"GGUF":
+            told = seems(start) if start else "it is empty"
+            hint = "Name the file by what it is, or download it again."
+            if start.startswith(b"version https://git-lfs"):
+                hint = "Run `git lfs pull` in the model folder."
+            raise Unreadable(f"{path} is not a GGUF file: {told}.", hint)
+        if len(start) < 24:
+            raise Unreadable(
+                f"{path} ends after {len(start)} bytes; a GGUF file begins with 24 of them.", _HINT_TRUNCATED
+            )
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _walk(path, data)
+
+
+def _walk(path: Path, data: "mmap") -> Header:
+    version, order = _version(path, int.from_bytes(data[4:8], "little"))
+    cursor = _Cursor(path, data, 8, len(data), "<" if order == "little" else ">")
+    tensor_count, key_count = cursor.scalar("Q", "its counts"), cursor.scalar("Q", "its counts")
+    _check_count(cursor, key_count, "keys", MOST_KEYS, 13)
+    _check_count(cursor, tensor_count, "tensors", MOST_TENSORS, 24)
+    fields: dict[str, object] = {}
+    for number in range(key_count):
+        key = cursor.text(f"key {number:,}", LONGEST_NAME)
+        if key in fields:
+            raise Unreadable(f"{path} gives the key {shown(key)} twice.", "Write the file again with one value a key.")
+        fields[key] = _value(cursor, cursor.scalar("I", f"the value of {shown(key)}"), key)
+    return Header(path, version, order, fields, _tensors(cursor, tensor_count, fields))
+
+
+def _version(path: Path, number: int) -> tuple[int, str]:
+    swapped = int.from_bytes(number.to_bytes(4, "little"), "big")
+    for version, order in ((number, "little"), (swapped, "big")):
+        if version in (2, 3):
+            return version, order
+    version = min(number, swapped)
+    hint = "A file of version 1 has to be converted anew." if version == 1 else "It may need a newer clockhands."
+    raise Unreadable(f"{path} is a GGUF file of version {version}; versions 2 and 3 are read.", hint)
+
+
+@dataclass
+class _Cursor:
+    """A place in a mapped file; every step is checked against the end before it is taken."""
+
+    path: Path
+    data: "mmap"
+    at: int
+    end: int
+    order: str
+    kept: int = 0
+    steps: int = 0
+    formats: dict[str, struct.Struct] = field(default_factory=dict)
+
+    def scalar(self, letter: str, what: str) -> Any:  # int, float or bool, as the letter says
+        form = self.formats.get(letter)
+        if form is None:
+            form = self.formats[letter] = struct.Struct(self.order + letter)
+        at = self.step(form.size, what)
+        return form.unpack_from(self.data, at)[0]
+
+    def step(self, count: int, what: str) -> int:
+        """Move ``count`` bytes on; the place before."""
+        at = self.at
+        if count > self.end - at:
+            if count > self.end:
+                raise Unreadable(
+                    f"{self.path}: {what} is said to take {count:,} bytes, more than the whole file of {self.end:,}.",
+                    _HINT_AGAIN,
+                )
+            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", _HINT_TRUNCATED)
+        self.at = at + count
+        return at
+
+    def text(self, what: str, longest: int) -> str:
+        """A string that must be UTF-8, such as a name."""
+        length = self.scalar("Q", what)
+        at = self.step(length, what)
+        if length > longest:
+            raise Unreadable(
+                f"{self.path}: {what} has a name of {length:,} bytes; the format allows {longest:,}.", _HINT_AGAIN
+            )
+        try:
+            return self.data[at : at + length].decode()
+        except UnicodeDecodeError:
+            raise Unreadable(f"{self.path}: {what} has a name that is not UTF-8 text.", _HINT_AGAIN) from None
+
+    def strings_over(self, count: int, what: str) -> None:
+        """Step over ``count`` strings."""
+        self.spend(count)
+        unpack, data, at = struct.Struct(self.order + "Q").unpack_from, self.data, self.at
+        try:
+            for _ in range(count):
+                at += 8 + unpack(data, at)[0]
+        except (struct.error, IndexError, OverflowError):
+            at = self.end + 1
+        if at > self.end:
+            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", _HINT_TRUNCATED)
+        self.at = at
+
+    def spend(self, steps: int) -> None:
+        """Count steps that take time but hardly any bytes, so that a sparse file cannot ask for hours."""
+        self.steps += steps
+        if self.steps > MOST_STEPS:
+            raise Unreadable(
+                f"{self.path} holds more than {MOST_STEPS:,} strings before its tensors.",
+                "No vocabulary is as large; check that this is the file you mean.",
+            )
+
+    def keep(self, elements: int, start: int) -> bool:
+        """Whether what lies between ``start`` and here is small enough to become Python values."""
+        span = self.at - start
+        if elements > _KEPT_ELEMENTS or span > _KEPT_BYTES or self.kept + span > _KEPT_IN_ALL:
+            return False
+        self.kept += span
+        return True
+
+
+def _check_count(cursor: _Cursor, count: int, what: str, most: int, least_bytes: int) -> None:
+    left = cursor.end - cursor.at
+    if count * least_bytes > left:
+        raise Unreadable(
+            f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes hold.", _HINT_AGAIN
+        )
+    if count > most:
+        raise Unreadable(
+            f"{cursor.path} declares {count:,} {what}; at most {most:,} are read.",
+            "No model has as many; check that this is the file you mean.",
+        )
+
+
+def _value(cursor: _Cursor, kind: int, key: str) -> object:
+    what = f"the value of {shown(key)}"
+    if kind in SCALARS:
+        return cursor.scalar(SCALARS[kind][1], what)
+    if kind == STRING:
+        length = cursor.scalar("Q", what)
+        at = cursor.step(length, what)
+        if not cursor.keep(1, at):
+            return Unread("character", length, at)
+        return _decoded(cursor.data[at : at + length])
+    if kind == ARRAY:
+        item, count = cursor.scalar("I", what), cursor.scalar("Q", what)
+        start = cursor.at
+        _over(cursor, item, count, what, 1)
+        if item == ARRAY or not cursor.keep(count, start):
+            name = SCALARS[item][0] if item in SCALARS else "string" if item == STRING else "array"
+            return Unread(name, count, start)
+        return _elements(cursor, item, count, start)
+    raise _unknown(cursor, kind, what)
+
+
+def _over(cursor: _Cursor, item: int, count: int, what: str, depth: int) -> None:
+    """Step over the elements of an array."""
+    if item in SCALARS:
+        cursor.step(count * struct.calcsize("<" + SCALARS[item][1]), what)
+    elif item == STRING:
+        if count * 8 > cursor.end - cursor.at:
+            cursor.step(count * 8, what)
+        cursor.strings_over(count, what)
+    elif item == ARRAY:
+        if depth >= DEEPEST_ARRAY:
+            raise Unreadable(
+                f"{cursor.path}: {what} nests arrays deeper than {DEEPEST_ARRAY} levels.",
+                "No model does; check that this is the file you mean.",
+            )
+        if count * 12 > cursor.end - cursor.at:
+            cursor.step(count * 12, what)
+        for _ in range(count):
+            cursor.spend(_STEPS_OF_AN_ARRAY)
+            _over(cursor, cursor.scalar("I", what), cursor.scalar("Q", what), what, depth + 1)
+    else:
+        raise _unknown(cursor, item, what)
+
+
+def _elements(cursor: _Cursor, item: int, count: int, start: int) -> list[object]:
+    """The elements of a short array that was stepped over already."""
+    if item in SCALARS:
+        return list(struct.unpack_from(f"{cursor.order}{count}{SCALARS[item][1]}", cursor.data, start))
+    made, at = [], start
+    for _ in range(count):
+        (length,) = struct.unpack_from(cursor.order + "Q", cursor.data, at)
+        at += 8 + length
+        made.append(_decoded(cursor.data[at - length : at]))
+    return made
+
+
+def _decoded(data: bytes) -> str:
+    # Values are only shown; old converters cut some of them inside a character.
+    return data.decode(errors="replace")
+
+
+def _unknown(cursor: _Cursor, kind: int, what: str) -> Unreadable:
+    return Unreadable(
+        f"{cursor.path}: {what} is of kind {kind}, which the format does not know (it knows 0 to 12).",
+        "A newer file may need a newer clockhands; else download it again.",
+    )
+
+
+def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str, TensorInfo]:
+    alignment = fields.get("general.alignment", 32)
+    if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+        raise Unreadable(
+            f"{cursor.path}: `general.alignment` is {shown(alignment)}, where a power of two is expected.", _HINT_AGAIN
+        )
+    entries = {}
+    for number in range(count):
+        name, *entry = _tensor(cursor, number)
+        if name in entries:
+            raise Unreadable(
+                f"{cursor.path} gives the tensor {shown(name)} twice.", "Write the file again with one tensor a name."
+            )
+        entries[name] = entry
+    start = -(-cursor.at // alignment) * alignment
+    taken = []
+    tensors = {}
+    for name, (dtype, shape, size, offset) in entries.items():
+        what = f"{cursor.path}: tensor {shown(name)}"
+        if offset % alignment:
+            raise Unreadable(
+                f"{what} begins at byte {offset:,} of the data, not a multiple of {alignment}.", _HINT_AGAIN
+            )
+        if start + offset + size > cursor.end:
+            raise Unreadable(
+                f"{what} ends at byte {start + offset + size:,}, but the file has {cursor.end:,}.", _HINT_TRUNCATED
+            )
+        if size:
+            taken.append((offset, offset + size, name))
+        tensors[name] = TensorInfo(name, dtype, shape, cursor.path, start + offset, big_endian=cursor.order == ">")
+    taken.sort()
+    for (_, end, first), (begin, _, second) in pairwise(taken):
+        if begin < end:
+            raise Unreadable(f"{cursor.path}: the tensors {shown(first)} and {shown(second)} overlap.", _HINT_AGAIN)
+    return tensors
+
+
+def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], int, int]:
+    """One entry of the tensor list: name, type, shape with rows first, bytes, offset in the data."""
+    name = cursor.text(f"tensor {number:,}", LONGEST_NAME)
+    what = f"tensor {shown(name)}"
+    axes = cursor.scalar("I", what)
+    if axes > MOST_AXES:
+        raise Unreadable(f"{cursor.path}: {what} has {axes:,} axes; the format allows {MOST_AXES}.", _HINT_AGAIN)
+    sizes = [cursor.scalar("Q", what) for _ in range(axes)]
+    kind, offset = cursor.scalar("I", what), cursor.scalar("Q", what)
+    elements = math.prod(sizes)
+    if elements >= 2**63:
+        raise Unreadable(f"{cursor.path}: {what} has the absurd shape {shown(tuple(sizes[::-1]))}.", _HINT_AGAIN)
+    if kind not in TENSOR_TYPES:
+        # Quantised types are added every few months; an audit needs none of their numbers.
+        return name, f"type {kind}", tuple(sizes[::-1]), 0, offset
+    dtype, block, block_bytes = TENSOR_TYPES[kind]
+    if (sizes[0] if sizes else 1) % block:
+        raise Unreadable(
+            f"{cursor.path}: {what} has rows of {sizes[0] if sizes else 1:,} numbers, which {dtype} cannot hold: it "
+            f"stores {block} together.",
+            _HINT_AGAIN,
+        )
+    return name, dtype, tuple(sizes[::-1]), elements // block * block_bytes, offset

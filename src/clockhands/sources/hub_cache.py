@@ -1,0 +1,55 @@
+"""Models that Hugging Face's tools have downloaded to this machine; the network is never used.
+
+Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (the folders) and
+https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables (where they are).
+"""
+
+import os
+import re
+from pathlib import Path
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+
+
+def hub_folder() -> Path:
+    """The folder of the cache: ``HF_HUB_CACHE``, else ``hub`` in ``HF_HOME``, else in the user's cache folder."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(name):
+            return Path(os.environ[name]).expanduser()
+    if os.environ.get("HF_HOME"):
+        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+
+
+def cached_model(name: str) -> Path | None:
+    """The folder of ``org/name`` as last downloaded from its main branch; None if it never was.
+
+    Raises:
+        Unreadable: The model is in the cache, but which of its snapshots is meant cannot be told.
+    """
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name, re.ASCII):
+        return None
+    model = hub_folder() / ("models--" + name.replace("/", "--"))
+    if not model.is_dir():
+        return None
+    try:
+        revision = (model / "refs" / "main").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        revision = ""
+    snapshots = model / "snapshots"
+    there = sorted(each.name for each in snapshots.iterdir() if each.is_dir()) if snapshots.is_dir() else []
+    if revision in there:
+        return snapshots / revision
+    if not revision and len(there) == 1:
+        return snapshots / there[0]
+    if not there:
+        raise Unreadable(
+            f"{name} is in the local Hugging Face cache, but nothing of it was downloaded ({model}).",
+            "Download it first, config.json at least.",
+        )
+    wanted = f"the revision {shown(revision)}" if revision else "a main revision"
+    raise Unreadable(
+        f"{name} is in the local Hugging Face cache, but {wanted} is not among its {len(there)} snapshots.",
+        f"Name one of the folders in {snapshots}.",
+    )

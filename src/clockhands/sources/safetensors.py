@@ -1,0 +1,247 @@
+"""Headers of safetensors files and of sharded checkpoints; the numbers stay where they are.
+
+A file is a length (8 bytes), a JSON header of that length, and the tensors one after the other. The
+header is read and checked here rather than by the ``safetensors`` library because the library's
+refusals name neither the tensor nor a way out, it keeps the last of two tensors of one name, and it
+has no NumPy arrays for float8. The tests hold both to each other: what the library opens is opened
+here and gives the same numbers, and what it refuses is refused.
+
+Source: the format section of the safetensors README, https://github.com/huggingface/safetensors.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, TypeGuard
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources import documents
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.files import is_pointer, open_regular, place, seems
+
+# The format's own bound on a header, in bytes.
+LONGEST_HEADER = 100_000_000
+
+# An index of a checkpoint with 90,000 tensors has about 9 MB.
+LARGEST_INDEX = 128 * 2**20
+
+# The format's types: bits, and the name that NumPy or ml_dtypes has for it (None: they have none of that width).
+TYPES: dict[str, tuple[int, str | None]] = {
+    "BOOL": (8, "bool"),
+    "F4": (4, None),
+    "F6_E2M3": (6, None),
+    "F6_E3M2": (6, None),
+    "U8": (8, "uint8"),
+    "I8": (8, "int8"),
+    "F8_E5M2": (8, "float8_e5m2"),
+    "F8_E4M3": (8, "float8_e4m3fn"),
+    "F8_E8M0": (8, "float8_e8m0fnu"),
+    "F8_E4M3FNUZ": (8, "float8_e4m3fnuz"),
+    "F8_E5M2FNUZ": (8, "float8_e5m2fnuz"),
+    "I16": (16, "int16"),
+    "U16": (16, "uint16"),
+    "F16": (16, "float16"),
+    "BF16": (16, "bfloat16"),
+    "I32": (32, "int32"),
+    "U32": (32, "uint32"),
+    "F32": (32, "float32"),
+    "C64": (64, "complex64"),
+    "F64": (64, "float64"),
+    "I64": (64, "int64"),
+    "U64": (64, "uint64"),
+}
+
+_HINT_AGAIN = "Download or write the file again."
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the header of a safetensors file says, or those of all shards of a checkpoint together.
+
+    Attributes:
+        path: The file, or the index.
+        metadata: Free text by key, as the writer left it.
+        tensors: Every tensor by name, in the order of the data.
+        absent: Shards that an index names and that are not there, where that was allowed.
+    """
+
+    path: Path
+    metadata: dict[str, str]
+    tensors: dict[str, TensorInfo]
+    absent: tuple[str, ...] = ()
+
+
+def read_header(path: Path) -> Header:
+    """Read the header of one safetensors file and check it against the file's size.
+
+    Raises:
+        Unreadable: The file is truncated or no safetensors file, or its header lies: a length beyond
+            the file, an unknown type, offsets that are negative, overlap, leave holes, do not fit the
+            shape or do not end where the file ends, or two tensors of one name.
+    """
+    with open_regular(path) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8:
+            raise Unreadable(
+                f"{path} has {size} bytes, fewer than the 8 that a safetensors file begins with.", _HINT_AGAIN
+            )
+        if length > size - 8 or length > LONGEST_HEADER:
+            raise _length_error(path, length, size, start + file.read(24))
+        text = file.read(length)
+    where = f"the header of {path}"
+    document = documents.parse(text, where)
+    if document.duplicates:
+        raise Unreadable(
+            f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with one tensor a name."
+        )
+    fields = document.fields
+    metadata = fields.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise Unreadable(
+            f"{where} has `__metadata__` that is not text by key, but {shown(metadata)}.",
+            "Write the file again with strings as metadata.",
+        )
+    tensors = _tensors(fields, path, 8 + length, size)
+    return Header(path, metadata, tensors)
+
+
+def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadable:
+    if start.startswith(b"version https://git-lfs"):
+        return Unreadable(
+            f"{path} is a Git LFS pointer, not the tensors it stands for.", "Run `git lfs pull` in the model folder."
+        )
+    if length > size - 8 and start[8:9] == b"{":
+        return Unreadable(
+            f"{path} declares a header of {length:,} bytes, but only {size - 8:,} follow.",
+            "The file is truncated: download it again.",
+        )
+    if length > size - 8:
+        return Unreadable(
+            f"{path} is not a safetensors file: read as one, it declares a header of {length:,} bytes in a file of "
+            f"{size:,}, and {seems(start)}.",
+            "Name the file by what it is, or download it again.",
+        )
+    return Unreadable(
+        f"{path} declares a header of {length:,} bytes; the format allows {LONGEST_HEADER:,}.", _HINT_AGAIN
+    )
+
+
+def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> dict[str, TensorInfo]:
+    """Check every entry by itself, then that together they cover the data once."""
+    entries = [(*_entry(name, entry, path), name) for name, entry in fields.items()]
+    # One tensor of size zero may begin where another begins; the format orders them by begin, then end.
+    entries.sort(key=lambda entry: entry[:2])
+    expected, before, tensors = 0, "", {}
+    for begin, end, code, shape, name in entries:
+        if begin != expected:
+            fault = f"overlaps {before}" if begin < expected else f"leaves a hole of {begin - expected:,} bytes"
+            raise Unreadable(
+                f"{path}: tensor {shown(name)} begins at byte {begin:,} of the data, where {expected:,} was expected; "
+                f"it {fault}.",
+                _HINT_AGAIN,
+            )
+        expected, before = end, shown(name)
+        tensors[name] = TensorInfo(name, TYPES[code][1] or code, shape, path, data_start + begin)
+    if data_start + expected != size:
+        there = size - data_start
+        raise Unreadable(
+            f"{path}: its tensors take {expected:,} bytes, but {there:,} follow the header.",
+            "The file is truncated: download it again." if there < expected else _HINT_AGAIN,
+        )
+    return tensors
+
+
+def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[int, ...]]:
+    """One entry of the header: begin, end, type and shape, each checked."""
+    where = f"{path}: tensor {shown(name)}"
+    if not isinstance(entry, dict):
+        raise Unreadable(f"{where} is described by {shown(entry)}, where an object is expected.", _HINT_AGAIN)
+    code, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(code, str) or code not in TYPES:
+        raise Unreadable(
+            f"{where} has the type {shown(code)}, which the format does not know.",
+            f"It knows {', '.join(TYPES)}; a newer file may need a newer clockhands.",
+        )
+    if not _sizes(shape):
+        raise Unreadable(
+            f"{where} has the shape {shown(shape)}, where a list of whole numbers from 0 is expected.", _HINT_AGAIN
+        )
+    if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise Unreadable(
+            f"{where} has the offsets {shown(offsets)}, where two whole numbers from 0 are expected, the first not "
+            "above the second.",
+            _HINT_AGAIN,
+        )
+    begin, end = offsets
+    bits = math.prod(shape) * TYPES[code][0]
+    if bits != 8 * (end - begin):
+        raise Unreadable(
+            f"{where} has {end - begin:,} bytes, but its shape {shown(shape)} and type {code} take {bits / 8:,.10g}.",
+            _HINT_AGAIN,
+        )
+    return begin, end, code, tuple(shape)
+
+
+def _sizes(value: object) -> TypeGuard[list[int]]:
+    # 2**64 is where the format's own integers end.
+    return isinstance(value, list) and all(type(number) is int and 0 <= number < 2**64 for number in value)
+
+
+def read_index(path: Path, allow_absent: bool = False) -> Header:
+    """Read a ``*.safetensors.index.json`` and the headers of the shards it names.
+
+    Only file names inside the index's own folder are followed. With ``allow_absent`` shards that are
+    not there, or are Git LFS pointers, are listed in ``absent`` instead of refused.
+
+    Raises:
+        Unreadable: The index or a shard cannot be read, a shard is missing or named outside the folder,
+            or a shard does not hold a tensor that the index looks for in it.
+    """
+    document = documents.read(path, LARGEST_INDEX)
+    names = document.fields.get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(shard, str) for shard in names.values()):
+        raise Unreadable(
+            f"{path} has no `weight_map` from tensor names to file names.",
+            "Name the index that was saved with the shards, or the model folder.",
+        )
+    shards: dict[str, Header] = {}
+    absent = []
+    for shard in dict.fromkeys(names.values()):
+        file = _shard(path, shard)
+        if allow_absent and (place(file) is None or is_pointer(file)):
+            absent.append(shard)
+            continue
+        if place(file) is None:
+            raise Unreadable(
+                f"{path} names the shard {shown(shard)}, which is not beside it.",
+                "Download all shards, or name the model's config.json to audit that alone.",
+            )
+        shards[shard] = read_header(file)
+    tensors = {}
+    for name, shard in names.items():
+        if shard not in shards:
+            continue
+        if name not in shards[shard].tensors:
+            raise Unreadable(
+                f"{path} looks for {shown(name)} in the shard {shown(shard)}, which does not hold it.",
+                "The shards and the index are of different checkpoints: download them again.",
+            )
+        tensors[name] = shards[shard].tensors[name]
+    metadata = {key: value for header in shards.values() for key, value in header.metadata.items()}
+    return Header(path, metadata, tensors, tuple(absent))
+
+
+def _shard(index: Path, name: str) -> Path:
+    """The file that an index calls ``name``: always one of its own folder."""
+    # Judged as a Windows path too, so that an index is refused on every system or on none.
+    inside = len(PurePosixPath(name).parts) == len(PureWindowsPath(name).parts) == 1
+    if not inside or name in ("", ".", "..") or PureWindowsPath(name).drive or "\0" in name:
+        raise Unreadable(
+            f"{index} names the shard {shown(name)}, which is not a file name in its own folder.",
+            "Do not trust this checkpoint; a shard lies beside its index.",
+        )
+    return index.parent / name
