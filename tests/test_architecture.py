@@ -16,6 +16,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 LAYERS = """
 errors
 arguments
+dtypes memory
 ladders positions
 scaling phases layouts
 additive rotary biases
@@ -31,6 +32,7 @@ cli
 # What may be imported from outside, beyond the standard library. Every line of a later list is a decision.
 EVERYWHERE = {"numpy"}
 ALLOWED = {
+    "dtypes": {"ml_dtypes"},
     "additive": {"array_api_compat", "ml_dtypes"},
     "phases": {"ml_dtypes"},
     "rotary": {"array_api_compat"},
