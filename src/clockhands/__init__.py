@@ -1,1 +1,65 @@
-"""Positional encodings, exactly: make them, apply them, read them out of a real model."""
+"""Positional encodings, exactly: make them, apply them, read them out of a real model.
+
+Names are imported when they are first used, so ``import clockhands`` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clockhands.additive import Learned, NoPosition, Sinusoidal, add, kernel, shift, table
+    from clockhands.auditing import audit
+    from clockhands.presets import preset
+    from clockhands.rotary import Rotary
+    from clockhands.specs import describe, from_json, to_json
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Learned",
+    "NoPosition",
+    "Rotary",
+    "Sinusoidal",
+    "add",
+    "audit",
+    "describe",
+    "from_json",
+    "kernel",
+    "preset",
+    "shift",
+    "table",
+    "to_json",
+]
+
+_HOME = {
+    "Learned": "additive",
+    "NoPosition": "additive",
+    "Rotary": "rotary",
+    "Sinusoidal": "additive",
+    "add": "additive",
+    "audit": "auditing",
+    "describe": "specs",
+    "from_json": "specs",
+    "kernel": "additive",
+    "preset": "presets",
+    "shift": "additive",
+    "table": "additive",
+    "to_json": "specs",
+}
+
+_SUBMODULES = frozenset({"additive", "auditing", "errors", "ladders", "layouts", "presets", "rotary", "scaling", "specs"})
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        value = getattr(import_module(f"clockhands.{_HOME[name]}"), name)
+    elif name in _SUBMODULES:
+        value = import_module(f"clockhands.{name}")
+    else:
+        raise AttributeError(f"module 'clockhands' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})

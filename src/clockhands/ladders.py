@@ -228,7 +228,7 @@ class Geometric:
 
 
 @dataclass(frozen=True)
-class EvenlySpaced:
+class EvenSteps:
     """Rates at equal distances: ``rate_i = multiplier * (first + i * (last - first) / (pairs - 1))``.
 
     Attributes:
@@ -326,14 +326,14 @@ def evenly_spaced(pairs: int, first: float, last: float, multiplier: float = 1.0
     """Rates at equal distances from ``first`` to ``last``, both included, times ``multiplier``.
 
     Raises:
-        InvalidValue: A value is impossible; see `EvenlySpaced`.
+        InvalidValue: A value is impossible; see `EvenSteps`.
 
     Source: Jaegle et al. 2021, Perceiver, arXiv:2103.03206, section 3.2.
 
     >>> evenly_spaced(3, 1.0, 2.0).rates
     (1.0, 1.5, 2.0)
     """
-    return EvenlySpaced(first, last, multiplier).ladder(pairs, 2 * pairs)
+    return EvenSteps(first, last, multiplier).ladder(pairs, 2 * pairs)
 
 
 def explicit(rates: Sequence[float]) -> Ladder:
@@ -361,7 +361,7 @@ def spacing_of(base: float | None, spacing: Spacing | None) -> Spacing:
     if not isinstance(spacing, Spacing):
         raise InvalidType(
             f"`spacing` must say how rates are spaced, got {shown(spacing)}.",
-            "Use Geometric, EvenlySpaced or Explicit of clockhands.ladders.",
+            "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
         )
     if base is None:
         return spacing

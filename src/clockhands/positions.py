@@ -76,6 +76,18 @@ class Positions:
         negative = np.array([index < crossing if self.step > 0 else index > self.start // -self.step]).reshape(-1)
         return Sizes(np.where(negative, np.uint64(0) - value, value), None, negative)
 
+    def where(self, position: int) -> np.ndarray:
+        """The flat indices at which an integer position of at least 0 stands."""
+        if self.whole is None:
+            index, rest = divmod(position - self.start, self.step)
+            return np.array([index] if not rest and 0 <= index < self.size else [], np.int64)
+        found = self.whole.reshape(-1) == np.uint64(position)
+        if self.part is not None:
+            found &= self.part.reshape(-1) == 0
+        if self.negative is not None and position:
+            found &= ~self.negative.reshape(-1)
+        return np.flatnonzero(found)
+
     def _parts(self) -> tuple[np.ndarray | None, ...]:
         return self.whole, self.part, self.negative
 

@@ -1,0 +1,33 @@
+"""Additive codes: numbers for positions that are added to the tokens once, at the bottom."""
+
+from clockhands.additive.codes import AdditiveCode
+from clockhands.additive.learned import Learned, NoPosition
+from clockhands.additive.naive import (
+    Binary,
+    Counter,
+    EvenlySpaced,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    WarpedPosition,
+)
+from clockhands.additive.sinusoidal import Sinusoidal
+from clockhands.additive.tables import add, kernel, shift, table
+
+__all__ = [
+    "AdditiveCode",
+    "Binary",
+    "Counter",
+    "EvenlySpaced",
+    "Learned",
+    "NoPosition",
+    "NormalizedCounter",
+    "SineOnly",
+    "SingleFrequency",
+    "Sinusoidal",
+    "WarpedPosition",
+    "add",
+    "kernel",
+    "shift",
+    "table",
+]

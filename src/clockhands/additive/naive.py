@@ -1,0 +1,319 @@
+"""The codes one would try first, and how each of them fails.
+
+They are here to be looked at, measured and taught with; their numbers are as exact as the others'.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from clockhands.additive.codes import AdditiveCode, Clock, Order, order_of
+from clockhands.arguments import count, positive, shown
+from clockhands.dtypes import before_rounding
+from clockhands.errors import InvalidValue
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Ladder
+from clockhands.layouts import Layout, layout_of
+from clockhands.phases import fill
+from clockhands.positions import Positions, positions_of
+
+
+@dataclass(frozen=True)
+class Counter(AdditiveCode):
+    """The position itself in every channel: ``PE(p)[c] = p``.
+
+    How it fails: it grows without bound. At position 100 the code is far larger than any token, and lengths
+    unseen in training are numbers unseen in training.
+
+    Attributes:
+        width: Channels of a token.
+    """
+
+    width: int
+
+    def __post_init__(self) -> None:
+        """Check the value."""
+        count("width", self.width)
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Write the positions."""
+        _assign(out, _float(positions)[:, None])
+
+    def why_no_shift(self) -> str:
+        """Why no fixed matrix moves this code from one position to another."""
+        return "a step adds to it, and no matrix makes something of the zeros at position 0"
+
+
+@dataclass(frozen=True)
+class NormalizedCounter(AdditiveCode):
+    """The position over the last one: ``PE(p)[c] = p / (length - 1)``, 0 for the first token and 1 for the last.
+
+    How it fails: a step has another size in every sentence, so the same distance means other things, and the
+    neighbours in a long text are all but equal.
+
+    Attributes:
+        width: Channels of a token.
+        length: Tokens of the sequence.
+    """
+
+    width: int
+    length: int
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        count("width", self.width)
+        count("length", self.length, least=2)
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Write the shares."""
+        _assign(out, (_float(positions) / (self.length - 1))[:, None])
+
+    def why_no_shift(self) -> str:
+        """Why no fixed matrix moves this code from one position to another."""
+        return "a step adds to it, by an amount that depends on the length"
+
+
+@dataclass(frozen=True)
+class Binary(AdditiveCode):
+    """The digits of the position in base 2: ``PE(p)[c] = floor(p / 2**c) mod 2``.
+
+    How it fails: it jumps. From 7 to 8 four channels flip, from 8 to 9 one; neighbours can be far apart and
+    strangers close, there is nothing between two positions, and after ``2 ** width`` it starts again.
+
+    Attributes:
+        width: Channels of a token, the lowest digit first.
+    """
+
+    width: int
+
+    def __post_init__(self) -> None:
+        """Check the value."""
+        count("width", self.width)
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Write the digits."""
+        sizes = positions.sizes(0, positions.size)
+        if sizes.part is not None or sizes.negative is not None:
+            raise InvalidValue(
+                "Binary digits exist for whole positions of at least 0 only.", "Use positions 0, 1, 2 and so on."
+            )
+        for channel in range(self.width):
+            out[:, channel] = (sizes.whole >> np.uint64(channel)) & np.uint64(1) if channel < 64 else 0
+
+    def why_no_shift(self) -> str:
+        """Why no fixed matrix moves this code from one position to another."""
+        return "which digits flip depends on where one stands"
+
+
+@dataclass(frozen=True)
+class SineOnly(AdditiveCode):
+    """A sine in every channel and no cosine: ``PE(p)[c] = sin(p base ** (-c / width))``.
+
+    How it fails: a height alone does not say whether the wave rises or falls, so two positions share it and a step
+    cannot be undone: ``sin(a + b)`` needs ``cos(a)``.
+
+    Attributes:
+        width: Channels of a token.
+        base: Ratio that spans the ladder.
+    """
+
+    width: int
+    base: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        count("width", self.width)
+        _ = self.ladder
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """One rate for each channel."""
+        return Geometric(self.base).ladder(self.width, 2 * self.width)
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Write the sines."""
+
+        def write(rows: slice, pairs: slice, block: np.ndarray) -> None:
+            out[rows, pairs] = before_rounding(block, out.dtype).imag
+
+        fill(write, self.ladder, positions, swapped=False, fine=out.dtype == np.float64, threads=threads)
+
+    def why_no_shift(self) -> str:
+        """Why no fixed matrix moves this code from one position to another."""
+        return "sin(a + b) needs cos(a), which is not there"
+
+
+@dataclass(frozen=True)
+class _HandsOfTheirOwn(AdditiveCode):
+    """A clock whose ladder is not the geometric one."""
+
+    width: int
+    layout: Layout = field(default="interleaved", kw_only=True)
+    order: Order = field(default="sin-cos", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if count("width", self.width) % 2:
+            raise InvalidValue(
+                f"`width` must be even, a sine and a cosine for each pair, got {self.width}.", "Use an even width."
+            )
+        layout_of(self.layout)
+        order_of(self.order)
+        self.clock()
+
+    @property
+    @abstractmethod
+    def ladder(self) -> Ladder:
+        """The rates of the hands."""
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rate of each hand in radians per token, nearest float64."""
+        return self.ladder.rates
+
+    def clock(self) -> Clock:
+        """The clock behind the code."""
+        return Clock(self.ladder, self.layout, self.order, self.width)
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Write the hands."""
+        self.clock().write(out, positions, threads)
+
+
+@dataclass(frozen=True)
+class SingleFrequency(_HandsOfTheirOwn):
+    """All hands at one rate: ``sin(p rate)`` and ``cos(p rate)`` in every pair.
+
+    How it fails: it is one hand, copied. After ``2 pi / rate`` tokens the code comes round again, and positions a
+    turn apart are all but the same; a slower hand comes round later and tells neighbours apart less.
+
+    Attributes:
+        width: Channels of a token.
+        rate: Radians per token.
+        layout: See `Sinusoidal`.
+        order: See `Sinusoidal`.
+    """
+
+    rate: float = 1.0
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """The rate, once for each pair."""
+        return Explicit((positive("rate", self.rate),) * (self.width // 2)).ladder(self.width // 2, self.width)
+
+
+@dataclass(frozen=True)
+class EvenlySpaced(_HandsOfTheirOwn):
+    """Rates at equal distances instead of in geometric progression: ``first + i (last - first) / (pairs - 1)``.
+
+    How it fails: it nearly repeats. After ``2 pi (pairs - 1) / |last - first|`` tokens every hand has gained the same
+    number of whole turns on its neighbour, so all stand almost as they stood: at width 512 and rates from 1 to
+    1/10,000 after 1,602 tokens. And half of the hands are fast, so distances of some hundred tokens look like noise.
+
+    Attributes:
+        width: Channels of a token.
+        first_rate: Rate of the first pair, in radians per token.
+        last_rate: Rate of the last pair.
+        layout: See `Sinusoidal`.
+        order: See `Sinusoidal`.
+    """
+
+    first_rate: float = 1.0
+    last_rate: float = 1e-4
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """The evenly spaced rates."""
+        return EvenSteps(self.first_rate, self.last_rate).ladder(self.width // 2, self.width)
+
+
+@dataclass(frozen=True)
+class WarpedPosition(AdditiveCode):
+    """A sinusoid of another function of the position: ``sin(g(p) rate_i)`` and ``cos(g(p) rate_i)``.
+
+    How it fails: there is no fixed shift matrix. A step of the position is a step of ``g`` that depends on where one
+    stands, so every position turns the hands by another angle: ``square`` ever faster, until neighbours are
+    strangers; ``log`` and ``reciprocal`` ever less, until they are the same.
+
+    Accuracy: ``square`` is exact where the square is an integer or a float64, else ``g(p)`` is rounded to float64, which
+    moves a hand by at most ``|g(p)| rate 2**-53`` rad beyond the bounds of `clockhands.phases`.
+
+    Attributes:
+        width: Channels of a token.
+        warp: ``"square"`` (p squared), ``"log"`` (natural logarithm, p above 0) or ``"reciprocal"`` (1/p, p not 0).
+        base: Ratio that spans the ladder.
+        layout: See `Sinusoidal`.
+        order: See `Sinusoidal`.
+    """
+
+    width: int
+    warp: Literal["square", "log", "reciprocal"] = "square"
+    base: float = 10_000.0
+    layout: Layout = field(default="interleaved", kw_only=True)
+    order: Order = field(default="sin-cos", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if count("width", self.width) % 2:
+            raise InvalidValue(
+                f"`width` must be even, a sine and a cosine for each pair, got {self.width}.", "Use an even width."
+            )
+        if self.warp not in _WARPS:
+            raise InvalidValue(
+                f"`warp` must be one of {', '.join(_WARPS)}, got {shown(self.warp)}.", "It replaces the position."
+            )
+        layout_of(self.layout)
+        order_of(self.order)
+        _ = self.ladder
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """The rates of the hands."""
+        return Geometric(self.base).ladder(self.width // 2, self.width)
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Write the hands at the warped positions."""
+        warped = [_WARPS[self.warp](positions.element(index)) for index in range(positions.size)]
+        Clock(self.ladder, self.layout, self.order, self.width).write(out, positions_of(warped, "g(p)"), threads)
+
+    def why_no_shift(self) -> str:
+        """Why no fixed matrix moves this code from one position to another."""
+        return "a step turns its hands by an angle that depends on where one stands"
+
+
+def _log(position: float) -> float:
+    if position <= 0:
+        raise InvalidValue(f"The logarithm needs positions above 0, got {position}.", "Start at 1: range(1, n + 1).")
+    return math.log(position)
+
+
+def _reciprocal(position: float) -> float:
+    if not abs(position) * 2.0**63 >= 1:
+        raise InvalidValue(
+            f"1/p needs positions of at least 2**-63 in size, got {position}.", "Start at 1: range(1, n + 1)."
+        )
+    return 1 / position
+
+
+_WARPS = {"square": lambda position: position * position, "log": _log, "reciprocal": _reciprocal}
+
+
+def _float(positions: Positions) -> np.ndarray:
+    sizes = positions.sizes(0, positions.size)
+    size = sizes.whole.astype(np.float64)
+    if sizes.part is not None:
+        size += sizes.part
+    return size if sizes.negative is None else np.where(sizes.negative, -size, size)
+
+
+def _assign(out: np.ndarray, numbers: np.ndarray) -> None:
+    try:
+        with np.errstate(over="raise"):
+            out[...] = before_rounding(numbers, out.dtype)
+    except FloatingPointError:
+        raise InvalidValue(
+            f"A position of size {np.abs(numbers).max():g} does not fit {out.dtype.name}.", "Use dtype float32 or float64."
+        ) from None

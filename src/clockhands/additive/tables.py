@@ -1,0 +1,250 @@
+"""Tables of additive codes, adding them to tokens, and what they are as clocks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive.codes import AdditiveCode
+from clockhands.additive.learned import Learned
+from clockhands.arguments import shown
+from clockhands.dtypes import before_rounding, output_dtype
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.memory import refuse_larger
+from clockhands.phases import units
+from clockhands.positions import Positions, numpy_of, positions_of
+
+_CHUNK = 1 << 20  # phases at once in a kernel: 16 MB
+
+
+def table(
+    spec: AdditiveCode,
+    positions: Any,  # noqa: ANN401 - a count, a range, a list or any library's array
+    dtype: object = "float32",
+    *,
+    values: Any = None,  # noqa: ANN401 - any library's array
+    threads: int | None = None,
+) -> np.ndarray:
+    """The numbers of an additive code at these positions, of shape [*positions, width].
+
+    Args:
+        spec: An additive code.
+        positions: A count n (0 to n - 1), a range, a list of ints and floats, or an array of
+            integers or floats; up to 2**63 in size.
+        dtype: float64, float32, float16 or bfloat16.
+        values: The rows of a learned table; for no other code.
+        threads: Threads for large tables; ``CLOCKHANDS_THREADS`` or all cores unless said.
+
+    Accuracy: float32 within 2**-25 x 1.01 of the real number, float64 within 4 ulp of 1, float16 and
+    bfloat16 rounded once from such a float64; derived in `clockhands.phases`.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+        TooLarge: The table would not fit in memory.
+
+    >>> from clockhands.additive import Sinusoidal
+    >>> table(Sinusoidal(width=4), 2).round(4).tolist()
+    [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
+    """
+    _check_spec(spec, "table")
+    return _table_at(spec, positions_of(positions), output_dtype(dtype), values, threads)
+
+
+def _table_at(
+    spec: AdditiveCode,
+    at: Positions,
+    kind: np.dtype,
+    values: Any,  # noqa: ANN401
+    threads: int | None = None,
+) -> np.ndarray:
+    shape = (*at.shape, spec.width)
+    refuse_larger(shape, kind.itemsize, "A table")
+    rows = _values_of(spec, values)
+    if rows is not None:
+        assert isinstance(spec, Learned)
+        return before_rounding(rows[spec.row_numbers(at)].astype(np.float64), kind).astype(kind)
+    out = np.empty((at.size, spec.width), kind)
+    spec.write(out, at, threads)
+    return out.reshape(shape)
+
+
+def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None) -> Any:  # noqa: ANN401 - any array library
+    """``x`` plus the code of its positions, in ``x``'s library, dtype and place.
+
+    The sum is made in float32 (float64 for a float64 ``x``) and rounded once to ``x``'s dtype, so the
+    code does not depend on the dtype. ``x`` is not changed.
+
+    Args:
+        x: Tokens of shape [..., seq, width]: a NumPy, PyTorch or JAX array, or any array-API library's.
+        spec: An additive code of that width.
+        positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1). None is the positions of a
+            sequence's tokens from the first on: 0 to seq - 1, from ``spec.first`` where the code says so.
+        values: The rows of a learned table; gradients reach them.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+
+    >>> from clockhands.additive import Sinusoidal
+    >>> add(np.zeros((1, 2, 4)), Sinusoidal(width=4)).shape
+    (1, 2, 4)
+    """
+    from array_api_compat import array_namespace
+
+    _check_spec(spec, "add")
+    shape, kind = _tokens(x, spec)
+    at = _sequence_positions(positions, spec, shape)
+    xp = array_namespace(x)
+    work = xp.float64 if kind == "float64" else xp.float32
+    if spec.learned and values is not None and not isinstance(values, np.ndarray):
+        # Taken in the values' own library, so that gradients reach them.
+        _check_values(spec, tuple(values.shape))
+        assert isinstance(spec, Learned)
+        chosen = xp.asarray(spec.row_numbers(at).reshape(-1), device=_device(values))
+        rows = xp.astype(xp.take(values, chosen, axis=0), work)
+    else:
+        made = _table_at(spec, at, np.dtype(np.float64 if kind == "float64" else np.float32), values)
+        rows = xp.asarray(made, device=_device(x))
+    middle = (1,) * (len(shape) - 3)
+    rows = xp.reshape(rows, (at.shape[0], *middle, *shape[-2:]) if len(at.shape) == 2 else shape[-2:])
+    return xp.astype(xp.astype(x, work) + rows, x.dtype)
+
+
+def shift(spec: Any, k: int | float) -> np.ndarray:  # noqa: ANN401 - any spec with a clock
+    """The matrix ``R_k`` that moves a code by ``k`` tokens: ``table(t + k) = table(t) @ R_k.T``.
+
+    A rotation of every pair by ``k rate_i``, the same wherever one stands; float64 [width, width],
+    orthogonal, and ``R_j R_k = R_(j + k)``. For a rotary code it is what turns a query or key.
+
+    Accuracy: each entry within 0.78 ulp of 1; see `clockhands.phases`.
+
+    Raises:
+        InvalidValue: The code has no shift matrix; the message says why. Or ``k`` is not finite or above 2**63.
+        InvalidType: ``spec`` is not a position code.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5 ("a linear function").
+
+    >>> from clockhands.additive import Sinusoidal
+    >>> shift(Sinusoidal(width=2), 1).round(4).tolist()
+    [[0.5403, 0.8415], [-0.8415, 0.5403]]
+    """
+    _check_distance(k)
+    matrix = _clock_of(spec, "shift").shift(k)
+    width = getattr(spec, "width", None) or spec.head_width
+    # Channels that no hand uses stay as they are.
+    whole = np.eye(width)
+    whole[: len(matrix), : len(matrix)] = matrix
+    return whole
+
+
+def kernel(spec: Any, distances: Any) -> np.ndarray:  # noqa: ANN401 - any spec with a clock, any array library
+    """``sum_i cos(rate_i distance)``: the dot product of two positions' codes, float64 in the distances' shape.
+
+    Accuracy: within ``pairs`` times 0.78 ulp of 1, and the rounding of the sum.
+
+    Raises:
+        InvalidValue: The code has no kernel; the message says why. Or a distance cannot be used.
+        InvalidType: ``spec`` is not a position code.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+
+    >>> from clockhands.additive import Sinusoidal
+    >>> kernel(Sinusoidal(width=512), [0, 10]).round(3).tolist()
+    [256.0, 173.79]
+    """
+    ladder = _clock_of(spec, "kernel").ladder
+    at = positions_of(distances, "distances")
+    refuse_larger((at.size,), 8, "A kernel")
+    out = np.empty(at.size)
+    step = max(1, _CHUNK // ladder.pairs)
+    for begin in range(0, at.size, step):
+        end = min(begin + step, at.size)
+        sizes = at.sizes(begin, end)
+        out[begin:end] = units(ladder, Positions((end - begin,), sizes.whole, sizes.part)).real.sum(axis=-1)
+    return out.reshape(at.shape)
+
+
+def _clock_of(spec: Any, call: str) -> Any:  # noqa: ANN401
+    clock = getattr(spec, "clock", None)
+    if clock is None:
+        raise InvalidType(
+            f"`{call}` takes a position code, got {type(spec).__name__} {shown(spec)}.",
+            "Make one with clockhands.preset(name), or build a spec such as Sinusoidal(width=512).",
+        )
+    return clock()
+
+
+def _check_distance(k: object) -> None:
+    if isinstance(k, Sequence | np.ndarray) or k is None:
+        raise InvalidType(f"`k` must be one number of tokens, got {shown(k)}.", "Call shift once for each distance.")
+
+
+def _check_spec(spec: object, call: str) -> None:
+    if isinstance(spec, AdditiveCode):
+        return
+    if isinstance(spec, str):
+        raise InvalidType(
+            f"`{call}` takes a spec, got the string {shown(spec)}.", f"Write clockhands.preset({shown(spec)})."
+        )
+    raise InvalidType(
+        f"`{call}` takes an additive code, got {type(spec).__name__}.",
+        "Additive codes are Sinusoidal, Learned, NoPosition and those of clockhands.additive; "
+        "a rotary code turns queries and keys instead of being added.",
+    )
+
+
+def _values_of(spec: AdditiveCode, values: Any) -> np.ndarray | None:  # noqa: ANN401
+    if values is None:
+        if spec.learned:
+            raise InvalidValue(
+                f"{type(spec).__name__} is a trained table and needs its rows.", "Pass them as values=, [rows, width]."
+            )
+        return None
+    if not spec.learned:
+        raise InvalidValue(f"{type(spec).__name__} is computed and takes no values.", "Leave `values` out.")
+    rows = numpy_of(values, "values")
+    _check_values(spec, rows.shape)
+    return rows
+
+
+def _check_values(spec: AdditiveCode, shape: tuple[int, ...]) -> None:
+    if not spec.learned:
+        raise InvalidValue(f"{type(spec).__name__} is computed and takes no values.", "Leave `values` out.")
+    assert isinstance(spec, Learned)
+    if shape != (spec.rows, spec.width):
+        raise InvalidValue(
+            f"`values` must be of shape [{spec.rows}, {spec.width}], got {list(shape)}.", "They are the table's rows."
+        )
+
+
+def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:  # noqa: ANN401
+    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
+    shape, kind = tuple(x.shape), str(x.dtype).removeprefix("torch.")
+    if len(shape) < 2 or shape[-1] != spec.width:
+        raise InvalidValue(
+            f"`x` must be of shape [..., seq, {spec.width}], got {list(shape)}.", "The last axis is the code's width."
+        )
+    if kind not in ("float64", "float32", "float16", "bfloat16"):
+        raise InvalidType(f"`x` must be of a float dtype, got {kind}.", "Add a code to embedded tokens, not to their ids.")
+    return shape, kind
+
+
+def _sequence_positions(positions: Any, spec: AdditiveCode, shape: tuple[int, ...]) -> Positions:  # noqa: ANN401
+    seq = shape[-2]
+    if positions is None:
+        return positions_of(range(spec.first, spec.first + seq))
+    at = positions_of(positions)
+    batched = len(at.shape) == 2 and len(shape) >= 3 and at.shape[0] in (1, shape[0])
+    if at.shape[-1:] != (seq,) or not (len(at.shape) == 1 or batched):
+        allowed = f"[{seq}]" if len(shape) < 3 else f"[{seq}] or [{shape[0]}, {seq}]"
+        raise InvalidValue(
+            f"`positions` must be of shape {allowed} for x of shape {list(shape)}, got {list(at.shape)}.",
+            "They are [seq], or [batch, seq] where batch is axis 0 of x.",
+        )
+    return at
+
+
+def _device(x: Any) -> Any:  # noqa: ANN401
+    from array_api_compat import device
+
+    return device(x)

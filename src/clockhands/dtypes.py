@@ -1,0 +1,51 @@
+"""Output dtypes: float64, float32, float16 and bfloat16, each rounded to once.
+
+Numbers are made in float64. NumPy rounds float64 to float32 and float16 directly; ``ml_dtypes`` rounds
+to bfloat16 by way of float32, twice, so float32 is reached by rounding to odd first (Boldo and Melquiond
+2008): a float32 has 24 bits, two more than bfloat16's 8 and then some, and keeps in its last bit
+that something was cut off.
+"""
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.errors import InvalidValue
+
+NAMES = ("float64", "float32", "float16", "bfloat16")
+
+
+def output_dtype(dtype: object) -> np.dtype:
+    """The NumPy dtype of this name, dtype or scalar type.
+
+    Raises:
+        InvalidValue: It is none of `NAMES`.
+    """
+    name = str(getattr(dtype, "__name__", None) or dtype).removeprefix("torch.").removeprefix("jax.numpy.")
+    if name not in NAMES:
+        try:
+            name = np.dtype(dtype).name  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            name = ""
+    if name not in NAMES:
+        raise InvalidValue(f"`dtype` must be one of {', '.join(NAMES)}, got {shown(dtype)}.", "The default is float32.")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def before_rounding(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """``numbers`` (float64 or complex128) such that assigning the result to ``dtype`` rounds them only once."""
+    return to_odd_float32(numbers) if dtype.name == "bfloat16" else numbers
+
+
+def to_odd_float32(numbers: np.ndarray) -> np.ndarray:
+    """float64 (or the parts of complex128) cut to float32, the last bit set where anything was cut off."""
+    exact = np.ascontiguousarray(numbers).view(np.float64)
+    near = exact.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.uint32)
+    bits -= np.abs(back) > np.abs(exact)  # towards zero: sign and size are apart in a float
+    bits |= back != exact
+    return near.view(np.complex64) if numbers.dtype.kind == "c" else near

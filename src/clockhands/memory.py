@@ -1,0 +1,69 @@
+"""How much memory there is, so that what cannot fit is refused before it is allocated."""
+
+import math
+import os
+from pathlib import Path
+
+from clockhands.errors import TooLarge
+
+# What always fits; asking the system takes longer than making a small table.
+_ALWAYS = 1 << 24
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def available() -> int | None:
+    """Bytes that can be had without swapping, or None where the system does not say.
+
+    The smaller of what the machine has left and what a Linux control group leaves to this process.
+    """
+    left = [amount for amount in (_machine(), _control_group()) if amount is not None]
+    return min(left) if left else None
+
+
+def refuse_larger(shape: tuple[int, ...], itemsize: int, what: str) -> None:
+    """Raise `TooLarge` where an array of this shape would not fit in what is available.
+
+    Raises:
+        TooLarge: It would not fit; the message names its size and what there is.
+    """
+    size = math.prod(shape) * itemsize
+    if size <= _ALWAYS:
+        return
+    left = available()
+    limit = left if left is not None else 2**62
+    if size > limit:
+        there_is = "more than any machine has" if left is None else f"{readable(left)} are available"
+        raise TooLarge(
+            f"{what} of shape {list(shape)} would take {readable(size)}; {there_is}.",
+            "Make it in parts: table(spec, range(a, b)) gives the same rows.",
+        )
+
+
+def readable(size: int) -> str:
+    """A number of bytes for people: 3 digits and a unit."""
+    power = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{size} bytes" if power == 0 else f"{size / 1024**power:.3g} {_UNITS[power]}"
+
+
+def _machine() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass  # not Linux: the total is the next best answer
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _control_group() -> int | None:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit = (folder / "memory.max").read_text().strip()
+        used = int((folder / "memory.current").read_text())
+    except (OSError, ValueError):
+        return None
+    return max(0, int(limit) - used) if limit.isdecimal() else None

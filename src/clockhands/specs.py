@@ -1,0 +1,231 @@
+"""Specs: the values that say everything about one position code except its learned numbers.
+
+A spec is frozen and hashable, so it can be a cache key, a static argument of ``jax.jit``, or a line of
+JSON. Here is their union, JSON both ways, changing one field, and a sentence that describes each.
+"""
+
+import dataclasses
+import difflib
+import json
+from typing import Any
+
+from clockhands import additive, ladders, rotary, scaling
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType, InvalidValue
+
+Spec = additive.AdditiveCode | rotary.Rotary
+
+SPECS = (
+    additive.Sinusoidal,
+    additive.Learned,
+    additive.NoPosition,
+    additive.Counter,
+    additive.NormalizedCounter,
+    additive.SineOnly,
+    additive.SingleFrequency,
+    additive.EvenlySpaced,
+    additive.Binary,
+    additive.WarpedPosition,
+    rotary.Rotary,
+)
+
+# What specs are made of.
+PARTS = (
+    ladders.Geometric,
+    ladders.EvenSteps,
+    ladders.Explicit,
+    scaling.Linear,
+    scaling.Ntk,
+    scaling.Dynamic,
+    scaling.Yarn,
+    scaling.LongRope,
+    scaling.Llama3,
+    scaling.Proportional,
+)
+
+_BY_NAME = {kind.__name__: kind for kind in (*SPECS, *PARTS)}
+
+
+def to_dict(spec: Spec) -> dict[str, Any]:
+    """A spec as plain JSON values: its class under ``type``, then every field.
+
+    Raises:
+        InvalidType: It is not a spec of this library.
+    """
+    if not isinstance(spec, SPECS):
+        raise InvalidType(
+            f"Expected a spec, got {type(spec).__name__} {shown(spec)}.",
+            f"Specs are {', '.join(kind.__name__ for kind in SPECS)}.",
+        )
+    return _plain(spec)
+
+
+def from_dict(data: object) -> Spec:
+    """The spec that `to_dict` made these values from.
+
+    Raises:
+        InvalidValue, InvalidType: The values are not a spec's; the message says which and why.
+    """
+    spec = _made(data, "the spec")
+    if not isinstance(spec, SPECS):
+        raise InvalidValue(
+            f"{type(spec).__name__} is a part of a spec, not a spec.",
+            f"Specs are {', '.join(kind.__name__ for kind in SPECS)}.",
+        )
+    return spec
+
+
+def to_json(spec: Spec) -> str:
+    """A spec as one line of JSON; ``from_json`` gives an equal spec back.
+
+    Raises:
+        InvalidType: It is not a spec of this library.
+
+    >>> to_json(additive.NoPosition(width=8))
+    '{"type": "NoPosition", "width": 8}'
+    """
+    return json.dumps(to_dict(spec), allow_nan=False)
+
+
+def from_json(text: str | bytes) -> Spec:
+    """The spec that this JSON says.
+
+    Raises:
+        InvalidValue, InvalidType: The text is not JSON, or not a spec's; the message says which and why.
+
+    >>> from_json('{"type": "NoPosition", "width": 8}')
+    NoPosition(width=8)
+    """
+    if not isinstance(text, str | bytes):
+        raise InvalidType(f"`text` must be JSON text, got {type(text).__name__}.", "Pass what to_json returned.")
+    try:
+        data = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"A spec is one JSON object, and this is not JSON: {error}.", "Pass what to_json returned.") from None
+    except RecursionError:
+        raise InvalidValue("This JSON is nested too deeply to be a spec.", "Pass what to_json returned.") from None
+    return from_dict(data)
+
+
+def with_fields(spec: Spec, **fields: Any) -> Spec:  # noqa: ANN401 - fields are of many types
+    """The spec with other values in some fields.
+
+    The fields of its spacing (``base``, ``span``, ``multiplier``, …) are taken too.
+
+    Raises:
+        InvalidValue, InvalidType: A field does not exist, or its value cannot be used.
+
+    >>> with_fields(additive.Sinusoidal(width=8), span="closed").rates[-1]
+    0.0001
+    """
+    spacing = getattr(spec, "spacing", None)
+    own = {field.name for field in dataclasses.fields(spec) if field.init}
+    inner = {field.name for field in dataclasses.fields(spacing)} if dataclasses.is_dataclass(spacing) else set()
+    for name in fields:
+        if name not in own | inner:
+            near = difflib.get_close_matches(name, sorted(own | inner), 1)
+            raise InvalidValue(
+                f"{type(spec).__name__} has no field {name!r}.",
+                f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(sorted(own | inner))}.",
+            )
+    spaced = {name: fields.pop(name) for name in tuple(fields) if name not in own}
+    if spaced:
+        fields["spacing"] = dataclasses.replace(fields.get("spacing", spacing), **spaced)
+    if "head_width" in fields and "rotated" not in fields and getattr(spec, "rotated", None) == spec.head_width:  # type: ignore[union-attr]
+        fields["rotated"] = fields["head_width"]  # all channels turned, and all of the new width do
+    return dataclasses.replace(spec, **fields)  # type: ignore[type-var]
+
+
+def describe(spec: Spec) -> str:
+    """One line of words about a spec.
+
+    >>> describe(additive.Sinusoidal(width=512))
+    'sinusoidal, width 512, interleaved, sin-cos, geometric (base 10000, open)'
+    >>> describe(rotary.Rotary(head_width=64, base=500000.0))
+    'rotary, halves, 64 of 64 channels, geometric (base 500000, open)'
+    """
+    if isinstance(spec, additive.Sinusoidal):
+        words = [f"sinusoidal, width {spec.width}", spec.layout, spec.order, _spacing_words(spec.spacing)]
+        words += [f"first token at {spec.first}"] if spec.first else []
+        return ", ".join(words)
+    if isinstance(spec, rotary.Rotary):
+        words = ["rotary", spec.layout, f"{spec.rotated} of {spec.head_width} channels", _spacing_words(spec.spacing)]
+        words += [_part_words(spec.scaling)] if spec.scaling is not None else []
+        return ", ".join(words)
+    fields = (f"{field.name.replace('_', ' ')} {getattr(spec, field.name)}" for field in dataclasses.fields(spec))
+    return ", ".join([type(spec).__name__, *fields])
+
+
+def _spacing_words(spacing: ladders.Spacing) -> str:
+    if isinstance(spacing, ladders.Geometric):
+        span = spacing.span if isinstance(spacing.span, str) else f"span {spacing.span:g}"
+        return f"geometric (base {spacing.base:g}, {span})".replace("e+0", "e")
+    if isinstance(spacing, ladders.Explicit):
+        return f"{len(spacing.rates)} rates given"
+    return _part_words(spacing)
+
+
+def _part_words(part: object) -> str:
+    fields = ", ".join(
+        f"{field.name} {getattr(part, field.name):g}"
+        for field in dataclasses.fields(part)  # type: ignore[arg-type]
+        if isinstance(getattr(part, field.name), int | float) and not isinstance(getattr(part, field.name), bool)
+    )
+    return f"{type(part).__name__} ({fields})"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    if isinstance(value, tuple(_BY_NAME.values())):
+        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise InvalidType(
+        f"{type(value).__name__} is not a part of a spec that JSON can say.",
+        f"Use one of {', '.join(kind.__name__ for kind in PARTS)}.",
+    )
+
+
+def _made(data: object, where: str) -> Any:  # noqa: ANN401 - specs and their parts
+    if not isinstance(data, dict) or not isinstance(data.get("type"), str):
+        raise InvalidValue(
+            f'Expected {where} as an object with a "type", got {shown(data)}.', "Write it as to_json does."
+        )
+    kind = _BY_NAME.get(data["type"])
+    if kind is None:
+        near = difflib.get_close_matches(data["type"], list(_BY_NAME), 1)
+        raise InvalidValue(
+            f"There is no spec of type {shown(data['type'])}.",
+            f"Did you mean {near[0]!r}?" if near else f"Types are {', '.join(_BY_NAME)}.",
+        )
+    known = {field.name for field in dataclasses.fields(kind) if field.init}
+    fields = {name: value for name, value in data.items() if name != "type"}
+    for name in fields:
+        if name not in known:
+            raise InvalidValue(f"{kind.__name__} has no field {shown(name)}.", f"Its fields are {', '.join(sorted(known))}.")
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            fields[name] = _made(value, name)
+        elif isinstance(value, list):
+            fields[name] = tuple(value)
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        if isinstance(error, InvalidType):
+            raise
+        raise InvalidValue(f"A {kind.__name__} cannot be made from these fields: {error}.", "Give the missing ones.") from None
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidValue(f"The key {shown(twice)} stands twice in one object.", "Keep one of them.")
+    return data
+
+
+def _no_constant(name: str) -> float:
+    raise InvalidValue(f"A spec holds finite numbers only, got {name}.", "Replace it with the number that is meant.")
