@@ -1,0 +1,147 @@
+"""From a target to its audit: open, resolve, look, judge."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import IO, Any
+
+from clockhands.arguments import count
+from clockhands.auditing.arrays import array_cases, resolve_array, table_cases
+from clockhands.auditing.checks import CHECKS, Case, duplicate_keys
+from clockhands.auditing.findings import SEVERITIES, Finding, json_value
+from clockhands.auditing.rules import CODES, judge
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.targets import Opened, open_target
+
+LAYER_FIELDS = (
+    "part",
+    "layers",
+    "kind",
+    "layout",
+    "width",
+    "rotated",
+    "base",
+    "rates",
+    "attention_factor",
+    "scaling",
+    "rows",
+    "offset",
+    "window",
+    "source",
+)
+"""The fields of one position code in JSON, in the order of the schema."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a target says about position, and what is wrong with it.
+
+    Attributes:
+        target: The target as the caller wrote it.
+        model_type: The model type that the files name, if they do.
+        context: Usable positions, as the files declare them.
+        length: The length at which the rates hold, in tokens.
+        layers: The position codes, one for each group of layers that share one.
+        findings: What was found, the grave ones first.
+        source: Where `model_type`, `context` and `length` come from.
+        notes: What was decided while opening the target that another reader might have decided otherwise.
+    """
+
+    target: str
+    model_type: str | None
+    context: int | None
+    length: int | None
+    layers: tuple[Code, ...]
+    findings: tuple[Finding, ...]
+    source: Mapping[str, str] = field(default_factory=dict, hash=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that make the model wrong for any reader."""
+        return self._of("error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that make it wrong for some reader or some length."""
+        return self._of("warning")
+
+    @property
+    def verdict(self) -> str:
+        """The audit in one sentence."""
+        tally = ", ".join(filter(None, (self._counted(severity) for severity in SEVERITIES)))
+        if self.errors:
+            return f"Wrong for any reader: {tally}."
+        if self.warnings:
+            return f"Wrong for some readers or some lengths: {tally}."
+        if all(code.kind is None for code in self.layers):
+            return f"No position code was recognised{f'; {tally}' if tally else ''}."
+        return f"No fault found in what is declared{f'; {tally}' if tally else ''}."
+
+    def without(self, codes: Iterable[str]) -> "Audit":
+        """The same audit, with the findings of some codes left out."""
+        ignored = frozenset(codes)
+        return replace(self, findings=tuple(found for found in self.findings if found.code not in ignored))
+
+    def to_dict(self) -> dict[str, Any]:
+        """One element of `targets` in the JSON of `clockhands audit`."""
+        return {
+            "target": self.target,
+            "model_type": self.model_type,
+            "context": self.context,
+            "length": self.length,
+            "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
+            "findings": [finding.to_dict() for finding in self.findings],
+            "source": dict(self.source),
+        }
+
+    def _counted(self, severity: str) -> str:
+        found = self._of(severity)
+        if not found:
+            return ""
+        codes = "" if severity == "note" else f" ({', '.join(dict.fromkeys(finding.code for finding in found))})"
+        return f"{len(found)} {severity}{'s' if len(found) > 1 else ''}{codes}"
+
+    def _of(self, severity: str) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity == severity)
+
+
+def audit(target: str | os.PathLike[str], length: int | None = None, *, stdin: IO[bytes] | None = None) -> Audit:
+    """Audit a preset, a model folder, a config, a GGUF or safetensors file, or a bare array.
+
+    Args:
+        target: What to audit: a path, `-` for a config on standard input, or a preset with `:field=value,…`.
+        length: The length, in tokens, at which the rates shall hold; None is the length of the original training.
+        stdin: Where `-` is read from; None is the process's own standard input.
+
+    Raises:
+        Unreadable: The target cannot be read as what it claims to be.
+        InvalidValue: The target names a preset with a value that cannot be used, or the length is not positive.
+    """
+    if length is not None:
+        length = count("length", length)
+    opened = open_target(target, stdin)
+    if opened.form == "array":
+        return judged(opened, resolve_array(opened), array_cases(opened))
+    resolved = resolve(opened, length)
+    return judged(opened, resolved, [*duplicate_keys(opened, resolved), *table_cases(opened, resolved)])
+
+
+def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:
+    """The audit of what was resolved: facts and checks become findings, the grave ones first."""
+    noticed = [*cases, *((fact.code, fact.evidence, fact.layers) for fact in resolved.facts)]
+    noticed += [case for check in CHECKS for case in check(resolved)]
+    findings = [judge(code, evidence, layers) for code, evidence, layers in noticed]
+    rank = {code: place for place, code in enumerate(CODES)}
+    findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
+    return Audit(
+        target=opened.target,
+        model_type=resolved.model_type,
+        context=resolved.context,
+        length=resolved.length,
+        layers=resolved.codes,
+        findings=tuple(findings),
+        source=resolved.source,
+        notes=tuple(opened.notes),
+    )

@@ -1,0 +1,104 @@
+"""What follows from the position codes themselves, whatever file they came from.
+
+Each check takes what was resolved and yields (code, evidence, layers) for every case that it sees; `rules` tells it.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.targets import Opened
+
+Case = tuple[str, dict[str, Any], str | None]
+
+# A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
+_TURN = 2 * math.pi * (1 - 1e-12)
+
+
+def never_turning(resolved: Resolved) -> Iterator[Case]:
+    """Pairs so slow that no training sequence showed the model their whole circle.
+
+    Counted at the trained length, or at the length asked for where that is shorter. Pairs of rate 0 were stopped on
+    purpose (a proportional ladder): they are told apart in the evidence and not counted.
+    """
+    for code in resolved.codes:
+        length = _trained(code, resolved)
+        if not code.rates or length is None:
+            continue
+        moving = [rate for rate in code.rates if rate > 0]
+        slow = [rate for rate in moving if rate * length < _TURN]
+        if not slow:
+            continue
+        evidence: dict[str, Any] = {
+            "pairs that never complete a turn": len(slow),
+            "pairs": len(code.rates),
+            "length": length,
+            "longest wavelength": 2 * math.pi / min(slow),
+        }
+        if len(moving) < len(code.rates):
+            evidence["pairs that stand still on purpose"] = len(code.rates) - len(moving)
+        yield "never-turning", evidence | declared(code, "base") | declared(resolved, "context"), code.layers
+
+
+def short_table(resolved: Resolved) -> Iterator[Case]:
+    """Learned tables that end before the context that the file declares."""
+    for code in resolved.codes:
+        if code.kind != "learned" or code.rows is None or resolved.context is None or code.part not in _TEXT:
+            continue
+        offset = code.offset or 0
+        if code.rows - offset < resolved.context:
+            evidence = {"rows": code.rows, "offset": offset, "usable": code.rows - offset, "context": resolved.context}
+            yield "short-table", evidence | declared(code, "rows") | declared(resolved, "context"), code.layers
+
+
+def beyond_context(resolved: Resolved) -> Iterator[Case]:
+    """A length that the caller asks for and that the file does not declare."""
+    length, context = resolved.length, resolved.context
+    if length is None or context is None or length <= context:
+        return
+    evidence: dict[str, Any] = {"length": length, "context": context}
+    if any(code.kind == "learned" and code.part in _TEXT for code in resolved.codes):
+        evidence["kind"] = "learned"
+    yield "beyond-context", evidence | declared(resolved, "context"), None
+
+
+def duplicate_keys(opened: Opened, resolved: Resolved) -> Iterator[Case]:
+    """Keys that a config gives twice, where a value of the audit stands under one of them."""
+    used = {place for holder in (resolved, *resolved.codes) for place in holder.source.values() if in_a_file(place)}
+    for key in opened.duplicates:
+        places = sorted(place for place in used if re.search(rf"[:.]{re.escape(key)}(?![^., ])", place))
+        if places:
+            yield "duplicate-key", {places[0]: "given more than once", "key": key}, None
+
+
+CHECKS = (short_table, beyond_context, never_turning)
+
+_TEXT = ("text", "encoder", "decoder")
+
+
+def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
+    """The values of some fields under the names of their places, for those that stand in a file."""
+    stated = {}
+    for field in fields:
+        place, value = holder.source.get(field), getattr(holder, field)
+        if place and value is not None and in_a_file(place):
+            stated[place] = value
+    return stated
+
+
+def in_a_file(place: str) -> bool:
+    """Whether a source is `file:key`, and not words about an architecture or a default.
+
+    >>> in_a_file("config.json:rope_theta"), in_a_file("architecture: llama")
+    (True, False)
+    """
+    name, colon, key = place.partition(":")
+    return bool(colon and key) and " " not in key and (name == "<stdin>" or "." in name)
+
+
+def _trained(code: Code, resolved: Resolved) -> int | None:
+    original = (code.scaling or {}).get("original") or resolved.context
+    lengths = [length for length in (original, resolved.length) if length]
+    return int(min(lengths)) if lengths else None

@@ -1,0 +1,151 @@
+"""The `clockhands` group: which commands there are, how errors are told, what the exit codes mean.
+
+Exit codes: 0 done and sound, 1 done and errors found, 2 could not, 130 interrupted, 141 nobody reads on.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clockhands.errors import ClockhandsError
+
+COMMANDS = {
+    "audit": "What a model is told about position, and what is wrong with it.",
+    "table": "The numbers of a position code, exact at every position.",
+    "presets": "The published position codes that are known by name.",
+}
+"""Every command with its line in the help; `clockhands.cli.NAME` holds it as `command`."""
+
+
+class UnknownCommand(click.UsageError):
+    """A command that does not exist, with the ones that are spelt alike."""
+
+
+class CommandGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is called.
+
+    The help of the whole group needs none of them, so it costs what click costs.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order in which a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        return import_module(f"clockhands.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; for a misspelt one, say which is near."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise UnknownCommand(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> None:
+        """Run a command line and exit; every way to fail ends in one line `error:` and one line `hint:`."""
+        extra.pop("standalone_mode", None)
+        if os.environ.get("NO_COLOR"):
+            extra["color"] = False
+        for stream in (sys.stdout, sys.stderr):
+            # A file name that the terminal's encoding does not hold must not end the report.
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            code = super().main(args, prog_name or "clockhands", standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.UsageError as error:
+            complain(error.format_message(), _usage_hint(error))
+            code = 2
+        except click.ClickException as error:
+            complain(error.format_message(), "See `clockhands --help`.")
+            code = 2
+        except ClockhandsError as error:
+            complain(error.message, error.hint)
+            code = 2
+        except BrokenPipeError:
+            _silence()
+            code = 141
+        except (click.Abort, KeyboardInterrupt):
+            code = 130
+        except MemoryError:
+            complain("There was not enough memory.", "Ask for less at once, or write it in several parts.")
+            code = 2
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean …?` for a word that is nearly a known one, else nothing.
+
+    >>> did_you_mean("tabel", ["table", "audit"])
+    ' Did you mean table?'
+    """
+    near = get_close_matches(word, list(known), n=2)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def complain(message: str, hint: str) -> None:
+    """One error on stderr: what is wrong, and what to do."""
+    click.echo(f"error: {message}\nhint: {hint}", err=True)
+
+
+def talk(message: str) -> None:
+    """Something worth saying that is not data: it goes to stderr."""
+    click.echo(message, err=True)
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    path = error.ctx.command_path if error.ctx is not None else "clockhands"
+    return f"See `{path} --help`."
+
+
+def _silence() -> None:
+    # What is still buffered would raise again when the interpreter flushes at exit.
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - it lives as long as the process
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version  # only here: it reads the installed packages
+
+        click.echo(f"clockhands {version('clockhands')}")
+        ctx.exit()
+
+
+@click.command(
+    cls=CommandGroup,
+    name="clockhands",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    epilog="Exit codes: 0 done and sound, 1 done and errors found, 2 could not.",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
+)
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Positional encodings, exactly: how a model is told where its tokens stand.
+
+    Begin with `clockhands audit` and your model's folder, config.json or .gguf file.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)

@@ -1,0 +1,200 @@
+"""`clockhands table`: the numbers of a position code, exact at every position."""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from clockhands.additive import table
+from clockhands.cli.group import talk
+from clockhands.cli.output import write_whole
+from clockhands.errors import InvalidValue
+from clockhands.positions import Positions, positions_of
+from clockhands.sources.targets import open_target
+from clockhands.specs import to_json
+
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+
+_WHOLE = r"[+-]?\d[\d_]*"
+_SLICE = re.compile(rf"^({_WHOLE}):({_WHOLE})(?::({_WHOLE}))?$")
+_HINT = "Write a count (5 is 0 to 4), start:stop or start:stop:step, or a list (0,7,0.5; one position: 7,)."
+
+
+EXAMPLES = """\b
+Examples:
+  clockhands table vaswani2017:width=4 --positions 5
+  clockhands table whisper --positions 0:1500 --out positions.npy
+  clockhands table vaswani2017 --positions 0,7,1000000000000000000 --dtype float64
+"""
+
+
+def parse_positions(text: str) -> int | range | list[int | float]:
+    """The positions that a word of the command line stands for.
+
+    A single whole number is a count, as everywhere in this library; a comma makes it a position.
+
+    >>> parse_positions("5"), parse_positions("0:100:7"), parse_positions("7,"), parse_positions("0,0.5")
+    (5, range(0, 100, 7), [7], [0, 0.5])
+
+    Raises:
+        InvalidValue: It is none of these.
+    """
+    text = text.strip()
+    found = _SLICE.match(text)
+    try:
+        if found:
+            start, stop, step = (int(part) if part else 1 for part in found.groups())
+            if step == 0:
+                raise InvalidValue(f"The step of `{text}` is 0, so it never arrives.", "Give a step above or below 0.")
+            return range(start, stop, step)
+        if re.match(rf"^{_WHOLE}$", text):
+            return int(text)
+        if text:
+            return [_number(part) for part in text.removesuffix(",").split(",")]
+    except ValueError as error:
+        if isinstance(error, InvalidValue):
+            raise
+    raise InvalidValue(f"`{text}` does not name positions.", _HINT)
+
+
+def _number(text: str) -> int | float:
+    return int(text) if re.match(rf"^\s*{_WHOLE}\s*$", text) else float(text)
+
+
+@click.command("table", epilog=EXAMPLES)
+@click.argument("preset", metavar="PRESET[:field=value,...]")
+@click.option(
+    "--positions",
+    "asked",
+    default="0:2048",
+    show_default=True,
+    metavar="P",
+    help="A count (5 is 0 to 4), start:stop[:step], or a list (0,7,0.5; one position: 7,).",
+)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Type of the numbers.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write to FILE (.npy, .npz, .safetensors or .csv), exactly.",
+)
+@click.option("--force", is_flag=True, help="Replace FILE if it is already there.")
+def command(preset: str, asked: str, dtype: str, out: Path | None, force: bool) -> None:
+    """Print or write the numbers of a position code, exact at every position.
+
+    PRESET is one of `clockhands presets`, with any field replaced after a colon.
+    Printed numbers have six digits; a terminal shows as many of them as it has room for.
+    """
+    writer = None if out is None else _writer(out, dtype)
+    spec: Any = open_target(preset if preset.startswith("preset:") else f"preset:{preset}").spec
+    wanted = parse_positions(asked)
+    positions = positions_of(wanted)
+    numbers = table(spec, wanted, dtype=dtype)
+    if out is None or writer is None:
+        _print(numbers, positions)
+        return
+    write_whole(out, lambda path: writer(path, numbers, positions, to_json(spec)), force=force)
+    talk(f"{out}: {numbers.shape[0]:,} positions x {numbers.shape[1]:,} channels, {dtype}.")
+
+
+# Files
+
+
+def _writer(out: Path, dtype: str) -> Callable[[Path, np.ndarray, Positions, str], None]:
+    writers = {".npy": _write_npy, ".npz": _write_npz, ".safetensors": _write_safetensors, ".csv": _write_csv}
+    writer = writers.get(out.suffix.lower())
+    if writer is None:
+        raise InvalidValue(f"{out} does not end in a known kind of file.", f"End it in one of {', '.join(writers)}.")
+    if dtype == "bfloat16" and out.suffix.lower() in (".npy", ".npz"):
+        raise InvalidValue(f"A {out.suffix} file cannot hold bfloat16.", "Write a .safetensors file, or float32.")
+    return writer
+
+
+def _write_npy(path: Path, numbers: np.ndarray, _positions: Positions, _spec: str) -> None:
+    with path.open("wb") as file:
+        np.save(file, numbers)
+
+
+def _write_npz(path: Path, numbers: np.ndarray, positions: Positions, spec: str) -> None:
+    with path.open("wb") as file:
+        np.savez(file, table=numbers, positions=_exact_array(positions), spec=np.array(spec))
+
+
+def _write_safetensors(path: Path, numbers: np.ndarray, positions: Positions, spec: str) -> None:
+    from safetensors.numpy import save_file
+
+    tensors = {"table": np.ascontiguousarray(numbers), "positions": _exact_array(positions)}
+    save_file(tensors, str(path), metadata={"spec": spec})
+
+
+def _write_csv(path: Path, numbers: np.ndarray, positions: Positions, _spec: str) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(",".join(["position", *map(str, range(numbers.shape[1]))]) + "\n")
+        for index, row in enumerate(numbers):
+            # str of a NumPy number is the shortest text that reads back as the same number of its type.
+            file.write(",".join([str(positions.element(index)), *map(str, row)]) + "\n")
+
+
+def _exact_array(positions: Positions) -> np.ndarray:
+    values = [positions.element(index) for index in range(positions.size)]
+    for dtype in (np.int64, np.float64):
+        if all(_fits(value, dtype) for value in values):
+            return np.array(values, dtype)
+    raise InvalidValue(
+        "The positions hold both fractions and whole numbers beyond 2**53, which no array type holds exactly.",
+        "Write them to two files, or to a .csv or .npy file.",
+    )
+
+
+def _fits(value: float, dtype: type) -> bool:
+    if dtype is np.int64:
+        return isinstance(value, int) and -(2**63) <= value < 2**63
+    return int(float(value)) == value if isinstance(value, int) else True
+
+
+# Text
+
+
+def _print(numbers: np.ndarray, positions: Positions) -> None:
+    size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+    columns = _ends(numbers.shape[1], None if size is None else max(2, (size.columns - 22) // 12))
+    rows = _ends(numbers.shape[0], None if size is None else max(4, size.lines - 4))
+    for line in _lines(numbers, positions, rows, columns):
+        click.echo(line)
+    if None in rows or None in columns:
+        count, width = (sum(place is not None for place in places) for places in (rows, columns))
+        talk(
+            f"{count:,} of {numbers.shape[0]:,} positions and {width:,} of {numbers.shape[1]:,} channels are shown;"
+            " --out FILE or a pipe gives all."
+        )
+
+
+def _ends(count: int, room: int | None) -> list[int | None]:
+    """The places to show: all, or the first ones, a gap (None) and the last ones."""
+    if room is None or count <= room:
+        return list(range(count))
+    last = max(1, room // 4)
+    return [*range(room - last - 1), None, *range(count - last, count)]
+
+
+def _lines(
+    numbers: np.ndarray, positions: Positions, rows: list[int | None], columns: list[int | None]
+) -> Iterator[str]:
+    names = ["..." if row is None else str(positions.element(row)) for row in rows]
+    first = max([len("position"), *map(len, names)])
+    yield _line("position", first, ("..." if column is None else str(column) for column in columns))
+    for row, name in zip(rows, names, strict=True):
+        if row is None:
+            yield _line(name, first, ("..." for _ in columns))
+            continue
+        values = numbers[row].tolist()
+        yield _line(name, first, ("..." if column is None else f"{values[column]:.6g}" for column in columns))
+
+
+def _line(name: str, first: int, cells: Iterator[str]) -> str:
+    return f"{name:>{first}}" + "".join(f"{cell:>12}" if cell != "..." else f"{cell:>5}" for cell in cells)

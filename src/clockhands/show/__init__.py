@@ -1,0 +1,1 @@
+"""Show what was judged: nothing here computes, everything here draws."""

@@ -1,0 +1,236 @@
+"""The table of findings: severity, text and hint of every row, as people read them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import clockhands.sources
+from clockhands.auditing.findings import SEVERITIES
+from clockhands.auditing.rules import CODES, judge
+
+C = "config.json:"
+LLAMA3 = {
+    f"{C}rope_scaling.factor": 32.0,
+    f"{C}rope_scaling.original_max_position_embeddings": 8192,
+    "factor x original": 262144.0,
+    f"{C}max_position_embeddings": 131072,
+}
+
+CASES = [
+    (
+        "impossible-value",
+        {f"{C}rope_theta": 0, "allowed": "a finite number above 1"},
+        "error",
+        "rope_theta is 0, which cannot be used (allowed: a finite number above 1); no rates follow from it.",
+    ),
+    (
+        "unknown-scaling",
+        {f"{C}rope_scaling.type": "foo", "known": "linear, yarn"},
+        "error",
+        'rope_scaling.type is "foo", a scaling that is not known (known: linear, yarn); no rates follow from it.',
+    ),
+    (
+        "incomplete-scaling",
+        {f"{C}rope_scaling.rope_type": "llama3", "missing": "low_freq_factor"},
+        "error",
+        'The scaling block is incomplete (rope_scaling.rope_type is "llama3"): it lacks low_freq_factor.',
+    ),
+    (
+        "short-table",
+        {"rows": 514, "offset": 2, "usable": 512, "context": 1024},
+        "error",
+        "The learned table has 514 rows, 2 of them before position 0: it ends after 512 positions, but the context is"
+        " 1,024.",
+    ),
+    (
+        "short-table",
+        {"rows": 512, "offset": 0, "usable": 512, "context": 1024},
+        "error",
+        "The learned table has 512 rows: it ends after 512 positions, but the context is 1,024.",
+    ),
+    (
+        "non-finite-rows",
+        {"rows with NaN or infinity": 2, "rows": 512, "first such row": 3},
+        "error",
+        "2 of 512 rows hold NaN or infinity, the first is row 3.",
+    ),
+    (
+        "conflicting-keys",
+        {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
+        "warning",
+        "rope_theta is 10,000 but rope_parameters.rope_theta is 500,000: readers that look at only one of them build"
+        " different models. This audit goes by rope_parameters.rope_theta.",
+    ),
+    (
+        "conflicting-keys",
+        {
+            f"{C}max_position_embeddings": 512,
+            "model.safetensors:wpe.weight": 1024,
+            "used": f"{C}max_position_embeddings",
+        },
+        "warning",
+        "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024: readers that look at"
+        " only one of them build different models. This audit goes by config.json:max_position_embeddings.",
+    ),
+    (
+        "duplicate-key",
+        {f"{C}rope_theta": "given more than once", "key": "rope_theta"},
+        "warning",
+        "rope_theta is given more than once: the last value was read, and other readers may take the first.",
+    ),
+    (
+        "ignored-key",
+        {f"{C}rope_parameters.factor": 8.0, "because": "this type reads one object for each kind of layer"},
+        "warning",
+        "rope_parameters.factor is 8, but it stands where it is not read (this type reads one object for each kind of"
+        " layer): readers drop it without a word.",
+    ),
+    (
+        "missing-value",
+        {"missing": "rope_theta", "needed for": "the rates"},
+        "note",
+        "rope_theta is not in the file, and the rates would follow from it: left open.",
+    ),
+    (
+        "default-base",
+        {f"{C}rope_theta": None, "used": 1e6, "default of": "mixtral (transformers 5.23.0)", "documented": True},
+        "note",
+        "The base is not in the file (rope_theta is null); 1,000,000 is the default of mixtral (transformers 5.23.0),"
+        " its documented default.",
+    ),
+    (
+        "unknown-key",
+        {f"{C}rope_scaling.factr": 8, "known": "type, factor"},
+        "warning",
+        "rope_scaling.factr (8) is not a key of this block, which knows type, factor; readers drop it without a word.",
+    ),
+    (
+        "unreadable-field",
+        {f"{C}rope_scaling": [1, 2], "expected": "an object or null"},
+        "warning",
+        "rope_scaling is [1, 2], which was not understood (expected: an object or null) and was left out.",
+    ),
+    (
+        "text-number",
+        {f"{C}rope_theta": "500000", "read as": 500000.0},
+        "warning",
+        'rope_theta is "500000", a text and not a number: it was read as 500,000; other readers refuse it or take a'
+        " default.",
+    ),
+    (
+        "missing-original",
+        {"used": 131072, f"{C}max_position_embeddings": 131072},
+        "warning",
+        "The scaling does not say which length the model was trained on, so 131,072 was taken (max_position_embeddings"
+        " is 131,072); if the model was trained on less, every rate that the scaling bends is wrong.",
+    ),
+    (
+        "default-base",
+        {"used": 10000.0, "default of": "llama (transformers 5.23.0)", "documented": True},
+        "note",
+        "The base is not in the file; 10,000 is the default of llama (transformers 5.23.0), its documented default.",
+    ),
+    (
+        "default-base",
+        {"used": 10000.0, "default of": "GGUF readers", "documented": False},
+        "warning",
+        "The base is not in the file; 10,000 is the default of GGUF readers, a default that other readers may not"
+        " share.",
+    ),
+    (
+        "default-value",
+        {"field": "partial_rotary_factor", "used": 0.5, "default of": "glm (transformers 5.23.0)", "documented": True},
+        "note",
+        "partial_rotary_factor is not in the file; 0.5 is the default of glm (transformers 5.23.0), its documented"
+        " default.",
+    ),
+    (
+        "factor-times-original",
+        LLAMA3 | {"scaling": "llama3"},
+        "note",
+        "Factor x original length is 262,144, another length than the one declared (rope_scaling.factor is 32,"
+        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Models of"
+        " the Llama-3 family are published so: the factor there is a tuning, not a ratio of lengths.",
+    ),
+    (
+        "factor-times-original",
+        LLAMA3 | {"scaling": "yarn"},
+        "warning",
+        "Factor x original length is 262,144, another length than the one declared (rope_scaling.factor is 32,"
+        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Readers that"
+        " compute one from the others disagree.",
+    ),
+    (
+        "beyond-context",
+        {"length": 32768, "context": 8192},
+        "warning",
+        "A length of 32,768 was asked for, but the file declares a context of 8,192: what lies beyond was never"
+        " promised.",
+    ),
+    (
+        "beyond-context",
+        {"length": 1024, "context": 512, "kind": "learned"},
+        "warning",
+        "A length of 1,024 was asked for, but the learned table ends after 512 positions: there are no rows to read.",
+    ),
+    (
+        "never-turning",
+        {"pairs that never complete a turn": 12, "pairs": 32, "length": 8192, "longest wavelength": 438459.86},
+        "note",
+        "12 of 32 pairs never complete a turn within 8,192 positions (the slowest would need 438,460): the model has"
+        " seen only a part of their circle.",
+    ),
+    (
+        "unknown-model-type",
+        {f"{C}model_type": "foo"},
+        "note",
+        'Model type "foo" is not in the table of known types: its fields alone were read, and what only its code'
+        " decides, the layout above all, is left open.",
+    ),
+    (
+        "unknown-model-type",
+        {f"{C}model_type": None},
+        "note",
+        "No model type is named: its fields alone were read, and what only its code decides, the layout above all, is"
+        " left open.",
+    ),
+    (
+        "not-recognised",
+        {"shape": [512, 384], "dtype": "float32"},
+        "note",
+        "A bare array of shape [512, 384] and type float32: which position code it holds is not recognised yet.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "evidence", "severity", "message"), CASES)
+def test_the_sentence_of_every_finding(code, evidence, severity, message):
+    found = judge(code, evidence, "0-3")
+    assert (found.message, found.severity, found.layers) == (message, severity, "0-3")
+    assert found.evidence == evidence
+
+
+def test_every_row_is_tested():
+    assert {code for code, *_ in CASES} == set(CODES)
+
+
+@pytest.mark.parametrize(("code", "evidence"), [case[:2] for case in CASES])
+def test_every_hint_says_what_to_do(code, evidence):
+    hint = judge(code, evidence).hint
+    assert re.fullmatch(r"[A-Z].*\.", hint)
+    assert len(hint.split()) > 4
+
+
+def test_the_grave_findings_come_first_in_the_table():
+    gravest = {code: min(SEVERITIES.index(case[2]) for case in CASES if case[0] == code) for code in CODES}
+    fixed = [rank for code, rank in gravest.items() if isinstance(CODES[code].severity, str)]
+    assert fixed == sorted(fixed)
+
+
+def test_every_fact_that_the_readers_note_has_a_row():
+    noted = set()
+    for path in Path(clockhands.sources.__file__).parent.glob("*.py"):
+        noted |= set(re.findall(r"""(?:\bFact|\bnote)\(\s*"([a-z0-9-]+)\"""", path.read_text(encoding="utf-8")))
+    assert len(noted) >= 5, "the pattern no longer finds what the readers note"
+    assert noted <= set(CODES)
