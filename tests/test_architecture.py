@@ -19,6 +19,7 @@ arguments
 dtypes memory
 ladders positions
 scaling phases layouts
+clocks
 additive rotary biases
 specs
 presets
@@ -33,8 +34,7 @@ cli
 EVERYWHERE = {"numpy"}
 ALLOWED = {
     "dtypes": {"ml_dtypes"},
-    "additive": {"array_api_compat", "ml_dtypes"},
-    "phases": {"ml_dtypes"},
+    "additive": {"array_api_compat"},
     "rotary": {"array_api_compat"},
     "biases": {"array_api_compat"},
     "torch": {"torch"},

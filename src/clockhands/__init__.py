@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clockhands.additive import Learned, NoPosition, Sinusoidal, add, kernel, shift, table
+    from clockhands.additive import Learned, NoPosition, Sinusoidal, add, table
     from clockhands.auditing import audit
+    from clockhands.clocks import kernel, shift
     from clockhands.presets import preset
     from clockhands.rotary import Rotary
     from clockhands.specs import describe, from_json, to_json
@@ -40,14 +41,16 @@ _HOME = {
     "audit": "auditing",
     "describe": "specs",
     "from_json": "specs",
-    "kernel": "additive",
+    "kernel": "clocks",
     "preset": "presets",
-    "shift": "additive",
+    "shift": "clocks",
     "table": "additive",
     "to_json": "specs",
 }
 
-_SUBMODULES = frozenset({"additive", "auditing", "errors", "ladders", "layouts", "presets", "rotary", "scaling", "specs"})
+_SUBMODULES = frozenset(
+    {"additive", "auditing", "clocks", "errors", "ladders", "layouts", "presets", "rotary", "scaling", "specs"}
+)
 
 
 def __getattr__(name: str) -> object:

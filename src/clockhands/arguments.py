@@ -23,7 +23,8 @@ def real(name: str, value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise InvalidValue(
-            f"`{name}` must be a number that fits a float64, got {shown(value)}.", f"Give `{name}` as an int or a float."
+            f"`{name}` must be a number that fits a float64, got {shown(value)}.",
+            f"Give `{name}` as an int or a float.",
         ) from None
 
 
@@ -42,7 +43,8 @@ def not_negative(name: str, value: object) -> float:
     number = real(name, value)
     if not 0 <= number < math.inf:
         raise InvalidValue(
-            f"`{name}` must be finite and not negative, got {shown(value)}.", f"Give `{name}` as a number of at least 0."
+            f"`{name}` must be finite and not negative, got {shown(value)}.",
+            f"Give `{name}` as a number of at least 0.",
         )
     return number
 
@@ -59,3 +61,9 @@ def count(name: str, value: object, least: int = 1) -> int:
             f"`{name}` must be at least {least}, got {shown(number)}.", f"Give `{name}` as an int of at least {least}."
         )
     return number
+
+
+def settle(spec: object, **values: object) -> None:
+    """Write checked values into the fields of a frozen dataclass, from its ``__post_init__``."""
+    for name, value in values.items():
+        object.__setattr__(spec, name, value)

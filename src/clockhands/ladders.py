@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, real, shown
+from clockhands.arguments import count, not_negative, positive, real, settle, shown
 from clockhands.errors import InvalidType, InvalidValue
 
 DIGITS = 60
@@ -97,7 +97,7 @@ class Ladder:
                 "Leave it out to have it follow from the scaling.",
             )
         stored = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
-        object.__setattr__(self, "exact", tuple(map(stored.plus, self.exact)))
+        settle(self, exact=tuple(map(stored.plus, self.exact)))
 
     @property
     def pairs(self) -> int:
@@ -186,7 +186,7 @@ class Geometric:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        object.__setattr__(self, "base", real("base", self.base))
+        settle(self, base=real("base", self.base))
         if not 0 < self.base < math.inf or self.base == 1:
             raise InvalidValue(
                 f"`base` must be a finite positive number other than 1, got {shown(self.base)}.",
@@ -198,8 +198,8 @@ class Geometric:
                     f'`span` must be "open", "closed" or a positive number, got {self.span!r}.',
                     'Use "open" for denominators d/2 (the paper), "closed" for d/2 - 1 (tensor2tensor).',
                 )
-            object.__setattr__(self, "span", positive("span", self.span))
-        object.__setattr__(self, "multiplier", positive("multiplier", self.multiplier))
+            settle(self, span=positive("span", self.span))
+        settle(self, multiplier=positive("multiplier", self.multiplier))
 
     def denominator(self, channels: int) -> Decimal:
         """The ``den`` of the formula for a width of ``channels``."""
@@ -249,10 +249,10 @@ class EvenSteps:
     def __post_init__(self) -> None:
         """Check the values."""
         for name in ("first", "last"):
-            object.__setattr__(self, name, not_negative(name, getattr(self, name)))
-        object.__setattr__(self, "multiplier", positive("multiplier", self.multiplier))
+            settle(self, **{name: not_negative(name, getattr(self, name))})
+        settle(self, multiplier=positive("multiplier", self.multiplier))
 
-    def ladder(self, pairs: int, channels: int) -> Ladder:  # noqa: ARG002 - the rule does not depend on the width
+    def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder of ``pairs`` rates; the width does not matter."""
         count("pairs", pairs)
         with localcontext(working()):
@@ -286,8 +286,8 @@ class Explicit:
                     f"`rates` must be a sequence of numbers, got {type(self.rates).__name__}.",
                     "Give one rate in rad/token for each pair.",
                 ) from None
-            object.__setattr__(self, "rates", given)
-        object.__setattr__(self, "rates", tuple(not_negative("rates", rate) for rate in self.rates))
+            settle(self, rates=given)
+        settle(self, rates=tuple(not_negative("rates", rate) for rate in self.rates))
         if not self.rates:
             raise InvalidValue("`rates` must hold at least one rate, got none.", "Give one rate for each pair.")
 

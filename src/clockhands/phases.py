@@ -180,7 +180,7 @@ class _Progression:
             self.coarse = self.coarse.conj()
 
     def _rows(self, stride: int, number: int) -> np.ndarray:
-        """Units at ``step * stride * (0, 1, … number - 1)``, as an outer product of two short runs where that will do."""
+        """Units at ``step * stride * (0, 1, … number - 1)``, an outer product where that will do."""
         step = self.step * stride
         if self.exact or number < 16:
             return _evaluate(self.ladder.turns, _integers(range(0, step * number, step)), fine=self.exact)

@@ -101,7 +101,7 @@ class Positions:
         return -value if self.negative is not None and self.negative.reshape(-1)[index] else value
 
 
-def positions_of(given: Any, name: str = "positions") -> Positions:  # noqa: ANN401 - any array library
+def positions_of(given: Any, name: str = "positions") -> Positions:
     """The exact positions that ``given`` stands for.
 
     A whole number n is the positions 0 to n - 1; a ``range`` is itself; lists, tuples and arrays of
@@ -132,7 +132,7 @@ def positions_of(given: Any, name: str = "positions") -> Positions:  # noqa: ANN
     return _from_array(numpy_of(given, name), name)
 
 
-def numpy_of(array: Any, name: str) -> np.ndarray:  # noqa: ANN401 - any array library
+def numpy_of(array: Any, name: str) -> np.ndarray:
     """An array of any library as a NumPy array that holds the same numbers."""
     if hasattr(array, "detach"):  # torch: NumPy has no bfloat16 of torch's, and float64 holds each of them
         array = array.detach().cpu()
@@ -140,7 +140,7 @@ def numpy_of(array: Any, name: str) -> np.ndarray:  # noqa: ANN401 - any array l
             array = array.double()
     try:
         return np.asarray(array)
-    except Exception as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         # JAX raises its own kinds for values that exist only inside a trace.
         raise InvalidType(
             f"`{name}` must be known numbers, got {type(array).__name__} ({type(error).__name__}).",
@@ -196,8 +196,8 @@ def _flatten(given: Sequence[Any], name: str) -> tuple[tuple[int, ...], list[Any
             return tuple(shape), []
 
 
-def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:  # noqa: ANN401 - any number
-    if isinstance(leaf, bool | np.bool_) or isinstance(leaf, str | bytes | complex):
+def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:
+    if isinstance(leaf, bool | np.bool_ | str | bytes | complex):
         raise InvalidType(f"`{name}` must be numbers, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
     if hasattr(leaf, "__index__"):
         try:

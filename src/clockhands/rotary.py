@@ -7,7 +7,8 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count, settle, shown
+from clockhands.clocks import Clock
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
 from clockhands.layouts import Layout, layout_of
@@ -74,16 +75,15 @@ class Rotary:
                 f"`scaling` must be a function ladder -> ladder, got {shown(scaling)}.",
                 "Use one of clockhands.scaling, such as Linear(factor=4).",
             )
-        fields = {
-            "head_width": head_width,
-            "layout": layout_of(layout),
-            "spacing": spacing_of(base, spacing),
-            "rotated": turning,
-            "scaling": scaling,
-            "length": None if length is None else count("length", length),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        settle(
+            self,
+            head_width=head_width,
+            layout=layout_of(layout),
+            spacing=spacing_of(base, spacing),
+            rotated=turning,
+            scaling=scaling,
+            length=None if length is None else count("length", length),
+        )
         _ = self.ladder
 
     @cached_property
@@ -106,6 +106,10 @@ class Rotary:
     def attention_factor(self) -> float:
         """What cosine and sine are multiplied by."""
         return self.ladder.attention_factor
+
+    def clock(self) -> Clock:
+        """The clock that turns the rotated channels; turning by p is `shift(spec, p)`."""
+        return Clock(self.ladder, self.layout, "cos-sin", self.rotated)
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled and copied: the fields, not the numbers remembered from them."""

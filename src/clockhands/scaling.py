@@ -11,13 +11,14 @@ All are computed in the decimal arithmetic of `clockhands.ladders`: a scaled rat
 10**-58 of the real number.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Literal, Protocol, runtime_checkable
 
-from clockhands.arguments import count, not_negative, positive, real, shown
+from clockhands.arguments import count, not_negative, positive, real, settle, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import TWO_PI, Ladder, working
 
@@ -51,7 +52,7 @@ class Linear:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _set(self, factor=_factor("factor", self.factor))
+        settle(self, factor=_factor("factor", self.factor))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
@@ -75,7 +76,7 @@ class Ntk:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _set(self, factor=_factor("factor", self.factor))
+        settle(self, factor=_factor("factor", self.factor))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
@@ -100,7 +101,7 @@ class Dynamic:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _set(self, factor=_factor("factor", self.factor), original=count("original", self.original))
+        settle(self, factor=_factor("factor", self.factor), original=count("original", self.original))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The ladder in use at ``length`` tokens."""
@@ -147,7 +148,7 @@ class Yarn:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _set(
+        settle(
             self,
             factor=_factor("factor", self.factor),
             original=count("original", self.original),
@@ -158,7 +159,9 @@ class Yarn:
             attention_factor=_positive_or_none("attention_factor", self.attention_factor),
         )
         if not isinstance(self.truncate, bool):
-            raise InvalidType(f"`truncate` must be True or False, got {shown(self.truncate)}.", "Leave it out for True.")
+            raise InvalidType(
+                f"`truncate` must be True or False, got {shown(self.truncate)}.", "Leave it out for True."
+            )
         if self.beta_fast <= self.beta_slow:
             raise InvalidValue(
                 f"`beta_fast` must be above `beta_slow`, got {self.beta_fast:g} and {self.beta_slow:g}.",
@@ -245,7 +248,7 @@ class LongRope:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _set(
+        settle(
             self,
             short=_divisors("short", self.short),
             long=_divisors("long", self.long),
@@ -300,7 +303,7 @@ class Llama3:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _set(
+        settle(
             self,
             factor=_factor("factor", self.factor),
             original=count("original", self.original),
@@ -332,7 +335,7 @@ class Llama3:
 
 @dataclass(frozen=True)
 class Proportional:
-    """Proportional rotary (Gemma 4): the first ``int(fraction n)`` hands keep the whole head's rates, the rest stand still.
+    """Proportional (Gemma 4): the first ``int(fraction n)`` hands keep the whole head's rates, the rest stand still.
 
     Unlike a partial rotary, whose exponent runs over the rotated channels only. All rates are divided by ``factor``.
 
@@ -347,7 +350,7 @@ class Proportional:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _set(self, fraction=positive("fraction", self.fraction), factor=_factor("factor", self.factor))
+        settle(self, fraction=positive("fraction", self.fraction), factor=_factor("factor", self.factor))
         if self.fraction > 1:
             raise InvalidValue(
                 f"`fraction` must be at most 1, got {self.fraction:g}.", "It is the share of the pairs that turn."
@@ -383,17 +386,12 @@ def _log_ratio(ladder: Ladder) -> Decimal:
     rates = ladder.exact
     if len(rates) > 1 and all(rates):
         ratio = rates[1] / rates[0]
-        if all(abs(after / before / ratio - 1) < _SAME for before, after in zip(rates, rates[1:], strict=False)):
+        if all(abs(after / before / ratio - 1) < _SAME for before, after in itertools.pairwise(rates)):
             return ratio.ln()
     raise InvalidValue(
         f"YaRN's ramp counts the pairs of a geometric ladder; this is {ladder.origin}.",
         'Use ramp="turns", which asks each pair for its own turns.',
     )
-
-
-def _set(spec: object, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(spec, name, value)
 
 
 def _factor(name: str, value: object) -> float:

@@ -101,13 +101,15 @@ def from_json(text: str | bytes) -> Spec:
     try:
         data = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"A spec is one JSON object, and this is not JSON: {error}.", "Pass what to_json returned.") from None
+        raise InvalidValue(
+            f"A spec is one JSON object, and this is not JSON: {error}.", "Pass what to_json returned."
+        ) from None
     except RecursionError:
         raise InvalidValue("This JSON is nested too deeply to be a spec.", "Pass what to_json returned.") from None
     return from_dict(data)
 
 
-def with_fields(spec: Spec, **fields: Any) -> Spec:  # noqa: ANN401 - fields are of many types
+def with_fields(spec: Spec, **fields: Any) -> Spec:
     """The spec with other values in some fields.
 
     The fields of its spacing (``base``, ``span``, ``multiplier``, …) are taken too.
@@ -174,7 +176,7 @@ def _part_words(part: object) -> str:
     return f"{type(part).__name__} ({fields})"
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON values
+def _plain(value: Any) -> Any:
     if isinstance(value, tuple(_BY_NAME.values())):
         fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
         return {"type": type(value).__name__, **fields}
@@ -188,7 +190,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON values
     )
 
 
-def _made(data: object, where: str) -> Any:  # noqa: ANN401 - specs and their parts
+def _made(data: object, where: str) -> Any:
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         raise InvalidValue(
             f'Expected {where} as an object with a "type", got {shown(data)}.', "Write it as to_json does."
@@ -204,7 +206,9 @@ def _made(data: object, where: str) -> Any:  # noqa: ANN401 - specs and their pa
     fields = {name: value for name, value in data.items() if name != "type"}
     for name in fields:
         if name not in known:
-            raise InvalidValue(f"{kind.__name__} has no field {shown(name)}.", f"Its fields are {', '.join(sorted(known))}.")
+            raise InvalidValue(
+                f"{kind.__name__} has no field {shown(name)}.", f"Its fields are {', '.join(sorted(known))}."
+            )
     for name, value in fields.items():
         if isinstance(value, dict):
             fields[name] = _made(value, name)
@@ -215,7 +219,9 @@ def _made(data: object, where: str) -> Any:  # noqa: ANN401 - specs and their pa
     except TypeError as error:
         if isinstance(error, InvalidType):
             raise
-        raise InvalidValue(f"A {kind.__name__} cannot be made from these fields: {error}.", "Give the missing ones.") from None
+        raise InvalidValue(
+            f"A {kind.__name__} cannot be made from these fields: {error}.", "Give the missing ones."
+        ) from None
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from clockhands.additive.naive import (
     WarpedPosition,
 )
 from clockhands.additive.sinusoidal import Sinusoidal
-from clockhands.additive.tables import add, kernel, shift, table
+from clockhands.additive.tables import add, table
 
 __all__ = [
     "AdditiveCode",
@@ -27,7 +27,5 @@ __all__ = [
     "Sinusoidal",
     "WarpedPosition",
     "add",
-    "kernel",
-    "shift",
     "table",
 ]

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from clockhands.additive.codes import AdditiveCode
-from clockhands.arguments import count
+from clockhands.arguments import count, settle
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
 
@@ -36,9 +36,13 @@ class Learned(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        count("width", self.width)
-        count("rows", self.rows)
-        if count("offset", self.offset, least=0) >= self.rows:
+        settle(
+            self,
+            width=count("width", self.width),
+            rows=count("rows", self.rows),
+            offset=count("offset", self.offset, least=0),
+        )
+        if self.offset >= self.rows:
             raise InvalidValue(
                 f"`offset` must be below the {self.rows} rows, got {self.offset}.", "It is the row of position 0."
             )
@@ -100,7 +104,7 @@ class NoPosition(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        count("width", self.width)
+        settle(self, width=count("width", self.width))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write zeros."""

@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from clockhands.additive.codes import AdditiveCode, Clock, Order, order_of
-from clockhands.arguments import count, positive, shown
+from clockhands.additive.codes import AdditiveCode
+from clockhands.arguments import count, positive, real, settle, shown
+from clockhands.clocks import Clock, Order, order_of
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidValue
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Ladder
@@ -36,7 +37,7 @@ class Counter(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        count("width", self.width)
+        settle(self, width=count("width", self.width))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the positions."""
@@ -64,8 +65,7 @@ class NormalizedCounter(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        count("width", self.width)
-        count("length", self.length, least=2)
+        settle(self, width=count("width", self.width), length=count("length", self.length, least=2))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the shares."""
@@ -91,7 +91,7 @@ class Binary(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        count("width", self.width)
+        settle(self, width=count("width", self.width))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the digits."""
@@ -125,7 +125,7 @@ class SineOnly(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        count("width", self.width)
+        settle(self, width=count("width", self.width), base=real("base", self.base))
         _ = self.ladder
 
     @cached_property
@@ -156,7 +156,8 @@ class _HandsOfTheirOwn(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if count("width", self.width) % 2:
+        settle(self, width=count("width", self.width))
+        if self.width % 2:
             raise InvalidValue(
                 f"`width` must be even, a sine and a cosine for each pair, got {self.width}.", "Use an even width."
             )
@@ -238,8 +239,8 @@ class WarpedPosition(AdditiveCode):
     stands, so every position turns the hands by another angle: ``square`` ever faster, until neighbours are
     strangers; ``log`` and ``reciprocal`` ever less, until they are the same.
 
-    Accuracy: ``square`` is exact where the square is an integer or a float64, else ``g(p)`` is rounded to float64, which
-    moves a hand by at most ``|g(p)| rate 2**-53`` rad beyond the bounds of `clockhands.phases`.
+    Accuracy: ``square`` is exact where the square is an integer or a float64, else ``g(p)`` is rounded to float64,
+    which moves a hand by at most ``|g(p)| rate 2**-53`` rad beyond the bounds of `clockhands.phases`.
 
     Attributes:
         width: Channels of a token.
@@ -257,7 +258,8 @@ class WarpedPosition(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if count("width", self.width) % 2:
+        settle(self, width=count("width", self.width))
+        if self.width % 2:
             raise InvalidValue(
                 f"`width` must be even, a sine and a cosine for each pair, got {self.width}.", "Use an even width."
             )
@@ -315,5 +317,6 @@ def _assign(out: np.ndarray, numbers: np.ndarray) -> None:
             out[...] = before_rounding(numbers, out.dtype)
     except FloatingPointError:
         raise InvalidValue(
-            f"A position of size {np.abs(numbers).max():g} does not fit {out.dtype.name}.", "Use dtype float32 or float64."
+            f"A position of size {np.abs(numbers).max():g} does not fit {out.dtype.name}.",
+            "Use dtype float32 or float64.",
         ) from None

@@ -7,8 +7,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from clockhands.additive.codes import AdditiveCode, Clock, Order, order_of
-from clockhands.arguments import count, shown
+from clockhands.additive.codes import AdditiveCode
+from clockhands.arguments import count, settle, shown
+from clockhands.clocks import Clock, Order, order_of
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
 from clockhands.layouts import Layout, layout_of
@@ -79,17 +80,16 @@ class Sinusoidal(AdditiveCode):
             )
         if width == 1 and odd == "zero":
             raise InvalidValue("`width` must be at least 2, got 1.", "One channel holds no pair.")
-        fields = {
-            "width": width,
-            "spacing": spacing_of(base, spacing),
-            "layout": layout_of(layout),
-            "order": order_of(order),
-            "odd": odd,
-            "first": count("first", first, least=0),
-            "zero_rows": tuple(sorted({count("zero_rows", row, least=0) for row in zero_rows})),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        settle(
+            self,
+            width=width,
+            spacing=spacing_of(base, spacing),
+            layout=layout_of(layout),
+            order=order_of(order),
+            odd=odd,
+            first=count("first", first, least=0),
+            zero_rows=tuple(sorted({count("zero_rows", row, least=0) for row in zero_rows})),
+        )
         _ = self.ladder
 
     @cached_property

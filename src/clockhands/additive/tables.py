@@ -1,6 +1,5 @@
-"""Tables of additive codes, adding them to tokens, and what they are as clocks."""
+"""Tables of additive codes, and adding them to tokens."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,15 @@ from clockhands.arguments import shown
 from clockhands.dtypes import before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
-from clockhands.phases import units
 from clockhands.positions import Positions, numpy_of, positions_of
-
-_CHUNK = 1 << 20  # phases at once in a kernel: 16 MB
 
 
 def table(
     spec: AdditiveCode,
-    positions: Any,  # noqa: ANN401 - a count, a range, a list or any library's array
+    positions: Any,
     dtype: object = "float32",
     *,
-    values: Any = None,  # noqa: ANN401 - any library's array
+    values: Any = None,
     threads: int | None = None,
 ) -> np.ndarray:
     """The numbers of an additive code at these positions, of shape [*positions, width].
@@ -54,7 +50,7 @@ def _table_at(
     spec: AdditiveCode,
     at: Positions,
     kind: np.dtype,
-    values: Any,  # noqa: ANN401
+    values: Any,
     threads: int | None = None,
 ) -> np.ndarray:
     shape = (*at.shape, spec.width)
@@ -68,7 +64,7 @@ def _table_at(
     return out.reshape(shape)
 
 
-def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None) -> Any:  # noqa: ANN401 - any array library
+def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None) -> Any:
     """``x`` plus the code of its positions, in ``x``'s library, dtype and place.
 
     The sum is made in float32 (float64 for a float64 ``x``) and rounded once to ``x``'s dtype, so the
@@ -109,75 +105,6 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     return xp.astype(xp.astype(x, work) + rows, x.dtype)
 
 
-def shift(spec: Any, k: int | float) -> np.ndarray:  # noqa: ANN401 - any spec with a clock
-    """The matrix ``R_k`` that moves a code by ``k`` tokens: ``table(t + k) = table(t) @ R_k.T``.
-
-    A rotation of every pair by ``k rate_i``, the same wherever one stands; float64 [width, width],
-    orthogonal, and ``R_j R_k = R_(j + k)``. For a rotary code it is what turns a query or key.
-
-    Accuracy: each entry within 0.78 ulp of 1; see `clockhands.phases`.
-
-    Raises:
-        InvalidValue: The code has no shift matrix; the message says why. Or ``k`` is not finite or above 2**63.
-        InvalidType: ``spec`` is not a position code.
-
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5 ("a linear function").
-
-    >>> from clockhands.additive import Sinusoidal
-    >>> shift(Sinusoidal(width=2), 1).round(4).tolist()
-    [[0.5403, 0.8415], [-0.8415, 0.5403]]
-    """
-    _check_distance(k)
-    matrix = _clock_of(spec, "shift").shift(k)
-    width = getattr(spec, "width", None) or spec.head_width
-    # Channels that no hand uses stay as they are.
-    whole = np.eye(width)
-    whole[: len(matrix), : len(matrix)] = matrix
-    return whole
-
-
-def kernel(spec: Any, distances: Any) -> np.ndarray:  # noqa: ANN401 - any spec with a clock, any array library
-    """``sum_i cos(rate_i distance)``: the dot product of two positions' codes, float64 in the distances' shape.
-
-    Accuracy: within ``pairs`` times 0.78 ulp of 1, and the rounding of the sum.
-
-    Raises:
-        InvalidValue: The code has no kernel; the message says why. Or a distance cannot be used.
-        InvalidType: ``spec`` is not a position code.
-
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
-
-    >>> from clockhands.additive import Sinusoidal
-    >>> kernel(Sinusoidal(width=512), [0, 10]).round(3).tolist()
-    [256.0, 173.79]
-    """
-    ladder = _clock_of(spec, "kernel").ladder
-    at = positions_of(distances, "distances")
-    refuse_larger((at.size,), 8, "A kernel")
-    out = np.empty(at.size)
-    step = max(1, _CHUNK // ladder.pairs)
-    for begin in range(0, at.size, step):
-        end = min(begin + step, at.size)
-        sizes = at.sizes(begin, end)
-        out[begin:end] = units(ladder, Positions((end - begin,), sizes.whole, sizes.part)).real.sum(axis=-1)
-    return out.reshape(at.shape)
-
-
-def _clock_of(spec: Any, call: str) -> Any:  # noqa: ANN401
-    clock = getattr(spec, "clock", None)
-    if clock is None:
-        raise InvalidType(
-            f"`{call}` takes a position code, got {type(spec).__name__} {shown(spec)}.",
-            "Make one with clockhands.preset(name), or build a spec such as Sinusoidal(width=512).",
-        )
-    return clock()
-
-
-def _check_distance(k: object) -> None:
-    if isinstance(k, Sequence | np.ndarray) or k is None:
-        raise InvalidType(f"`k` must be one number of tokens, got {shown(k)}.", "Call shift once for each distance.")
-
-
 def _check_spec(spec: object, call: str) -> None:
     if isinstance(spec, AdditiveCode):
         return
@@ -192,7 +119,7 @@ def _check_spec(spec: object, call: str) -> None:
     )
 
 
-def _values_of(spec: AdditiveCode, values: Any) -> np.ndarray | None:  # noqa: ANN401
+def _values_of(spec: AdditiveCode, values: Any) -> np.ndarray | None:
     if values is None:
         if spec.learned:
             raise InvalidValue(
@@ -216,7 +143,7 @@ def _check_values(spec: AdditiveCode, shape: tuple[int, ...]) -> None:
         )
 
 
-def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:  # noqa: ANN401
+def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
     shape, kind = tuple(x.shape), str(x.dtype).removeprefix("torch.")
@@ -225,11 +152,13 @@ def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:  # noqa:
             f"`x` must be of shape [..., seq, {spec.width}], got {list(shape)}.", "The last axis is the code's width."
         )
     if kind not in ("float64", "float32", "float16", "bfloat16"):
-        raise InvalidType(f"`x` must be of a float dtype, got {kind}.", "Add a code to embedded tokens, not to their ids.")
+        raise InvalidType(
+            f"`x` must be of a float dtype, got {kind}.", "Add a code to embedded tokens, not to their ids."
+        )
     return shape, kind
 
 
-def _sequence_positions(positions: Any, spec: AdditiveCode, shape: tuple[int, ...]) -> Positions:  # noqa: ANN401
+def _sequence_positions(positions: Any, spec: AdditiveCode, shape: tuple[int, ...]) -> Positions:
     seq = shape[-2]
     if positions is None:
         return positions_of(range(spec.first, spec.first + seq))
@@ -244,7 +173,7 @@ def _sequence_positions(positions: Any, spec: AdditiveCode, shape: tuple[int, ..
     return at
 
 
-def _device(x: Any) -> Any:  # noqa: ANN401
+def _device(x: Any) -> Any:
     from array_api_compat import device
 
     return device(x)

@@ -44,7 +44,7 @@ def _preset(name: str) -> Preset:
     return Preset(name, from_dict(entry["spec"]), entry["says"], entry["source"])
 
 
-def preset(name: str, **fields: Any) -> Spec:  # noqa: ANN401 - fields are of many types
+def preset(name: str, **fields: Any) -> Spec:
     """The spec of a published convention, any field overridden.
 
     Raises:
