@@ -20,6 +20,7 @@ dtypes memory
 ladders positions
 scaling phases layouts
 clocks
+clocks
 additive rotary biases
 specs
 presets
