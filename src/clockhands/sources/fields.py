@@ -1,0 +1,219 @@
+"""Reading one value after another out of a config, without guessing and without believing it.
+
+A *quantity* (``base``, ``layers``) is what a value means; its *spellings* are the keys under which files hold it. `Fields`
+looks a quantity up, checks what it finds, remembers where it stood, and turns everything odd into a `Fact` instead of
+an exception: a config that can be parsed can be audited, whatever it holds.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from clockhands.sources.resolved import Fact
+
+T = TypeVar("T")
+
+# Past these a config describes no model, and a ladder or a list of layers would not fit in memory.
+MOST_LAYERS = 10_000
+WIDEST = 1 << 20
+LONGEST = 1 << 53
+
+_NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?\s*")
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """A value and where it stands. ``value`` is None where something stood there that cannot be used."""
+
+    value: T | None
+    source: str
+
+
+def shown(value: Any) -> Any:
+    """A value as evidence: JSON has no NaN and no infinity, and long lists say their length."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
+        return f"a whole number of {int(math.log10(abs(value))) + 1} digits"
+    if isinstance(value, str):
+        return value if len(value) <= 200 else f"{value[:200]}…"
+    if isinstance(value, Mapping):
+        return f"an object of {len(value)} keys"
+    if isinstance(value, list | tuple):
+        return [shown(item) for item in value] if len(value) <= 8 else f"a list of {len(value)}"
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:200]
+
+
+class Fields:
+    """The position fields of one config, or of one object inside it.
+
+    Attributes:
+        values: Keys and values, as parsed.
+        file: Name of the file, for sources.
+        path: Where in the file the object stands, such as ``"text_config."``.
+        spellings: Quantity to the keys that hold it, the one that wins first.
+        defaults: Quantity to the value that stands in where the key is absent.
+        default_source: Where those values come from.
+        facts: What was noticed; shared by all objects of a target.
+        read: Keys that something asked for.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        file: str,
+        spellings: Mapping[str, Sequence[str]],
+        facts: list[Fact],
+        *,
+        path: str = "",
+        defaults: Mapping[str, Any] | None = None,
+        default_source: str = "",
+    ) -> None:
+        """Take the object; nothing is read yet."""
+        self.values = values
+        self.file = file
+        self.path = path
+        self.spellings = spellings
+        self.facts = facts
+        self.defaults = defaults or {}
+        self.default_source = default_source
+        self.read: set[str] = set()
+
+    def source(self, key: str) -> str:
+        """Where a key stands, for people: ``config.json:text_config.rope_theta``."""
+        return f"{self.file}:{self.path}{key}"
+
+    def note(self, code: str, evidence: Mapping[str, Any], layers: str | None = None) -> None:
+        """Remember a fact, once."""
+        fact = Fact(code, {name: shown(value) for name, value in evidence.items()}, layers)
+        if fact not in self.facts:
+            self.facts.append(fact)
+
+    def present(self, quantity: str) -> list[str]:
+        """The keys of a quantity that hold something; null holds nothing."""
+        keys = [key for key in self.spellings.get(quantity, ()) if key in self.values]
+        self.read.update(keys)
+        return [key for key in keys if self.values[key] is not None]
+
+    def declares(self, quantity: str) -> bool:
+        """Whether the file itself holds the quantity."""
+        return bool(self.present(quantity))
+
+    def raw(self, quantity: str) -> Found[Any] | None:
+        """The value as it stands, unchecked."""
+        keys = self.present(quantity)
+        return Found(self.values[keys[0]], self.source(keys[0])) if keys else None
+
+    def number(
+        self, quantity: str, fits: Callable[[float], bool] = math.isfinite, allowed: str = "a finite number"
+    ) -> Found[float] | None:
+        """A real number, or the default; absent is None, unusable is a `Found` without value."""
+        return self._quantity(quantity, lambda key: self._number(key, fits, allowed))
+
+    def whole(self, quantity: str, least: int = 1, most: int = LONGEST) -> Found[int] | None:
+        """A whole number, however it is written (4096, 4096.0, "4096")."""
+        allowed = f"a whole number from {least:,} to {most:,}"
+
+        def convert(key: str) -> int | None:
+            number = self._number(key, lambda value: least <= value <= most and value == int(value), allowed)
+            return None if number is None else int(number)
+
+        return self._quantity(quantity, convert)
+
+    def flag(self, quantity: str) -> Found[bool] | None:
+        """A true or false value."""
+
+        def convert(key: str) -> bool | None:
+            value = self.values[key]
+            if isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
+                return bool(value)
+            return self.impossible(key, "true or false")
+
+        return self._quantity(quantity, convert)
+
+    def text(self, quantity: str) -> Found[str] | None:
+        """A word."""
+
+        def convert(key: str) -> str | None:
+            value = self.values[key]
+            return value if isinstance(value, str) else self.unreadable(key, "a text")
+
+        return self._quantity(quantity, convert)
+
+    def items(self, quantity: str) -> Found[list[Any]] | None:
+        """A list, its items unchecked."""
+
+        def convert(key: str) -> list[Any] | None:
+            value = self.values[key]
+            return list(value) if isinstance(value, list | tuple) else self.unreadable(key, "a list or null")
+
+        return self._quantity(quantity, convert)
+
+    def numbers(self, quantity: str, length: int | None, what: str) -> Found[tuple[float, ...]] | None:
+        """A list of positive numbers, as many as ``length`` says."""
+
+        def convert(key: str) -> tuple[float, ...] | None:
+            value = self.values[key]
+            if not isinstance(value, list | tuple):
+                return self.unreadable(key, "a list of numbers")
+            if not all(_is_number(item) and 0 < item < math.inf for item in value):
+                return self.impossible(key, f"{what}: positive finite numbers")
+            if length is not None and len(value) != length:
+                return self.impossible(key, f"{what}: {length} numbers, not {len(value)}")
+            return tuple(float(item) for item in value)
+
+        return self._quantity(quantity, convert)
+
+    def inside(self, key: str, spellings: Mapping[str, Sequence[str]]) -> "Fields | None":
+        """The object under a key; None if it is absent, null, empty, or no object (which is a fact)."""
+        self.read.add(key)
+        value = self.values.get(key)
+        if value is None or value == {}:
+            return None
+        if not isinstance(value, Mapping):
+            self.unreadable(key, "an object or null")
+            return None
+        return Fields(value, self.file, spellings, self.facts, path=f"{self.path}{key}.")
+
+    def impossible(self, key: str, allowed: str) -> None:
+        """Note a value from which no code can be built."""
+        self.note("impossible-value", {self.source(key): self.values[key], "allowed": allowed})
+
+    def unreadable(self, key: str, expected: str) -> None:
+        """Note a value whose form is not understood."""
+        self.note("unreadable-field", {self.source(key): self.values[key], "expected": expected})
+
+    def _quantity(self, quantity: str, convert: Callable[[str], T | None]) -> Found[T] | None:
+        keys = self.present(quantity)
+        if not keys:
+            if quantity not in self.defaults:
+                return None
+            return Found(self.defaults[quantity], self.default_source)
+        first, value = keys[0], convert(keys[0])
+        others = [key for key in keys[1:] if convert(key) != value]
+        if others and value is not None:
+            evidence = {self.source(key): self.values[key] for key in keys}
+            self.note("conflicting-keys", {**evidence, "used": self.source(first)})
+        return Found(value, self.source(first))
+
+    def _number(self, key: str, fits: Callable[[float], bool], allowed: str) -> float | None:
+        value = self.values[key]
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
+            number = float(value)
+            self.note("text-number", {self.source(key): value, "read as": number})
+        elif _is_number(value):
+            try:
+                number = float(value)
+            except OverflowError:
+                return self.impossible(key, allowed)
+        else:
+            return self.unreadable(key, allowed)
+        if not math.isfinite(number) or not fits(number):
+            return self.impossible(key, allowed)
+        return number
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,326 @@
+"""Position codes out of the keys of a GGUF file.
+
+A GGUF file says less than it seems: what stands in for an absent key, how rows pair, which layers slide is what the
+reader of such files, llama.cpp, does for the architecture. That is data in ``model_types.json`` too.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import Explicit, geometric
+from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Found
+from clockhands.sources.model_types import table
+from clockhands.sources.resolved import Code, Fact, layer_ranges
+from clockhands.sources.rotary_fields import BASE_ALLOWED, built, divided
+from clockhands.sources.scaling_fields import Declared, Surroundings, read_scaling
+from clockhands.sources.targets import Opened
+
+ARCHITECTURE = "general.architecture"
+FREQUENCIES = "rope_freqs.weight"
+LISTS = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
+
+
+class Renamed(Fields):
+    """Values under the names that configs use, with the keys under which the file has them as their sources."""
+
+    def __init__(self, values: Mapping[str, Any], names: Mapping[str, str], like: Fields) -> None:
+        """Take values by their new names and the sources of each."""
+        super().__init__(values, like.file, table()["spellings"]["block"], like.facts)
+        self.names = names
+
+    def source(self, key: str) -> str:
+        """Where the value stands in the file."""
+        return self.names.get(key, super().source(key))
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Layers of one kind: their numbers, whether they slide, what they see."""
+
+    numbers: str | None
+    sliding: bool
+    window: int | None
+    source: Mapping[str, str]
+
+
+def gguf_codes(opened: Opened, facts: list[Fact], length: int | None) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
+    """The codes of a GGUF file, each with the original length of its scaling, and the declared context."""
+    return _File(opened, facts, length).codes()
+
+
+class _File:
+    def __init__(self, opened: Opened, facts: list[Fact], length: int | None) -> None:
+        self.opened = opened
+        self.length = length
+        self.table = table()["gguf"]
+        values = opened.config or {}
+        name = values.get(ARCHITECTURE)
+        self.name = name if isinstance(name, str) else ""
+        spellings = {
+            quantity: [f"{self.name}.{key}" for key in keys] for quantity, keys in table()["spellings"]["gguf"].items()
+        }
+        self.fields = Fields(
+            values,
+            opened.config_name or "",
+            spellings,
+            facts,
+            defaults=self.table["defaults"],
+            default_source=f"default of {self.table['reader']}",
+        )
+
+    @property
+    def architecture(self) -> str:
+        return f"architecture {self.name} as {self.table['reader']} reads it"
+
+    def codes(self) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
+        context = self.fields.whole("context")
+        pairing = {name: layout for layout in ("interleaved", "halves") for name in self.table[layout]}
+        kind = self.table["kinds"].get(self.name)
+        if kind is None and self.name not in pairing:
+            key = self.fields.source(ARCHITECTURE)
+            self.fields.note("unknown-model-type", {key: self.name or None})
+            kind = None if any(self.fields.declares(name) for name in ("base", "rotated")) else "unknown"
+        if kind == "learned":
+            return [(self._learned(context), None)], context
+        if kind is not None:
+            return [(self._without_ladder(None if kind == "unknown" else kind), None)], context
+        return [self._rotary(layers, pairing.get(self.name), context) for layers in self._layers()], context
+
+    def _rotary(self, layers: Layers, layout: str | None, context: Found[int] | None) -> tuple[Code, int | None]:
+        width, rotated = self._shape(layers.sliding)
+        base = self._base(layers.sliding)
+        local = layers.sliding and (self.fields.declares("local_base") or self.name in self.table["local_bases"])
+        divisors = None if local else self._divisors(rotated)
+        pairs = None if rotated is None or rotated.value is None else rotated.value // 2
+        around = Surroundings(context=context, pairs=pairs)
+        declared = Declared() if local else read_scaling(self._block(), around)
+        source = {"kind": self.architecture, **layers.source, **declared.source}
+        source |= {name: found.source for name, found in (("width", width), ("rotated", rotated), ("base", base)) if found}
+        if context is not None:
+            source["context"] = context.source
+        if layout is not None:
+            said = "adjacent rows" if layout == "interleaved" else "rows half a head apart"
+            source["layout"] = f"{self.architecture}, and the GGUF format ({said} pair)"
+        code = Code(
+            "text",
+            layers.numbers,
+            "rotary",
+            layout=layout,
+            width=_value(width),
+            rotated=_value(rotated),
+            base=_value(base),
+            scaling=declared.summary,
+            window=layers.window,
+            source=source,
+        )
+        spacing = None
+        if divisors is not None:
+            where, numbers = divisors
+            code = replace(code, source={**code.source, "rates": where})
+            if declared.summary is None:
+                summary = {"type": "factors", "factor": None, "original": None}
+                code = replace(code, scaling=summary, source={**code.source, "scaling": where})
+            spacing = self._explicit(code, numbers, where)
+            if spacing is None:
+                return code, declared.original
+        return built(code, declared, self.fields, self.length, spacing=spacing), declared.original
+
+    def _explicit(self, code: Code, divisors: tuple[float, ...] | None, where: str) -> Explicit | None:
+        if divisors is None or code.rotated is None or code.base is None or code.rotated < 2:
+            return None
+        if len(divisors) != code.rotated // 2:
+            expected = f"{code.rotated // 2} divisors, one for each pair"
+            self.fields.note("impossible-value", {where: f"{len(divisors)} numbers", "allowed": expected})
+            return None
+        try:
+            rates = geometric(code.rotated // 2, code.base).rates
+            return Explicit(tuple(rate / divisor for rate, divisor in zip(rates, divisors, strict=True)))
+        except ClockhandsError as error:
+            self.fields.note("impossible-value", {where: f"{len(divisors)} numbers", "allowed": error.message})
+            return None
+
+    def _divisors(self, rotated: Found[int] | None) -> tuple[str, tuple[float, ...] | None] | None:
+        """Divisors of the rates that lie beside the weights (Llama 3); unreadable ones leave the rates unknown."""
+        if FREQUENCIES not in self.opened.tensors or rotated is None:
+            return None
+        where = f"{self.opened.config_name}:{FREQUENCIES}"
+        return where, self._tensor(FREQUENCIES, where)
+
+    def _tensor(self, name: str, where: str) -> tuple[float, ...] | None:
+        try:
+            numbers = tuple(float(number) for number in self.opened.array(name).ravel())
+        except ClockhandsError as error:
+            self.fields.note("unreadable-field", {where: error.message, "expected": "a tensor of numbers"})
+            return None
+        if not numbers or not all(0 < number < math.inf for number in numbers):
+            self.fields.note("impossible-value", {where: f"{len(numbers)} numbers", "allowed": "positive finite numbers"})
+            return None
+        return numbers
+
+    def _base(self, sliding: bool) -> Found[float] | None:
+        if sliding:
+            local = self.fields.number("local_base", lambda value: value > 1, BASE_ALLOWED)
+            if local is None and self.name in self.table["local_bases"]:
+                local = Found(self.table["local_bases"][self.name], self.architecture)
+            if local is not None:
+                return local
+        base = self.fields.number("base", lambda value: value > 1, BASE_ALLOWED)
+        if base is not None and not self.fields.declares("base"):
+            self.fields.note("default-base", {"used": base.value, "default of": self.table["reader"], "documented": False})
+        return base
+
+    def _shape(self, sliding: bool) -> tuple[Found[int] | None, Found[int] | None]:
+        width = self.fields.whole("local_head_width", most=WIDEST) if sliding else None
+        for name in ("latent_width", "head_width"):
+            width = width or self.fields.whole(name, most=WIDEST)
+        width = width or divided(self._uniform("heads"))
+        rotated = self.fields.whole("local_rotated", most=WIDEST) if sliding else None
+        rotated = rotated or self.fields.whole("rotated", most=WIDEST)
+        if rotated is None and width is not None:
+            rotated = Found(width.value, f"{width.source}, {self.fields.default_source}")
+        return width, rotated
+
+    def _uniform(self, quantity: str) -> Fields:
+        """The fields, with one number where a list has the same for every layer that has any."""
+        found = self.fields.raw(quantity)
+        if found is None or not isinstance(found.value, list | tuple):
+            return self.fields
+        numbers = {number for number in found.value if number}
+        values = dict(self.fields.values)
+        if len(numbers) == 1:
+            values[found.source.split(":", 1)[1]] = numbers.pop()
+        return Fields(values, self.fields.file, self.fields.spellings, self.fields.facts)
+
+    def _layers(self) -> list[Layers]:
+        count = self.fields.whole("layers", most=MOST_LAYERS)
+        if count is None or count.value is None:
+            return [Layers(None, False, None, {})]
+        known = {"layers": count.source}
+        still = self._still(count.value)
+        sliding, rule = self._sliding(count.value)
+        window = self.fields.whole("window", least=0)
+        groups = []
+        for slides in (True, False):
+            numbers = [layer for layer in range(count.value) if sliding[layer] == slides and layer not in still]
+            if numbers:
+                seen = window if slides else None
+                source = {**known, **({"window": f"{seen.source}, {rule}"} if seen else {})}
+                groups.append(Layers(layer_ranges(numbers), slides, _value(seen), source))
+        return groups
+
+    def _sliding(self, count: int) -> tuple[list[bool], str]:
+        pattern = self.fields.raw("window_layers")
+        if pattern is not None and isinstance(pattern.value, list | tuple) and len(pattern.value) == count:
+            return [bool(slides) for slides in pattern.value], pattern.source
+        window = self.fields.raw("window")
+        rule = self.table["windows"].get(self.name)
+        if window is None or not window.value:
+            return [False] * count, ""
+        if rule is None:
+            because = f"which layers slide is not known for {self.name or 'this architecture'}"
+            self.fields.note("ignored-key", {window.source: window.value, "because": because})
+            return [False] * count, ""
+        period = rule["period"]
+        if pattern is not None and isinstance(pattern.value, int) and pattern.value > 0:
+            period = pattern.value
+        return [(layer + 1) % period != 0 for layer in range(count)], self.architecture
+
+    def _still(self, count: int) -> frozenset[int]:
+        period = self.table["still"].get(self.name)
+        return frozenset(layer for layer in range(count) if period and (layer + 1) % period == 0)
+
+    def _block(self) -> Fields | None:
+        """The scaling keys, under the names that configs use."""
+        values: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        targets = {
+            "type": "rope_type",
+            "factor": "factor",
+            "original": "original_max_position_embeddings",
+            "fast": "beta_fast",
+            "slow": "beta_slow",
+        }
+        for quantity, target in targets.items():
+            found = self.fields.raw(quantity)
+            if found is not None and not (quantity == "factor" and found.value == 0):
+                values[target], names[target] = found.value, found.source
+        if "rope_type" not in values:
+            if "factor" not in values:
+                return None
+            values["rope_type"] = "linear"
+            names["rope_type"] = f"{names['factor']}, {self.fields.default_source}"
+        if values["rope_type"] == "longrope":
+            self._lists(values, names)
+        self._magnitude(values, names)
+        return Renamed(values, names, self.fields)
+
+    def _lists(self, values: dict[str, Any], names: dict[str, str]) -> None:
+        for target, tensor in LISTS.items():
+            if tensor in self.opened.tensors:
+                names[target] = f"{self.opened.config_name}:{tensor}"
+                numbers = self._tensor(tensor, names[target])
+                if numbers is not None:
+                    values[target] = list(numbers)
+
+    def _magnitude(self, values: dict[str, Any], names: dict[str, str]) -> None:
+        """What llama.cpp multiplies cosine and sine by, in the words of configs.
+
+        For YaRN that is ``g(m) / g(L)`` with ``g(m) = 0.1 m ln f + 1`` times a number of the file; only some
+        architectures have an ``L``, each in its own unit.
+        """
+        multiplier = self.fields.number("attention_multiplier", lambda value: value > 0, "a number above 0")
+        unit = self.table["log_multiplier_units"].get(self.name)
+        log = self.fields.number("log_multiplier", lambda value: value >= 0, "a number not below 0") if unit else None
+        if log is not None and log.value and values["rope_type"] == "yarn":
+            whole = log.value / unit
+            values["mscale_all_dim"] = round(whole, 6)
+            values["mscale"] = values["mscale_all_dim"] if self.name in self.table["cancelled_magnitude"] else 1.0
+            names["mscale"] = names["mscale_all_dim"] = log.source
+        if multiplier is None or multiplier.value in (None, 1.0):
+            return
+        factor = values.get("factor")
+        stretch = 1.0
+        if values["rope_type"] == "yarn" and isinstance(factor, int | float) and factor > 1:
+            tenth = 0.1 * math.log(factor)
+            both = tenth * values.get("mscale", 1.0) + 1, tenth * values.get("mscale_all_dim", 0.0) + 1
+            stretch = both[0] / both[1]
+        values["attention_factor"] = multiplier.value * stretch
+        names["attention_factor"] = multiplier.source
+
+    def _learned(self, context: Found[int] | None) -> Code:
+        width = self.fields.whole("hidden", most=WIDEST)
+        learned = self.table["learned"]
+        rows, offset = context, learned["offsets"].get(self.name)
+        for name in learned["tensors"]:
+            shape = self.opened.tensors[name].shape if name in self.opened.tensors else ()
+            if len(shape) == 2:
+                where = f"{self.opened.config_name}:{name}"
+                said = (_value(context), _value(width))
+                if any(value not in (None, real) for value, real in zip(said, shape, strict=True)):
+                    evidence = {where: list(shape), "declared": list(said), "used": where}
+                    self.fields.note("table-size", evidence, "input")
+                rows, width = Found(shape[0], where), Found(shape[1], where)
+        source = {"kind": self.architecture, "offset": self.architecture}
+        found = (("rows", rows), ("width", width), ("context", context))
+        source |= {name: value.source for name, value in found if value is not None}
+        code = Code("text", "input", "learned", width=_value(width), rows=_value(rows), offset=offset, source=source)
+        if code.width is None or code.rows is None or offset is None:
+            return code
+        from clockhands.additive import Learned
+
+        return replace(code, spec=Learned(code.width, code.rows, offset))
+
+    def _without_ladder(self, kind: str | None) -> Code:
+        count = self.fields.whole("layers", most=MOST_LAYERS)
+        width = self.fields.whole("hidden", most=WIDEST)
+        layers = None if count is None or count.value is None else layer_ranges(range(count.value))
+        source = {"kind": self.architecture} if kind else {}
+        source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found}
+        return Code("text", layers, kind, width=_value(width), source=source)
+
+
+def _value(found: Found[Any] | None) -> Any:
+    return None if found is None else found.value

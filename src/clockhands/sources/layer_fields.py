@@ -1,0 +1,158 @@
+"""Which layers share a position code: windows, kinds of layers, layers without rotation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.sources.fields import MOST_LAYERS, Fields, Found
+from clockhands.sources.model_types import Row, table
+from clockhands.sources.resolved import layer_ranges
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers that share a code.
+
+    Attributes:
+        kind: ``full``, ``sliding``, ``chunked`` or ``none`` (no rotation).
+        labels: What the file calls such layers, as keys of a nested block.
+        layers: Their numbers in the short form; None if the number of layers is unknown.
+        window: Tokens that they see, or None for all.
+        source: Field to where it comes from.
+    """
+
+    kind: str
+    labels: tuple[str, ...]
+    layers: str | None
+    window: int | None
+    source: Mapping[str, str]
+
+
+def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Group]:
+    """The layers of one part, grouped by what they do with position.
+
+    Args:
+        fields: The config of the part.
+        row: The code of its type, or None for a type that is not in the table.
+        type_source: How rules that follow from the type are named as a source.
+    """
+    count = fields.whole("layers", most=MOST_LAYERS)
+    number = None if count is None else count.value
+    window = _window(fields)
+    kinds, source = _kinds(fields, row, number, window, type_source)
+    labels = _label_names(fields)
+    still = _still_layers(fields, row, number, type_source)
+    if still:
+        kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
+    groups: list[Group] = []
+    for kind in dict.fromkeys(kinds):
+        places = [layer for layer, other in enumerate(kinds) if other == kind]
+        known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
+        if kind == "none" and still and not set(places) - still[0]:
+            known["kind"] = still[1]
+        seen = None
+        if kind == "sliding" and window is not None:
+            seen = window.value
+            known["window"] = _join(window.source, source)
+        layers = layer_ranges(places) if number is not None else None
+        groups.append(Group(kind, labels.get(kind, ()), layers, seen, known))
+    return groups
+
+
+def _window(fields: Fields) -> Found[int] | None:
+    """The window, unless a switch of the config turns it off."""
+    switch = fields.flag("window_on")
+    if switch is not None and switch.value is False:
+        for name in ("window", "window_from", "window_period"):
+            fields.present(name)
+        return None
+    if fields.raw("window") is None and "window" in fields.defaults and _nulled(fields, "window"):
+        return None  # null means no window, where an absent key means the class default
+    return fields.whole("window", least=0)
+
+
+def _nulled(fields: Fields, quantity: str) -> bool:
+    return any(key in fields.values for key in fields.spellings.get(quantity, ()))
+
+
+def _kinds(
+    fields: Fields, row: Row | None, number: int | None, window: Found[int] | None, type_source: str
+) -> tuple[list[str], str | None]:
+    """The kind of each layer, and where the pattern comes from. Of unknown many layers, one of each kind."""
+    listed = fields.items("layer_types")
+    named = _named_kinds(fields, listed, number) if listed is not None else None
+    if named is not None and listed is not None:
+        return named, listed.source
+    rule = dict(row.windows) if row is not None else {"rule": "period" if fields.declares("window_period") else "all"}
+    name = rule.get("rule")
+    if name is None or window is None or not window.value:
+        return ["full"] * (number or 1), None
+    if name == "all":
+        return ["sliding"] * (number or 1), type_source if row else None
+    if name == "from":
+        first = fields.whole("window_from", least=0)
+        if first is None or first.value is None:
+            return ["full"] * (number or 1), None
+        edge = first.value
+        return ["sliding" if layer >= edge else "full" for layer in range(number or 1)], first.source
+    period = fields.whole("window_period", most=MOST_LAYERS) or Found(rule.get("period"), type_source)
+    if period.value is None:
+        return ["full"] * (number or 1), None
+    # Every period-th layer sees all; the others slide.
+    kinds = ["full" if (layer + 1) % period.value == 0 else "sliding" for layer in range(number or period.value)]
+    if rule.get("until"):
+        edge = fields.whole("window_from", least=0)
+        kinds = [kind if edge and edge.value and layer < edge.value else "full" for layer, kind in enumerate(kinds)]
+    return kinds, period.source
+
+
+def _named_kinds(fields: Fields, listed: Found[list[Any]], number: int | None) -> list[str] | None:
+    if not listed.value:
+        return None
+    meaning = {name: kind for kind, names in table()["labels"].items() if kind != "says" for name in names}
+    key = listed.source.rsplit(":", 1)[-1].removeprefix(fields.path)
+    if number is not None and len(listed.value) != number:
+        fields.impossible(key, f"one name for each of the {number} layers, not {len(listed.value)}")
+        return None
+    if len(listed.value) > MOST_LAYERS:
+        fields.impossible(key, f"at most {MOST_LAYERS:,} layers")
+        return None
+    names = [name if isinstance(name, str) else str(name) for name in listed.value]
+    unknown = sorted({name for name in names if name not in meaning})
+    if unknown:
+        fields.unreadable(key, f"names such as {', '.join(sorted(meaning)[:6])}; not {', '.join(unknown[:4])}")
+        return None
+    return [meaning[name] for name in names]
+
+
+def _label_names(fields: Fields) -> dict[str, tuple[str, ...]]:
+    return {kind: tuple(names) for kind, names in table()["labels"].items() if kind != "says"}
+
+
+def _still_layers(
+    fields: Fields, row: Row | None, number: int | None, type_source: str
+) -> tuple[frozenset[int], str] | None:
+    """Layers without rotation, by a list of flags (1 rotates), a list of numbers, or a period."""
+    if number is None:
+        return None
+    flags = fields.items("rotating_layers")
+    if flags is not None and flags.value:
+        if len(flags.value) != number or not all(flag in (0, 1) for flag in flags.value):
+            key = flags.source.rsplit(":", 1)[-1].removeprefix(fields.path)
+            fields.impossible(key, f"0 or 1 for each of the {number} layers")
+            return None
+        return frozenset(layer for layer, flag in enumerate(flags.value) if not flag), flags.source
+    numbers = fields.items("still_layers")
+    if numbers is not None and numbers.value:
+        return frozenset(layer for layer in numbers.value if isinstance(layer, int)), numbers.source
+    period = fields.whole("still_period", most=MOST_LAYERS)
+    if period is None and row is not None and row.still:
+        period = Found(row.still, type_source)
+    if period is None or not period.value:
+        return None
+    every = period.value
+    return frozenset(layer for layer in range(number) if (layer + 1) % every == 0), period.source
+
+
+def _join(*sources: str | None) -> str:
+    return ", ".join(dict.fromkeys(source for source in sources if source))

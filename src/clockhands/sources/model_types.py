@@ -1,0 +1,129 @@
+"""What is known about model types: a table of data, and how to ask it.
+
+A config does not say how its class pairs channels, nor what the class takes where a key is absent; both follow from the
+model type. ``model_types.json`` holds them, read off one named version of the library, so that a new type is a
+new row. A type may be ``like`` another: its own entries win, the other's fill in.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One position code of a model type.
+
+    Attributes:
+        part: Which part of the model has it.
+        kind: What it is.
+        layout: How channels pair.
+        windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``) and its numbers.
+        nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
+        bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
+        widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
+        scaled: Kinds of layers that a flat scaling block is for; empty means all.
+        latent: Whether a head is an unrotated and a rotated part side by side (multi-head latent attention).
+        aliases: Names of scalings that this type takes for others.
+        still: Every so many layers there is one that does not rotate.
+        rows: Quantity that counts the rows of a table.
+        extra_rows: Rows that the table has beyond it.
+        offset: Row of the first position, or the quantity (a padding row) that it follows.
+        zero_rows: Quantity that names a row of zeros.
+        span: Span of a sinusoid's ladder.
+        tensors: Names that the table has in a file of weights, their ends.
+        shared: A pattern in a key of the file that switches the code on (``alibi``) or off.
+    """
+
+    part: str
+    kind: str | None
+    layout: str | None = None
+    windows: Mapping[str, Any] = field(default_factory=dict)
+    nested: bool = False
+    bases: Mapping[str, str] = field(default_factory=dict)
+    widths: Mapping[str, str] = field(default_factory=dict)
+    scaled: Sequence[str] = ()
+    latent: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    still: int | None = None
+    rows: str | None = None
+    extra_rows: int = 0
+    offset: int | str | None = None
+    zero_rows: str | None = None
+    span: str = "open"
+    tensors: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ModelType:
+    """How configs of one type are read.
+
+    Attributes:
+        name: As in ``model_type``.
+        library: Where the entry was read off.
+        reads: Quantity to the keys that the class reads for it.
+        defaults: Quantity to what the class takes where no key is there.
+        fixed: Quantity to what the code of the model says, whatever a file holds.
+        rows: Its position codes.
+        sections: Part to the type of the object inside, where that object does not say.
+    """
+
+    name: str
+    library: str
+    reads: Mapping[str, Sequence[str]]
+    defaults: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    sections: Mapping[str, str]
+
+    @property
+    def default_source(self) -> str:
+        """How a default is named as a source."""
+        return f"class default of {self.name} ({self.library})"
+
+    @property
+    def architecture_source(self) -> str:
+        """How what follows from the type alone is named as a source."""
+        return f"architecture of {self.name} ({self.library})"
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    """The whole table, as data."""
+    return json.loads(resources.files(__package__).joinpath("model_types.json").read_text(encoding="utf-8"))
+
+
+@cache
+def model_type(name: str) -> ModelType | None:
+    """The type of that name, or None where the table has no row for it."""
+    data = table()
+    if name not in data["types"]:
+        return None
+    entry = _filled(name)
+    return ModelType(
+        name=name,
+        library=data["library"],
+        reads=entry.get("reads", {}),
+        defaults=entry.get("defaults", {}),
+        fixed=entry.get("fixed", {}),
+        rows=tuple(Row(**row) for row in entry["codes"]),
+        sections=entry.get("sections", {}),
+    )
+
+
+def model_types() -> tuple[str, ...]:
+    """All names in the table."""
+    return tuple(table()["types"])
+
+
+def _filled(name: str) -> dict[str, Any]:
+    """The entry of a type with what it takes over from the type that it is like."""
+    entry = dict(table()["types"][name])
+    if "like" not in entry:
+        return entry
+    other = _filled(entry.pop("like"))
+    reads = {**other.get("reads", {}), **entry.get("reads", {})}
+    return {**other, **entry, "reads": reads}

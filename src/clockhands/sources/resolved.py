@@ -1,0 +1,98 @@
+"""What a target says about position: one `Code` for each group of layers, and what was noticed on the way."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Code:
+    """One position code in one group of layers.
+
+    A field that does not apply, or that cannot be known from what was read, is None. No field is guessed: ``source``
+    says for each where it comes from.
+
+    Attributes:
+        part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio`` or ``other``.
+        layers: ``"0-4,6-10"``; ``"input"`` for what is added once at the bottom; None if their number is unknown.
+        kind: ``sinusoidal``, ``learned``, ``rotary``, ``alibi``, ``buckets``, ``relative``, ``none`` or None.
+        spec: The spec that says all of it, where everything is known.
+        layout: Which two channels form a pair.
+        width: Channels of a head for rotary, of the model otherwise.
+        rotated: How many of them turn.
+        base: Ratio that spans the ladder, before any scaling.
+        rates: Radians per token of each pair, at the length that was asked for.
+        attention_factor: What cosine and sine are multiplied by.
+        scaling: ``{"type", "factor", "original"}`` of the declared scaling.
+        rows: Rows of a table.
+        offset: Row of the first position.
+        window: Tokens that a query of these layers can see.
+        source: Field to where its value stands, such as ``config.json:rope_theta``.
+    """
+
+    part: str
+    layers: str | None
+    kind: str | None
+    spec: object | None = None
+    layout: str | None = None
+    width: int | None = None
+    rotated: int | None = None
+    base: float | None = None
+    rates: tuple[float, ...] | None = None
+    attention_factor: float | None = None
+    scaling: Mapping[str, Any] | None = None
+    rows: int | None = None
+    offset: int | None = None
+    window: int | None = None
+    source: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something noticed while reading. What it means is for the audit to judge.
+
+    Attributes:
+        code: A stable name.
+        evidence: ``file:key`` to the value that stands there, and plain words to what was computed or is allowed.
+        layers: The layers that it is about, or None for the whole model.
+    """
+
+    code: str
+    evidence: Mapping[str, Any]
+    layers: str | None = None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """All position codes of a target.
+
+    Attributes:
+        model_type: The type that the files name.
+        context: Usable positions that the files declare.
+        length: Tokens at which the rates hold.
+        codes: One for each group of layers that shares a code.
+        facts: What was noticed.
+        source: Where ``model_type``, ``context`` and ``length`` come from.
+    """
+
+    model_type: str | None
+    context: int | None
+    length: int | None
+    codes: tuple[Code, ...]
+    facts: tuple[Fact, ...]
+    source: Mapping[str, str] = field(default_factory=dict)
+
+
+def layer_ranges(layers: Iterable[int]) -> str:
+    """Layer numbers in the short form of the report.
+
+    >>> layer_ranges([0, 1, 2, 3, 4, 6, 8, 9])
+    '0-4,6,8-9'
+    """
+    spans: list[list[int]] = []
+    for layer in layers:
+        if spans and layer == spans[-1][1] + 1:
+            spans[-1][1] = layer
+        else:
+            spans.append([layer, layer])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

@@ -1,0 +1,273 @@
+"""From the scaling that a file declares to the scaling that it computes.
+
+Files spell the same scalings in several ways and leave keys out; what stands in for an absent key follows Transformers,
+and each stand-in is a fact. A scaling that cannot be known (an unknown type, a needed key missing) is not
+replaced by none: its rates are unknown.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clockhands.errors import ClockhandsError
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Proportional, Scaling, Yarn
+from clockhands.sources.fields import Fields, Found
+
+# Names that are spelt differently and mean the same; "mrope" only says how three axes share a ladder.
+ALIASES = {"su": "longrope", "mrope": "default", "none": "default"}
+
+# What each scaling cannot do without, and what it may have.
+NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "default": ((), ()),
+    "linear": (("factor",), ()),
+    "dynamic": (("factor",), ("original",)),
+    "yarn": (
+        ("factor",),
+        ("original", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor"),
+    ),
+    "longrope": (("short", "long"), ("factor", "original", "attention_factor", "short_mscale", "long_mscale")),
+    "llama3": (("factor", "low", "high"), ("original",)),
+    "proportional": ((), ("factor",)),
+}
+
+# Keys of a block that belong to position without changing a ladder.
+BESIDE = frozenset(
+    {"mrope_section", "mrope_interleaved", "llama_4_scaling_beta", "finetuned", "max_position_embeddings", "apply_scale"}
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A declared scaling.
+
+    Attributes:
+        scaling: What it computes; None for no scaling, and where it cannot be known.
+        summary: ``{"type", "factor", "original"}`` as declared, or None for no scaling.
+        known: Whether the ladder can be known.
+        original: The original length, where it is declared or follows.
+        source: Where the summary comes from.
+        values: Every value that went into it, by source, as evidence if it is impossible.
+    """
+
+    scaling: Scaling | None = None
+    summary: Mapping[str, Any] | None = None
+    known: bool = True
+    original: int | None = None
+    source: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a scaling needs to know beyond its own block.
+
+    Attributes:
+        context: The longest context that the file declares.
+        original: An original length that stands outside the block.
+        pairs: How many pairs the ladder has.
+        share: Share of the head that turns, for the proportional ladder.
+        aliases: Names that this model type takes for others.
+    """
+
+    context: Found[int] | None = None
+    original: Found[int] | None = None
+    pairs: int | None = None
+    share: float | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+def above_zero(value: float) -> bool:
+    """Whether a number is positive."""
+    return value > 0
+
+
+def scaling_type(block: Fields, aliases: Mapping[str, str]) -> Found[str] | None:
+    """The type of scaling that a block names, in one spelling for each."""
+    found = block.text("type")
+    if found is None or found.value is None:
+        return found
+    name = found.value.strip().lower()
+    return Found(aliases.get(name) or ALIASES.get(name) or name, found.source)
+
+
+def read_scaling(block: Fields | None, around: Surroundings) -> Declared:
+    """The scaling of a block, with facts about everything that is missing, unknown or impossible in it."""
+    if block is None:
+        return Declared()
+    kind = scaling_type(block, around.aliases)
+    if kind is None:
+        return _typeless(block)
+    if kind.value is None:
+        return Declared(known=False, source={"scaling": kind.source})
+    if kind.value not in NEEDS:
+        block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(NEEDS)})
+        summary = {"type": kind.value, "factor": _value(block.number("factor")), "original": None}
+        return Declared(summary=summary, known=False, source={"scaling": kind.source})
+    _unknown_keys(block, kind.value)
+    if kind.value == "default":
+        return Declared(source={"scaling": kind.source})
+    return _read(block, kind, around)
+
+
+def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
+    assert kind.value is not None
+    original = _original(block, kind.value, around)
+    factor = _factor(block, kind.value, original, around.context)
+    summary = {"type": kind.value, "factor": _value(factor), "original": _value(original)}
+    found = [found for found in (kind, factor, original) if found is not None]
+    source = {"scaling": ", ".join(dict.fromkeys(part.source for part in found))}
+    values = {part.source: part.value for part in found}
+    missing = [_key(block, name) for name in NEEDS[kind.value][0] if not block.declares(name) and name != "factor"]
+    if factor is None and kind.value != "proportional":
+        missing.insert(0, _key(block, "factor"))
+    if missing:
+        block.note("incomplete-scaling", {kind.source: kind.value, "missing": ", ".join(missing)})
+        return Declared(None, summary, known=False, original=_value(original), source=source)
+    arguments, sound = _arguments(block, kind.value, around)
+    sound = sound and all(part.value is not None for part in found)
+    made = None
+    if sound:
+        _length_mismatch(block, kind.value, factor, original, around.context)
+        try:
+            made = MAKERS[kind.value](_value(factor), _value(original), arguments, around)
+        except ClockhandsError as error:
+            block.note("impossible-value", {**values, "allowed": error.message})
+            sound = False
+    return Declared(made, summary, sound, _value(original), source, values)
+
+
+def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str, Any], bool]:
+    """What the scaling has beyond factor and original, and whether all of it can be used."""
+    arguments: dict[str, Any] = {}
+    sound = True
+    for name in (*NEEDS[kind][0], *NEEDS[kind][1]):
+        if name in ("factor", "original") or not block.declares(name):
+            continue
+        found: Found[Any] | None
+        if name == "truncate":
+            found = block.flag(name)
+        elif name in ("short", "long"):
+            found = block.numbers(name, around.pairs, "one for each pair of rotated channels")
+        elif name in ("mscale", "mscale_all"):
+            found = block.number(name, lambda value: value >= 0, "a number not below 0")
+        else:
+            found = block.number(name, above_zero, "a number above 0")
+        arguments[name] = None if found is None else found.value
+        sound = sound and arguments[name] is not None
+    return arguments, sound
+
+
+MAKERS: Mapping[str, Callable[[Any, Any, dict[str, Any], Surroundings], Scaling]] = {
+    "linear": lambda factor, _original, _arguments, _around: Linear(factor),
+    "dynamic": lambda factor, original, _arguments, _around: Dynamic(factor, original),
+    "yarn": lambda factor, original, arguments, _around: Yarn(
+        factor,
+        original,
+        beta_fast=arguments.get("fast", 32.0),
+        beta_slow=arguments.get("slow", 1.0),
+        truncate=arguments.get("truncate", True),
+        mscale=arguments.get("mscale"),
+        mscale_all_dim=arguments.get("mscale_all"),
+        attention_factor=arguments.get("attention_factor"),
+    ),
+    "longrope": lambda factor, original, arguments, _around: LongRope(
+        arguments["short"],
+        arguments["long"],
+        original,
+        factor,
+        attention_factor=arguments.get("attention_factor"),
+        short_mscale=arguments.get("short_mscale"),
+        long_mscale=arguments.get("long_mscale"),
+    ),
+    "llama3": lambda factor, original, arguments, _around: Llama3(
+        factor, original, arguments["low"], arguments["high"]
+    ),
+    "proportional": lambda factor, _original, _arguments, around: Proportional(around.share or 1.0, factor or 1.0),
+}
+
+
+def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | None:
+    """The original length: outside the block before inside it, as Transformers reads it; else the whole context."""
+    if kind in ("linear", "proportional"):
+        return None
+    if kind == "dynamic":
+        return around.context
+    inner = block.whole("original")
+    outer = around.original
+    if outer is not None and outer.value is not None:
+        if inner is not None and inner.value not in (None, outer.value) and ":" in outer.source:
+            evidence = {inner.source: inner.value, outer.source: outer.value}
+            block.note("conflicting-keys", {**evidence, "used": outer.source})
+        if ":" in outer.source or inner is None:
+            return outer
+    if inner is not None:
+        return inner
+    if around.context is not None:
+        block.note("missing-original", {"used": around.context.value, around.context.source: around.context.value})
+    return around.context
+
+
+def _factor(
+    block: Fields, kind: str, original: Found[int] | None, context: Found[int] | None
+) -> Found[float] | None:
+    """The factor; where LongRoPE has none, or YaRN a null, it is the declared context over the original length."""
+    found = block.number("factor", lambda value: value >= 1, "a number of at least 1")
+    nulled = kind == "yarn" and any(key in block.values for key in block.spellings.get("factor", ()))
+    if found is not None or not (kind == "longrope" or nulled):
+        return found
+    if original is None or context is None or not original.value or not context.value:
+        return None
+    # A context below the original length leaves nothing to stretch.
+    ratio = max(context.value / original.value, 1.0)
+    return Found(ratio, f"{context.source} / {original.source}" if context != original else context.source)
+
+
+def _length_mismatch(
+    block: Fields, kind: str, factor: Found[float] | None, original: Found[int] | None, context: Found[int] | None
+) -> None:
+    """Factor times original length should be the declared context, unless the context is still the original's."""
+    if kind not in ("yarn", "llama3", "longrope") or not block.declares("factor"):
+        return
+    if factor is None or original is None or context is None:
+        return
+    if factor.value is None or original.value is None or context.value is None or context.value == original.value:
+        return
+    reach = factor.value * original.value
+    if abs(reach - context.value) > 1e-6 * context.value:
+        evidence: dict[str, Any] = {factor.source: factor.value, original.source: original.value}
+        evidence |= {"factor x original": reach, context.source: context.value, "scaling": kind}
+        block.note("factor-times-original", evidence)
+
+
+def _typeless(block: Fields) -> Declared:
+    """A block that names no type: fine if it only holds a base, not to be known if it holds a scaling's keys."""
+    held = [key for name in ("factor", "low", "high", "fast", "slow", "short", "long") for key in block.present(name)]
+    _unknown_keys(block, None)
+    if not held:
+        return Declared()
+    factor = block.number("factor", lambda value: value >= 1, "a number of at least 1")
+    evidence = {block.source(key): block.values[key] for key in held}
+    block.note("incomplete-scaling", {**evidence, "missing": _key(block, "type")})
+    summary = {"type": None, "factor": _value(factor), "original": _value(block.whole("original"))}
+    return Declared(None, summary, known=False, source={"scaling": block.source(held[0])})
+
+
+def _unknown_keys(block: Fields, kind: str | None) -> None:
+    """Keys that this scaling does not read."""
+    takes = {"type", "base", "share", "original"}
+    takes |= set(block.spellings) if kind is None else {*NEEDS[kind][0], *NEEDS[kind][1]}
+    for name in takes:
+        block.present(name)
+    known = [key for name in sorted(takes) for key in block.spellings.get(name, ())]
+    for key, value in block.values.items():
+        if value is None or key in BESIDE or key in known or isinstance(value, Mapping):
+            continue
+        block.note("unknown-key", {block.source(str(key)): value, "known": ", ".join(known)})
+
+
+def _key(block: Fields, quantity: str) -> str:
+    return (block.spellings.get(quantity) or (quantity,))[0]
+
+
+def _value(found: Found[Any] | None) -> Any:
+    return None if found is None else found.value

@@ -1,0 +1,153 @@
+"""The parts of a config, and what kind of position code each declares."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.sources.fields import Fields, Found
+from clockhands.sources.model_types import ModelType, table
+
+# What files call the kinds of position codes.
+STYLES = {
+    "absolute": "learned",
+    "learned": "learned",
+    "rope": "rotary",
+    "rotary": "rotary",
+    "alibi": "alibi",
+    "sine": "sinusoidal",
+    "sinusoidal": "sinusoidal",
+    "relative_key": "relative",
+    "relative_key_query": "relative",
+    "none": "none",
+    "nope": "none",
+}
+STYLE_KEYS = ("position_embedding_type", "pos_emb", "pos_embedding_type", "position_encoding")
+
+# Objects in objects: a config has three levels at most.
+DEEPEST = 4
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a model with the object of the config that describes it.
+
+    Attributes:
+        part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio`` or ``other``.
+        path: Where the object stands, such as ``"text_config."``.
+        values: The object.
+        outer: The object around it, or None.
+    """
+
+    part: str
+    path: str
+    values: Mapping[str, Any]
+    outer: Mapping[str, Any] | None = None
+
+
+def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> Iterator[Section]:
+    """The parts of a config: the objects with a known name, or the config itself where none holds its text part."""
+    inner = [
+        (key, of)
+        for key, of in table()["sections"].items()
+        if isinstance(config.get(key), Mapping) and config[key] and path.count(".") < DEEPEST
+    ]
+    own = [key for key, of in inner if of in ("text", "encoder", "decoder")]
+    if not own:
+        yield Section(part, path, config)
+    for key, of in inner:
+        for section in sections(config[key], f"{path}{key}.", of if part == "text" else part):
+            yield Section(section.part, section.path, section.values, section.outer or config)
+
+
+def declared_kinds(fields: Fields) -> list[Found[str]]:
+    """The kinds that the fields of an unknown type declare, each with the key that says so."""
+    found: list[Found[str]] = []
+
+    def add(kind: str, key: str) -> None:
+        if all(other.value != kind for other in found):
+            found.append(Found(kind, fields.source(key)))
+
+    for key, kind in _switches(fields):
+        add(kind, key)
+    for quantity in ("base", "local_base", "blocks", "share", "rotated"):
+        held = [key for key in fields.present(quantity) if fields.values[key] not in (0, {}, False)]
+        if held:
+            add("rotary", held[0])
+            break
+    for key in STYLE_KEYS:
+        style = fields.values.get(key)
+        if not isinstance(style, str):
+            continue
+        fields.read.add(key)
+        kind = STYLES.get(style.lower())
+        if kind is None:
+            fields.unreadable(key, f"one of {', '.join(STYLES)}")
+        elif kind != "learned" or not found:
+            add(kind, key)
+        elif found[0].value == "rotary":
+            fields.note("conflicting-keys", {fields.source(key): style, "used": found[0].source})
+    return found
+
+
+def _switches(fields: Fields) -> Iterator[tuple[str, str]]:
+    values = fields.values
+    attention = values.get("attn_config")
+    fields.read.update(("alibi", "relative_attention", "relative_attention_num_buckets", "rotary"))
+    if values.get("alibi") is True:
+        yield "alibi", "alibi"
+    if isinstance(attention, Mapping) and attention.get("alibi") is True:
+        yield "attn_config.alibi", "alibi"
+    if values.get("relative_attention_num_buckets"):
+        yield "relative_attention_num_buckets", "buckets"
+    if values.get("relative_attention") is True:
+        yield "relative_attention", "relative"
+    if values.get("rotary") is True:
+        yield "rotary", "rotary"
+
+
+def part_of(section: Section, name: str | None) -> str:
+    """The part of a section; a type that says it is a tower for images or sound is no text."""
+    if section.part != "text" or section.path or name is None:
+        return section.part
+    for part, words in (("vision", ("vision", "vit", "image", "dinov")), ("audio", ("audio", "wav2vec", "wavlm"))):
+        if any(word in name.lower() for word in words):
+            return part
+    return section.part
+
+
+def ignored_keys(fields: Fields, known: ModelType) -> None:
+    """Position keys that the type does not read, where they say more than nothing."""
+    data = table()
+    meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
+    for key in data["position_keys"]:
+        value = fields.values.get(key)
+        if value is None or value is False or value in ([], {}, "") or key in fields.read:
+            continue
+        if isinstance(value, str) and value in data["harmless"].get(key, ()):
+            continue
+        quantity = meaning.get(key, "context" if "len" in key else "")
+        instead = [other for other in known.reads.get(quantity, ()) if other in fields.values]
+        if any(fields.values[other] == value for other in instead):
+            continue
+        because = f"{known.name} ({known.library}) does not read it"
+        reads = known.reads.get(quantity)
+        evidence = {fields.source(key): value, "because": because}
+        fields.note("ignored-key", evidence | ({"read instead": ", ".join(reads)} if reads else {}))
+
+
+def outer_keys(section: Section, fields: Fields) -> None:
+    """Position keys beside the object of the text part: readers that look at the top only take those."""
+    if section.part != "text" or section.outer is None:
+        return
+    for key in table()["position_keys"]:
+        value = section.outer.get(key)
+        if value is None or value in ([], {}) or value is False:
+            continue
+        inner = section.values.get(key)
+        if inner == value:
+            continue
+        outer = f"{fields.file}:{section.path.rsplit('.', 2)[0] if section.path.count('.') > 1 else ''}{key}"
+        if inner is None:
+            fields.note("ignored-key", {outer: value, "because": f"the text part is read from {section.path[:-1]}"})
+        else:
+            fields.note("conflicting-keys", {outer: value, fields.source(key): inner, "used": fields.source(key)})

@@ -1,0 +1,153 @@
+"""Codes that are added at the bottom of a model, and biases: from the fields of a config, and from headers of weights."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import Geometric
+from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Found
+from clockhands.sources.model_types import ModelType, Row
+from clockhands.sources.resolved import Code, layer_ranges
+
+if TYPE_CHECKING:
+    from clockhands.sources.arrays import TensorInfo
+
+# A table with more rows than this was never trained.
+MOST_ROWS = 1 << 40
+
+
+def table_code(fields: Fields, known: ModelType, row: Row, tensors: Mapping[str, "TensorInfo"]) -> tuple[Code, int | None]:
+    """A learned table or a fixed sinusoid of a known type, and how many positions its config declares."""
+    architecture = known.architecture_source
+    source = {"kind": architecture, "layers": architecture}
+    width = fields.whole("hidden", most=WIDEST)
+    declared = fields.whole(row.rows or "context", most=MOST_ROWS)
+    rows = None
+    if declared is not None:
+        more = f" + {row.extra_rows}, {architecture}" if row.extra_rows else ""
+        rows = Found(None if declared.value is None else declared.value + row.extra_rows, f"{declared.source}{more}")
+    offset = _offset(fields, row, architecture)
+    usable = _difference(rows, offset)
+    if usable is not None and usable < 1 and rows is not None and offset is not None:
+        evidence = {rows.source: rows.value, offset.source: offset.value, "allowed": "more rows than the offset"}
+        fields.note("impossible-value", evidence, "input")
+        usable = None
+    found = _tensor(row.tensors, tensors)
+    if found is not None:
+        rows, width = _real(fields, found, rows, width)
+    if declared is not None:
+        source["context"] = f"{declared.source}{f' - ({offset.source})' if offset and isinstance(row.offset, str) else ''}"
+    for name, value in (("width", width), ("rows", rows), ("offset", offset)):
+        if value is not None:
+            source[name] = value.source
+    code = Code(
+        row.part,
+        "input",
+        row.kind,
+        layout=row.layout,
+        width=_value(width),
+        rows=_value(rows),
+        offset=_value(offset),
+        source=source | ({"layout": architecture} if row.layout else {}),
+    )
+    if row.kind == "sinusoidal":
+        return _sinusoidal(fields, known, row, code), usable
+    return _learned(fields, code), usable
+
+
+def bias_codes(fields: Fields, kind: str, because: str) -> list[Code]:
+    """A code that lies in every attention layer and has no spec here: a bias, or none at all."""
+    width = fields.whole("hidden", most=WIDEST)
+    codes = []
+    both = fields.declares("decoder_layers")
+    for part, quantity in (("encoder" if both else "text", "layers"), ("decoder", "decoder_layers")):
+        if quantity == "decoder_layers" and not both:
+            continue
+        count = fields.whole(quantity, most=MOST_LAYERS)
+        source = {"kind": because}
+        source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found is not None}
+        layers = None if count is None or count.value is None else layer_ranges(range(count.value))
+        codes.append(Code(part, layers, kind, width=_value(width), source=source))
+    return codes
+
+
+def _sinusoidal(fields: Fields, known: ModelType, row: Row, code: Code) -> Code:
+    base = 10_000.0
+    source = {**code.source, "base": known.architecture_source}
+    code = replace(code, base=base, source=source)
+    if code.width is None:
+        return code
+    from clockhands.additive import Sinusoidal
+
+    pad = fields.whole(row.zero_rows, least=0) if row.zero_rows else None
+    try:
+        spec = Sinusoidal(
+            code.width,
+            spacing=Geometric(base, span="closed" if row.span == "closed" else "open"),
+            layout="halves" if row.layout == "halves" else "interleaved",
+            odd="zero",
+            first=code.offset or 0,
+            zero_rows=() if pad is None or pad.value is None else (pad.value,),
+        )
+        rates = spec.rates
+    except ClockhandsError as error:
+        fields.note("impossible-value", {source.get("width", "width"): code.width, "allowed": error.message}, "input")
+        return code
+    return replace(code, spec=spec, rates=rates)
+
+
+def _learned(fields: Fields, code: Code) -> Code:
+    if code.width is None or code.rows is None or code.offset is None or code.rows <= code.offset:
+        return code
+    from clockhands.additive import Learned
+
+    try:
+        return replace(code, spec=Learned(code.width, code.rows, code.offset))
+    except ClockhandsError as error:
+        evidence = {code.source[name]: getattr(code, name) for name in ("width", "rows", "offset")}
+        fields.note("impossible-value", {**evidence, "allowed": error.message}, "input")
+        return code
+
+
+def _offset(fields: Fields, row: Row, architecture: str) -> Found[int] | None:
+    if isinstance(row.offset, str):
+        pad = fields.whole(row.offset, least=0)
+        if pad is None:
+            return None
+        return Found(None if pad.value is None else pad.value + 1, f"{pad.source} + 1")
+    return None if row.offset is None else Found(row.offset, architecture)
+
+
+def _real(
+    fields: Fields, found: "TensorInfo", rows: Found[int] | None, width: Found[int] | None
+) -> tuple[Found[int] | None, Found[int] | None]:
+    """What the weights hold counts; that the config says otherwise is a fact."""
+    where = f"{found.file.name}:{found.name}"
+    if len(found.shape) != 2:
+        fields.note("table-size", {where: list(found.shape), "expected": "a table of two axes"}, "input")
+        return rows, width
+    pairs = [(said, real) for said, real in zip((rows, width), found.shape, strict=True) if said is not None]
+    if any(said.value not in (None, real) for said, real in pairs):
+        evidence: dict[str, Any] = {where: list(found.shape)}
+        evidence |= {said.source: said.value for said, real in pairs if said.value != real}
+        fields.note("table-size", {**evidence, "used": where}, "input")
+    return Found(found.shape[0], where), Found(found.shape[1], where)
+
+
+def _tensor(ends: tuple[str, ...] | Any, tensors: Mapping[str, "TensorInfo"]) -> "TensorInfo | None":
+    for end in ends:
+        for name in tensors:
+            if name == end or name.endswith(f".{end}"):
+                return tensors[name]
+    return None
+
+
+def _difference(rows: Found[int] | None, offset: Found[int] | None) -> int | None:
+    if rows is None or rows.value is None or offset is None or offset.value is None:
+        return None
+    return rows.value - offset.value
+
+
+def _value(found: Found[Any] | None) -> Any:
+    return None if found is None else found.value

@@ -1,0 +1,69 @@
+"""What headers of weights alone tell about position: names and shapes."""
+
+import re
+from typing import TYPE_CHECKING
+
+from clockhands.errors import ClockhandsError
+from clockhands.sources.resolved import Code, Fact
+
+if TYPE_CHECKING:
+    from clockhands.sources.targets import Opened
+
+# Names under which libraries keep trained tables, fixed tables, rates and biases; the part is in the name if anywhere.
+TABLE = re.compile(
+    r"(^|\.)(position_embeddings|position_embedding|embed_positions|positional_embedding|pos_embed|pos_embedding|wpe"
+    r"|position_embd)(\.weight|\.weights|\.embedding)?$"
+)
+RATES = re.compile(r"(^|\.)(inv_freq|inverse_frequency)$")
+BUCKETS = re.compile(r"(^|\.)(relative_attention_bias)\.weight$")
+PARTS = (("encoder", "encoder"), ("decoder", "decoder"), ("vision", "vision"), ("visual", "vision"), ("audio", "audio"))
+
+
+def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
+    """The codes that a file of weights shows without a config; what a file cannot tell is None."""
+    codes: list[Code] = []
+    for name, tensor in opened.tensors.items():
+        where = f"{tensor.file.name}:{name}"
+        if TABLE.search(name) and len(tensor.shape) in (2, 3):
+            rows, width = tensor.shape[-2:]
+            source = {"rows": where, "width": where, "layers": where}
+            codes.append(Code(_part(name), "input", None, rows=rows, width=width, source=source))
+        elif BUCKETS.search(name):
+            codes.append(Code(_part(name), None, "buckets", source={"kind": where}))
+        elif RATES.search(name) and len(tensor.shape) == 1:
+            codes.append(_rates(opened, name, where, facts))
+    kept: list[Code] = []
+    for code in codes:
+        # Models keep the same rates once for each layer.
+        if not any(_same(code, other) for other in kept):
+            kept.append(code)
+    if not kept:
+        file = next((tensor.file.name for tensor in opened.tensors.values()), opened.target)
+        facts.append(Fact("nothing-declared", {file: f"{len(opened.tensors)} tensors, none with a name known for position"}))
+        kept = [Code("other", None, None)]
+    return tuple(kept)
+
+
+def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> Code:
+    source = {"kind": where, "rates": where, "rotated": where}
+    rates = None
+    try:
+        rates = tuple(float(rate) for rate in opened.array(name))
+    except ClockhandsError as error:
+        facts.append(Fact("unreadable-field", {where: error.message, "expected": "a list of rates"}))
+    pairs = opened.tensors[name].shape[0]
+    return Code(_part(name), None, "rotary", rotated=2 * pairs, rates=rates, source=source)
+
+
+def _same(code: Code, other: Code) -> bool:
+    return (code.part, code.kind, code.rates, code.rows, code.width) == (
+        other.part,
+        other.kind,
+        other.rates,
+        other.rows,
+        other.width,
+    ) and code.kind is not None
+
+
+def _part(name: str) -> str:
+    return next((part for word, part in PARTS if word in name.split(".")[:2] or f"{word}_" in name), "text")
