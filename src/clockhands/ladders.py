@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -142,19 +142,6 @@ class Ladder:
         with localcontext(working()):
             rates = tuple(change(pair, rate) for pair, rate in enumerate(self.exact))
         return Ladder(rates, self.attention_factor * attention_factor, origin=f"{origin} of {self.origin}")
-
-
-@runtime_checkable
-class Spacing(Protocol):
-    """How rates are spaced: the rule that makes a ladder for any width.
-
-    ``channels`` is the number of channels that the ladder is for (the width of a table, the rotated
-    channels of a head); ``pairs`` is how many rates are wanted, usually ``channels // 2``.
-    """
-
-    def ladder(self, pairs: int, channels: int) -> Ladder:
-        """The ladder of ``pairs`` rates for ``channels`` channels."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -299,6 +286,11 @@ class Explicit:
                 "Give one rate for each pair.",
             )
         return Ladder(tuple(map(Decimal, self.rates)), origin=f"an explicit ladder of {pairs} rates")
+
+
+# How rates are spaced: the rule that makes a ladder for any width. ``channels`` is the number of channels that the
+# ladder is for (the width of a table, the rotated channels of a head), ``pairs`` how many rates are wanted.
+Spacing = Geometric | EvenSteps | Explicit
 
 
 def geometric(pairs: int, base: float = 10_000.0, span: Span = "open", multiplier: float = 1.0) -> Ladder:

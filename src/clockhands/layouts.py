@@ -12,6 +12,7 @@ garbage after that.
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidValue
@@ -60,7 +61,7 @@ def permutation(pairs: int, from_: Layout, to: Layout) -> np.ndarray:
     return order
 
 
-def place(out: np.ndarray, block: np.ndarray, pairs: slice, layout: Layout) -> None:
+def place(out: np.ndarray, block: NDArray[np.complexfloating], pairs: slice, layout: Layout) -> None:
     """Put the two parts of complex numbers [rows, pairs] into the channels of ``out`` [rows, width].
 
     ``pairs`` says which of the pairs these are. A width of one channel less than the pairs have is a

@@ -66,7 +66,10 @@ class Positions:
     def sizes(self, begin: int, end: int) -> Sizes:
         """The positions of the flat indices ``begin`` to ``end - 1``."""
         if self.whole is not None:
-            return Sizes(*(part if part is None else part.reshape(-1)[begin:end] for part in self._parts()))
+            part, negative = (
+                limb if limb is None else limb.reshape(-1)[begin:end] for limb in (self.part, self.negative)
+            )
+            return Sizes(self.whole.reshape(-1)[begin:end], part, negative)
         # Modulo 2**64 first: start + step * i itself may be 2**63, which no int64 holds.
         index = np.arange(begin, end, dtype=np.uint64)
         value = np.uint64(self.start % 2**64) + np.uint64(self.step % 2**64) * index
@@ -87,9 +90,6 @@ class Positions:
         if self.negative is not None and position:
             found &= ~self.negative.reshape(-1)
         return np.flatnonzero(found)
-
-    def _parts(self) -> tuple[np.ndarray | None, ...]:
-        return self.whole, self.part, self.negative
 
     def element(self, index: int) -> int | float:
         """One position of a flat index, as the number it is."""
@@ -197,7 +197,8 @@ def _flatten(given: Sequence[Any], name: str) -> tuple[tuple[int, ...], list[Any
 
 
 def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:
-    if isinstance(leaf, bool | np.bool_ | str | bytes | complex):
+    flag = isinstance(leaf, np.generic) and leaf.dtype.kind == "b"
+    if flag or isinstance(leaf, bool | str | bytes | complex):
         raise InvalidType(f"`{name}` must be numbers, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
     if hasattr(leaf, "__index__"):
         try:

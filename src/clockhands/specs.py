@@ -7,7 +7,7 @@ JSON. Here is their union, JSON both ways, changing one field, and a sentence th
 import dataclasses
 import difflib
 import json
-from typing import Any
+from typing import Any, cast
 
 from clockhands import additive, ladders, rotary, scaling
 from clockhands.arguments import shown
@@ -121,8 +121,8 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
     0.0001
     """
     spacing = getattr(spec, "spacing", None)
-    own = {field.name for field in dataclasses.fields(spec) if field.init}
-    inner = {field.name for field in dataclasses.fields(spacing)} if dataclasses.is_dataclass(spacing) else set()
+    own = {field.name for field in _fields(spec) if field.init}
+    inner = {field.name for field in _fields(spacing)} if dataclasses.is_dataclass(spacing) else set()
     for name in fields:
         if name not in own | inner:
             near = difflib.get_close_matches(name, sorted(own | inner), 1)
@@ -154,7 +154,7 @@ def describe(spec: Spec) -> str:
         words = ["rotary", spec.layout, f"{spec.rotated} of {spec.head_width} channels", _spacing_words(spec.spacing)]
         words += [_part_words(spec.scaling)] if spec.scaling is not None else []
         return ", ".join(words)
-    fields = (f"{field.name.replace('_', ' ')} {getattr(spec, field.name)}" for field in dataclasses.fields(spec))
+    fields = (f"{field.name.replace('_', ' ')} {getattr(spec, field.name)}" for field in _fields(spec))
     return ", ".join([type(spec).__name__, *fields])
 
 
@@ -170,15 +170,19 @@ def _spacing_words(spacing: ladders.Spacing) -> str:
 def _part_words(part: object) -> str:
     fields = ", ".join(
         f"{field.name} {getattr(part, field.name):g}"
-        for field in dataclasses.fields(part)  # type: ignore[arg-type]
+        for field in _fields(part)
         if isinstance(getattr(part, field.name), int | float) and not isinstance(getattr(part, field.name), bool)
     )
     return f"{type(part).__name__} ({fields})"
 
 
+def _fields(value: object) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cast(Any, value))
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple(_BY_NAME.values())):
-        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+        fields = {field.name: _plain(getattr(value, field.name)) for field in _fields(value) if field.init}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
@@ -202,7 +206,7 @@ def _made(data: object, where: str) -> Any:
             f"There is no spec of type {shown(data['type'])}.",
             f"Did you mean {near[0]!r}?" if near else f"Types are {', '.join(_BY_NAME)}.",
         )
-    known = {field.name for field in dataclasses.fields(kind) if field.init}
+    known = {field.name for field in _fields(kind) if field.init}
     fields = {name: value for name, value in data.items() if name != "type"}
     for name in fields:
         if name not in known:

@@ -137,7 +137,7 @@ class SineOnly(AdditiveCode):
         """Write the sines."""
 
         def write(rows: slice, pairs: slice, block: np.ndarray) -> None:
-            out[rows, pairs] = before_rounding(block, out.dtype).imag
+            out[rows, pairs] = before_rounding(np.imag(block), out.dtype)
 
         fill(write, self.ladder, positions, swapped=False, fine=out.dtype == np.float64, threads=threads)
 
@@ -165,10 +165,14 @@ class _HandsOfTheirOwn(AdditiveCode):
         order_of(self.order)
         self.clock()
 
-    @property
     @abstractmethod
+    def _rates_of_its_own(self) -> Explicit | EvenSteps:
+        """How the rates are spaced."""
+
+    @cached_property
     def ladder(self) -> Ladder:
         """The rates of the hands."""
+        return self._rates_of_its_own().ladder(self.width // 2, self.width)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -200,10 +204,8 @@ class SingleFrequency(_HandsOfTheirOwn):
 
     rate: float = 1.0
 
-    @cached_property
-    def ladder(self) -> Ladder:
-        """The rate, once for each pair."""
-        return Explicit((positive("rate", self.rate),) * (self.width // 2)).ladder(self.width // 2, self.width)
+    def _rates_of_its_own(self) -> Explicit:
+        return Explicit((positive("rate", self.rate),) * (self.width // 2))
 
 
 @dataclass(frozen=True)
@@ -225,10 +227,8 @@ class EvenlySpaced(_HandsOfTheirOwn):
     first_rate: float = 1.0
     last_rate: float = 1e-4
 
-    @cached_property
-    def ladder(self) -> Ladder:
-        """The evenly spaced rates."""
-        return EvenSteps(self.first_rate, self.last_rate).ladder(self.width // 2, self.width)
+    def _rates_of_its_own(self) -> EvenSteps:
+        return EvenSteps(self.first_rate, self.last_rate)
 
 
 @dataclass(frozen=True)
