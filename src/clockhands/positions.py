@@ -197,22 +197,23 @@ def _flatten(given: Sequence[Any], name: str) -> tuple[tuple[int, ...], list[Any
 
 
 def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:
-    flag = isinstance(leaf, np.generic) and leaf.dtype.kind == "b"
-    if flag or isinstance(leaf, bool | str | bytes | complex):
-        raise InvalidType(f"`{name}` must be numbers, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
-    if hasattr(leaf, "__index__"):
-        try:
-            value = operator.index(leaf)
-        except TypeError:
-            pass
-        else:
-            _check_integer(value, name)
-            return abs(value), 0.0, value < 0
-    if not isinstance(leaf, float | np.floating) and not hasattr(leaf, "dtype"):
+    """One number as (whole, part, negative)."""
+    if isinstance(leaf, float):  # np.float64 is one
+        return _exact_float(leaf, name)
+    dtype = str(getattr(leaf, "dtype", ""))
+    known = hasattr(leaf, "__index__") or "float" in dtype
+    if not known or isinstance(leaf, bool) or "bool" in dtype:
         raise InvalidType(f"`{name}` must be ints and floats, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
-    if isinstance(leaf, np.longdouble):
-        raise InvalidType(f"`{name}` must be at most float64, got {type(leaf).__name__}.", _HINT_KIND)
-    number = float(leaf)
+    if "float" in dtype:
+        if leaf.dtype.itemsize > 8:
+            raise InvalidType(f"`{name}` must be at most float64, got {dtype}.", _HINT_KIND)
+        return _exact_float(float(leaf), name)
+    value = operator.index(leaf)
+    _check_integer(value, name)
+    return abs(value), 0.0, value < 0
+
+
+def _exact_float(number: float, name: str) -> tuple[int, float, bool]:
     if not math.isfinite(number):
         raise InvalidValue(f"`{name}` must be finite, got {number}.", "Remove NaN and infinite positions.")
     if abs(number) > LARGEST:
