@@ -18,6 +18,7 @@ class Group:
         labels: What the file calls such layers, as keys of a nested block.
         layers: Their numbers in the short form; None if the number of layers is unknown.
         window: Tokens that they see, or None for all.
+        pattern: Whether something says which layers are of which kind.
         source: Field to where it comes from.
     """
 
@@ -25,6 +26,7 @@ class Group:
     labels: tuple[str, ...]
     layers: str | None
     window: int | None
+    pattern: bool
     source: Mapping[str, str]
 
 
@@ -55,7 +57,7 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
             seen = window.value
             known["window"] = _join(window.source, source)
         layers = layer_ranges(places) if number is not None else None
-        groups.append(Group(kind, labels.get(kind, ()), layers, seen, known))
+        groups.append(Group(kind, labels.get(kind, ()), layers, seen, source is not None, known))
     return groups
 
 

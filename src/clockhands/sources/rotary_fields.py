@@ -119,17 +119,20 @@ class Reader:
 
     def _base(self, group: Group, block: Fields | None) -> Found[float] | None:
         quantity = (self.row.bases if self.row else {}).get(group.kind, "base")
-        if self.known is None and group.kind == "sliding" and self.fields.declares("local_base"):
-            quantity = "local_base"
+        if self.known is None and self.fields.declares("local_base"):
+            if group.pattern:
+                quantity = "local_base" if group.kind == "sliding" else "base"
+            else:
+                self.fields.note("missing-value", {"missing": "layer_types", "needed for": "which layers take which base"})
+                return None
         if self.known is not None and quantity in self.known.fixed:
             return Found(self.known.fixed[quantity], self.architecture)
         outer = self.fields.number(quantity, _above_one, BASE_ALLOWED)
         inner = None if block is None else block.number("base", _above_one, BASE_ALLOWED)
         if inner is not None:
             if outer is not None and self.fields.declares(quantity) and outer.value != inner.value:
-                evidence = {outer.source: self.fields.raw(quantity), inner.source: inner.value}
-                evidence[outer.source] = evidence[outer.source].value  # type: ignore[union-attr]
-                self.fields.note("conflicting-keys", {**evidence, "used": inner.source}, group.layers)
+                both = {outer.source: outer.value, inner.source: inner.value}
+                self.fields.note("conflicting-keys", {**both, "used": inner.source}, group.layers)
             return inner
         if outer is None:
             missing = (self.fields.spellings.get(quantity) or ("base",))[0]
@@ -172,9 +175,9 @@ class Reader:
     def _rotated(self, width: Found[int] | None, block: Fields | None) -> Shape:
         """How much of a head turns: a number of channels before a share, the block's share before the outer one."""
         named = self.fields.raw("rotated")
-        channels = None
-        if not (self.known is None and named is not None and named.value == 0):
-            channels = self.fields.whole("rotated", most=WIDEST)
+        # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
+        unmeant = self.row.latent if self.row else named is not None and named.value == 0
+        channels = None if unmeant else self.fields.whole("rotated", most=WIDEST)
         reads_share = self.known is None or bool(self.known.reads.get("share"))
         share = self._share(block) if reads_share else None
         kind = None if block is None else scaling_type(block, {})

@@ -30,6 +30,8 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proportional": ((), ("factor",)),
 }
 
+NEEDS_ORIGINAL = frozenset({"dynamic", "yarn", "longrope", "llama3"})
+
 # Keys of a block that belong to position without changing a ladder.
 BESIDE = frozenset(
     {"mrope_section", "mrope_interleaved", "llama_4_scaling_beta", "finetuned", "max_position_embeddings", "apply_scale"}
@@ -120,6 +122,8 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
     missing = [_key(block, name) for name in NEEDS[kind.value][0] if not block.declares(name) and name != "factor"]
     if factor is None and kind.value != "proportional":
         missing.insert(0, _key(block, "factor"))
+    if original is None and kind.value in NEEDS_ORIGINAL:
+        missing.append(f"{_key(block, 'original')} or max_position_embeddings")
     if missing:
         block.note("incomplete-scaling", {kind.source: kind.value, "missing": ", ".join(missing)})
         return Declared(None, summary, known=False, original=_value(original), source=source)
