@@ -3,6 +3,7 @@
 #   make run           audit a preset and a real rotary model
 #   make test          all tests that are quick
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
+#   make test-oldest   the quick tests with the oldest versions that are promised to work, NumPy only
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
 #   make bench         speed and memory beside other libraries
 #   make mutation      what the tests of the core would miss (about 20 minutes)
@@ -15,14 +16,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install --constraint constraints.txt
 # One stamp for each layer of what is installed: a second run installs nothing.
 STAMPS := $(VENV)/stamps
+OLDEST := .venv-oldest
 INSTALLED_FROM := pyproject.toml constraints.txt
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint format format-check types bench mutation clean
+.PHONY: help run test test-slow test-oldest lint format format-check types bench mutation clean
 
 help:
-	@sed -n '3,12s/^# \{0,1\}//p' Makefile
+	@sed -n '3,13s/^# \{0,1\}//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -66,6 +68,16 @@ test: $(STAMPS)/test
 test-slow: $(STAMPS)/test
 	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
+$(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet --quiet install \
+		--constraint constraints-oldest.txt --editable '.[test]'
+	@touch $@
+
+# The other backends are not there, so their tests skip; without CI=true that is allowed.
+test-oldest: $(OLDEST)/stamp
+	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
+
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
 
@@ -89,4 +101,4 @@ mutation: $(STAMPS)/mutation
 	$(BIN)/python tools/mutation_report.py
 
 clean:
-	rm -rf $(VENV) mutants .hypothesis .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) $(OLDEST) mutants .hypothesis .pytest_cache .ruff_cache build dist

@@ -195,17 +195,23 @@ def next_position(repetitions: int) -> tuple[dict[str, float], list[Target]]:
 # Whole processes
 
 
+# A process begins with the peak of the one that started it, so a small one stands between. It prints seconds and peak.
+LAUNCHER = """
+import os, sys, time
+start = time.perf_counter()
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
+_, status, usage = os.wait4(child, 0)
+print(time.perf_counter() - start, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def run(command: list[str], **environment: str) -> tuple[float, float]:
     """Seconds and peak MiB of a process, which must succeed."""
-    start = time.perf_counter()
-    child = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - start
-    if child.returncode:
-        raise subprocess.CalledProcessError(child.returncode, command)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return seconds, usage.ru_maxrss * unit / MIB
+    launcher = [sys.executable, "-S", "-E", "-c", LAUNCHER, *command]
+    done = subprocess.run(launcher, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+    seconds, peak = done.stdout.split()
+    return float(seconds), float(peak) / MIB
 
 
 PEAK = """
@@ -253,9 +259,11 @@ def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
         "import numpy, click": [*python, "import numpy, click"],
         "clockhands --help": [str(BIN / "clockhands"), "--help"],
     }
-    medians = interleaved(
-        {name: lambda _, command=command: lambda: run(command) for name, command in commands.items()}, repetitions
-    )
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(repetitions):
+        for name in random.sample(list(commands), len(commands)):
+            seconds[name].append(run(commands[name])[0])
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
     return {name: seconds * 1e3 for name, seconds in medians.items()}, [
         Target("import clockhands, of import numpy", medians["import clockhands"] / medians["import numpy"], 1.25),
         Target(

@@ -3,6 +3,8 @@
 import os
 import re
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,27 @@ def test_make_run_audits_a_real_model_in_a_fresh_clone(repository: Path, tmp_pat
     python = clone / ".venv" / "bin" / "python"
     heavy = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
     assert heavy.returncode != 0, "running needs no framework"
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_file_of_the_package(repository: Path, tmp_path: Path):
+    """Data files too: presets and class defaults are read at run time."""
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(tmp_path),
+        str(repository),
+    ]
+    subprocess.run(command, check=True, capture_output=True, env=bare_environment())
+    (wheel,) = tmp_path.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("clockhands/")}
+    tracked = subprocess.run(
+        ["git", "ls-files", "src/clockhands"], cwd=repository, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {str(Path(name).relative_to("src")) for name in tracked} <= held
+    assert "clockhands/py.typed" in held

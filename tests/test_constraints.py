@@ -1,0 +1,52 @@
+"""What is promised (bounds) and what is tested (exact versions) belong together."""
+
+import re
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+
+def pins(file: Path) -> dict[str, str]:
+    """Exact versions by normalised name."""
+    lines = [line.split("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    pairs = [line.split("==") for line in lines if line]
+    return {normal(name): number for name, number in pairs}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict:
+    return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def bounds(requirements: list[str]) -> dict[str, str]:
+    found = {}
+    for requirement in requirements:
+        name, _, least = requirement.partition(">=")
+        assert re.fullmatch(r"[\w.-]+", name), f"only a lower bound, if any: {requirement}"
+        found[normal(name)] = least
+    return found
+
+
+def test_everything_that_is_installed_is_pinned(repository: Path, project: dict):
+    pinned = pins(repository / "constraints.txt")
+    asked = bounds(project["dependencies"])
+    for extra in project["optional-dependencies"].values():
+        asked |= bounds(extra)
+    assert set(asked) - set(pinned) == set()
+
+
+def test_the_oldest_versions_are_the_lower_bounds(repository: Path, project: dict):
+    oldest = pins(repository / "constraints-oldest.txt")
+    for name, least in bounds(project["dependencies"]).items():
+        assert re.sub(r"(\.0)+$", "", oldest[name]) == least, f"{name}: {oldest[name]} is tested, {least} is promised"
+
+
+@pytest.mark.parametrize("name", ["pytest", "hypothesis", "pytest-randomly", "mpmath"])
+def test_this_run_uses_the_pinned_tools(repository: Path, name: str):
+    assert version(name) == pins(repository / "constraints.txt")[name]
