@@ -38,9 +38,10 @@ class Renamed(Fields):
 
 @dataclass(frozen=True)
 class Layers:
-    """Layers of one kind: their numbers, whether they slide, what they see."""
+    """Layers of one kind: their numbers, whether they turn, whether they slide, what they see."""
 
     numbers: str | None
+    turning: bool
     sliding: bool
     window: int | None
     source: Mapping[str, str]
@@ -87,7 +88,11 @@ class _File:
             return [(self._learned(context), None)], context
         if kind is not None:
             return [(self._without_ladder(None if kind == "unknown" else kind), None)], context
-        return [self._rotary(layers, pairing.get(self.name), context) for layers in self._layers()], context
+        layout = pairing.get(self.name)
+        return [
+            self._rotary(layers, layout, context) if layers.turning else (self._still_code(layers), None)
+            for layers in self._layers()
+        ], context
 
     def _rotary(self, layers: Layers, layout: str | None, context: Found[int] | None) -> tuple[Code, int | None]:
         width, rotated = self._shape(layers.sliding)
@@ -188,7 +193,7 @@ class _File:
         found = self.fields.raw(quantity)
         if found is None or not isinstance(found.value, list | tuple):
             return self.fields
-        numbers = {number for number in found.value if number}
+        numbers = {number for number in found.value if isinstance(number, int) and number}
         values = dict(self.fields.values)
         if len(numbers) == 1:
             values[found.source.split(":", 1)[1]] = numbers.pop()
@@ -197,9 +202,9 @@ class _File:
     def _layers(self) -> list[Layers]:
         count = self.fields.whole("layers", most=MOST_LAYERS)
         if count is None or count.value is None:
-            return [Layers(None, False, None, {})]
+            return [Layers(None, True, False, None, {})]
         known = {"layers": count.source}
-        still = self._still(count.value)
+        still, because = self._still(count.value)
         sliding, rule = self._sliding(count.value)
         window = self.fields.whole("window", least=0)
         groups = []
@@ -208,8 +213,13 @@ class _File:
             if numbers:
                 seen = window if slides else None
                 source = {**known, **({"window": f"{seen.source}, {rule}"} if seen else {})}
-                groups.append(Layers(layer_ranges(numbers), slides, _value(seen), source))
+                groups.append(Layers(layer_ranges(numbers), True, slides, _value(seen), source))
+        if still:
+            groups.append(Layers(layer_ranges(sorted(still)), False, False, None, {**known, "kind": because}))
         return groups
+
+    def _still_code(self, layers: Layers) -> Code:
+        return Code("text", layers.numbers, "none", source=layers.source)
 
     def _sliding(self, count: int) -> tuple[list[bool], str]:
         pattern = self.fields.raw("window_layers")
@@ -228,9 +238,15 @@ class _File:
             period = pattern.value
         return [(layer + 1) % period != 0 for layer in range(count)], self.architecture
 
-    def _still(self, count: int) -> frozenset[int]:
+    def _still(self, count: int) -> tuple[frozenset[int], str]:
+        """Layers that turn nothing: every so many by the architecture, or those without attention heads."""
         period = self.table["still"].get(self.name)
-        return frozenset(layer for layer in range(count) if period and (layer + 1) % period == 0)
+        if period:
+            return frozenset(layer for layer in range(count) if (layer + 1) % period == 0), self.architecture
+        heads = self.fields.raw("heads")
+        if heads is None or not isinstance(heads.value, list | tuple) or len(heads.value) != count:
+            return frozenset(), ""
+        return frozenset(layer for layer, number in enumerate(heads.value) if number == 0), heads.source
 
     def _block(self) -> Fields | None:
         """The scaling keys, under the names that configs use."""

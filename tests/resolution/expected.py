@@ -1,0 +1,115 @@
+"""How what was resolved is held to what others say about the same config, and where they part for a reason."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clockhands.sources.resolve import Code, Resolved, resolve
+from clockhands.sources.targets import Opened
+
+# Float32 tables differ from the real numbers by less than this.
+RELATIVE = 1e-6
+
+TOWERS = ("vision", "audio", "other")
+
+
+def opened(config: dict[str, Any], **values: Any) -> Opened:
+    """A config as if it had been opened from config.json."""
+    return Opened(target="config.json", form="config", config=config, config_name="config.json", **values)
+
+
+def resolved(config: dict[str, Any], length: int | None = None) -> Resolved:
+    return resolve(opened(config), length)
+
+
+def fact_codes(config: dict[str, Any]) -> list[str]:
+    return [fact.code for fact in resolved(config).facts]
+
+
+def by_table(found: Resolved) -> bool:
+    """Whether the text part of a config has a row in the table."""
+    unknown = [key for fact in found.facts if fact.code == "unknown-model-type" for key in fact.evidence]
+    return all(any(tower in key for tower in ("vision", "visual", "audio")) for key in unknown)
+
+
+def library_gaps(found: Resolved, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Ladders that the library computes and that no resolved code has."""
+    codes = [code for code in found.codes if code.kind == "rotary" and code.part not in TOWERS]
+    for name, table in tables.items():
+        if not any(_agrees(code, table) for code in codes):
+            ours = [(code.layers, code.rates and (code.rates[0], code.rates[-1]), code.attention_factor) for code in codes]
+            yield f"{name}: the library has {dict(table)}, resolved are {ours}"
+
+
+def _agrees(code: Code, table: Mapping[str, Any]) -> bool:
+    if code.rates is None or code.attention_factor is None or len(code.rates) != table["pairs"]:
+        return False
+    ours = (code.rates[0], code.rates[len(code.rates) // 2], code.rates[-1])
+    theirs = (table["first"], table["mid"], table["last"])
+    return abs(code.attention_factor - table["factor"]) <= RELATIVE and all(
+        abs(mine - other) <= RELATIVE * abs(other) for mine, other in zip(ours, theirs, strict=True)
+    )
+
+
+def fact_gaps(found: Resolved, facts: Mapping[str, Any]) -> Iterator[str]:
+    """What facts written by hand say otherwise."""
+    codes = [code for code in found.codes if code.part not in TOWERS]
+    rotary = [code for code in codes if code.kind == "rotary"]
+    expected = {
+        "kind": ({code.kind for code in codes if code.kind != "none" or not rotary}, _kinds(facts)),
+        "context": ({found.context}, {facts.get("usable_length") or facts.get("max_length")}),
+    }
+    if rotary:
+        scaling = facts.get("scaling")
+        numbers = [number for code in codes for number in layer_numbers(code)]
+        expected |= {
+            "width": ({code.width for code in rotary}, {facts.get("head_dim")}),
+            "rotated": ({code.rotated for code in rotary}, {facts.get("rotated")}),
+            "base": ({facts.get("base")} & {code.base for code in rotary} or {None}, {facts.get("base")}),
+            "scaling": (_scalings(rotary), {_scaling(scaling, found)}),
+            "layers": ({len(numbers)}, {facts.get("layers")}),
+            "window": ({code.window for code in rotary if code.window} or {None}, {facts.get("window")}),
+            "layers without position": (
+                {number for code in codes if code.kind == "none" for number in layer_numbers(code)},
+                set(facts.get("layers_without_position") or ()),
+            ),
+        }
+    if facts.get("rows") is not None:
+        tables = [code for code in codes if code.rows is not None]
+        tables = [code for code in tables if code.part == "decoder"] or tables
+        rows = {(code.rows, code.offset) for code in tables[:1]}
+        expected["rows and offset"] = (rows, {(facts["rows"], facts["offset"])})
+    for name, (ours, theirs) in expected.items():
+        if theirs != {None} and ours != theirs:
+            yield f"{name}: resolved {_listed(ours)}, facts {_listed(theirs)}"
+        elif theirs == {None} and name in ("scaling", "window") and ours != theirs:
+            yield f"{name}: resolved {_listed(ours)}, facts have none"
+
+
+def layer_numbers(code: Code) -> Iterator[int]:
+    for span in (code.layers or "").split(","):
+        first, _, last = span.partition("-")
+        if first.isdigit():
+            yield from range(int(first), int(last or first) + 1)
+
+
+def _kinds(facts: Mapping[str, Any]) -> set[str]:
+    names = {"t5": {"buckets"}, "mixed": {"sinusoidal", "learned"}}
+    return names.get(facts["kind"], {facts["kind"]})
+
+
+def _scalings(codes: list[Code]) -> set[Any]:
+    declared = [code.scaling for code in codes if code.scaling is not None]
+    return {(one["type"], one["factor"], one["original"]) for one in declared} or {None}
+
+
+def _scaling(facts: Mapping[str, Any] | None, found: Resolved) -> Any:
+    if facts is None:
+        return None
+    kind = {"su": "longrope"}.get(facts["type"], facts["type"])
+    # By definition the dynamic scaling starts at the context that the config declares.
+    original = found.context if kind == "dynamic" else facts.get("original")
+    return (kind, facts.get("factor"), original)
+
+
+def _listed(values: set[Any]) -> str:
+    return ", ".join(sorted(map(str, values)))
