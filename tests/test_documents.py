@@ -101,7 +101,7 @@ def run_command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program = str(beside) if beside.exists() else shutil.which("clockhands")
     assert program, "the script `clockhands` is not installed"
     line = command.split("#", maxsplit=1)[0].replace("clockhands", shlex.quote(program), 1)
-    environment = {**os.environ, "NO_COLOR": "1"}
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "80"}
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -165,6 +165,20 @@ def test_a_wrong_file_tree_is_noticed(tmp_path: Path):
     document = tmp_path / "tree.md"
     document.write_text("```text\nsrc/clockhands/   the package\n  absent.py   not there\n```\n", encoding="utf-8")
     assert tree_of(document) == ["src/clockhands/", "src/clockhands/absent.py"]
+
+
+def test_the_report_that_the_readme_shows_is_the_real_one():
+    """The excerpt of the real model's audit, line by line."""
+    packaged = [sys.executable, str(ROOT / "tools" / "packaged_model.py")]
+    found = subprocess.run(packaged, capture_output=True, text=True, check=False)
+    if found.returncode:
+        pytest.skip(found.stderr.strip())
+    done = run_command(f"clockhands audit {shlex.quote(found.stdout.strip())}", ROOT)
+    assert done.returncode == 0, done.stderr
+    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("layers ")]
+    assert excerpts, "the README shows no report"
+    for text in excerpts:
+        assert text.strip() in done.stdout, f"the README shows\n{text}\nbut the command prints\n{done.stdout}"
 
 
 def test_the_changelog_knows_this_version():
