@@ -80,6 +80,33 @@ CASES = [
         "rope_theta is given more than once: the last value was read, and other readers may take the first.",
     ),
     (
+        "table-size",
+        {"model.safetensors:wpe.weight": [256, 768], f"{C}n_positions": 1024, "used": "model.safetensors:wpe.weight"},
+        "warning",
+        "model.safetensors:wpe.weight is [256, 768] but config.json:n_positions is 1,024: the weights and what is"
+        " declared of them do not fit.",
+    ),
+    (
+        "table-size",
+        {"model.gguf:position_embd.weight": [256, 768], "declared": [512, 768]},
+        "warning",
+        "position_embd.weight is [256, 768] but [512, 768] is declared: the weights and what is declared of them do"
+        " not fit.",
+    ),
+    (
+        "table-size",
+        {"model.safetensors:wpe.weight": [1, 256, 768], "expected": "a table of two axes"},
+        "warning",
+        "wpe.weight is [1, 256, 768]; a table of two axes was expected: the weights and what is declared of them do"
+        " not fit.",
+    ),
+    (
+        "nothing-declared",
+        {"model.safetensors": "12 tensors, none with a name known for position"},
+        "note",
+        "model.safetensors holds 12 tensors, none with a name known for position.",
+    ),
+    (
         "ignored-key",
         {f"{C}rope_parameters.factor": 8.0, "because": "this type reads one object for each kind of layer"},
         "warning",
@@ -192,7 +219,7 @@ CASES = [
         "unknown-model-type",
         {f"{C}model_type": None},
         "note",
-        "No model type is named: its fields alone were read, and what only its code decides, the layout above all, is"
+        "No model type is named: its fields alone were read, and what only its code decides, such as the layout, is"
         " left open.",
     ),
     (
@@ -230,7 +257,7 @@ def test_the_grave_findings_come_first_in_the_table():
 
 def test_every_fact_that_the_readers_note_has_a_row():
     noted = set()
-    for path in Path(clockhands.sources.__file__).parent.glob("*.py"):
+    for path in Path(clockhands.sources.__file__).parent.rglob("*.py"):
         noted |= set(re.findall(r"""(?:\bFact|\bnote)\(\s*"([a-z0-9-]+)\"""", path.read_text(encoding="utf-8")))
     assert len(noted) >= 5, "the pattern no longer finds what the readers note"
     assert noted <= set(CODES)

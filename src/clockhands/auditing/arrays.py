@@ -44,15 +44,18 @@ def _broken_rows(opened: Opened, name: str, layers: str | None) -> Iterator[Case
             "rows with NaN or infinity": found.nonfinite_rows,
             "rows": found.shape[0] if found.shape else 1,
             "first such row": found.first_nonfinite[0],
-            "tensor": f"{opened.tensors[name].file.name}:{name}",
+            _place(opened, name): list(found.shape),
         }
         yield "non-finite-rows", evidence, layers
 
 
 def _bare(opened: Opened, name: str) -> Code:
-    info = opened.tensors[name]
-    place = f"{info.file.name}:{name}" if info.file.suffix != ".npy" else f"{info.file.name}:shape"
-    rows = info.shape[-2] if len(info.shape) > 1 else None
-    fields = {"width": info.shape[-1] if info.shape else None, "rows": rows}
-    source = {field: place for field, value in fields.items() if value is not None}
-    return Code("other", "input", None, source=source, **fields)
+    shape = opened.tensors[name].shape
+    fields = {"width": shape[-1] if shape else None, "rows": shape[-2] if len(shape) > 1 else None}
+    source = {field: _place(opened, name) for field, value in fields.items() if value is not None}
+    return Code("other", None, None, source=source, **fields)
+
+
+def _place(opened: Opened, name: str) -> str:
+    file = opened.tensors[name].file
+    return f"{file.name}:{'shape' if file.suffix == '.npy' else name}"

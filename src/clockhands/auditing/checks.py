@@ -24,7 +24,7 @@ def never_turning(resolved: Resolved) -> Iterator[Case]:
     purpose (a proportional ladder): they are told apart in the evidence and not counted.
     """
     for code in resolved.codes:
-        length = _trained(code, resolved)
+        length, place = _trained(code, resolved)
         if not code.rates or length is None:
             continue
         moving = [rate for rate in code.rates if rate > 0]
@@ -39,7 +39,7 @@ def never_turning(resolved: Resolved) -> Iterator[Case]:
         }
         if len(moving) < len(code.rates):
             evidence["pairs that stand still on purpose"] = len(code.rates) - len(moving)
-        yield "never-turning", evidence | declared(code, "base") | declared(resolved, "context"), code.layers
+        yield "never-turning", evidence | declared(code, "base") | place, code.layers
 
 
 def short_table(resolved: Resolved) -> Iterator[Case]:
@@ -98,7 +98,21 @@ def in_a_file(place: str) -> bool:
     return bool(colon and key) and " " not in key and (name == "<stdin>" or "." in name)
 
 
-def _trained(code: Code, resolved: Resolved) -> int | None:
-    original = (code.scaling or {}).get("original") or resolved.context
-    lengths = [length for length in (original, resolved.length) if length]
-    return int(min(lengths)) if lengths else None
+def _trained(code: Code, resolved: Resolved) -> tuple[int | None, dict[str, Any]]:
+    """The length that a code was trained at, or the one asked for if that is shorter; and where it stands."""
+    original = (code.scaling or {}).get("original")
+    trained: int | None
+    if original:
+        places = [place for place in code.source.get("scaling", "").split(", ") if "original" in place]
+        trained, place = original, {place: original for place in places[:1] if in_a_file(place)}
+    elif code.rows is not None:
+        trained, place = code.rows - (code.offset or 0), declared(code, "rows")
+    elif code.part in _TEXT:
+        trained, place = resolved.context, declared(resolved, "context")
+    else:
+        return None, {}
+    # The length that was resolved is one that was asked for where the file itself does not lead to it.
+    asked = None if resolved.length in (resolved.context, original) else resolved.length
+    if asked is not None and code.part in _TEXT and (trained is None or asked < trained):
+        return asked, declared(resolved, "length")
+    return trained, place

@@ -151,10 +151,20 @@ def _documented(evidence: Evidence) -> str:
     return "note" if evidence.get("documented") else "warning"
 
 
+def _table_size(evidence: Evidence) -> str:
+    expected = f"; {evidence['expected']} was expected" if evidence.get("expected") else ""
+    declared = f" but {spoken(evidence['declared'])} is declared" if evidence.get("declared") else ""
+    return f"{said(evidence, 'but')}{declared}{expected}: the weights and what is declared of them do not fit."
+
+
+def _nothing(evidence: Evidence) -> str:
+    return " ".join(f"{name} holds {what}." for name, what in evidence.items())
+
+
 def _unknown_type(evidence: Evidence) -> str:
     names = [value for _, value in stated(evidence) if value]
     who = f"Model type {spoken(names[0])} is not in the table of known types" if names else "No model type is named"
-    return f"{who}: its fields alone were read, and what only its code decides, the layout above all, is left open."
+    return f"{who}: its fields alone were read, and what only its code decides, such as the layout, is left open."
 
 
 def _unreadable_field(evidence: Evidence) -> str:
@@ -234,6 +244,11 @@ CODES: Mapping[str, Rule] = {
     "duplicate-key": Rule(
         "warning", _duplicate, "Find out which value the model was trained with and delete the other."
     ),
+    "table-size": Rule(
+        "warning",
+        _table_size,
+        "Correct the config, or take the weights that it was written for; strict loaders refuse both.",
+    ),
     "unknown-key": Rule(
         "warning",
         _unknown_key,
@@ -274,6 +289,7 @@ CODES: Mapping[str, Rule] = {
     "unknown-model-type": Rule(
         "note", _unknown_type, "Check the layout against the model's code before you convert or port it."
     ),
+    "nothing-declared": Rule("note", _nothing, "Audit the model's config.json, or the folder that holds both."),
     "not-recognised": Rule("note", _bare_array, "Audit the config or the model that this array belongs to."),
 }
 """Every code that a finding can have, the grave ones first."""

@@ -78,7 +78,8 @@ class CommandGroup(click.Group):
         except ClockhandsError as error:
             complain(error.message, error.hint)
             code = 2
-        except BrokenPipeError:
+        except (BrokenPipeError, SystemExit):
+            # click itself turns a broken pipe into SystemExit; here nothing else raises that.
             _silence()
             code = 141
         except (click.Abort, KeyboardInterrupt):
@@ -101,12 +102,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def complain(message: str, hint: str) -> None:
     """One error on stderr: what is wrong, and what to do."""
-    click.echo(f"error: {message}\nhint: {hint}", err=True)
+    click.echo(f"error: {_visible(message)}\nhint: {_visible(hint)}", err=True)
 
 
 def talk(message: str) -> None:
     """Something worth saying that is not data: it goes to stderr."""
-    click.echo(message, err=True)
+    click.echo(_visible(message), err=True)
+
+
+def _visible(text: str) -> str:
+    # Names of files may hold what moves a terminal's cursor.
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _usage_hint(error: click.UsageError) -> str:

@@ -159,11 +159,14 @@ def _fits(value: float, dtype: type) -> bool:
 
 # Text
 
+_CELL = 12  # a sign, six digits, a point, zeros in front, and a space
+_MARGIN = 14  # the positions, and a gap where columns are left out
+
 
 def _print(numbers: np.ndarray, positions: Positions) -> None:
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
-    columns = _ends(numbers.shape[1], None if size is None else max(2, (size.columns - 22) // 12))
-    rows = _ends(numbers.shape[0], None if size is None else max(4, size.lines - 4))
+    columns = _ends(numbers.shape[1], None if size is None else max(2, (size.columns - _MARGIN) // _CELL))
+    rows = _ends(numbers.shape[0], None if size is None else max(4, size.lines - 5))
     for line in _lines(numbers, positions, rows, columns):
         click.echo(line)
     if None in rows or None in columns:
@@ -175,11 +178,11 @@ def _print(numbers: np.ndarray, positions: Positions) -> None:
 
 
 def _ends(count: int, room: int | None) -> list[int | None]:
-    """The places to show: all, or the first ones, a gap (None) and the last ones."""
+    """The places to show: all, or as many as there is room for: the first ones, a gap (None) and the last ones."""
     if room is None or count <= room:
         return list(range(count))
     last = max(1, room // 4)
-    return [*range(room - last - 1), None, *range(count - last, count)]
+    return [*range(room - last), None, *range(count - last, count)]
 
 
 def _lines(
@@ -197,4 +200,4 @@ def _lines(
 
 
 def _line(name: str, first: int, cells: Iterator[str]) -> str:
-    return f"{name:>{first}}" + "".join(f"{cell:>12}" if cell != "..." else f"{cell:>5}" for cell in cells)
+    return f"{name:>{first}}" + "".join(f"{cell:>{_CELL if cell != '...' else 5}}" for cell in cells)

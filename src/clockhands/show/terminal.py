@@ -8,7 +8,7 @@ can be searched for. Nothing depends on colour: it only makes sources quiet and 
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing import Audit, Finding
+from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
 from clockhands.sources.resolved import Code
 
@@ -24,6 +25,7 @@ _LABEL = 15  # width of the column of names, its margin included
 _PLACE = 48  # the column in which sources start, where they fit
 _PROSE = 88  # words are set no wider than this
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
 
 
@@ -56,12 +58,13 @@ class _Report:
         self.audit = audit
         self.width = max(40, min(console.width, 120))
         self.files = _short_names(audit)
+        self.libraries = list(dict.fromkeys(found for source in _sources(audit) for found in _LIBRARY.findall(source)))
 
     def print(self) -> None:
         self.line(Text(safe(self.audit.target), style="bold"))
         self.paragraph(self.audit.verdict, style=verdict_style(self.audit))
-        self.line()
-        self.heading()
+        if self.audit.model_type is not None or self.audit.context is not None:
+            self.heading()
         for code in self.audit.layers:
             self.line()
             self.code(code)
@@ -70,23 +73,26 @@ class _Report:
             self.finding(finding)
 
     def heading(self) -> None:
+        self.line()
         sources = self.audit.source
         self.row("model type", self.audit.model_type or "not named", sources.get("model_type"))
         context = f"{spoken(self.audit.context)} positions" if self.audit.context else "not declared"
         self.row("context", context, sources.get("context"))
         if self.audit.length is not None and self.audit.length != self.audit.context:
-            self.row("length", f"{spoken(self.audit.length)}, at which the rates hold", sources.get("length"))
+            hold = ", at which the rates hold" if any(code.rates for code in self.audit.layers) else ""
+            self.row("length", f"{spoken(self.audit.length)} positions{hold}", sources.get("length"))
+        if self.libraries:
+            self.row("as read by", " and ".join(self.libraries))
         for name, short in self.files.items():
             self.row("sources", f"{short}: is {safe(Path(name).name)}", None)
 
     def code(self, code: Code) -> None:
-        self.paragraph(title_of(code), style="bold")
+        self.beside(title_of(code), "", places_of(code, "layers"), style="bold")
         for label, value, fields in rows_of(code):
-            told = (code.source.get(field, "") for field in fields)
-            self.row(label, value, *dict.fromkeys(place for source in told for place in source.split(", ") if place))
+            self.row(label, value, *places_of(code, *fields))
 
     def finding(self, finding: Finding) -> None:
-        where = f", {_layers(finding.layers)}" if finding.layers else ""
+        where = f", {layers_in_words(finding.layers, most=32)}" if finding.layers else ""
         self.line(Text.assemble((finding.severity, _STYLES[finding.severity]), f" {finding.code}{safe(where)}"))
         self.paragraph(self.shortened(finding.message), indent=2)
         for name, value in evidence_to_show(finding):
@@ -106,20 +112,24 @@ class _Report:
 
     def row(self, label: str, value: str, *sources: str | None) -> None:
         """A name, a value, and quietly where the value stands."""
-        places = [self.shortened(safe(source)) for source in sources if source]
-        start = Text(f"  {label}".ljust(_LABEL))
-        lines = broken(value, self.width - _LABEL)
+        self.beside(value, f"  {label}".ljust(_LABEL), [source for source in sources if source])
+
+    def beside(self, value: str, label: str, sources: Iterable[str], style: str = "") -> None:
+        """A value with its sources: the first on the line's end where it fits, the others below."""
+        places = [self.shortened(together(safe(source))) for source in sources]
+        start = cell_len(label)
+        lines = broken(value, self.width - start)
         for number, line in enumerate(lines):
-            text = (start if number == 0 else Text(" " * _LABEL)) + line
-            if number == len(lines) - 1 and places:
-                column = max(_PLACE, cell_len(text.plain) + 2)
-                if column + cell_len(places[0]) <= self.width:
-                    text.append(" " * (column - cell_len(text.plain)))
-                    text.append(places.pop(0), style="dim")
+            text = Text(label if number == 0 else " " * start) + Text(line, style=style)
+            used = cell_len(text.plain)
+            if number == len(lines) - 1 and places and max(_PLACE, used + 2) + cell_len(places[0]) <= self.width:
+                text.append(" " * (max(_PLACE, used + 2) - used))
+                text.append(places.pop(0), style="dim")
             self.line(text)
         for place in places:
-            fits = _PLACE + cell_len(place) <= self.width
-            self.line(Text(" " * (_PLACE if fits else _LABEL)) + Text(place if fits else f"from {place}", style="dim"))
+            at_place = _PLACE + cell_len(place) <= self.width
+            for line in [place] if at_place else broken(f"from {place}", self.width - _LABEL):
+                self.line(Text(" " * (_PLACE if at_place else _LABEL)) + Text(line, style="dim"))
 
     def pair(self, name: str, value: str) -> None:
         """A piece of evidence: where it stands and what stands there, on one line where it fits."""
@@ -132,18 +142,19 @@ class _Report:
             self.line(Text(f"      {line}", style="dim"))
 
     def shortened(self, text: str) -> str:
-        """The text with long file names replaced by the short ones that the heading explains."""
+        """The text without what the heading says once for all: libraries, and long file names for short ones."""
+        text = _LIBRARY.sub("", text)
         for name, short in self.files.items():
             text = text.replace(f"{safe(name)}:", f"{short}:")
         return text
 
 
 def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
-    """The evidence that the message has not said already: what stands in a file, and numbers that it left out."""
+    """The evidence with its places, and numbers that the message has not said."""
     for name, value in finding.evidence.items():
-        text = value if isinstance(value, str) and ":" not in name else spoken(value)
-        if ":" in name or text not in finding.message:
-            yield name, text
+        unsaid = isinstance(value, int | float) and not isinstance(value, bool) and spoken(value) not in finding.message
+        if in_a_file(name) or unsaid:
+            yield name, spoken(value)
 
 
 def broken(text: str, room: int) -> list[str]:
@@ -155,12 +166,34 @@ def broken(text: str, room: int) -> list[str]:
     return textwrap.wrap(safe(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
+def places_of(code: Code, *fields: str) -> list[str]:
+    """Where some fields of a code come from; what one source says already is not said again."""
+    places = list(dict.fromkeys(code.source[field] for field in fields if code.source.get(field)))
+    return [place for place in places if not any(place in other for other in places if other != place)]
+
+
+def together(source: str) -> str:
+    """Several keys of one object of one file in one term.
+
+    >>> together("config.json:rope_scaling.type, config.json:rope_scaling.factor")
+    'config.json:rope_scaling.{type, factor}'
+    >>> together("config.json:head_dim, class default of llama")
+    'config.json:head_dim, class default of llama'
+    """
+    parts = [part.rpartition(".") for part in source.split(", ")]
+    place = parts[0][0]
+    if len(parts) < 2 or ":" not in place or any(part[0] != place or " " in part[2] for part in parts):
+        return source
+    return f"{place}.{{{', '.join(part[2] for part in parts)}}}"
+
+
 def title_of(code: Code) -> str:
     """What is told and to whom: `layers 0-29: rotary`."""
-    where = "added to the input" if code.layers == "input" else _layers(code.layers)
-    part = "" if code.part in ("text", "other") else f"{code.part}, "
+    part = "" if code.part in ("text", "other") else code.part
+    where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers)
     kind = "no position code" if code.kind == "none" else code.kind or "a code that is not recognised"
-    return f"{part}{where}: {kind}"
+    place = ", ".join(filter(None, (part, where)))
+    return f"{place}: {kind}" if place else kind
 
 
 def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -254,18 +287,33 @@ def safe(text: object) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
 
 
-def _layers(layers: str | None) -> str:
+def layers_in_words(layers: str | None, most: int | None = None) -> str:
+    """Which layers, in a sentence; with ``most``, a long list is shortened to about so many characters.
+
+    >>> layers_in_words("5"), layers_in_words("0-4,6"), layers_in_words("0,2,4,6,8,10", most=12)
+    ('layer 5', 'layers 0-4, 6', 'layers 0, 2, ..., 10')
+    """
     if layers is None:
         return "some layers"
     if layers == "input":
         return "input"
-    return f"layers {layers}" if re.search(r"[-,]", layers) else f"layer {layers}"
+    spans = layers.split(",")
+    kept = spans
+    while most is not None and len(kept) > 2 and len(", ".join(kept)) > most:
+        kept = [*kept[:-2], kept[-1]]
+    words = kept if kept is spans else [*kept[:-1], "...", kept[-1]]
+    return f"layer{'s' if len(spans) > 1 or '-' in layers else ''} {', '.join(words)}"
+
+
+def _sources(audit: Audit) -> Iterator[str]:
+    for holder in (audit, *audit.layers):
+        yield from holder.source.values()
 
 
 def _short_names(audit: Audit) -> dict[str, str]:
     """A short name for each long file name, so that sources fit beside their values: `gguf` for a long `….gguf`."""
     names: dict[str, str] = {}
-    for source in (source for holder in (audit, *audit.layers) for source in holder.source.values()):
+    for source in _sources(audit):
         found = _FILE.match(source)
         if found and len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
             names.setdefault(found["file"], found["suffix"])

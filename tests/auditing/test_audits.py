@@ -1,0 +1,182 @@
+"""From what was resolved to findings: hand-made codes, so that each case is one that the test names."""
+
+import json
+import math
+
+import pytest
+
+import clockhands as ch
+from clockhands.auditing import CODES, Audit
+from clockhands.auditing.audits import LAYER_FIELDS, judged
+from clockhands.errors import ClockhandsError
+from clockhands.sources.resolved import Code, Fact, Resolved
+from clockhands.sources.targets import Opened
+
+RATES = tuple(100_000.0 ** (-pair / 32) for pair in range(32))
+ROTARY = Code(
+    "text", "0-29", "rotary", layout="halves", width=64, rotated=64, base=100_000.0, rates=RATES, attention_factor=1.0,
+    source={"base": "config.json:rope_theta", "layout": "architecture of llama"},
+)  # fmt: skip
+PLACES = {"context": "config.json:max_position_embeddings", "length": "asked for"}
+
+
+def audited(*codes, context=8192, length=None, facts=()):
+    resolved = Resolved("llama", context, length or context, codes, facts, PLACES)
+    return judged(Opened("config.json", "config"), resolved)
+
+
+def found(audit, code):
+    return [finding for finding in audit.findings if finding.code == code]
+
+
+def replaced(code, **fields):
+    return Code(**(vars(code) | fields))
+
+
+def test_smollm2_has_twelve_pairs_that_never_complete_a_turn():
+    (finding,) = found(audited(ROTARY), "never-turning")
+    assert finding.severity == "note"
+    assert finding.layers == "0-29"
+    assert finding.message.startswith("12 of 32 pairs never complete a turn within 8,192 positions")
+    assert finding.evidence == {
+        "pairs that never complete a turn": 12,
+        "pairs": 32,
+        "length": 8192,
+        "longest wavelength": pytest.approx(2 * math.pi / RATES[-1], rel=1e-15),
+        "config.json:rope_theta": 100_000.0,
+        "config.json:max_position_embeddings": 8192,
+    }
+
+
+@pytest.mark.parametrize(("length", "slow"), [(6, 1), (7, 0)])
+def test_a_pair_that_completes_its_turn_is_not_counted(length, slow):
+    audit = audited(replaced(ROTARY, rates=(1.0,)), context=length)
+    assert len(found(audit, "never-turning")) == slow
+
+
+def test_a_turn_completed_at_the_last_position_is_complete_whatever_the_rounding():
+    assert not found(audited(replaced(ROTARY, rates=(2 * math.pi / 4096,)), context=4096), "never-turning")
+
+
+def test_pairs_stopped_on_purpose_are_told_apart():
+    (finding,) = found(audited(replaced(ROTARY, rates=(1.0, 1e-5, 0.0, 0.0))), "never-turning")
+    assert finding.evidence["pairs that never complete a turn"] == 1
+    assert finding.evidence["pairs that stand still on purpose"] == 2
+    assert not found(audited(replaced(ROTARY, rates=(1.0, 0.0))), "never-turning")
+
+
+def test_turns_are_counted_at_the_length_of_the_training_and_not_at_a_longer_one():
+    scaled = replaced(
+        ROTARY,
+        scaling={"type": "yarn", "factor": 4.0, "original": 2048},
+        source={"scaling": "config.json:rope_scaling.type, config.json:rope_scaling.original_max_position_embeddings"},
+    )
+    (finding,) = found(audited(scaled), "never-turning")
+    assert finding.evidence["length"] == 2048
+    assert finding.evidence["config.json:rope_scaling.original_max_position_embeddings"] == 2048
+    (finding,) = found(audited(ROTARY, length=100_000), "never-turning")
+    assert finding.evidence["length"] == 8192
+
+
+def test_turns_are_counted_at_a_shorter_length_that_was_asked_for():
+    (finding,) = found(audited(ROTARY, length=100), "never-turning")
+    assert finding.evidence["length"] == 100
+    assert finding.evidence["pairs that never complete a turn"] == sum(rate * 100 < 2 * math.pi for rate in RATES)
+
+
+def test_a_table_is_judged_by_its_own_rows_and_other_parts_not_by_the_text_s_context():
+    table = Code("encoder", "input", "sinusoidal", rates=(1.0, 0.01), rows=1500)
+    assert not found(audited(table, context=448), "never-turning")
+    assert not found(audited(Code("vision", "0-3", "rotary", rates=(1.0, 1e-9))), "never-turning")
+
+
+def test_a_learned_table_shorter_than_the_context_is_an_error():
+    table = Code("text", "input", "learned", rows=514, offset=2, source={"rows": "model.safetensors:wpe"})
+    assert not audited(table, context=512).findings
+    (finding,) = audited(table, context=513).findings
+    assert (finding.code, finding.severity) == ("short-table", "error")
+    assert finding.evidence["model.safetensors:wpe"] == 514
+    assert finding.evidence["config.json:max_position_embeddings"] == 513
+    assert not audited(replaced(table, part="vision"), context=513).findings
+
+
+def test_a_length_past_the_context_is_a_warning():
+    (finding,) = found(audited(ROTARY, length=8193), "beyond-context")
+    assert (finding.severity, finding.evidence["length"], finding.evidence["context"]) == ("warning", 8193, 8192)
+    assert not found(audited(ROTARY, length=8192), "beyond-context")
+    table = Code("text", "input", "learned", rows=512)
+    (finding,) = found(audited(table, context=512, length=600), "beyond-context")
+    assert "no rows to read" in finding.message
+
+
+FACTS = (
+    Fact("unknown-model-type", {"config.json:model_type": "foo"}),
+    Fact("unknown-key", {"config.json:rope_scaling.factr": 8}),
+    Fact("impossible-value", {"config.json:rope_theta": 0}, "0-3"),
+)
+
+
+def test_the_grave_findings_come_first_and_the_verdict_names_them():
+    audit = audited(ROTARY, facts=FACTS)
+    assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note"]
+    assert audit.verdict == "Wrong for any reader: 1 error (impossible-value), 1 warning (unknown-key), 2 notes."
+    assert [finding.code for finding in audit.errors] == ["impossible-value"]
+    assert [finding.code for finding in audit.warnings] == ["unknown-key"]
+    assert audit.errors[0].layers == "0-3"
+
+
+@pytest.mark.parametrize(
+    ("codes", "facts", "verdict"),
+    [
+        ((replaced(ROTARY, rates=None),), FACTS[:1], "No fault found in what is declared; 1 note."),
+        ((replaced(ROTARY, rates=None),), (), "No fault found in what is declared."),
+        ((ROTARY,), FACTS[1:2], "Wrong for some readers or some lengths: 1 warning (unknown-key), 1 note."),
+        ((Code("other", None, None),), FACTS[:1], "No position code was recognised; 1 note."),
+        ((), (), "No position code was recognised."),
+    ],
+)
+def test_the_verdict_in_a_sentence(codes, facts, verdict):
+    assert audited(*codes, facts=facts).verdict == verdict
+
+
+def test_findings_can_be_left_out():
+    audit = audited(ROTARY, facts=FACTS).without(["impossible-value", "never-turning"])
+    assert [finding.code for finding in audit.findings] == ["unknown-key", "unknown-model-type"]
+    assert not audit.errors
+
+
+def test_an_audit_is_one_target_of_the_schema():
+    told = audited(ROTARY, facts=FACTS).to_dict()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert list(told)[:6] == ["target", "model_type", "context", "length", "layers", "findings"]
+    assert told["source"] == PLACES
+    (layer,) = told["layers"]
+    assert tuple(layer) == LAYER_FIELDS
+    assert layer["rates"] == list(RATES)
+    assert layer["scaling"] is layer["rows"] is layer["offset"] is layer["window"] is None
+    for finding in told["findings"]:
+        assert list(finding) == ["code", "severity", "message", "evidence", "hint", "layers"]
+        assert finding["code"] in CODES
+
+
+def test_the_schema_of_a_position_code_is_the_code_without_its_spec():
+    assert set(LAYER_FIELDS) == set(vars(ROTARY)) - {"spec"}
+
+
+def test_an_audit_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        audited(ROTARY).target = "other"
+
+
+def test_audit_of_a_preset_from_python():
+    audit = ch.audit("vaswani2017:width=4")
+    assert isinstance(audit, Audit)
+    (code,) = audit.layers
+    assert (code.kind, code.layout, code.width, code.base) == ("sinusoidal", "interleaved", 4, 10_000.0)
+    assert code.rates == pytest.approx((1.0, 0.01), rel=1e-15)
+
+
+@pytest.mark.parametrize("length", [0, -5, 2.5, "many", True])
+def test_a_length_that_is_no_length(length):
+    with pytest.raises(ClockhandsError, match="`length` must be"):
+        ch.audit("vaswani2017", length)

@@ -1,0 +1,121 @@
+"""How every command behaves: errors, exit codes, streams, pipes and interrupts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+import clockhands.cli.presets
+from clockhands import __version__
+
+PROGRAM = [sys.executable, "-c", "from clockhands.cli import main; main()"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (["tabel"], "There is no command 'tabel'. Did you mean table?", "See `clockhands --help`."),
+        (["zzz"], "There is no command 'zzz'.", "See `clockhands --help`."),
+        (["--versoin"], "No such option '--versoin'. Did you mean '--version'?", "See `clockhands --help`."),
+        (["audit"], "Missing argument 'TARGET...'.", "See `clockhands audit --help`."),
+        (
+            ["audit", "--lenght", "3", "x"],
+            "No such option '--lenght'. Did you mean '--length'?",
+            "See `clockhands audit --help`.",
+        ),
+        (
+            ["audit", "--length", "0", "whisper"],
+            "Invalid value for '--length': 0 is not in the range x>=1.",
+            "See `clockhands audit --help`.",
+        ),
+        (
+            ["audit", "--json", "--format", "text", "whisper"],
+            "--json and --format text contradict each other.",
+            "See `clockhands audit --help`.",
+        ),
+        (
+            ["table", "whisper", "--dtype", "int8"],
+            "Invalid value for '--dtype': 'int8' is not one of 'float64', 'float32', 'float16', 'bfloat16'.",
+            "See `clockhands table --help`.",
+        ),
+    ],
+)
+def test_misuse_is_one_sentence_a_hint_and_exit_code_2(run, words, error, hint):
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {error}\nhint: {hint}\n"
+
+
+def test_an_unknown_code_to_ignore_is_misuse(run):
+    done = run("audit", "--ignore", "never-turnin", "whisper")
+    assert done.code == 2
+    assert done.err.startswith(
+        "error: Invalid value for '--ignore': 'never-turnin' is not the code of a finding. Did you mean never-turning?"
+        " The codes are "
+    )
+    assert done.err.endswith("\nhint: See `clockhands audit --help`.\n")
+
+
+def test_the_version(run):
+    done = run("--version")
+    assert (done.code, done.out, done.err) == (0, f"clockhands {__version__}\n", "")
+
+
+def test_json_goes_to_stdout_alone(run):
+    done = run("presets", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["schema"] == 1
+
+
+def test_a_closed_pipe_is_quiet():
+    command = [*PROGRAM, "table", "vaswani2017", "--positions", "20000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, click.Abort])
+def test_an_interrupt_is_exit_code_130_without_a_traceback(run, monkeypatch, interruption):
+    def interrupted():
+        raise interruption
+
+    monkeypatch.setattr(clockhands.cli.presets, "presets", interrupted)
+    done = run("presets")
+    assert done.code == 130
+    assert "Traceback" not in done.err
+
+
+def test_running_out_of_memory_is_said(run, monkeypatch):
+    def full():
+        raise MemoryError
+
+    monkeypatch.setattr(clockhands.cli.presets, "presets", full)
+    done = run("presets")
+    assert done.code == 2
+    assert (
+        done.err == "error: There was not enough memory.\nhint: Ask for less at once, or write it in several parts.\n"
+    )
+
+
+def test_text_that_the_terminal_cannot_hold_does_not_end_the_report(tmp_path):
+    (tmp_path / "mødel.json").write_text('{"model_type": "llåma"}', encoding="utf-8")
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    command = [*PROGRAM, "audit", str(tmp_path / "mødel.json"), str(tmp_path / "ø.json")]
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert done.returncode == 2
+    assert b"model type   ll" in done.stdout
+    assert done.stderr.startswith(b"error: ")
+    assert b"Traceback" not in done.stderr
+
+
+def test_names_cannot_move_the_cursor_of_a_terminal(run):
+    done = run("audit", "\x1b[2J.json")
+    assert done.code == 2
+    assert done.err.startswith("error: \\x1b[2J.json")

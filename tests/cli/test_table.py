@@ -1,0 +1,155 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+import clockhands as ch
+import clockhands.cli.table as command
+
+SMALL = "vaswani2017:width=4"
+
+
+def test_the_paper_s_table_is_readable(run):
+    done = run("table", SMALL, "--positions", "5")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "position           0           1           2           3",
+        "       0           0           1           0           1",
+        "       1    0.841471    0.540302  0.00999983     0.99995",
+        "       2    0.909297   -0.416147   0.0199987      0.9998",
+        "       3     0.14112   -0.989992   0.0299955     0.99955",
+        "       4   -0.756802   -0.653644   0.0399893      0.9992",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "positions"),
+    [
+        ("5", [0, 1, 2, 3, 4]),
+        ("0", []),
+        ("5,", [5]),
+        ("3:6", [3, 4, 5]),
+        ("0:10:4", [0, 4, 8]),
+        ("3:0:-1", [3, 2, 1]),
+        ("-2:1", [-2, -1, 0]),
+        ("0,7,1000000000000000000", [0, 7, 10**18]),
+        ("0.5, 1.25,-3", [0.5, 1.25, -3]),
+        ("0.5", [0.5]),
+        ("1_000:1_002", [1000, 1001]),
+        ("-9223372036854775808,9223372036854775808", [-(2**63), 2**63]),
+    ],
+)
+def test_positions_as_people_write_them(run, tmp_path, text, positions):
+    out = tmp_path / "t.csv"
+    done = run("table", SMALL, "--positions", text, "--out", out)
+    assert (done.code, done.out) == (0, "")
+    rows = list(csv.reader(out.read_text(encoding="utf-8").splitlines()))
+    assert rows[0] == ["position", "0", "1", "2", "3"]
+    assert [float(row[0]) if "." in row[0] else int(row[0]) for row in rows[1:]] == positions
+    numbers = np.array([row[1:] for row in rows[1:]], dtype=np.float32).reshape(-1, 4)
+    assert np.array_equal(numbers, ch.table(ch.preset("vaswani2017", width=4), positions))
+
+
+@pytest.mark.parametrize("text", ["", "a", "1:", ":5", "1:2:3:4", "1;2", "0,,1", ",", "1.5:3", "0x10"])
+def test_positions_that_nobody_understands(run, text):
+    done = run("table", SMALL, "--positions", text)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        f"error: `{text}` does not name positions.\nhint: Write a count (5 is 0 to 4), start:stop or start:stop:step,"
+        " or a list (0,7,0.5; one position: 7,).\n"
+    )
+
+
+def test_a_step_of_zero_never_arrives(run):
+    done = run("table", SMALL, "--positions", "0:5:0")
+    assert done.code == 2
+    assert done.err == "error: The step of `0:5:0` is 0, so it never arrives.\nhint: Give a step above or below 0.\n"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_files_hold_exactly_what_the_library_makes(run, tmp_path, dtype):
+    expected = ch.table(ch.preset("vaswani2017", width=6), range(3, 9), dtype=dtype)
+    for kind in ("npy", "npz", "safetensors", "csv"):
+        done = run(
+            "table", "vaswani2017:width=6", "--positions", "3:9", "--dtype", dtype, "--out", tmp_path / f"t.{kind}"
+        )
+        assert (done.code, done.out) == (0, "")
+        assert done.err == f"{tmp_path / f't.{kind}'}: 6 positions x 6 channels, {dtype}.\n"
+    with np.load(tmp_path / "t.npz") as members:
+        archive = dict(members)
+    with safe_open(tmp_path / "t.safetensors", "np") as tensors:
+        from_tensors, positions, spec = tensors.get_tensor("table"), tensors.get_tensor("positions"), tensors.metadata()
+    from_csv = np.loadtxt(tmp_path / "t.csv", delimiter=",", skiprows=1, dtype=np.float64)[:, 1:].astype(dtype)
+    for numbers in (np.load(tmp_path / "t.npy"), archive["table"], from_tensors, from_csv):
+        assert numbers.dtype == expected.dtype
+        assert np.array_equal(numbers, expected)
+    assert archive["positions"].tolist() == positions.tolist() == [3, 4, 5, 6, 7, 8]
+    assert ch.from_json(str(archive["spec"])) == ch.from_json(spec["spec"]) == ch.preset("vaswani2017", width=6)
+
+
+def test_bfloat16_goes_where_it_can_be_held(run, tmp_path):
+    assert run("table", SMALL, "--positions", "3", "--dtype", "bfloat16", "--out", tmp_path / "t.safetensors").code == 0
+    raw = (tmp_path / "t.safetensors").read_bytes()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    assert header["table"]["dtype"] == "BF16"
+    done = run("table", SMALL, "--dtype", "bfloat16", "--out", tmp_path / "t.npy")
+    assert done.code == 2
+    assert done.err == "error: A .npy file cannot hold bfloat16.\nhint: Write a .safetensors file, or float32.\n"
+    assert not (tmp_path / "t.npy").exists()
+
+
+def test_a_file_is_replaced_only_by_force_and_is_whole_or_not_there(run, tmp_path, monkeypatch):
+    out = tmp_path / "t.npy"
+    out.write_bytes(b"precious")
+    done = run("table", SMALL, "--out", out)
+    assert done.code == 2
+    assert done.err == f"error: {out} is already there.\nhint: Give another name, or `--force` to replace it.\n"
+    assert out.read_bytes() == b"precious"
+
+    def breaks(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command.np, "save", breaks)
+        done = run("table", SMALL, "--out", out, "--force")
+    assert done.code == 2
+    assert done.err == f"error: {out} cannot be written: No space left on device.\nhint: Choose another place.\n"
+    assert out.read_bytes() == b"precious"
+    assert run("table", SMALL, "--out", out, "--force", "--positions", "3").code == 0
+    assert np.load(out).shape == (3, 4)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.npy"]
+
+
+def test_an_unknown_kind_of_file_and_a_missing_folder(run, tmp_path):
+    done = run("table", SMALL, "--out", tmp_path / "t.txt")
+    assert done.err == (
+        f"error: {tmp_path / 't.txt'} does not end in a known kind of file.\n"
+        "hint: End it in one of .npy, .npz, .safetensors, .csv.\n"
+    )
+    done = run("table", SMALL, "--out", tmp_path / "no" / "t.npy")
+    assert done.code == 2
+    assert done.err.endswith("cannot be written: No such file or directory.\nhint: Choose another place.\n")
+
+
+def test_positions_that_no_array_holds_are_refused_by_the_files_that_keep_them(run, tmp_path):
+    both = "0.5,9007199254740993"
+    done = run("table", SMALL, "--positions", both, "--out", tmp_path / "t.npz")
+    assert done.code == 2
+    assert "which no array type holds exactly" in done.err
+    assert run("table", SMALL, "--positions", both, "--out", tmp_path / "t.csv").code == 0
+
+
+def test_a_terminal_gets_what_fits_and_is_told_so(monkeypatch, capsys):
+    monkeypatch.setattr(command.shutil, "get_terminal_size", lambda: command.shutil.os.terminal_size((80, 24)))
+    monkeypatch.setattr(command.sys.stdout, "isatty", lambda: True)
+    spec = ch.preset("vaswani2017")
+    command._print(ch.table(spec, 2048), command.positions_of(2048))
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["position", "0", "1", "2", "3", "...", "511"]
+    assert lines[-1].split()[0] == "2047"
+    assert shown.err == "19 of 2,048 positions and 5 of 512 channels are shown; --out FILE or a pipe gives all.\n"
