@@ -5,19 +5,27 @@ hold, booleans and strings never pass as numbers.
 """
 
 import math
+from contextlib import suppress
 
 from clockhands.errors import InvalidType, InvalidValue
 
 
+# Above this nothing that is counted (channels, rows, tokens) can be; it is also where positions end.
+MOST = 2**63
+
+
 def shown(value: object) -> str:
     """A value as an error message shows it: short, whatever it is."""
-    text = f"{value:g}" if isinstance(value, float) else repr(value)
+    try:
+        text = f"{value:g}" if isinstance(value, float) else repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, or a nest without end
+        text = f"{type(value).__name__} too long to show"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def real(name: str, value: object) -> float:
     """``value`` as a float, if it is a real number; NaN and infinities pass."""
-    if isinstance(value, bool) or not hasattr(value, "__float__") or isinstance(value, str | bytes):
+    if _is_boolean(value) or not hasattr(value, "__float__") or isinstance(value, str | bytes):
         raise InvalidType(f"`{name}` must be a number, got {shown(value)}.", f"Give `{name}` as an int or a float.")
     try:
         return float(value)  # type: ignore[arg-type]
@@ -50,17 +58,25 @@ def not_negative(name: str, value: object) -> float:
 
 
 def count(name: str, value: object, least: int = 1) -> int:
-    """``value`` as an int, if it is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    """``value`` as an int, if it is a whole number from ``least`` to 2**63."""
+    number = None
+    if not _is_boolean(value) and hasattr(value, "__index__"):
+        with suppress(TypeError):  # arrays have the method, and few of them an answer
+            number = value.__index__()  # type: ignore[attr-defined]
+    if number is None:
         raise InvalidType(
             f"`{name}` must be a whole number, got {shown(value)}.", f"Give `{name}` as an int of at least {least}."
         )
-    number = value.__index__()  # type: ignore[attr-defined]
-    if number < least:
+    if not least <= number <= MOST:
+        limit = f"at least {least}" if number < least else "at most 2**63"
         raise InvalidValue(
-            f"`{name}` must be at least {least}, got {shown(number)}.", f"Give `{name}` as an int of at least {least}."
+            f"`{name}` must be {limit}, got {shown(number)}.", f"Give `{name}` as an int of at least {least}."
         )
     return number
+
+
+def _is_boolean(value: object) -> bool:
+    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
 def settle(spec: object, **values: object) -> None:

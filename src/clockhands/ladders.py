@@ -14,7 +14,7 @@ digits: together a relative 10**(1 - DIGITS), about 2**-196.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -32,15 +32,26 @@ TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750211641949889
 # Past this a rate would leave the 64 bits that `phases` keeps for whole turns per token.
 FASTEST = Decimal(2) ** 63
 
+# The accuracy stated above is derived for so many pairs; more would only take minutes.
+MOST_PAIRS = 10**6
+
 Span = Literal["open", "closed"] | float
 
 
 def working() -> Context:
     """The decimal arithmetic in which ladders are made: ``WORKING`` digits, any exponent.
 
-    A context of its own, so that neither the caller's precision nor the caller's traps change a rate.
+    A context of its own, so that neither the caller's precision nor the caller's traps change a rate. What is
+    larger than any exponent is infinite, and a ladder refuses it.
     """
-    return Context(prec=WORKING, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
+    traps = [InvalidOperation, DivisionByZero]
+    return Context(prec=WORKING, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9, traps=traps)
+
+
+def _pairs(pairs: int) -> int:
+    if count("pairs", pairs) > MOST_PAIRS:
+        raise InvalidValue(f"A ladder has at most {MOST_PAIRS:,} pairs, got {pairs:,}.", "Use a smaller width.")
+    return pairs
 
 
 class Turns(NamedTuple):
@@ -86,6 +97,11 @@ class Ladder:
         if not self.exact:
             raise InvalidValue("A ladder needs at least one rate, got none.", "Give one rate for each channel pair.")
         for pair, rate in enumerate(self.exact):
+            if not isinstance(rate, Decimal):
+                raise InvalidType(
+                    f"The rates of a ladder must be decimals, got {shown(rate)} for pair {pair}.",
+                    "Use geometric, evenly_spaced or explicit, which make them.",
+                )
             if not (rate.is_finite() and 0 <= rate < FASTEST):
                 raise InvalidValue(
                     f"Rates must be finite, not negative and below 2**63 rad/token, got {rate:.6g} for pair {pair}.",
@@ -203,7 +219,7 @@ class Geometric:
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder of ``pairs`` rates for ``channels`` channels."""
-        count("pairs", pairs)
+        _pairs(pairs)
         with localcontext(working()):
             ratio = (-Decimal(self.base).ln() / self.denominator(channels)).exp()
             rate, rates = Decimal(self.multiplier), []
@@ -241,7 +257,7 @@ class EvenSteps:
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder of ``pairs`` rates; the width does not matter."""
-        count("pairs", pairs)
+        _pairs(pairs)
         with localcontext(working()):
             first, rise = Decimal(self.first), Decimal(self.last) - Decimal(self.first)
             steps = max(pairs - 1, 1)
@@ -337,7 +353,7 @@ def explicit(rates: Sequence[float]) -> Ladder:
     >>> explicit([1.0, 0.25]).pairs
     2
     """
-    given = Explicit(tuple(rates))
+    given = Explicit(rates)  # type: ignore[arg-type]
     return given.ladder(len(given.rates), 2 * len(given.rates))
 
 

@@ -43,7 +43,10 @@ def refuse_larger(shape: tuple[int, ...], itemsize: int, what: str) -> None:
 def readable(size: int) -> str:
     """A number of bytes for people: 3 digits and a unit."""
     power = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    return f"{size} bytes" if power == 0 else f"{size / 1024**power:.3g} {_UNITS[power]}"
+    number = size / 1024**power
+    if number >= 999.5 and power < len(_UNITS) - 1:  # 1000 of a unit would need a fourth digit
+        number, power = number / 1024, power + 1
+    return f"{size} bytes" if power == 0 else f"{number:.3g} {_UNITS[power]}"
 
 
 def _machine() -> int | None:

@@ -118,16 +118,16 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
         return _from_list(given, name)
     if isinstance(given, bool | np.bool_):
         raise InvalidType(f"`{name}` must be numbers, got the boolean {given}.", _HINT_KIND)
+    if isinstance(given, float) or (getattr(given, "shape", None) == () and "float" in str(given.dtype)):
+        raise InvalidType(
+            f"`{name}` must be a whole number when it is a count, got {shown(float(given))}.",
+            f"Write [{float(given):g}] for the single position {float(given):g}.",
+        )
     if hasattr(given, "__index__") and not getattr(given, "shape", ()):
         return _from_range(range(count(name, given, least=0)), name)
     if isinstance(given, str | bytes) or not (hasattr(given, "__array__") or hasattr(given, "__dlpack__")):
         if isinstance(given, Sequence) and not isinstance(given, str | bytes):
             return _from_list(list(given), name)
-        if isinstance(given, float):
-            raise InvalidType(
-                f"`{name}` must be a whole number when it is a count, got {shown(given)}.",
-                f"Write [{given:g}] for the single position {given:g}.",
-            )
         raise InvalidType(f"`{name}` must be numbers, got {type(given).__name__} {shown(given)}.", _HINT_KIND)
     return _from_array(numpy_of(given, name), name)
 
@@ -201,8 +201,8 @@ def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:
     if isinstance(leaf, float):  # np.float64 is one
         return _exact_float(leaf, name)
     dtype = str(getattr(leaf, "dtype", ""))
-    known = hasattr(leaf, "__index__") or "float" in dtype
-    if not known or isinstance(leaf, bool) or "bool" in dtype:
+    known = "float" in dtype or (hasattr(leaf, "__index__") and (not dtype or "int" in dtype))
+    if not known or isinstance(leaf, bool):
         raise InvalidType(f"`{name}` must be ints and floats, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
     if "float" in dtype:
         if leaf.dtype.itemsize > 8:
