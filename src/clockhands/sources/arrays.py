@@ -12,7 +12,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +82,11 @@ class Summary:
     dtype: str
     nonfinite_rows: int
     first_nonfinite: tuple[int, ...]
+
+
+def possible(shape: Sequence[int]) -> bool:
+    """Whether NumPy could have an array of this shape at all, empty or not: 64 axes, sizes that do not overflow."""
+    return len(shape) <= 64 and math.prod(max(size, 1) for size in shape) < 2**59
 
 
 def read(info: TensorInfo) -> np.ndarray:
@@ -304,7 +309,7 @@ def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | N
             "Save it again with np.save as a plain array of numbers.",
         )
     width = 2 if version == (1, 0) else 4
-    length = int.from_bytes(_exactly(stream, width, place) if size >= 8 + width else b"", "little")
+    length = int.from_bytes(_exactly(stream, width, place), "little")
     offset = 8 + width + length
     if length > _LONGEST_HEADER or offset > size:
         raise Unreadable(
@@ -336,6 +341,8 @@ def _parsed(data: bytes, version: tuple[int, int], where: str) -> tuple[tuple[in
         raise Unreadable(f"{where} has a .npy header that NumPy cannot read.", _HINT_AGAIN) from None
     if any(size < 0 for size in shape):
         raise Unreadable(f"{where} declares the shape {shown(shape)}, with a negative size.", _HINT_AGAIN)
+    if not possible(shape):
+        raise Unreadable(f"{where} declares the absurd shape {shown(shape)}.", _HINT_AGAIN)
     return tuple(int(size) for size in shape), fortran, dtype
 
 

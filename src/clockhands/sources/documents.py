@@ -21,6 +21,8 @@ LARGEST = 8 * 2**20
 # Real configs nest 5 levels. The bound keeps every later walk over one far from Python's recursion limit.
 DEEPEST = 100
 
+_PIECE = 2**20  # bytes read at a time
+
 
 @dataclass(frozen=True)
 class Document:
@@ -56,20 +58,25 @@ def read_stream(stream: IO[bytes] | IO[str] | None, where: str, largest: int = L
     if stream is None:
         raise Unreadable(f"{where} is closed.", "Pipe a config.json into the command.")
     source = getattr(stream, "buffer", stream)  # the bytes below a text stream, which may be decoded as anything
+    raw = bytearray()
     try:
-        data = source.read(largest + 1)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise Unreadable(f"{where} cannot be read: {error}.", "Check the path and the disk.") from None
-    raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+        # Piece by piece: asked for all at once, Python allocates the bound before it reads.
+        while len(raw) <= largest and (data := source.read(_PIECE)):
+            raw += data.encode(errors="surrogatepass") if isinstance(data, str) else data
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise Unreadable(f"{where} cannot be read: {said}.", "Check the path and the disk.") from None
     if len(raw) > largest:
         raise Unreadable(
             f"{where} has more than {largest:,} bytes, which no config has.", "Check that this is the file you mean."
         )
-    return parse(raw, where)
+    return parse(bytes(raw), where)
 
 
-def parse(data: bytes, where: str) -> Document:
+def parse(data: bytes, where: str, strict: bool = False) -> Document:
     """Parse the bytes of a JSON object; ``where`` is what messages call them.
+
+    ``strict`` refuses what is read although JSON has no such thing: a byte order mark, NaN, infinities.
 
     Raises:
         Unreadable: They are empty, not UTF-8, not JSON, nested deeper than 100 levels, or not an object.
@@ -77,7 +84,7 @@ def parse(data: bytes, where: str) -> Document:
     # Imported here: the audit of a GGUF file has no JSON to read.
     import json
 
-    text = _decoded(data, where)
+    text = _decoded(data, where, "utf-8" if strict else "utf-8-sig")
     duplicates: dict[str, None] = {}
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -90,14 +97,20 @@ def parse(data: bytes, where: str) -> Document:
                 seen.add(key)
         return made
 
+    def refuse_constant(name: str) -> None:
+        raise Unreadable(f"{where} holds {name}, which is not JSON.", _json_hint(data))
+
+    constants = refuse_constant if strict else None
     try:
-        value = json.loads(text, object_pairs_hook=pairs)
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=constants)
     except json.JSONDecodeError as error:
         raise Unreadable(
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.", _json_hint(data)
         ) from None
     except RecursionError:
         raise _too_deep(where) from None
+    except Unreadable:
+        raise
     except ValueError as error:  # an integer of more digits than Python converts
         raise Unreadable(f"{where} holds a number that cannot be read: {error}.", "Write the number as 1e… .") from None
     if not isinstance(value, dict):
@@ -111,11 +124,11 @@ def parse(data: bytes, where: str) -> Document:
     return Document(where, value, tuple(duplicates))
 
 
-def _decoded(data: bytes, where: str) -> str:
+def _decoded(data: bytes, where: str, encoding: str) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Unreadable(f"{where} is UTF-16 text, where JSON is UTF-8.", "Save it again as UTF-8.")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raise Unreadable(
             f"{where} is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}, and {seems(data)}.",
@@ -151,7 +164,7 @@ def _too_deep(where: str) -> Unreadable:
 
 def _check_depth(value: object, where: str) -> None:
     level: list[Any] = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(DEEPEST):
         inner = [child for parent in level for child in (parent.values() if isinstance(parent, dict) else parent)]
         level = [child for child in inner if isinstance(child, dict | list)]
         if not level:

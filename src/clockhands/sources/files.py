@@ -4,7 +4,6 @@ Nothing here reads more than the head of a file. Every way in which a file canno
 one ``Unreadable``, so that no reader above has to think about the operating system.
 """
 
-import os
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -75,14 +74,13 @@ def open_regular(path: Path) -> BinaryIO:
     Raises:
         Unreadable: ``open_binary`` refuses it, or it is not a regular file.
     """
-    file = open_binary(path)
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    # Looked at before it is opened: opening a pipe waits for somebody to write.
+    if place(path) == "file" and path.exists() and not path.is_file():
         raise Unreadable(
             f"{path} is not a regular file, and its kind is read here and there, not front to back.",
             "Save it as a file first; only JSON can come through a pipe.",
         )
-    return file
+    return open_binary(path)
 
 
 def place(path: Path) -> str | None:

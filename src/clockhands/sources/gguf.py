@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.arrays import TensorInfo, possible
 from clockhands.sources.files import open_regular, seems
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], in
     sizes = [cursor.scalar("Q", what) for _ in range(axes)]
     kind, offset = cursor.scalar("I", what), cursor.scalar("Q", what)
     elements = math.prod(sizes)
-    if elements >= 2**63:
+    if not possible(sizes):
         raise Unreadable(f"{cursor.path}: {what} has the absurd shape {shown(tuple(sizes[::-1]))}.", _HINT_AGAIN)
     if kind not in TENSOR_TYPES:
         # Quantised types are added every few months; an audit needs none of their numbers.

@@ -3,8 +3,8 @@
 A file is a length (8 bytes), a JSON header of that length, and the tensors one after the other. The
 header is read and checked here rather than by the ``safetensors`` library because the library's
 refusals name neither the tensor nor a way out, it keeps the last of two tensors of one name, and it
-has no NumPy arrays for float8. The tests hold both to each other: what the library opens is opened
-here and gives the same numbers, and what it refuses is refused.
+has no NumPy arrays for float8. The tests hold both to each other: what the library refuses is refused
+here, and what it opens is opened and gives the same numbers, absurd shapes and double names apart.
 
 Source: the format section of the safetensors README, https://github.com/huggingface/safetensors.
 """
@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources import documents
-from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.arrays import TensorInfo, possible
 from clockhands.sources.files import is_pointer, open_regular, place, seems
 
 # The format's own bound on a header, in bytes.
@@ -93,7 +93,7 @@ def read_header(path: Path) -> Header:
             raise _length_error(path, length, size, start + file.read(24))
         text = file.read(length)
     where = f"the header of {path}"
-    document = documents.parse(text, where)
+    document = documents.parse(text, where, strict=True)
     if document.duplicates:
         raise Unreadable(
             f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with one tensor a name."
@@ -170,6 +170,8 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
         raise Unreadable(
             f"{where} has the shape {shown(shape)}, where a list of whole numbers from 0 is expected.", _HINT_AGAIN
         )
+    if not possible(shape):
+        raise Unreadable(f"{where} has the absurd shape {shown(shape)}.", _HINT_AGAIN)
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise Unreadable(
             f"{where} has the offsets {shown(offsets)}, where two whole numbers from 0 are expected, the first not "

@@ -1,0 +1,136 @@
+"""Sound files with some bytes changed: whatever comes, it is a whole answer or one ``Unreadable``.
+
+A file is changed where it hurts: at its lengths and counts, with the numbers at which integers turn
+over, as well as at random and by cutting it. Memory is bounded by a multiple of the file's size.
+"""
+
+import contextlib
+import io
+import json
+import struct
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clockhands.errors import TooLarge, Unreadable
+from clockhands.sources import open_target
+from written_files import entry, safetensors_bytes, small_gguf, written
+
+
+def npy_file() -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.arange(24, dtype=">f4").reshape(4, 6, order="F"))
+    return stream.getvalue()
+
+
+def npz_file() -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", npy_file())
+    return stream.getvalue()
+
+
+SOUND = {
+    "model.gguf": small_gguf(),
+    "big-endian.gguf": small_gguf(">"),
+    "model.safetensors": safetensors_bytes(
+        {"a": entry(), "b": entry("BF16", (2, 2), (8, 16)), "__metadata__": {"format": "pt"}}, bytes(16)
+    ),
+    "model.safetensors.index.json": json.dumps({"weight_map": {"a": "x.safetensors"}}).encode(),
+    "table.npy": npy_file(),
+    "table.npz": npz_file(),
+    "config.json": b'{"model_type": "llama", "rope_theta": 1e4, "rope_scaling": {"factor": 8.0, "list": [1, 2]}}',
+    "blob": small_gguf(),
+}
+
+# Where unsigned and signed integers of 8 to 64 bits turn over, and what lies beside.
+TURNING = [0, 1, 2**7, 2**8 - 1, 2**15, 2**16 - 1, 2**31, 2**32 - 1, 2**53, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+@st.composite
+def changed(draw, sound: bytes) -> bytes:
+    data = bytearray(sound)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(data) - 1))
+        match draw(st.sampled_from(["byte", "number", "cut", "repeat", "insert"])):
+            case "byte":
+                data[at] = draw(st.integers(0, 255))
+            case "number":
+                number = struct.pack(draw(st.sampled_from("<>")) + "Q", draw(st.sampled_from(TURNING)))
+                size = draw(st.sampled_from([1, 2, 4, 8]))
+                data[at : at + size] = number[:size]
+            case "cut":
+                del data[at : at + draw(st.integers(1, 64))]
+            case "repeat":
+                data[at:at] = data[at : at + draw(st.integers(1, 64))]
+            case "insert":
+                data[at:at] = draw(st.binary(min_size=1, max_size=16))
+        if not data:
+            break
+    return bytes(data)
+
+
+def look(path) -> None:
+    """Open a file, and read and summarise all that it holds."""
+    opened = open_target(f"file:{path}")
+    for name in opened.tensors:
+        for call in (opened.array, opened.summary):
+            with contextlib.suppress(Unreadable, TooLarge):
+                call(name)
+
+
+def check(folder, name: str, data: bytes) -> bool:
+    """Whether the file was opened; anything but an answer or an ``Unreadable`` raises."""
+    path = written(folder / name, data)
+    opened = False
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(Unreadable):
+            look(path)
+            opened = True
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 4 * 2**20 + 100 * len(data), peak
+    return opened
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_the_sound_files_are_sound(tmp_path, name):
+    assert check(tmp_path, name, SOUND[name]) == (name != "model.safetensors.index.json")  # its shard is not there
+
+
+@pytest.mark.parametrize("name", SOUND)
+@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+def test_changed_files_are_read_or_refused(tmp_path, name, data):
+    check(tmp_path, name, data.draw(changed(SOUND[name])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOUND)
+@given(data=st.data())
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=5000
+)
+def test_many_changed_files_are_read_or_refused(tmp_path, name, data):
+    check(tmp_path, name, data.draw(changed(SOUND[name])))
+
+
+@pytest.mark.parametrize("name", [name for name in SOUND if not name.endswith("index.json")])
+def test_every_cut_is_read_or_refused(tmp_path, name):
+    """Whatever the length, a start of a file is refused, or the file does not need its end."""
+    whole = SOUND[name]
+    opened = [length for length in range(0, len(whole), 1 + len(whole) // 300) if check(tmp_path, name, whole[:length])]
+    assert not opened
+
+
+@given(data=st.binary(max_size=200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_noise_is_refused(tmp_path, data):
+    for name in SOUND:
+        assert not check(tmp_path, name, b"\0" + data)

@@ -1,0 +1,397 @@
+"""Safetensors headers and tensors, held to the library that defines the format."""
+
+import contextlib
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from clockhands.errors import TooLarge, Unreadable
+from clockhands.sources import arrays, safetensors
+from written_files import entry, refusal, safetensors_bytes, written
+
+LIBRARY_TYPES = ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"]
+LIBRARY_TYPES += ["uint8", "bool", "bfloat16"]
+FLOAT8 = {
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}
+
+
+def dtype_named(name):
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def test_what_the_library_writes_is_read(tmp_path):
+    rng = np.random.default_rng(0)
+    saved = {name: (rng.normal(size=(3, 5)) * 9).astype(dtype_named(name)) for name in LIBRARY_TYPES}
+    saved |= {"complex64": np.array([1 + 2j], "complex64"), "scalar": np.array(7, "float32"), "none": np.zeros((0, 4))}
+    path = tmp_path / "model.safetensors"
+    save_file(saved, path, metadata={"format": "np"})
+    header = safetensors.read_header(path)
+    assert header.metadata == {"format": "np"}
+    assert header.tensors.keys() == saved.keys()
+    for name, array in saved.items():
+        read = arrays.read(header.tensors[name])
+        assert read.dtype == array.dtype
+        assert header.tensors[name].dtype == array.dtype.name
+        np.testing.assert_array_equal(read, array)
+
+
+@pytest.mark.parametrize(("code", "name"), FLOAT8.items())
+def test_float8_is_read(tmp_path, code, name):
+    array = np.array([[1, 2], [0.5, 4]]).astype(dtype_named(name))
+    path = written(tmp_path / "x.safetensors", safetensors_bytes({"a": entry(code, (2, 2), (0, 4))}, array.tobytes()))
+    read = arrays.read(safetensors.read_header(path).tensors["a"])
+    assert read.dtype == array.dtype
+    np.testing.assert_array_equal(read.astype("float64"), array.astype("float64"))
+
+
+def test_numbers_narrower_than_a_byte_are_listed_but_not_read(tmp_path):
+    path = written(tmp_path / "x.safetensors", safetensors_bytes({"a": entry("F4", (16,))}, bytes(8)))
+    info = safetensors.read_header(path).tensors["a"]
+    assert (info.dtype, info.shape) == ("F4", (16,))
+    message, hint = refusal(arrays.read, info, error=Unreadable)
+    assert message == f"'a' in {path} is stored as F4, whose numbers cannot be read one by one."
+    assert hint == "Use a copy of the model in float32, float16 or bfloat16."
+
+
+def test_only_the_tensor_asked_for_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "model.safetensors"
+    save_file({"large": np.ones(10**6), "small": np.arange(3.0)}, path)
+    asked = []
+    exactly = arrays._exactly
+    monkeypatch.setattr(
+        arrays, "_exactly", lambda stream, count, info: asked.append(count) or exactly(stream, count, info)
+    )
+    np.testing.assert_array_equal(arrays.read(safetensors.read_header(path).tensors["small"]), [0, 1, 2])
+    assert asked == [24]
+
+
+def test_a_tensor_larger_than_memory_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "model.safetensors"
+    save_file({"a": np.zeros(1024)}, path)
+    monkeypatch.setattr(arrays.memory, "available", lambda: 4096)
+    message, hint = refusal(arrays.read, safetensors.read_header(path).tensors["a"], error=TooLarge)
+    assert message == f"'a' in {path} would take 8 KiB; at most 4 KiB can be read into memory."
+    assert hint == "Save the part that you need as an array of its own."
+
+
+LIES = {
+    "empty": (b"", "{path} has 0 bytes, fewer than the 8 that a safetensors file begins with."),
+    "7 bytes": (b"\0" * 7, "{path} has 7 bytes, fewer than the 8 that a safetensors file begins with."),
+    "length beyond the file": (
+        safetensors_bytes({"a": entry()}, length=10**15),
+        "{path} declares a header of 1,000,000,000,000,000 bytes, but only 61 follow.",
+    ),
+    "not safetensors": (
+        b"GGUF\3\0\0\0" + bytes(100),
+        "{path} is not a safetensors file: read as one, it declares a header of 14,064,895,815 bytes in a file of 108, "
+        "and it starts like a GGUF file.",
+    ),
+    "no JSON": (safetensors_bytes(b"abc"), "the header of {path} is not JSON: Expecting value at line 1, column 1."),
+    "no object": (
+        safetensors_bytes(b"[1]"),
+        "the header of {path} holds a list at the top, where a config has an object.",
+    ),
+    "empty header": (safetensors_bytes(b""), "the header of {path} is empty, where a JSON object is expected."),
+    "a name twice": (
+        safetensors_bytes(
+            b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},'
+            b'"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}',
+            bytes(8),
+        ),
+        "the header of {path} gives 'a' twice.",
+    ),
+    "metadata not text": (
+        safetensors_bytes({"__metadata__": {"a": 1}}),
+        "the header of {path} has `__metadata__` that is not text by key, but {{'a': 1}}.",
+    ),
+    "metadata a list": (
+        safetensors_bytes({"__metadata__": ["a"]}),
+        "the header of {path} has `__metadata__` that is not text by key, but ['a'].",
+    ),
+    "entry no object": (
+        safetensors_bytes({"a": 5}),
+        "{path}: tensor 'a' is described by 5, where an object is expected.",
+    ),
+    "unknown type": (
+        safetensors_bytes({"a": entry("F33")}, bytes(8)),
+        "{path}: tensor 'a' has the type 'F33', which the format does not know.",
+    ),
+    "type no text": (
+        safetensors_bytes({"a": entry(["F32"])}, bytes(8)),  # type: ignore[arg-type]
+        "{path}: tensor 'a' has the type ['F32'], which the format does not know.",
+    ),
+    "negative size": (
+        safetensors_bytes({"a": entry(shape=(-2,))}, bytes(8)),
+        "{path}: tensor 'a' has the shape [-2], where a list of whole numbers from 0 is expected.",
+    ),
+    "size no whole number": (
+        safetensors_bytes({"a": entry(shape=(2.0,))}, bytes(8)),
+        "{path}: tensor 'a' has the shape [2.0], where a list of whole numbers from 0 is expected.",
+    ),
+    "size a bool": (
+        safetensors_bytes({"a": entry(shape=(True,))}, bytes(8)),
+        "{path}: tensor 'a' has the shape [True], where a list of whole numbers from 0 is expected.",
+    ),
+    "absurd shape": (
+        safetensors_bytes({"a": entry(shape=(2**63, 2**63, 0), offsets=(0, 0))}),
+        "{path}: tensor 'a' has the absurd shape [9223372036854775808, 9223372036854775808, 0].",
+    ),
+    "65 axes": (
+        safetensors_bytes({"a": entry(shape=(1,) * 65, offsets=(0, 4))}, bytes(4)),
+        "{path}: tensor 'a' has the absurd shape [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,....",
+    ),
+    "negative offset": (
+        safetensors_bytes({"a": entry(offsets=(-8, 0))}, bytes(8)),
+        "{path}: tensor 'a' has the offsets [-8, 0], where two whole numbers from 0 are expected, the first not above "
+        "the second.",
+    ),
+    "offsets backwards": (
+        safetensors_bytes({"a": entry(offsets=(8, 0))}, bytes(8)),
+        "{path}: tensor 'a' has the offsets [8, 0], where two whole numbers from 0 are expected, the first not above "
+        "the second.",
+    ),
+    "three offsets": (
+        safetensors_bytes({"a": entry(offsets=(0, 8, 8))}, bytes(8)),
+        "{path}: tensor 'a' has the offsets [0, 8, 8], where two whole numbers from 0 are expected, the first not "
+        "above the second.",
+    ),
+    "no offsets": (
+        safetensors_bytes({"a": {"dtype": "F32", "shape": [2]}}, bytes(8)),
+        "{path}: tensor 'a' has the offsets None, where two whole numbers from 0 are expected, the first not above "
+        "the second.",
+    ),
+    "wrong size of the type": (
+        safetensors_bytes({"a": entry("F64")}, bytes(8)),
+        "{path}: tensor 'a' has 8 bytes, but its shape [2] and type F64 take 16.",
+    ),
+    "half a byte": (
+        safetensors_bytes({"a": entry("F4", (15,))}, bytes(8)),
+        "{path}: tensor 'a' has 8 bytes, but its shape [15] and type F4 take 7.5.",
+    ),
+    "overlap": (
+        safetensors_bytes({"a": entry(), "b": entry(offsets=(4, 12))}, bytes(12)),
+        "{path}: tensor 'b' begins at byte 4 of the data, where 8 was expected; it overlaps 'a'.",
+    ),
+    "hole": (
+        safetensors_bytes({"a": entry(), "b": entry(offsets=(16, 24))}, bytes(24)),
+        "{path}: tensor 'b' begins at byte 16 of the data, where 8 was expected; it leaves a hole of 8 bytes.",
+    ),
+    "hole at the start": (
+        safetensors_bytes({"a": entry(offsets=(8, 16))}, bytes(16)),
+        "{path}: tensor 'a' begins at byte 8 of the data, where 0 was expected; it leaves a hole of 8 bytes.",
+    ),
+    "truncated data": (
+        safetensors_bytes({"a": entry()}, bytes(7)),
+        "{path}: its tensors take 8 bytes, but 7 follow the header.",
+    ),
+    "more data": (
+        safetensors_bytes({"a": entry()}, bytes(9)),
+        "{path}: its tensors take 8 bytes, but 9 follow the header.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_file_that_lies_is_refused(tmp_path, name):
+    data, expected = LIES[name]
+    path = written(tmp_path / "model.safetensors", data)
+    message, hint = refusal(safetensors.read_header, path, error=Unreadable)
+    assert message == expected.format(path=path)
+    assert hint
+    assert library_opens(path) == (name in {"a name twice", "65 axes"})
+
+
+def library_opens(path) -> bool:
+    try:
+        with safe_open(path, "np") as file:
+            file.keys()
+    except (SafetensorError, ValueError, OSError):
+        return False
+    return True
+
+
+def test_a_truncated_file_says_how_to_mend_it(tmp_path):
+    whole = safetensors_bytes({"a": entry()}, bytes(8))
+    for length in (20, len(whole) - 1):
+        path = written(tmp_path / "model.safetensors", whole[:length])
+        _, hint = refusal(safetensors.read_header, path, error=Unreadable)
+        assert hint == "The file is truncated: download it again."
+
+
+def test_a_git_lfs_pointer_says_how_to_mend_it(tmp_path):
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 8\n"
+    path = written(tmp_path / "model.safetensors", pointer)
+    message, hint = refusal(safetensors.read_header, path, error=Unreadable)
+    assert message == f"{path} is a Git LFS pointer, not the tensors it stands for."
+    assert hint == "Run `git lfs pull` in the model folder."
+
+
+def test_a_header_longer_than_the_format_allows_is_refused_unread(tmp_path):
+    path = tmp_path / "model.safetensors"
+    with path.open("wb") as file:
+        file.write((10**8 + 1).to_bytes(8, "little") + b"{")
+        file.truncate(2 * 10**8)  # sparse: nothing is stored
+    message, hint = refusal(safetensors.read_header, path, error=Unreadable)
+    assert message == f"{path} declares a header of 100,000,001 bytes; the format allows 100,000,000."
+    assert hint == "Download or write the file again."
+
+
+@pytest.mark.parametrize("opening", [b'{"a":', b"[", b'{"__metadata__":['])
+def test_a_header_of_a_million_levels_is_refused(tmp_path, opening):
+    path = written(tmp_path / "model.safetensors", safetensors_bytes(b'{"a":' + opening * 10**6))
+    message, _ = refusal(safetensors.read_header, path, error=Unreadable)
+    assert message == f"the header of {path} nests objects or lists deeper than 100 levels."
+
+
+def test_a_file_that_shrinks_after_its_header_was_read_is_refused(tmp_path):
+    data = safetensors_bytes({"a": entry()}, bytes(8))
+    path = written(tmp_path / "model.safetensors", data)
+    header = safetensors.read_header(path)
+    written(path, data[:-1])
+    message, hint = refusal(arrays.read, header.tensors["a"], error=Unreadable)
+    assert (message, hint) == (f"{path} ends inside 'a'.", "Write or download the file again.")
+
+
+SIZES = st.lists(st.integers(0, 5), max_size=3)
+NUMBERS = st.one_of(st.integers(-2, 40), st.sampled_from([2**63, 2**64, 1.5, None, "8", True]))
+ENTRIES = st.fixed_dictionaries(
+    {
+        "dtype": st.one_of(st.sampled_from(list(safetensors.TYPES)), st.just("F99")),
+        "shape": st.one_of(SIZES, st.lists(NUMBERS, max_size=3)),
+        "data_offsets": st.one_of(st.lists(st.integers(0, 40), min_size=2, max_size=2), st.lists(NUMBERS, max_size=3)),
+    }
+)
+
+
+@st.composite
+def nearly_sound(draw):
+    """A sound file of a few tensors, in which sometimes one thing is changed."""
+    fields, at = {}, 0
+    for number in range(draw(st.integers(0, 4))):
+        code = draw(st.sampled_from(list(safetensors.TYPES)))
+        shape = draw(SIZES)
+        bits = int(np.prod(shape, dtype=int)) * safetensors.TYPES[code][0]
+        fields[f"t{number}"] = {"dtype": code, "shape": shape, "data_offsets": [at, at + bits // 8]}
+        at += bits // 8
+    if fields and draw(st.booleans()):
+        fields[draw(st.sampled_from(sorted(fields)))] = draw(ENTRIES)
+    return safetensors_bytes(fields, bytes(max(0, at + draw(st.sampled_from([0, 0, 0, -1, 1])))))
+
+
+@given(data=nearly_sound())
+def test_what_the_library_opens_is_opened_and_what_it_refuses_is_refused(tmp_path_factory, data):
+    path = written(tmp_path_factory.mktemp("held") / "x.safetensors", data)
+    try:
+        header = safetensors.read_header(path)
+    except Unreadable as error:
+        refused = error.message
+    else:
+        refused = None
+    if refused:
+        assert "absurd" in refused or not library_opens(path), refused
+        return
+    with safe_open(path, "np") as library:
+        assert set(library.keys()) == set(header.tensors)
+        for name, info in header.tensors.items():
+            assert tuple(library.get_slice(name).get_shape()) == info.shape
+
+
+def test_the_comparison_with_the_library_can_fail(tmp_path):
+    path = written(tmp_path / "x.safetensors", LIES["overlap"][0])
+    assert not library_opens(path)
+    assert library_opens(written(tmp_path / "y.safetensors", safetensors_bytes({"a": entry()}, bytes(8))))
+
+
+@given(data=st.data())
+def test_flipped_bytes_end_in_one_kind_of_error(tmp_path_factory, data):
+    whole = bytearray(safetensors_bytes({"a": entry(), "b": entry("F16", (2, 2), (8, 16))}, bytes(16)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path = written(
+        tmp_path_factory.mktemp("flipped") / "x.safetensors", bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    )
+    with contextlib.suppress(Unreadable):  # anything else fails the test
+        for info in safetensors.read_header(path).tensors.values():
+            arrays.read(info)
+
+
+def sharded(folder, weight_map=None, **index):
+    save_file({"a": np.arange(2.0), "b": np.arange(3.0)}, folder / "model-00001-of-00002.safetensors", {"format": "np"})
+    save_file({"c": np.arange(4.0)}, folder / "model-00002-of-00002.safetensors")
+    names = {"a": 1, "b": 1, "c": 2}
+    weight_map = weight_map or {name: f"model-0000{number}-of-00002.safetensors" for name, number in names.items()}
+    path = folder / "model.safetensors.index.json"
+    return written(path, json.dumps({"metadata": {"total_size": 72}, "weight_map": weight_map} | index).encode())
+
+
+def test_a_sharded_checkpoint_is_one(tmp_path):
+    header = safetensors.read_index(sharded(tmp_path))
+    assert list(header.tensors) == ["a", "b", "c"]
+    assert header.metadata == {"format": "np"}
+    assert header.absent == ()
+    np.testing.assert_array_equal(arrays.read(header.tensors["c"]), [0, 1, 2, 3])
+
+
+def test_a_missing_shard_is_refused_or_listed(tmp_path):
+    index = sharded(tmp_path)
+    gone = tmp_path / "model-00002-of-00002.safetensors"
+    gone.unlink()
+    message, hint = refusal(safetensors.read_index, index, error=Unreadable)
+    assert message == f"{index} names the shard '{gone.name}', which is not beside it."
+    assert hint == "Download all shards, or name the model's config.json to audit that alone."
+    header = safetensors.read_index(index, allow_absent=True)
+    assert list(header.tensors) == ["a", "b"]
+    assert header.absent == (gone.name,)
+    written(gone, b"version https://git-lfs.github.com/spec/v1\n")
+    assert safetensors.read_index(index, allow_absent=True).absent == (gone.name,)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../x.safetensors",
+        "/etc/passwd",
+        "a/../../x",
+        "sub/x.safetensors",
+        "..",
+        ".",
+        "",
+        "C:\\x",
+        "C:x",
+        "..\\x",
+        "\\\\h\\s",
+        "a\0b",
+    ],
+)
+def test_a_shard_outside_the_folder_is_refused(tmp_path, name):
+    index = sharded(tmp_path, {"a": name})
+    for allowed in (False, True):
+        message, hint = refusal(safetensors.read_index, index, allow_absent=allowed, error=Unreadable)
+        assert message == f"{index} names the shard {name!r}, which is not a file name in its own folder."
+        assert hint == "Do not trust this checkpoint; a shard lies beside its index."
+
+
+def test_an_index_of_another_checkpoint_is_refused(tmp_path):
+    index = sharded(tmp_path, {"z": "model-00001-of-00002.safetensors"})
+    message, hint = refusal(safetensors.read_index, index, error=Unreadable)
+    assert message == f"{index} looks for 'z' in the shard 'model-00001-of-00002.safetensors', which does not hold it."
+    assert hint == "The shards and the index are of different checkpoints: download them again."
+
+
+@pytest.mark.parametrize("weight_map", [None, [], {"a": 1}, "x"])
+def test_an_index_without_a_map_is_refused(tmp_path, weight_map):
+    index = written(tmp_path / "model.safetensors.index.json", json.dumps({"weight_map": weight_map}).encode())
+    message, hint = refusal(safetensors.read_index, index, error=Unreadable)
+    assert message == f"{index} has no `weight_map` from tensor names to file names."
+    assert hint == "Name the index that was saved with the shards, or the model folder."
