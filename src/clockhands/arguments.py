@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from clockhands.errors import InvalidType, InvalidValue
 
-
 # Above this nothing that is counted (channels, rows, tokens) can be; it is also where positions end.
 MOST = 2**63
 

@@ -137,7 +137,7 @@ def kernel(spec: Any, distances: Any) -> np.ndarray:
 
 
 def _clock_of(spec: object, call: str) -> Clock:
-    if not isinstance(spec, HasClock):
+    if isinstance(spec, type) or not isinstance(spec, HasClock):
         raise InvalidType(
             f"`{call}` takes a position code, got {type(spec).__name__} {shown(spec)}.",
             "Make one with clockhands.preset(name), or build a spec such as Sinusoidal(width=512).",

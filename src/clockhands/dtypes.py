@@ -21,7 +21,7 @@ def output_dtype(dtype: object) -> np.dtype:
         InvalidValue: It is none of `NAMES`.
     """
     name = str(getattr(dtype, "__name__", None) or dtype).removeprefix("torch.").removeprefix("jax.numpy.")
-    if name not in NAMES:
+    if name not in NAMES and dtype is not None:  # NumPy reads None as float64
         try:
             name = np.dtype(dtype).name  # type: ignore[arg-type]
         except (TypeError, ValueError):

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from clockhands import additive, ladders, rotary, scaling
 from clockhands.arguments import shown
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
 Spec = additive.AdditiveCode | rotary.Rotary
 
@@ -100,7 +100,9 @@ def from_json(text: str | bytes) -> Spec:
         raise InvalidType(f"`text` must be JSON text, got {type(text).__name__}.", "Pass what to_json returned.")
     try:
         data = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ClockhandsError:
+        raise
+    except ValueError as error:  # not JSON, not text, or a number of thousands of digits
         raise InvalidValue(
             f"A spec is one JSON object, and this is not JSON: {error}.", "Pass what to_json returned."
         ) from None
@@ -132,7 +134,14 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
             )
     spaced = {name: fields.pop(name) for name in tuple(fields) if name not in own}
     if spaced:
-        fields["spacing"] = dataclasses.replace(fields.get("spacing", spacing), **spaced)
+        changed = fields.get("spacing", spacing)
+        known = {field.name for field in _fields(changed)} if dataclasses.is_dataclass(changed) else set()
+        if not spaced.keys() <= known:
+            raise InvalidValue(
+                f"{', '.join(sorted(spaced))} cannot be changed in the spacing {shown(changed)}.",
+                "Give these fields to the spacing itself.",
+            )
+        fields["spacing"] = dataclasses.replace(cast(Any, changed), **spaced)
     if "head_width" in fields and "rotated" not in fields and getattr(spec, "rotated", None) == spec.head_width:  # type: ignore[union-attr]
         fields["rotated"] = fields["head_width"]  # all channels turned, and all of the new width do
     return dataclasses.replace(spec, **fields)  # type: ignore[type-var]
@@ -168,6 +177,8 @@ def _spacing_words(spacing: ladders.Spacing) -> str:
 
 
 def _part_words(part: object) -> str:
+    if not isinstance(part, PARTS):  # a scaling of the caller's own
+        return shown(part)
     fields = ", ".join(
         f"{field.name} {getattr(part, field.name):g}"
         for field in _fields(part)

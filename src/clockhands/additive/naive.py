@@ -16,7 +16,7 @@ from clockhands.arguments import count, positive, real, settle, shown
 from clockhands.clocks import Clock, Order, order_of
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidValue
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Ladder
+from clockhands.ladders import EvenSteps, Geometric, Ladder
 from clockhands.layouts import Layout, layout_of
 from clockhands.phases import fill
 from clockhands.positions import Positions, positions_of
@@ -166,7 +166,7 @@ class _HandsOfTheirOwn(AdditiveCode):
         self.clock()
 
     @abstractmethod
-    def _rates_of_its_own(self) -> Explicit | EvenSteps:
+    def _rates_of_its_own(self) -> EvenSteps:
         """How the rates are spaced."""
 
     @cached_property
@@ -204,8 +204,9 @@ class SingleFrequency(_HandsOfTheirOwn):
 
     rate: float = 1.0
 
-    def _rates_of_its_own(self) -> Explicit:
-        return Explicit((positive("rate", self.rate),) * (self.width // 2))
+    def _rates_of_its_own(self) -> EvenSteps:
+        rate = positive("rate", self.rate)
+        return EvenSteps(rate, rate)
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,7 @@ class WarpedPosition(AdditiveCode):
             raise InvalidValue(
                 f"`width` must be even, a sine and a cosine for each pair, got {self.width}.", "Use an even width."
             )
-        if self.warp not in _WARPS:
+        if not isinstance(self.warp, str) or self.warp not in _WARPS:
             raise InvalidValue(
                 f"`warp` must be one of {', '.join(_WARPS)}, got {shown(self.warp)}.", "It replaces the position."
             )

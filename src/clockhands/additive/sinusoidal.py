@@ -1,6 +1,7 @@
 """The sinusoidal code: a clock with d/2 hands, added to the tokens."""
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -10,7 +11,7 @@ import numpy as np
 from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, settle, shown
 from clockhands.clocks import Clock, Order, order_of
-from clockhands.errors import InvalidValue
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
 from clockhands.layouts import Layout, layout_of
 from clockhands.positions import Positions
@@ -77,6 +78,10 @@ class Sinusoidal(AdditiveCode):
             raise InvalidValue(
                 f"`width` must be even in this convention, got {width}.",
                 'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".',
+            )
+        if isinstance(zero_rows, str | bytes) or not isinstance(zero_rows, Iterable):
+            raise InvalidType(
+                f"`zero_rows` must be a list of positions, got {shown(zero_rows)}.", "Write (1,) for the position 1."
             )
         if width == 1 and odd == "zero":
             raise InvalidValue("`width` must be at least 2, got 1.", "One channel holds no pair.")

@@ -6,8 +6,8 @@ import numpy as np
 
 from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.learned import Learned
-from clockhands.arguments import shown
-from clockhands.dtypes import before_rounding, output_dtype
+from clockhands.arguments import count, shown
+from clockhands.dtypes import NAMES, before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of
@@ -43,6 +43,8 @@ def table(
     [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
     """
     _check_spec(spec, "table")
+    if threads is not None:  # a wrong number is refused for small tables too, which need no second thread
+        count("threads", threads)
     return _table_at(spec, positions_of(positions), output_dtype(dtype), values, threads)
 
 
@@ -58,7 +60,11 @@ def _table_at(
     rows = _values_of(spec, values)
     if rows is not None:
         assert isinstance(spec, Learned)
-        return before_rounding(rows[spec.row_numbers(at)].astype(np.float64), kind).astype(kind)
+        try:
+            with np.errstate(over="raise"):
+                return before_rounding(rows[spec.row_numbers(at)].astype(np.float64), kind).astype(kind)
+        except FloatingPointError:
+            raise InvalidValue(f"A number of `values` does not fit {kind.name}.", "Use dtype float64.") from None
     out = np.empty((at.size, spec.width), kind)
     spec.write(out, at, threads)
     return out.reshape(shape)
@@ -91,7 +97,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     at = _sequence_positions(positions, spec, shape)
     xp = array_namespace(x)
     work = xp.float64 if kind == "float64" else xp.float32
-    if spec.learned and values is not None and not isinstance(values, np.ndarray):
+    if spec.learned and _is_of(xp, values):
         # Taken in the values' own library, so that gradients reach them.
         _check_values(spec, tuple(values.shape))
         assert isinstance(spec, Learned)
@@ -130,7 +136,24 @@ def _values_of(spec: AdditiveCode, values: Any) -> np.ndarray | None:
         raise InvalidValue(f"{type(spec).__name__} is computed and takes no values.", "Leave `values` out.")
     rows = numpy_of(values, "values")
     _check_values(spec, rows.shape)
+    if rows.dtype.kind not in "iuf" and rows.dtype.name not in NAMES:
+        raise InvalidType(f"`values` must be numbers, got an array of {rows.dtype}.", "Pass the table's float rows.")
     return rows
+
+
+def _is_of(xp: Any, values: Any) -> bool:
+    """Whether these are values of the library of the tokens, other than NumPy, which has no gradients to keep."""
+    from array_api_compat import array_namespace, is_array_api_obj
+
+    if not is_array_api_obj(values) or isinstance(values, np.ndarray):
+        return False
+    if array_namespace(values) is not xp:
+        kind = f"{type(values).__module__}.{type(values).__name__}"
+        raise InvalidType(
+            f"`values` must be of the library of `x` or NumPy's, got {kind}.",
+            "Convert them first, such as with numpy.asarray.",
+        )
+    return True
 
 
 def _check_values(spec: AdditiveCode, shape: tuple[int, ...]) -> None:
