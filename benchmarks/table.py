@@ -13,6 +13,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -65,6 +66,29 @@ def touch_memory(gibibytes: int = 4) -> None:
     """
     for _ in range(2):
         np.empty(gibibytes * 2**27, np.float64).fill(1.0)
+
+
+def free_cores() -> float:
+    """How much more two threads get done than one, at this moment: 2 where nobody else works, 1 where somebody does."""
+
+    def work() -> None:
+        numbers = np.ones(1 << 15)
+        for _ in range(100):
+            np.sin(numbers, out=numbers)
+
+    def both() -> None:
+        other = threading.Thread(target=work)
+        other.start()
+        work()
+        other.join()
+
+    return 2 * min(elapsed(work) for _ in range(5)) / statistics.median(elapsed(both) for _ in range(5))
+
+
+def say_free_cores(show: Console) -> None:
+    free = free_cores()
+    warning = "" if free > 1.8 else " - [red]others are working here: figures for two threads mean little[/red]"
+    show.print(f"two threads get {free:.2f} times the work of one done{warning}")
 
 
 def interleaved(calls: dict[str, Callable[[int], Callable[[], object]]], repetitions: int) -> dict[str, float]:
@@ -323,6 +347,7 @@ def main() -> None:
         show.print("memory is limited here: large tables may not fit")
 
     touch_memory()
+    say_free_cores(show)
 
     parts = {
         "linear": lambda: linear(9 // share),
@@ -343,6 +368,7 @@ def main() -> None:
             figures[name] = measured
             targets += reached
             show.print(f"{name} ({units[name]}): " + "; ".join(f"{key} {value:.2f}" for key, value in measured.items()))
+    say_free_cores(show)
     draw_targets(show, targets)
     missed = [target for target in targets if not target.met]
     show.print(f"{len(targets) - len(missed)} of {len(targets)} targets met")
