@@ -28,6 +28,7 @@ class Row:
         scaled: Kinds of layers that a flat scaling block is for; empty means all.
         latent: Whether a head is an unrotated and a rotated part side by side (multi-head latent attention).
         aliases: Names of scalings that this type takes for others.
+        scalings: The scalings that the type has; empty means all.
         still: Every so many layers there is one that does not rotate.
         rows: Quantity that counts the rows of a table.
         extra_rows: Rows that the table has beyond it.
@@ -35,7 +36,6 @@ class Row:
         zero_rows: Quantity that names a row of zeros.
         span: Span of a sinusoid's ladder.
         tensors: Names that the table has in a file of weights, their ends.
-        shared: A pattern in a key of the file that switches the code on (``alibi``) or off.
     """
 
     part: str
@@ -48,6 +48,7 @@ class Row:
     scaled: Sequence[str] = ()
     latent: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
+    scalings: Sequence[str] = ()
     still: int | None = None
     rows: str | None = None
     extra_rows: int = 0

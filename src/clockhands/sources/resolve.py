@@ -11,7 +11,7 @@ from typing import Any
 
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary
-from clockhands.sources.fields import MOST_LAYERS, Fields, Found
+from clockhands.sources.fields import Fields, Found
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
 from clockhands.sources.model_types import ModelType, Row, model_type, table
 from clockhands.sources.resolved import Code, Fact, Resolved
@@ -105,7 +105,6 @@ def _section(
                 context = _usable(context, usable, code)
         else:
             made += [(code, None) for code in bias_codes(fields, own.kind or "none", known.architecture_source)]
-    fields.whole("layers", least=0, most=MOST_LAYERS)
     ignored_keys(fields, known)
     if context is not None and context.source == known.default_source:
         of = f"{known.name} ({known.library})"

@@ -69,6 +69,9 @@ class Reader:
         return found
 
     def _code(self, group: Group, block: Fields | None) -> tuple[Code, int | None]:
+        flat = block is not None and not block.path.removesuffix(".").endswith(group.labels)
+        if flat and self.row is not None and self.row.scaled and group.kind not in self.row.scaled:
+            block = None
         shape = self._shape(block, group.kind)
         base = self._base(group, block)
         around = Surroundings(
@@ -77,10 +80,9 @@ class Reader:
             pairs=shape.pairs,
             share=shape.share,
             aliases=self.row.aliases if self.row else {},
+            allowed=self.row.scalings if self.row else (),
         )
-        flat = block is not None and not block.path.removesuffix(".").endswith(group.labels)
-        skipped = flat and self.row is not None and self.row.scaled and group.kind not in self.row.scaled
-        declared = read_scaling(None if skipped else block, around)
+        declared = read_scaling(block, around)
         layout = self._layout()
         source = {"kind": self.architecture or self._rotary_because(), **group.source, **declared.source}
         for name, value in (("layout", layout), ("width", shape.width), ("rotated", shape.rotated), ("base", base)):
@@ -236,6 +238,7 @@ class Blocks:
         self.blocks = [block for block in found if block is not None]
         self.flat = next((block for block in self.blocks if not self._inner(block)), None)
         if self.nested:
+            self._old_spelling()
             self._flat_beside_nested()
         elif self.known:
             for block in self.blocks:
@@ -273,6 +276,15 @@ class Blocks:
         for key, value in block.values.items():
             if isinstance(value, Mapping):
                 self.fields.note("ignored-key", {block.source(key): value, "because": "this type reads the block flat"})
+
+    def _old_spelling(self) -> None:
+        """Transformers 5.23.0 lays the old block over one with ``rope_type: default``; a ``type`` alone changes nothing there."""
+        if self.flat is None or not self.flat.path.endswith("rope_scaling.") or "rope_type" in self.flat.values:
+            return
+        held = self.flat.values.get("type")
+        if held not in (None, "default") and self.flat.values.get("factor") != 1:
+            because = "transformers 5.23.0 reads rope_type only here, and applies no scaling"
+            self.fields.note("ignored-key", {self.flat.source("type"): held, "because": because})
 
     def _flat_beside_nested(self) -> None:
         """A type whose new block has one object for each kind of layer drops what stands flat in it."""

@@ -5,7 +5,7 @@ and each stand-in is a fact. A scaling that cannot be known (an unknown type, a 
 replaced by none: its rates are unknown.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,7 @@ class Surroundings:
         pairs: How many pairs the ladder has.
         share: Share of the head that turns, for the proportional ladder.
         aliases: Names that this model type takes for others.
+        allowed: The scalings that this model type has; empty means all.
     """
 
     context: Found[int] | None = None
@@ -76,6 +77,7 @@ class Surroundings:
     pairs: int | None = None
     share: float | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    allowed: Sequence[str] = ()
 
 
 def above_zero(value: float) -> bool:
@@ -101,8 +103,9 @@ def read_scaling(block: Fields | None, around: Surroundings) -> Declared:
         return _typeless(block)
     if kind.value is None:
         return Declared(known=False, source={"scaling": kind.source})
-    if kind.value not in NEEDS:
-        block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(NEEDS)})
+    known = around.allowed or tuple(NEEDS)
+    if kind.value not in known:
+        block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(known)})
         summary = {"type": kind.value, "factor": _value(block.number("factor")), "original": None}
         return Declared(summary=summary, known=False, source={"scaling": kind.source})
     _unknown_keys(block, kind.value)

@@ -13,16 +13,13 @@ from clockhands.sources.resolved import Code, layer_ranges
 if TYPE_CHECKING:
     from clockhands.sources.arrays import TensorInfo
 
-# A table with more rows than this was never trained.
-MOST_ROWS = 1 << 40
-
 
 def table_code(fields: Fields, known: ModelType, row: Row, tensors: Mapping[str, "TensorInfo"]) -> tuple[Code, int | None]:
     """A learned table or a fixed sinusoid of a known type, and how many positions its config declares."""
     architecture = known.architecture_source
     source = {"kind": architecture, "layers": architecture}
     width = fields.whole("hidden", most=WIDEST)
-    declared = fields.whole(row.rows or "context", most=MOST_ROWS)
+    declared = fields.whole(row.rows or "context")
     rows = None
     if declared is not None:
         more = f" + {row.extra_rows}, {architecture}" if row.extra_rows else ""

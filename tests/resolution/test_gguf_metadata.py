@@ -1,0 +1,173 @@
+"""What the keys of GGUF files say, and what their reader adds."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clockhands.rotary import Rotary
+from clockhands.scaling import Linear, Yarn
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.resolve import resolve
+from clockhands.sources.targets import Opened
+
+SMALL = {
+    "general.architecture": "llama",
+    "llama.block_count": 30,
+    "llama.context_length": 8192,
+    "llama.embedding_length": 576,
+    "llama.attention.head_count": 9,
+    "llama.attention.head_count_kv": 3,
+    "llama.rope.dimension_count": 64,
+    "llama.rope.freq_base": 100000.0,
+}
+
+
+class InMemory(Opened):
+    """An opened file whose tensors are at hand."""
+
+    def array(self, name):
+        return ARRAYS[name]
+
+
+ARRAYS = {
+    "rope_freqs.weight": np.array([1.0] * 16 + [8.0] * 16, np.float32),
+    "rope_factors_short.weight": np.array([1.0] * 32, np.float32),
+    "rope_factors_long.weight": np.array([4.0] * 32, np.float32),
+}
+
+
+def gguf(config=SMALL, *tensors, **changes):
+    values = {**config, **{key.replace("__", "."): value for key, value in changes.items()}}
+    infos = {name: TensorInfo(name, "float32", shape, Path("model.gguf"), 0) for name, shape in tensors}
+    return InMemory(target="model.gguf", form="gguf", config=values, config_name="model.gguf", tensors=infos)
+
+
+def named(name, **values):
+    """The small model as another architecture."""
+    config = {key.replace("llama.", f"{name}."): value for key, value in SMALL.items()}
+    config["general.architecture"] = name
+    return config | {f"{name}.{key.replace('__', '.')}": value for key, value in values.items()}
+
+
+def test_a_small_llama():
+    found = resolve(gguf())
+    (code,) = found.codes
+    assert code.spec == Rotary(64, "interleaved", base=100000.0)
+    assert (code.layers, code.width, code.rotated) == ("0-29", 64, 64)
+    assert (found.model_type, found.context, found.length) == ("llama", 8192, 8192)
+    assert max(abs(rate / 100000.0 ** (-pair / 32) - 1) for pair, rate in enumerate(code.rates)) < 1e-12
+    assert code.source["layout"] == "architecture llama as llama.cpp reads it, and the GGUF format (adjacent rows pair)"
+    assert code.source["base"] == "model.gguf:llama.rope.freq_base"
+    assert code.source["width"] == "model.gguf:llama.embedding_length / model.gguf:llama.attention.head_count"
+    assert code.source["layers"] == "model.gguf:llama.block_count"
+    assert not found.facts
+
+
+def test_the_order_of_keys_does_not_matter():
+    backwards = dict(reversed(SMALL.items()))
+    assert resolve(gguf(backwards)).codes == resolve(gguf()).codes
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("llama", "interleaved"), ("deepseek2", "interleaved"), ("qwen2", "halves"), ("phi3", "halves"), ("gemma", "halves")],
+)
+def test_how_rows_pair(name, layout):
+    (code,) = resolve(gguf(named(name))).codes
+    assert code.layout == layout
+
+
+def test_an_absent_base_is_the_readers():
+    config = {key: value for key, value in SMALL.items() if "freq_base" not in key}
+    found = resolve(gguf(config))
+    assert found.codes[0].base == 10000.0
+    assert found.facts[0].code == "default-base"
+    assert found.facts[0].evidence == {"used": 10000.0, "default of": "llama.cpp", "documented": False}
+
+
+def test_scalings():
+    factor = {"llama.rope.scaling.factor": 4.0}
+    assert resolve(gguf({**SMALL, **factor})).codes[0].spec.scaling == Linear(4.0)
+    none = {**SMALL, **factor, "llama.rope.scaling.type": "none"}
+    assert resolve(gguf(none)).codes[0].scaling is None
+    yarn = {**SMALL, **factor, "llama.rope.scaling.type": "yarn", "llama.rope.scaling.original_context_length": 2048}
+    found = resolve(gguf(yarn))
+    assert found.codes[0].spec.scaling == Yarn(4.0, 2048)
+    assert found.length == 2048
+    assert found.codes[0].attention_factor == pytest.approx(0.1 * math.log(4) + 1)
+    scaled = resolve(gguf({**yarn, "llama.rope.scaling.attn_factor": 2.0}))
+    assert scaled.codes[0].attention_factor == pytest.approx(2 * (0.1 * math.log(4) + 1))
+    assert "unknown-scaling" in [
+        fact.code for fact in resolve(gguf({**yarn, "llama.rope.scaling.type": "what"})).facts
+    ]
+
+
+def test_the_magnitude_that_cancels():
+    config = named("deepseek2", rope__scaling__type="yarn", rope__scaling__factor=40.0)
+    config["deepseek2.rope.scaling.original_context_length"] = 4096
+    config["deepseek2.rope.scaling.yarn_log_multiplier"] = 0.1
+    config["deepseek2.attention.key_length"] = 192
+    (code,) = resolve(gguf(config)).codes
+    assert (code.attention_factor, code.width, code.rotated) == (1.0, 192, 64)
+
+
+def test_divisors_beside_the_weights():
+    found = resolve(gguf(SMALL, ("rope_freqs.weight", (32,))))
+    (code,) = found.codes
+    assert code.rates[0] == 1.0
+    assert code.rates[-1] == pytest.approx(100000.0 ** (-31 / 32) / 8, rel=1e-15)
+    assert code.scaling == {"type": "factors", "factor": None, "original": None}
+    assert code.source["rates"] == code.source["scaling"] == "model.gguf:rope_freqs.weight"
+    wrong = resolve(gguf({**SMALL, "llama.rope.dimension_count": 32}, ("rope_freqs.weight", (32,))))
+    assert wrong.codes[0].rates is None
+    assert wrong.facts[0].code == "impossible-value"
+
+
+def test_lists_beside_the_weights():
+    config = {**SMALL, "llama.rope.scaling.type": "longrope", "llama.rope.scaling.original_context_length": 2048}
+    config["llama.rope.scaling.attn_factor"] = 1.19
+    lists = [("rope_factors_short.weight", (32,)), ("rope_factors_long.weight", (32,))]
+    found = resolve(gguf(config, *lists))
+    assert (found.codes[0].rates[0], found.codes[0].attention_factor) == (1.0, 1.19)
+    assert resolve(gguf(config, *lists), 8192).codes[0].rates[0] == 0.25
+    assert resolve(gguf(config)).facts[0].code == "incomplete-scaling"
+
+
+def test_layers_that_slide():
+    config = named("gemma3", attention__sliding_window=512, rope__scaling__factor=8.0, rope__scaling__type="linear")
+    sliding, full = resolve(gguf({**config, "gemma3.block_count": 12})).codes
+    assert (sliding.layers, sliding.base, sliding.window, sliding.scaling) == ("0-4,6-10", 10000.0, 512, None)
+    assert (full.layers, full.base, full.window, full.scaling["factor"]) == ("5,11", 100000.0, None, 8.0)
+    pattern = named("new", attention__sliding_window=512, attention__sliding_window_pattern=[True, False] * 15)
+    assert [code.window for code in resolve(gguf(pattern)).codes] == [512, None]
+    assert "ignored-key" in [fact.code for fact in resolve(gguf(named("llama", attention__sliding_window=512))).facts]
+
+
+def test_lists_with_a_number_for_each_layer():
+    heads = [9] * 29 + [0]
+    codes = resolve(gguf({**SMALL, "llama.attention.head_count": heads})).codes
+    assert [(code.kind, code.layers, code.width) for code in codes] == [("rotary", "0-28", 64), ("none", "29", None)]
+    assert [code.layers for code in resolve(gguf(named("smollm3"))).codes][1] == "3,7,11,15,19,23,27"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("gpt2", "learned"), ("bert", "learned"), ("bloom", "alibi"), ("t5", "buckets"), ("mamba", "none")]
+)
+def test_architectures_that_do_not_turn(name, kind):
+    (code,) = resolve(gguf(named(name))).codes
+    assert (code.kind, code.rates) == (kind, None)
+
+
+def test_a_table_counts_its_own_rows():
+    found = resolve(gguf(named("gpt2"), ("position_embd.weight", (4096, 576))))
+    assert (found.codes[0].rows, found.context) == (4096, 8192)
+    assert found.facts[0].code == "table-size"
+
+
+def test_an_unknown_architecture_is_read_by_its_keys():
+    found = resolve(gguf(named("brandnew")))
+    assert (found.codes[0].layout, found.codes[0].spec, len(found.codes[0].rates)) == (None, None, 32)
+    assert found.facts[0].code == "unknown-model-type"
+    assert resolve(gguf({"general.architecture": 7})).codes[0].kind is None

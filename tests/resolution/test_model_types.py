@@ -1,0 +1,52 @@
+"""The table of model types: every row can be used, and names only what exists."""
+
+import pytest
+
+from clockhands.sources.model_types import model_type, model_types, table
+from clockhands.sources.resolve import resolve
+from clockhands.sources.targets import Opened
+
+LISTED = (
+    "llama mistral mixtral qwen2 qwen3 phi phi3 gemma gemma2 gemma3 gemma3_text gpt_neox gptj deepseek_v2 deepseek_v3 "
+    "bert roberta gpt2 opt bart m2m_100 whisper"
+).split()
+
+
+def test_the_types_that_are_promised_have_rows():
+    assert set(LISTED) <= set(model_types())
+    assert model_type("no such type") is None
+
+
+@pytest.mark.parametrize("name", model_types())
+def test_a_type_and_nothing_else_is_a_whole_model(name):
+    """A config of its type alone is the class default: everything must be known."""
+    found = resolve(Opened(target="config.json", form="config", config={"model_type": name}, config_name="config.json"))
+    assert found.model_type == name
+    assert found.context
+    assert found.length
+    assert found.source["context"].startswith("class default of ")
+    for code in found.codes:
+        assert code.spec is not None or code.kind in ("alibi", "buckets", "relative", "none")
+        assert code.layers is not None
+        assert code.width or code.kind == "none"
+    assert {fact.code for fact in found.facts} <= {"default-base", "default-value"}
+
+
+@pytest.mark.parametrize("name", model_types())
+def test_rows_speak_of_quantities_that_exist(name):
+    known = model_type(name)
+    quantities = {*table()["spellings"]["config"], "latent", "interleave", "pad", "frames", "alibi_on"}
+    assert set(known.reads) <= quantities
+    assert set(known.defaults) | set(known.fixed) <= quantities
+    for row in known.rows:
+        assert row.kind in ("sinusoidal", "learned", "rotary", "alibi", "buckets", "relative", "none")
+        assert row.layout in (None, "halves", "interleaved")
+        assert row.windows.get("rule") in (None, "all", "period", "from")
+        for quantity in (*row.bases.values(), *row.widths.values(), *(name for name in (row.rows, row.zero_rows) if name)):
+            assert quantity in known.reads or quantity in known.fixed
+
+
+def test_an_architecture_pairs_in_one_way():
+    gguf = table()["gguf"]
+    assert not set(gguf["interleaved"]) & set(gguf["halves"])
+    assert not (set(gguf["interleaved"]) | set(gguf["halves"])) & set(gguf["none"])
