@@ -25,6 +25,13 @@ CASES = [
         "rope_theta is 0, which cannot be used (allowed: a finite number above 1); no rates follow from it.",
     ),
     (
+        "impossible-value",
+        {f"{C}rope_scaling.factor": 32.0, "allowed": "`beta_fast` must be above `beta_slow`, got 1 and 2."},
+        "error",
+        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2); no rates"
+        " follow from it.",
+    ),
+    (
         "unknown-scaling",
         {f"{C}rope_scaling.type": "foo", "known": "linear, yarn"},
         "error",
@@ -75,9 +82,28 @@ CASES = [
     ),
     (
         "duplicate-key",
-        {f"{C}rope_theta": "given more than once", "key": "rope_theta"},
+        {f"{C}rope_theta": "given more than once", "used": "the last value"},
         "warning",
         "rope_theta is given more than once: the last value was read, and other readers may take the first.",
+    ),
+    (
+        "duplicate-key",
+        {f"{C}vocab": "given more than once", "used": "the last value"},
+        "note",
+        "vocab is given more than once: the last value was read, and other readers may take the first.",
+    ),
+    (
+        "ignored-key",
+        {f"{C}rope_theta": 5e5, "because": "gpt_neox does not read it", "read instead": "rotary_emb_base"},
+        "warning",
+        "rope_theta is 500,000, but it is not read (gpt_neox does not read it): it is dropped without a word."
+        " rotary_emb_base is read instead.",
+    ),
+    (
+        "ignored-key",
+        {f"{C}n_positions": 2048, "because": "no table is used"},
+        "note",
+        "n_positions is 2,048, but it is not read (no table is used): it is dropped without a word.",
     ),
     (
         "table-size",
@@ -110,8 +136,8 @@ CASES = [
         "ignored-key",
         {f"{C}rope_parameters.factor": 8.0, "because": "this type reads one object for each kind of layer"},
         "warning",
-        "rope_parameters.factor is 8, but it stands where it is not read (this type reads one object for each kind of"
-        " layer): readers drop it without a word.",
+        "rope_parameters.factor is 8, but it is not read (this type reads one object for each kind of layer): it is"
+        " dropped without a word.",
     ),
     (
         "missing-value",
@@ -213,7 +239,7 @@ CASES = [
         {f"{C}model_type": "foo"},
         "note",
         'Model type "foo" is not in the table of known types: its fields alone were read, and what only its code'
-        " decides, the layout above all, is left open.",
+        " decides, such as the layout, is left open.",
     ),
     (
         "unknown-model-type",

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from clockhands.arguments import count
 from clockhands.auditing.arrays import array_cases, resolve_array, table_cases
-from clockhands.auditing.checks import CHECKS, Case, duplicate_keys
+from clockhands.auditing.checks import CHECKS, Case
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
 from clockhands.sources.resolve import resolve
@@ -125,7 +125,7 @@ def audit(target: str | os.PathLike[str], length: int | None = None, *, stdin: I
     if opened.form == "array":
         return judged(opened, resolve_array(opened), array_cases(opened))
     resolved = resolve(opened, length)
-    return judged(opened, resolved, [*duplicate_keys(opened, resolved), *table_cases(opened, resolved)])
+    return judged(opened, resolved, table_cases(opened, resolved))
 
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:

@@ -4,12 +4,10 @@ Each check takes what was resolved and yields (code, evidence, layers) for every
 """
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from clockhands.sources.resolved import Code, Resolved
-from clockhands.sources.targets import Opened
 
 Case = tuple[str, dict[str, Any], str | None]
 
@@ -62,15 +60,6 @@ def beyond_context(resolved: Resolved) -> Iterator[Case]:
     if any(code.kind == "learned" and code.part in _TEXT for code in resolved.codes):
         evidence["kind"] = "learned"
     yield "beyond-context", evidence | declared(resolved, "context"), None
-
-
-def duplicate_keys(opened: Opened, resolved: Resolved) -> Iterator[Case]:
-    """Keys that a config gives twice, where a value of the audit stands under one of them."""
-    used = {place for holder in (resolved, *resolved.codes) for place in holder.source.values() if in_a_file(place)}
-    for key in opened.duplicates:
-        places = sorted(place for place in used if re.search(rf"[:.]{re.escape(key)}(?![^., ])", place))
-        if places:
-            yield "duplicate-key", {places[0]: "given more than once", "key": key}, None
 
 
 CHECKS = (short_table, beyond_context, never_turning)

@@ -4,6 +4,7 @@ A reader of files notices (`Fact`: a code and its numbers); it does not judge. T
 code: adding a finding means adding a row.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,9 @@ def judge(code: str, evidence: Evidence, layers: str | None = None) -> Finding:
 
 
 def _impossible(evidence: Evidence) -> str:
-    allowed = f" (allowed: {evidence['allowed']})" if evidence.get("allowed") else ""
+    limit = str(evidence.get("allowed", "")).rstrip(".")
+    # Some limits are sentences of their own: they come from the code that refused the values.
+    allowed = f" ({limit})" if " must " in limit else f" (allowed: {limit})" if limit else ""
     return f"{said(evidence)}, which cannot be used{allowed}; no rates follow from it."
 
 
@@ -86,7 +89,18 @@ def _bare(name: str, evidence: Evidence) -> str:
 
 
 def _duplicate(evidence: Evidence) -> str:
-    return f"{evidence['key']} is given more than once: the last value was read, and other readers may take the first."
+    keys = listed([name for name, _ in named(evidence)])
+    return f"{keys} is given more than once: the last value was read, and other readers may take the first."
+
+
+# What the keys of position codes are made of, in the spellings of all families.
+_ABOUT_POSITIONS = re.compile(
+    r"rope|rot|position|theta|scal|factor|window|slid|seq|ctx|context|head|layer|hidden|model"
+)
+
+
+def _about_positions(evidence: Evidence) -> str:
+    return "warning" if any(_ABOUT_POSITIONS.search(name) for name, _ in named(evidence)) else "note"
 
 
 def _unknown_key(evidence: Evidence) -> str:
@@ -125,9 +139,15 @@ def _missing_value(evidence: Evidence) -> str:
     return f"{evidence['missing']} is not in the file, and {evidence['needed for']} would follow from it: left open."
 
 
+def _ignored(evidence: Evidence) -> str:
+    rotary = any("rop" in name or "rot" in name for name, _ in named(evidence))
+    return "warning" if rotary or evidence.get("read instead") else "note"
+
+
 def _ignored_key(evidence: Evidence) -> str:
     because = f" ({evidence['because']})" if evidence.get("because") else ""
-    return f"{said(evidence)}, but it stands where it is not read{because}: readers drop it without a word."
+    instead = f" {evidence['read instead']} is read instead." if evidence.get("read instead") else ""
+    return f"{said(evidence)}, but it is not read{because}: it is dropped without a word.{instead}"
 
 
 def _factor(evidence: Evidence) -> str:
@@ -242,7 +262,7 @@ CODES: Mapping[str, Rule] = {
         "warning", _conflict, "Find out which one the model was trained with and delete or correct the other."
     ),
     "duplicate-key": Rule(
-        "warning", _duplicate, "Find out which value the model was trained with and delete the other."
+        _about_positions, _duplicate, "Find out which value the model was trained with and delete the other."
     ),
     "table-size": Rule(
         "warning",
@@ -254,7 +274,7 @@ CODES: Mapping[str, Rule] = {
         _unknown_key,
         "Correct the spelling or delete the key; if a reader of yours needs it, `--ignore unknown-key`.",
     ),
-    "ignored-key": Rule("warning", _ignored_key, "Move it to where this model type reads it, or delete it."),
+    "ignored-key": Rule(_ignored, _ignored_key, "Move it to where this model type reads it, or delete it."),
     "unreadable-field": Rule("warning", _unreadable_field, "Write the field as the model's library writes it."),
     "text-number": Rule("warning", _text_number, "Write it as a number, without the quotes."),
     "missing-original": Rule(

@@ -91,6 +91,7 @@ def command(preset: str, asked: str, dtype: str, out: Path | None, force: bool) 
     Printed numbers have six digits; a terminal shows as many of them as it has room for.
     """
     writer = None if out is None else _writer(out, dtype)
+    # A preset and nothing else: a file of the same name is not what is meant here.
     spec: Any = open_target(preset if preset.startswith("preset:") else f"preset:{preset}").spec
     wanted = parse_positions(asked)
     positions = positions_of(wanted)

@@ -92,8 +92,11 @@ class _Report:
             self.row(label, value, *places_of(code, *fields))
 
     def finding(self, finding: Finding) -> None:
-        where = f", {layers_in_words(finding.layers, most=32)}" if finding.layers else ""
-        self.line(Text.assemble((finding.severity, _STYLES[finding.severity]), f" {finding.code}{safe(where)}"))
+        head = f" {finding.code}"
+        if finding.layers:
+            room = self.width - len(finding.severity + head) - len(", layers ")
+            head += f", {layers_in_words(finding.layers, most=room)}"
+        self.line(Text.assemble((finding.severity, _STYLES[finding.severity]), safe(head)))
         self.paragraph(self.shortened(finding.message), indent=2)
         for name, value in evidence_to_show(finding):
             self.pair(self.shortened(safe(name)), safe(value))
@@ -202,7 +205,7 @@ def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield from _window(code)
         return
     if code.layout is not None:
-        yield "layout", _LAYOUTS.get((code.kind, code.layout), code.layout), ("layout",)
+        yield "layout", layout_in_words(code), ("layout",)
     elif code.kind == "rotary":
         yield "layout", "not known: only the model's code says it", ()
     if code.kind == "rotary":
@@ -233,12 +236,23 @@ def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "window", f"the last {spoken(code.window)} positions", ("window",)
 
 
-_LAYOUTS = {
-    ("rotary", "interleaved"): "interleaved: 2i and 2i+1",
-    ("rotary", "halves"): "halves: i and i + half",
-    ("sinusoidal", "interleaved"): "interleaved: sin, cos, sin, ...",
-    ("sinusoidal", "halves"): "halves: all sines, all cosines",
-}
+def layout_in_words(code: Code) -> str:
+    """Which channels make a pair.
+
+    >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
+    'halves: pairs (i, i+32)'
+    """
+    match code.kind, code.layout:
+        case "rotary", "interleaved":
+            return "interleaved: pairs (2i, 2i+1)"
+        case "rotary", "halves":
+            return f"halves: pairs (i, i+{code.rotated // 2 if code.rotated else 'half'})"
+        case "sinusoidal", "interleaved":
+            return "interleaved: sin, cos, sin, ..."
+        case "sinusoidal", "halves":
+            return "halves: all sines, all cosines"
+        case _:
+            return str(code.layout)
 
 
 def rates_in_words(rates: tuple[float, ...]) -> str:

@@ -1,0 +1,158 @@
+"""The report as people read it: in a pipe, on 80 columns, without colour."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clockhands.auditing.audits import judged
+from clockhands.auditing.findings import Finding
+from clockhands.show.terminal import evidence_to_show, print_audit
+from clockhands.sources.resolved import Code, Fact, Resolved
+from clockhands.sources.targets import Opened
+
+REPORTS = Path(__file__).parent / "reports"
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+C = "config.json:"
+
+
+def rates(base, pairs, factor=1.0):
+    return tuple(base ** (-pair / pairs) / factor for pair in range(pairs))
+
+
+def smollm2():
+    rope = dict.fromkeys(("width", "rotated"), f"{GGUF}:llama.rope.dimension_count")
+    source = {
+        "layout": "the GGUF format",
+        "base": f"{GGUF}:llama.rope.freq_base",
+        "layers": f"{GGUF}:llama.block_count",
+    }
+    code = Code(
+        "text", "0-29", "rotary", layout="interleaved", width=64, rotated=64, base=1e5, rates=rates(1e5, 32),
+        attention_factor=1.0, source=source | rope,
+    )  # fmt: skip
+    places = {"context": f"{GGUF}:llama.context_length", "model_type": f"{GGUF}:general.architecture"}
+    return judged(Opened(f"models/{GGUF}", "gguf"), Resolved("llama", 8192, 8192, (code,), (), places))
+
+
+def gemma3():
+    library = "gemma3_text (transformers 5.23.0)"
+    wide = {"width": f"{C}text_config.head_dim", "rotated": f"{C}text_config.head_dim"}
+    near = Code(
+        "text", "0-4,6-10,12-16,18-22,24-28,30-33", "rotary", layout="halves", width=256, rotated=256, base=1e4,
+        rates=rates(1e4, 128), attention_factor=1.0, window=1024,
+        source=wide | {"base": f"class default of {library}", "window": f"{C}text_config.sliding_window",
+                       "layers": f"{C}text_config.num_hidden_layers, class default of {library}"},
+    )  # fmt: skip
+    far = Code(
+        "text", "5,11,17,23,29", "rotary", layout="halves", width=256, rotated=256, base=1e6,
+        rates=rates(1e6, 128, 8.0), attention_factor=1.0, scaling={"type": "linear", "factor": 8.0, "original": None},
+        source=wide | {"base": f"{C}text_config.rope_theta", "layout": f"architecture of {library}",
+                       "scaling": f"{C}text_config.rope_scaling.rope_type, {C}text_config.rope_scaling.factor"},
+    )  # fmt: skip
+    vision = Code("vision", "input", "learned", width=1152, rows=4096, offset=0, source={"rows": f"{C}vision_config"})
+    bare = Code("text", "34", "none")
+    places = {"model_type": f"{C}model_type", "context": f"class default of {library}"}
+    return judged(Opened("gemma", "config"), Resolved("gemma3", 131072, 131072, (near, far, vision, bare), (), places))
+
+
+def broken():
+    code = Code("text", "0-31", "rotary", width=128, rotated=128, source={"layers": f"{C}num_hidden_layers"})
+    facts = (
+        Fact("unknown-model-type", {f"{C}model_type": "mystery"}),
+        Fact("conflicting-keys", {f"{C}rope_scaling.type": "linear", f"{C}rope_scaling.rope_type": "yarn",
+                                  "used": f"{C}rope_scaling.rope_type"}),
+        Fact("impossible-value", {f"{C}rope_theta": 0, "allowed": "a finite number above 1"}, "0-31"),
+    )  # fmt: skip
+    return judged(Opened("config.json", "config"), Resolved("mystery", None, None, (code,), facts))
+
+
+AUDITS = {"smollm2": smollm2, "gemma3": gemma3, "broken": broken}
+
+
+def printed(audit, width=80):
+    stream = io.StringIO()
+    print_audit(audit, stream, width)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_the_report_is_the_frozen_one(name):
+    assert printed(AUDITS[name]()) == (REPORTS / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_nothing_frozen_is_left_over():
+    assert {path.stem for path in REPORTS.glob("*.txt")} == set(AUDITS)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("name", AUDITS)
+def test_no_line_is_longer_than_it_must_be_and_no_key_is_broken(name, width):
+    audit = AUDITS[name]()
+    text = printed(audit, width)
+    for line in text.splitlines():
+        assert line == line.rstrip()
+        # Only a word that is too long by itself may pass the edge: it stands alone on its line.
+        assert len(line) <= width or len(line.split()) <= 3, line
+    joined = text.replace("gguf:", f"{GGUF}:")
+    for code in audit.layers:
+        for place in (code.source.get("base"), code.source.get("window")):
+            assert place is None or place.removesuffix(" (transformers 5.23.0)") in joined
+
+
+def test_every_finding_is_told_with_its_evidence_and_its_hint():
+    audit = broken()
+    words = " ".join(printed(audit).split())
+    for finding in audit.findings:
+        assert finding.message in words
+        assert f"hint: {finding.hint}" in words
+    assert f"{C}rope_theta = 0" in words
+    assert words.index("error impossible-value") < words.index("warning conflicting-keys") < words.index("note unknown")
+
+
+def test_evidence_that_the_message_has_said_is_not_said_again():
+    evidence = {f"{C}a": 1, "b": 2, "c": 3, "d": "words", "e": True}
+    finding = Finding("x", "note", "There are 3.", "Do.", evidence)
+    assert list(evidence_to_show(finding)) == [(f"{C}a", "1"), ("b", "2")]
+
+
+def test_what_a_file_holds_cannot_move_the_cursor_or_pass_for_markup():
+    code = Code("text", "0", "rotary\x1b[2J", layout="[red]halves", source={"layout": "a.json:k\nerror forged"})
+    fact = Fact("unknown-model-type", {"a.json:model_type": "x\x1b]0;title\x07\r"})
+    text = printed(judged(Opened("evil\x1b[1m", "config"), Resolved("m\u202e", 1, 1, (code,), (fact,))))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert r"evil\x1b[1m" in text
+    assert "[red]halves" in text
+    assert not re.search(r"^error", text, re.MULTILINE)
+
+
+def in_a_terminal(environment):
+    """What the command prints when its output is a terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from clockhands.cli import main; main()", "audit", "vaswani2017:width=4"]
+    clean = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}}
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=clean | environment)
+    os.close(theirs)
+    pieces = []
+    try:
+        while piece := os.read(ours, 1 << 16):
+            pieces.append(piece)
+    except OSError:  # Linux's way to say that the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    return b"".join(pieces)
+
+
+def test_colour_is_for_terminals_that_want_it():
+    coloured = in_a_terminal({"TERM": "xterm-256color"})
+    plain = in_a_terminal({"TERM": "xterm-256color", "NO_COLOR": "1"})
+    assert b"\x1b[2m" in coloured, "sources are quiet"
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-9]", plain), "no hue"
+    words = [re.sub(rb"\x1b\[[0-9;]*m", b"", text) for text in (coloured, plain)]
+    assert words[0] == words[1]
