@@ -227,6 +227,27 @@ def test_a_gguf_is_opened_by_its_ending_or_its_first_bytes(here, name):
     assert opened.summary("rope_freqs.weight").nonfinite_rows == 0
 
 
+def test_other_files_are_opened_by_their_first_bytes_too(here):
+    save_file({"a": np.ones(2)}, here / "blob")
+    assert open_target("blob").form == "safetensors"
+    np.savez(here / "x.npz", a=np.ones(2))
+    (here / "x.npz").rename(here / "blob")
+    assert open_target("blob:a").form == "array"
+    written(here / "blob", b" " * 8 + CONFIG)
+    assert open_target("blob").config == json.loads(CONFIG)
+
+
+def test_a_file_that_fails_while_it_is_looked_at_is_refused(here, monkeypatch):
+    written(here / "blob", CONFIG)
+
+    class Failing(io.BytesIO):
+        def read(self, *_):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", lambda *_: Failing())
+    assert refused("blob") == ("blob cannot be read: Input/output error.", "Check the path and the disk.")
+
+
 def test_a_tensor_that_is_not_there_is_refused_with_the_nearest(here):
     written(here / "model.gguf", small_gguf())
     opened = open_target("model.gguf")

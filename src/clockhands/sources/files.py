@@ -132,10 +132,10 @@ def signature(start: bytes) -> tuple[str, str] | None:
     for mark, name, words in SIGNATURES:
         if start.startswith(mark):
             return name, words
-    if start[8:9] == b"{":  # safetensors: eight bytes of length, then a JSON object.
-        return "safetensors", "a safetensors file"
     if start.lstrip().startswith(b"{"):
         return "json", "JSON text"
+    if start[8:9] == b"{":  # safetensors: eight bytes of length, then a JSON object.
+        return "safetensors", "a safetensors file"
     return None
 
 
