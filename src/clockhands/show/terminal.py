@@ -304,7 +304,7 @@ def safe(text: object) -> str:
 def layers_in_words(layers: str | None, most: int | None = None) -> str:
     """Which layers, in a sentence; with ``most``, a long list is shortened to about so many characters.
 
-    >>> layers_in_words("5"), layers_in_words("0-4,6"), layers_in_words("0,2,4,6,8,10", most=12)
+    >>> layers_in_words("5"), layers_in_words("0-4,6"), layers_in_words("0,2,4,6,8,10", most=15)
     ('layer 5', 'layers 0-4, 6', 'layers 0, 2, ..., 10')
     """
     if layers is None:
@@ -312,11 +312,11 @@ def layers_in_words(layers: str | None, most: int | None = None) -> str:
     if layers == "input":
         return "input"
     spans = layers.split(",")
-    kept = spans
-    while most is not None and len(kept) > 2 and len(", ".join(kept)) > most:
-        kept = [*kept[:-2], kept[-1]]
-    words = kept if kept is spans else [*kept[:-1], "...", kept[-1]]
-    return f"layer{'s' if len(spans) > 1 or '-' in layers else ''} {', '.join(words)}"
+    words, kept = ", ".join(spans), len(spans)
+    while most is not None and kept > 2 and len(words) > most:
+        kept -= 1
+        words = ", ".join([*spans[: kept - 1], "...", spans[-1]])
+    return f"layer{'s' if len(spans) > 1 or '-' in layers else ''} {words}"
 
 
 def _sources(audit: Audit) -> Iterator[str]:
