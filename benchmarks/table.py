@@ -58,14 +58,13 @@ def elapsed(call: Callable[[], object]) -> float:
     return seconds
 
 
-def touch_memory(gibibytes: int = 4) -> None:
-    """Make the machine hand out its memory before anything is timed.
+def touch_memory(size: int) -> None:
+    """Make the machine hand out so many bytes before the clock starts.
 
-    On a virtual machine, pages that nobody touched since it started cost ten times as much as others, and would be
+    On a virtual machine, pages that nobody has touched for a while cost ten times as much as others, and would be
     charged to whoever comes first.
     """
-    for _ in range(2):
-        np.empty(gibibytes * 2**27, np.float64).fill(1.0)
+    np.empty(size, np.uint8).fill(1)
 
 
 def free_cores() -> float:
@@ -91,12 +90,16 @@ def say_free_cores(show: Console) -> None:
     show.print(f"two threads get {free:.2f} times the work of one done{warning}")
 
 
-def interleaved(calls: dict[str, Callable[[int], Callable[[], object]]], repetitions: int) -> dict[str, float]:
-    """Median seconds of each; ``calls[name](repetition)`` prepares what is then timed."""
+def interleaved(
+    calls: dict[str, Callable[[int], Callable[[], object]]], repetitions: int, memory: int = 0
+) -> dict[str, float]:
+    """Median seconds of each; ``calls[name](repetition)`` prepares what is then timed, in ``memory`` bytes."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for repetition in range(-1, repetitions):  # the first round only warms up
         for name in random.sample(list(calls), len(calls)):
-            taken = elapsed(calls[name](repetition))
+            call = calls[name](repetition)
+            touch_memory(memory)
+            taken = elapsed(call)
             if repetition >= 0:
                 seconds[name].append(taken)
     return {name: statistics.median(each) for name, each in seconds.items()}
@@ -111,7 +114,8 @@ def race(contestants: Iterable[Any], shape: tuple[int, int], repetitions: int) -
     def prepared(contestant: Any) -> Callable[[int], Callable[[], object]]:
         return lambda repetition: contestant.prepare(*shape, 10_000 + 7_919 * repetition)
 
-    return interleaved({each.name: prepared(each) for each in contestants}, repetitions)
+    memory = 4 * shape[0] * shape[1] * 4  # the table, and what some peers hold beside it
+    return interleaved({each.name: prepared(each) for each in contestants}, repetitions, memory)
 
 
 def tables(repetitions: dict[tuple[int, int], int], show: Console) -> tuple[list[dict], list[Target]]:
@@ -187,7 +191,7 @@ def linear(repetitions: int) -> tuple[dict[str, float], list[Target]]:
     def prepare(length: int) -> Callable[[int], Callable[[], object]]:
         return lambda repetition: lambda: ch.table(spec, range(31 * repetition, 31 * repetition + length))
 
-    medians = interleaved({f"{length:,}": prepare(length) for length in lengths}, repetitions)
+    medians = interleaved({f"{length:,}": prepare(length) for length in lengths}, repetitions, lengths[-1] * 256 * 4)
     del os.environ["CLOCKHANDS_THREADS"]
     each = {name: seconds / (int(name.replace(",", "")) * 256) * 1e9 for name, seconds in medians.items()}
     growth = each[f"{lengths[-1]:,}"] / each[f"{lengths[0]:,}"]
@@ -346,7 +350,6 @@ def main() -> None:
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         show.print("memory is limited here: large tables may not fit")
 
-    touch_memory()
     say_free_cores(show)
 
     parts = {
