@@ -235,6 +235,13 @@ CASES = [
         " seen only a part of their circle.",
     ),
     (
+        "never-turning",
+        {"pairs that never complete a turn": 1, "pairs": 4, "length": 3000, "longest wavelength": 62831.853},
+        "note",
+        "1 of 4 pairs never completes a turn within 3,000 positions (the slowest would need 62,831.9): the model has"
+        " seen only a part of their circle.",
+    ),
+    (
         "unknown-model-type",
         {f"{C}model_type": "foo"},
         "note",

@@ -22,9 +22,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
-    def invoke(*words: object, stdin: bytes | None = None) -> Ran:
+    def invoke(*words: object, stdin: bytes | None = None, faults: bool = False) -> Ran:
         done = CliRunner().invoke(main, [str(word) for word in words], input=stdin, prog_name="clockhands")
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert faults or "Traceback" not in done.stderr, done.stderr
         return Ran(done.exit_code, done.stdout, done.stderr)
 
     return invoke

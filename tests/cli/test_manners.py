@@ -104,6 +104,27 @@ def test_running_out_of_memory_is_said(run, monkeypatch):
     )
 
 
+def test_a_fault_of_our_own_is_not_taken_for_a_broken_model(run, monkeypatch):
+    monkeypatch.setattr(clockhands.cli.presets, "presets", lambda: 1 / 0)
+    done = run("presets", faults=True)
+    assert (done.code, done.out) == (2, "")
+    assert "ZeroDivisionError" in done.err
+    assert done.err.endswith(
+        "error: This is a fault of clockhands, not of what you gave it.\nhint: Please report it with the lines above.\n"
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device here that is always full")
+def test_a_full_disk_is_said():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*PROGRAM, "presets"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == b"error: The result could not be written: No space left on device.\nhint: Send it somewhere else.\n"
+    )
+
+
 def test_text_that_the_terminal_cannot_hold_does_not_end_the_report(tmp_path):
     (tmp_path / "mødel.json").write_text('{"model_type": "llåma"}', encoding="utf-8")
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}

@@ -51,9 +51,10 @@ def _broken_rows(opened: Opened, name: str, layers: str | None) -> Iterator[Case
 
 def _bare(opened: Opened, name: str) -> Code:
     shape = opened.tensors[name].shape
-    fields = {"width": shape[-1] if shape else None, "rows": shape[-2] if len(shape) > 1 else None}
-    source = {field: _place(opened, name) for field, value in fields.items() if value is not None}
-    return Code("other", None, None, source=source, **fields)
+    width, rows = shape[-1] if shape else None, shape[-2] if len(shape) > 1 else None
+    found = {"width": width, "rows": rows}
+    source = {field: _place(opened, name) for field, value in found.items() if value is not None}
+    return Code("other", None, None, width=width, rows=rows, source=source)
 
 
 def _place(opened: Opened, name: str) -> str:

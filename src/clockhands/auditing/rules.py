@@ -202,9 +202,10 @@ def _text_number(evidence: Evidence) -> str:
 def _never_turning(evidence: Evidence) -> str:
     count, pairs = evidence["pairs that never complete a turn"], evidence["pairs"]
     length, longest = spoken(evidence["length"]), spoken(evidence["longest wavelength"])
+    complete = "completes" if count == 1 else "complete"
     return (
-        f"{count} of {pairs} pairs never complete a turn within {length} positions (the slowest would need {longest}):"
-        " the model has seen only a part of their circle."
+        f"{count} of {pairs} pairs never {complete} a turn within {length} positions (the slowest would need"
+        f" {longest}): the model has seen only a part of their circle."
     )
 
 

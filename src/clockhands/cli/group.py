@@ -5,11 +5,13 @@ Exit codes: 0 done and sound, 1 done and errors found, 2 could not, 130 interrup
 
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -57,17 +59,26 @@ class CommandGroup(click.Group):
             raise UnknownCommand(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> None:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
         """Run a command line and exit; every way to fail ends in one line `error:` and one line `hint:`."""
-        extra.pop("standalone_mode", None)
         if os.environ.get("NO_COLOR"):
             extra["color"] = False
         for stream in (sys.stdout, sys.stderr):
             # A file name that the terminal's encoding does not hold must not end the report.
-            if hasattr(stream, "reconfigure"):
+            if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            code = super().main(args, prog_name or "clockhands", standalone_mode=False, **extra)
+            code = super().main(  # pyright: ignore[reportCallIssue] - click's overloads forget this way to call it
+                args, prog_name or "clockhands", complete_var, False, windows_expand_args, **extra
+            )
             sys.stdout.flush()
         except click.UsageError as error:
             complain(error.format_message(), _usage_hint(error))
@@ -86,6 +97,15 @@ class CommandGroup(click.Group):
             code = 130
         except MemoryError:
             complain("There was not enough memory.", "Ask for less at once, or write it in several parts.")
+            code = 2
+        except OSError as error:
+            complain(f"The result could not be written: {error.strerror or error}.", "Send it somewhere else.")
+            code = 2
+        except Exception:  # noqa: BLE001 - 1 means that a model is wrong, so a fault of our own must not end in it
+            traceback.print_exc()
+            complain(
+                "This is a fault of clockhands, not of what you gave it.", "Please report it with the lines above."
+            )
             code = 2
         sys.exit(code if isinstance(code, int) else 0)
 

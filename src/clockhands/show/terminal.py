@@ -63,7 +63,7 @@ class _Report:
     def print(self) -> None:
         self.line(Text(safe(self.audit.target), style="bold"))
         self.paragraph(self.audit.verdict, style=verdict_style(self.audit))
-        if self.audit.model_type is not None or self.audit.context is not None:
+        if any(value is not None for value in (self.audit.model_type, self.audit.context, self.audit.length)):
             self.heading()
         for code in self.audit.layers:
             self.line()
@@ -75,9 +75,10 @@ class _Report:
     def heading(self) -> None:
         self.line()
         sources = self.audit.source
-        self.row("model type", self.audit.model_type or "not named", sources.get("model_type"))
-        context = f"{spoken(self.audit.context)} positions" if self.audit.context else "not declared"
-        self.row("context", context, sources.get("context"))
+        if self.audit.model_type is not None or self.audit.context is not None:
+            self.row("model type", self.audit.model_type or "not named", sources.get("model_type"))
+            context = f"{spoken(self.audit.context)} positions" if self.audit.context else "not declared"
+            self.row("context", context, sources.get("context"))
         if self.audit.length is not None and self.audit.length != self.audit.context:
             hold = ", at which the rates hold" if any(code.rates for code in self.audit.layers) else ""
             self.row("length", f"{spoken(self.audit.length)} positions{hold}", sources.get("length"))
