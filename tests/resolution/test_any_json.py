@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from resolution.expected import opened
 
 from clockhands.errors import ClockhandsError
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
+from resolution.expected import opened
 
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))["cases"]
 CONFIGS = [case["config"] for case in CASES]
@@ -24,7 +24,9 @@ NUMBERS = st.one_of(
 )
 WORDS = st.one_of(
     st.text(max_size=8),
-    st.sampled_from(["yarn", "linear", "longrope", "dynamic", "llama3", "proportional", "500000", "1e5", "rope", "alibi"]),
+    st.sampled_from(
+        ["yarn", "linear", "longrope", "dynamic", "llama3", "proportional", "500000", "1e5", "rope", "alibi"]
+    ),
 )
 LEAVES = st.one_of(st.none(), st.booleans(), NUMBERS, WORDS)
 JSON = st.recursive(
@@ -32,7 +34,9 @@ JSON = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
         st.dictionaries(
-            st.one_of(st.sampled_from(["rope_type", "type", "factor", "rope_theta", "full_attention"]), st.text(max_size=4)),
+            st.one_of(
+                st.sampled_from(["rope_type", "type", "factor", "rope_theta", "full_attention"]), st.text(max_size=4)
+            ),
             inner,
             max_size=4,
         ),
@@ -59,7 +63,9 @@ def check(found):
     for code in found.codes:
         assert code.rates is None or all(rate >= 0 for rate in code.rates)
         assert all(isinstance(where, str) and where for where in code.source.values())
-        assert is_json([code.part, code.layers, code.kind, code.layout, code.width, code.rotated, code.base, code.scaling])
+        assert is_json(
+            [code.part, code.layers, code.kind, code.layout, code.width, code.rotated, code.base, code.scaling]
+        )
         assert is_json([code.rates, code.attention_factor, code.rows, code.offset, code.window, dict(code.source)])
     for fact in found.facts:
         assert is_json(dict(fact.evidence))
@@ -112,7 +118,9 @@ KEYS = [
 
 
 @settings(max_examples=200)
-@given(st.dictionaries(st.sampled_from(KEYS), JSON), st.sampled_from(["llama", "gemma3", "deepseek2", "bert", "t5", "new"]))
+@given(
+    st.dictionaries(st.sampled_from(KEYS), JSON), st.sampled_from(["llama", "gemma3", "deepseek2", "bert", "t5", "new"])
+)
 def test_any_metadata(values, name):
     config = {key.replace("llama", name): value for key, value in values.items()} | {"general.architecture": name}
     check(resolve(Opened(target="model.gguf", form="gguf", config=config, config_name="model.gguf")))

@@ -72,7 +72,13 @@ def test_the_order_of_keys_does_not_matter():
 
 @pytest.mark.parametrize(
     ("name", "layout"),
-    [("llama", "interleaved"), ("deepseek2", "interleaved"), ("qwen2", "halves"), ("phi3", "halves"), ("gemma", "halves")],
+    [
+        ("llama", "interleaved"),
+        ("deepseek2", "interleaved"),
+        ("qwen2", "halves"),
+        ("phi3", "halves"),
+        ("gemma", "halves"),
+    ],
 )
 def test_how_rows_pair(name, layout):
     (code,) = resolve(gguf(named(name))).codes
@@ -99,9 +105,7 @@ def test_scalings():
     assert found.codes[0].attention_factor == pytest.approx(0.1 * math.log(4) + 1)
     scaled = resolve(gguf({**yarn, "llama.rope.scaling.attn_factor": 2.0}))
     assert scaled.codes[0].attention_factor == pytest.approx(2 * (0.1 * math.log(4) + 1))
-    assert "unknown-scaling" in [
-        fact.code for fact in resolve(gguf({**yarn, "llama.rope.scaling.type": "what"})).facts
-    ]
+    assert "unknown-scaling" in [fact.code for fact in resolve(gguf({**yarn, "llama.rope.scaling.type": "what"})).facts]
 
 
 def test_the_magnitude_that_cancels():
@@ -153,7 +157,8 @@ def test_lists_with_a_number_for_each_layer():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("gpt2", "learned"), ("bert", "learned"), ("bloom", "alibi"), ("t5", "buckets"), ("mamba", "none")]
+    ("name", "kind"),
+    [("gpt2", "learned"), ("bert", "learned"), ("bloom", "alibi"), ("t5", "buckets"), ("mamba", "none")],
 )
 def test_architectures_that_do_not_turn(name, kind):
     (code,) = resolve(gguf(named(name))).codes

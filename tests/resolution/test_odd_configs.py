@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from resolution.expected import fact_codes, resolved
 
 from clockhands.rotary import Rotary
 from clockhands.scaling import Linear, Llama3, Yarn
+from resolution.expected import fact_codes, resolved
 
 LLAMA = {
     "model_type": "llama",
@@ -248,9 +248,10 @@ def test_factor_times_original_beside_another_context(block, context, told):
     found = facts(LLAMA, rope_scaling=block, max_position_embeddings=context)
     assert ("factor-times-original" in found) == told
     if told:
-        assert found["factor-times-original"]["factor x original"] == block["factor"] * block[
-            "original_max_position_embeddings"
-        ]
+        assert (
+            found["factor-times-original"]["factor x original"]
+            == block["factor"] * block["original_max_position_embeddings"]
+        )
         assert found["factor-times-original"]["scaling"] == block["rope_type"]
 
 
@@ -341,7 +342,13 @@ def test_multi_head_latent_attention():
     assert only(deepseek, rope_interleave=False).layout == "halves"
     plain = only({**deepseek, "model_type": "deepseek_v2", "use_mla": False, "qk_rope_head_dim": 0})
     assert (plain.width, plain.rotated) == (128, 128)
-    scaled = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "mscale": 1.0, "mscale_all_dim": 1.0}
+    scaled = {
+        "type": "yarn",
+        "factor": 40,
+        "original_max_position_embeddings": 4096,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+    }
     assert only(deepseek, rope_scaling=scaled).attention_factor == 1.0
 
 
@@ -381,7 +388,9 @@ def test_learned_tables_and_their_offsets():
 
 
 def test_encoders_and_decoders():
-    whisper = resolved({"model_type": "whisper", "d_model": 384, "max_source_positions": 1500, "max_target_positions": 448})
+    whisper = resolved(
+        {"model_type": "whisper", "d_model": 384, "max_source_positions": 1500, "max_target_positions": 448}
+    )
     assert [(code.part, code.kind, code.rows, code.layout) for code in whisper.codes] == [
         ("encoder", "sinusoidal", 1500, "halves"),
         ("decoder", "learned", 448, None),
@@ -436,7 +445,9 @@ def test_parts_of_a_composite():
     ],
 )
 def test_a_type_that_is_not_in_the_table(config, kinds):
-    found = resolved({"model_type": "new", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2, **config})
+    found = resolved(
+        {"model_type": "new", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2, **config}
+    )
     assert [code.kind for code in found.codes] == kinds
     assert all(code.layout is None and code.spec is None for code in found.codes)
     assert found.facts[0].code == "unknown-model-type"

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from resolution.expected import by_table, fact_gaps, library_gaps, resolved
 
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))["cases"]
@@ -14,7 +15,7 @@ CASES = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="ut
 # Config to why its facts differ from what is resolved.
 PARTED = {
     "gemma-3-1b-executorch-mediatek": (
-        "window: the file has sliding_window_attention_size, which the Gemma 3 class does not read: it takes its default"
+        "window: the file has sliding_window_attention_size, which the Gemma 3 class does not read"
     ),
     "qwen2-audio-7b-sophgo": (
         "window: the file has a sliding_window and no use_sliding_window, and the Qwen 2 class takes false"

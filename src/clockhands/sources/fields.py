@@ -1,8 +1,8 @@
 """Reading one value after another out of a config, without guessing and without believing it.
 
-A *quantity* (``base``, ``layers``) is what a value means; its *spellings* are the keys under which files hold it. `Fields`
-looks a quantity up, checks what it finds, remembers where it stood, and turns everything odd into a `Fact` instead of
-an exception: a config that can be parsed can be audited, whatever it holds.
+A *quantity* (``base``, ``layers``) is what a value means; its *spellings* are the keys under which files hold it.
+`Fields` looks a quantity up, checks what it finds, remembers where it stood, and turns everything odd into a `Fact`
+instead of an exception: a config that can be parsed can be audited, whatever it holds.
 """
 
 import math

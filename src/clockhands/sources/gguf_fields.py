@@ -47,7 +47,9 @@ class Layers:
     source: Mapping[str, str]
 
 
-def gguf_codes(opened: Opened, facts: list[Fact], length: int | None) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
+def gguf_codes(
+    opened: Opened, facts: list[Fact], length: int | None
+) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
     """The codes of a GGUF file, each with the original length of its scaling, and the declared context."""
     return _File(opened, facts, length).codes()
 
@@ -103,7 +105,9 @@ class _File:
         around = Surroundings(context=context, pairs=pairs)
         declared = Declared() if local else read_scaling(self._block(), around)
         source = {"kind": self.architecture, **layers.source, **declared.source}
-        source |= {name: found.source for name, found in (("width", width), ("rotated", rotated), ("base", base)) if found}
+        source |= {
+            name: found.source for name, found in (("width", width), ("rotated", rotated), ("base", base)) if found
+        }
         if context is not None:
             source["context"] = context.source
         if layout is not None:
@@ -161,7 +165,9 @@ class _File:
             self.fields.note("unreadable-field", {where: error.message, "expected": "a tensor of numbers"})
             return None
         if not numbers or not all(0 < number < math.inf for number in numbers):
-            self.fields.note("impossible-value", {where: f"{len(numbers)} numbers", "allowed": "positive finite numbers"})
+            self.fields.note(
+                "impossible-value", {where: f"{len(numbers)} numbers", "allowed": "positive finite numbers"}
+            )
             return None
         return numbers
 
@@ -174,7 +180,9 @@ class _File:
                 return local
         base = self.fields.number("base", lambda value: value > 1, BASE_ALLOWED)
         if base is not None and not self.fields.declares("base"):
-            self.fields.note("default-base", {"used": base.value, "default of": self.table["reader"], "documented": False})
+            self.fields.note(
+                "default-base", {"used": base.value, "default of": self.table["reader"], "documented": False}
+            )
         return base
 
     def _shape(self, sliding: bool) -> tuple[Found[int] | None, Found[int] | None]:

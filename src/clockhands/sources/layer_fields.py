@@ -42,7 +42,7 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
     number = None if count is None else count.value
     window = _window(fields)
     kinds, source = _kinds(fields, row, number, window, type_source)
-    labels = _label_names(fields)
+    labels = _label_names()
     still = _still_layers(fields, row, number, type_source)
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
@@ -97,11 +97,14 @@ def _kinds(
             return ["full"] * (number or 1), None
         edge = first.value
         return ["sliding" if layer >= edge else "full" for layer in range(number or 1)], first.source
-    period = fields.whole("window_period", most=MOST_LAYERS) or Found(rule.get("period"), type_source)
-    if period.value is None:
+    period = fields.whole("window_period", most=MOST_LAYERS) or Found(
+        row.windows["period"] if row else None, type_source
+    )
+    every: int | None = period.value
+    if every is None:
         return ["full"] * (number or 1), None
-    # Every period-th layer sees all; the others slide.
-    kinds = ["full" if (layer + 1) % period.value == 0 else "sliding" for layer in range(number or period.value)]
+    # One layer in so many sees all; the others slide.
+    kinds = ["full" if (layer + 1) % every == 0 else "sliding" for layer in range(number or every)]
     if rule.get("until"):
         edge = fields.whole("window_from", least=0)
         kinds = [kind if edge and edge.value and layer < edge.value else "full" for layer, kind in enumerate(kinds)]
@@ -127,7 +130,7 @@ def _named_kinds(fields: Fields, listed: Found[list[Any]], number: int | None) -
     return [meaning[name] for name in names]
 
 
-def _label_names(fields: Fields) -> dict[str, tuple[str, ...]]:
+def _label_names() -> dict[str, tuple[str, ...]]:
     return {kind: tuple(names) for kind, names in table()["labels"].items() if kind != "says"}
 
 

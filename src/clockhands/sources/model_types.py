@@ -94,7 +94,7 @@ class ModelType:
 @cache
 def table() -> Mapping[str, Any]:
     """The whole table, as data."""
-    return json.loads(resources.files(__package__).joinpath("model_types.json").read_text(encoding="utf-8"))
+    return json.loads(resources.files("clockhands.sources").joinpath("model_types.json").read_text(encoding="utf-8"))
 
 
 @cache

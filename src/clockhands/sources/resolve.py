@@ -6,14 +6,14 @@ reads, make specs of them. A type that is not in the table is read by its fields
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary
 from clockhands.sources.fields import Fields, Found
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
-from clockhands.sources.model_types import ModelType, Row, model_type, table
+from clockhands.sources.model_types import ModelType, model_type, table
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.rotary_fields import Reader
 from clockhands.sources.section_fields import Section, declared_kinds, ignored_keys, outer_keys, part_of, sections
@@ -22,6 +22,11 @@ from clockhands.sources.targets import Opened
 from clockhands.sources.weights import tensor_codes
 
 __all__ = ["Code", "Fact", "Resolved", "resolve"]
+
+# Kinds of the specs that are added; naive codes are of none of the known kinds.
+KINDS = {"Sinusoidal": "sinusoidal", "Learned": "learned", "NoPosition": "none"}
+
+TOLD = ("kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "rows", "offset")
 
 
 def resolve(opened: Opened, length: int | None = None) -> Resolved:
@@ -43,105 +48,128 @@ def resolve(opened: Opened, length: int | None = None) -> Resolved:
     return Resolved(None, usable, length, codes, tuple(facts))
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The codes of one part, each with the original length of its scaling, and the context that the part declares."""
+
+    codes: list[tuple[Code, int | None]]
+    context: Found[int] | None
+
+    @property
+    def name(self) -> str:
+        """Which part it is."""
+        return self.codes[0][0].part if self.codes else "other"
+
+    @property
+    def original(self) -> int | None:
+        """The original length, if a scaling has one."""
+        return next((original for _, original in self.codes if original is not None), None)
+
+
 def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) -> Resolved:
     facts: list[Fact] = []
     file = opened.config_name or "config.json"
     name = _name(config, file, "", facts)
-    for key in opened.duplicates:
-        facts.append(Fact("duplicate-key", {f"{file}:{key}": "given more than once", "used": "the last value"}))
-    codes: list[Code] = []
-    declared: list[tuple[str, Found[int] | None, int | None]] = []
-    for section in sections(config):
-        made, context = _section(opened, section, file, name, facts, length)
-        codes += [code for code, _ in made]
-        original = next((original for _, original in made if original is not None), None)
-        declared.append((made[0][0].part if made else section.part, context, original))
-    context, original = _main(declared)
+    twice = {"used": "the last value"}
+    facts += [Fact("duplicate-key", {f"{file}:{key}": "given more than once", **twice}) for key in opened.duplicates]
+    reader = _ConfigReader(opened, file, name, facts, length)
+    parts = [reader.part(section) for section in sections(config)]
+    main = _main(parts)
+    context, original = (None, None) if main is None else (main.context, main.original)
     source = {"model_type": f"{file}:model_type"} if name is not None else {}
     if context is not None:
         source["context"] = context.source
     at = length or original or (None if context is None else context.value)
-    return Resolved(name, None if context is None else context.value, at, tuple(codes), tuple(facts), source)
+    codes = tuple(code for part in parts for code, _ in part.codes)
+    return Resolved(name, None if context is None else context.value, at, codes, tuple(facts), source)
 
 
-def _main(declared: list[tuple[str, Found[int] | None, int | None]]) -> tuple[Found[int] | None, int | None]:
-    """Context and original length of the part that people mean: what reads or writes text."""
-    for part in ("text", "decoder", "encoder", "audio", "vision", "other"):
-        for other, context, original in declared:
-            if other == part and (context is not None or original is not None):
-                return context, original
-    return None, None
+def _main(parts: list[_Part]) -> _Part | None:
+    """The part that people mean by the context of a model: what reads or writes text."""
+    for name in ("text", "decoder", "encoder", "audio", "vision", "other"):
+        for part in parts:
+            holds = any(code.part == name for code, _ in part.codes)
+            if holds and (part.context is not None or part.original is not None):
+                return part
+    return None
 
 
-def _section(
-    opened: Opened, section: Section, file: str, top: str | None, facts: list[Fact], length: int | None
-) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
-    name = _name(section.values, file, section.path, facts)
-    known = _known(section, name, top)
-    if known is None:
-        return _by_fields(section, file, name, facts, length)
-    fields = Fields(
-        section.values,
-        file,
-        known.reads,
-        facts,
-        path=section.path,
-        defaults=known.defaults,
-        default_source=known.default_source,
-    )
-    outer_keys(section, fields)
-    made: list[tuple[Code, int | None]] = []
-    usable: int | None = None
-    context = fields.whole("context")
-    for row in known.rows:
-        own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
-        if own.kind == "rotary":
-            made += Reader(fields, known, own, own.part, length).codes()
-        elif own.kind in ("learned", "sinusoidal"):
-            code, positions = table_code(fields, known, own, opened.tensors)
-            made.append((code, None))
-            if own.rows == "context":
-                usable = positions
-                context = _usable(context, usable, code)
-        else:
-            made += [(code, None) for code in bias_codes(fields, own.kind or "none", known.architecture_source)]
-    ignored_keys(fields, known)
-    if context is not None and context.source == known.default_source:
-        of = f"{known.name} ({known.library})"
-        evidence = {"field": known.reads["context"][0], "used": context.value, "default of": of, "documented": True}
-        fields.note("default-value", evidence)
-    return made, context
+@dataclass(frozen=True)
+class _ConfigReader:
+    """What reads the parts of one config.
 
+    Attributes:
+        opened: The target.
+        file: The name of the config.
+        top: The model type that stands at its top.
+        facts: What was noticed.
+        length: The length that the caller asks for, or None.
+    """
 
-def _usable(context: Found[int] | None, usable: int | None, code: Code) -> Found[int] | None:
-    """Positions, not rows: a table may begin with rows that no token gets."""
-    if context is None:
-        return None
-    return Found(usable, code.source.get("context", context.source))
+    opened: Opened
+    file: str
+    top: str | None
+    facts: list[Fact]
+    length: int | None
 
+    def part(self, section: Section) -> _Part:
+        """The codes of a part, by the table or by its fields."""
+        name = _name(section.values, self.file, section.path, self.facts)
+        known = _known(section, name, self.top)
+        return self._by_fields(section, name) if known is None else self._by_table(section, known)
 
-def _by_fields(
-    section: Section, file: str, name: str | None, facts: list[Fact], length: int | None
-) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
-    """The codes of a type that the table does not hold."""
-    fields = Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
-    fields.note("unknown-model-type", {fields.source("model_type"): name})
-    part = part_of(section, name)
-    made: list[tuple[Code, int | None]] = []
-    for kind in declared_kinds(fields):
-        if kind.value == "rotary" and part == "text":
-            made += Reader(fields, None, None, part, length).codes()
-        elif kind.value == "rotary":
-            # Images and sound have axes of their own, which no common key describes: a ladder would be a guess.
-            made += [(_without_rates(fields, part, kind.source), None)]
-        elif kind.value in ("learned", "sinusoidal"):
-            made.append((Code(part, "input", kind.value, source={"kind": kind.source}), None))
-        elif kind.value is not None:
-            made += [(_in_part(code, part), None) for code in bias_codes(fields, kind.value, kind.source)]
-    if not made:
-        made = [(_in_part(code, part), None) for code in bias_codes(fields, "", "")]
-        made = [(replace(code, kind=None, source=_without_kind(code)), None) for code, _ in made]
-    return made, fields.whole("context")
+    def _by_table(self, section: Section, known: ModelType) -> _Part:
+        fields = Fields(
+            section.values,
+            self.file,
+            known.reads,
+            self.facts,
+            path=section.path,
+            defaults=known.defaults,
+            default_source=known.default_source,
+        )
+        outer_keys(section, fields)
+        made: list[tuple[Code, int | None]] = []
+        context = fields.whole("context")
+        for row in known.rows:
+            own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
+            if own.kind == "rotary":
+                made += Reader(fields, known, own, own.part, self.length).codes()
+            elif own.kind in ("learned", "sinusoidal"):
+                code, positions = table_code(fields, known, own, self.opened.tensors)
+                made.append((code, None))
+                if own.rows == "context" and context is not None:
+                    # Positions, not rows: a table may begin with rows that no token gets.
+                    context = Found(positions, code.source.get("context", context.source))
+            else:
+                because = known.architecture_source
+                made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", because)]
+        ignored_keys(fields, known)
+        if context is not None and context.source == known.default_source:
+            of = f"{known.name} ({known.library})"
+            evidence = {"field": known.reads["context"][0], "used": context.value, "default of": of, "documented": True}
+            fields.note("default-value", evidence)
+        return _Part(made, context)
+
+    def _by_fields(self, section: Section, name: str | None) -> _Part:
+        """The codes of a type that the table does not hold."""
+        fields = Fields(section.values, self.file, table()["spellings"]["config"], self.facts, path=section.path)
+        fields.note("unknown-model-type", {fields.source("model_type"): name})
+        part = part_of(section, name)
+        made: list[tuple[Code, int | None]] = []
+        for kind in declared_kinds(fields):
+            if kind.value == "rotary" and part == "text":
+                made += Reader(fields, None, None, part, self.length).codes()
+            elif kind.value == "rotary":
+                # Images and sound have axes of their own, which no common key describes: a ladder would be a guess.
+                made.append((_without_rates(fields, part, kind.source), None))
+            elif kind.value in ("learned", "sinusoidal"):
+                made.append((Code(part, "input", kind.value, source={"kind": kind.source}), None))
+            elif kind.value is not None:
+                made += [(_in_part(code, part), None) for code in bias_codes(fields, kind.value, kind.source)]
+        if not made:
+            made = [(_in_part(code, part), None) for code in bias_codes(fields, None, None)]
+        return _Part(made, fields.whole("context"))
 
 
 def _without_rates(fields: Fields, part: str, because: str) -> Code:
@@ -152,11 +180,8 @@ def _without_rates(fields: Fields, part: str, because: str) -> Code:
 
 
 def _in_part(code: Code, part: str) -> Code:
-    return code if part == "text" else replace(code, part=part)
-
-
-def _without_kind(code: Code) -> dict[str, str]:
-    return {name: where for name, where in code.source.items() if name != "kind"}
+    """A code of a part that is not text; an encoder and a decoder stay what they are."""
+    return code if part == "text" or code.part != "text" else replace(code, part=part)
 
 
 def _known(section: Section, name: str | None, top: str | None) -> ModelType | None:
@@ -196,28 +221,43 @@ def _of_gguf(opened: Opened, length: int | None) -> Resolved:
 
 def _of_spec(opened: Opened, length: int | None) -> Resolved:
     """A preset is its own source."""
-    spec, name = opened.spec, opened.target
-    values = {key: getattr(spec, key, None) for key in ("layout", "base", "rates", "rows", "offset")}
-    spacing = getattr(spec, "spacing", None)
-    if values["base"] is None and isinstance(spacing, Geometric):
-        values["base"] = spacing.base
-    rotary = isinstance(spec, Rotary)
-    width = spec.head_width if isinstance(spec, Rotary) else getattr(spec, "width", None)
-    code = Code(
-        "text",
-        None if rotary else "input",
-        _kind_of(spec),
-        spec=spec,
-        width=width,
-        rotated=spec.rotated if isinstance(spec, Rotary) else None,
-        attention_factor=spec.attention_factor if isinstance(spec, Rotary) else None,
-        **values,
-    )
-    told = {key: f"preset {name}" for key in ("kind", "width", "rotated", "attention_factor", *values)}
-    source = {key: where for key, where in told.items() if getattr(code, key) is not None}
-    return Resolved(None, None, length, (replace(code, source=source),), ())
-
-
-def _kind_of(spec: object) -> str | None:
-    names = {"Rotary": "rotary", "Sinusoidal": "sinusoidal", "Learned": "learned", "NoPosition": "none"}
-    return names.get(type(spec).__name__)
+    spec = opened.spec
+    if isinstance(spec, Rotary):
+        if length is not None:
+            spec = Rotary(
+                spec.head_width,
+                spec.layout,
+                spacing=spec.spacing,
+                rotated=spec.rotated,
+                scaling=spec.scaling,
+                length=length,
+            )
+        code = Code(
+            "text",
+            None,
+            "rotary",
+            spec,
+            layout=spec.layout,
+            width=spec.head_width,
+            rotated=spec.rotated,
+            base=spec.base,
+            rates=spec.rates,
+            attention_factor=spec.attention_factor,
+        )
+    else:
+        spacing = getattr(spec, "spacing", None)
+        code = Code(
+            "text",
+            "input",
+            KINDS.get(type(spec).__name__),
+            spec,
+            layout=getattr(spec, "layout", None),
+            width=getattr(spec, "width", None),
+            base=spacing.base if isinstance(spacing, Geometric) else None,
+            rates=getattr(spec, "rates", None),
+            rows=getattr(spec, "rows", None),
+            offset=getattr(spec, "offset", None),
+        )
+    known = [name for name in TOLD if getattr(code, name) is not None]
+    code = replace(code, source=dict.fromkeys(known, f"preset {opened.target}"))
+    return Resolved(None, None, length, (code,), ())

@@ -1,5 +1,6 @@
 """From the fields of a rotary config to its ladder, one for each group of layers."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,9 @@ from clockhands.sources.model_types import ModelType, Row, table
 from clockhands.sources.resolved import Code
 from clockhands.sources.scaling_fields import Declared, Surroundings, read_scaling, scaling_type
 
+ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
+SCALED_OUTSIDE = re.compile(r"rope_scaling_\w")
+SWITCHES = ("use_scaled_rope", "use_dynamic_ntk")
 BASE_ALLOWED = "a finite number above 1"
 SHARE_ALLOWED = "a number above 0 and at most 1"
 
@@ -62,7 +66,10 @@ class Reader:
         found = []
         for group in groups:
             if group.kind == "none":
-                source = {"kind": self.architecture or group.source.get("layers", ""), **group.source}
+                source = {
+                    "kind": self.architecture or group.source.get("layers") or self._rotary_because(),
+                    **group.source,
+                }
                 found.append((Code(self.part, group.layers, "none", source=source), None))
             else:
                 found.append(self._code(group, blocks.of(group)))
@@ -83,6 +90,8 @@ class Reader:
             allowed=self.row.scalings if self.row else (),
         )
         declared = read_scaling(block, around)
+        if self.known is None and not self._switches_are_complete():
+            declared = replace(declared, known=False)
         layout = self._layout()
         source = {"kind": self.architecture or self._rotary_because(), **group.source, **declared.source}
         for name, value in (("layout", layout), ("width", shape.width), ("rotated", shape.rotated), ("base", base)):
@@ -113,19 +122,23 @@ class Reader:
         return Found(self.row.layout, self.architecture)
 
     def _rotary_because(self) -> str:
-        for quantity in ("base", "blocks", "share", "rotated"):
+        for quantity in ("base", "local_base", "blocks", "share", "rotated"):
             found = self.fields.raw(quantity)
             if found is not None:
                 return found.source
-        return ""
+        return "the fields of the config"
 
     def _base(self, group: Group, block: Fields | None) -> Found[float] | None:
         quantity = (self.row.bases if self.row else {}).get(group.kind, "base")
+        if self.known is None and self._further_bases():
+            return None
         if self.known is None and self.fields.declares("local_base"):
             if group.pattern:
                 quantity = "local_base" if group.kind == "sliding" else "base"
             else:
-                self.fields.note("missing-value", {"missing": "layer_types", "needed for": "which layers take which base"})
+                self.fields.note(
+                    "missing-value", {"missing": "layer_types", "needed for": "which layers take which base"}
+                )
                 return None
         if self.known is not None and quantity in self.known.fixed:
             return Found(self.known.fixed[quantity], self.architecture)
@@ -145,6 +158,26 @@ class Reader:
             layers = group.layers if quantity != "base" else None
             self.fields.note("default-base", {**evidence, "documented": True}, layers)
         return outer
+
+    def _further_bases(self) -> bool:
+        """Bases under keys that no common reader knows: some layers take them, and nothing says which."""
+        known = {key for name in ("base", "local_base") for key in self.fields.spellings.get(name, ())}
+        further = [key for key in self.fields.values if key not in known and ANOTHER_BASE.search(str(key))]
+        further = [key for key in further if isinstance(self.fields.values[key], int | float)]
+        for key in further:
+            evidence = {self.fields.source(key): self.fields.values[key], "missing": "which layers take this base"}
+            self.fields.note("missing-value", {**evidence, "needed for": "the rates"})
+        return bool(further)
+
+    def _switches_are_complete(self) -> bool:
+        """Whether no key outside the block turns a scaling on whose numbers the file does not hold."""
+        held = [key for key in SWITCHES if self.fields.values.get(key) is True]
+        held += [key for key in self.fields.values if SCALED_OUTSIDE.match(str(key)) and self.fields.values[key]]
+        for key in held:
+            evidence = {self.fields.source(key): self.fields.values[key], "missing": "a scaling block with its numbers"}
+            self.fields.note("incomplete-scaling", evidence)
+        # A dynamic scaling leaves the ladder as it is at the trained length.
+        return not held or (held == ["use_dynamic_ntk"] and self.length is None)
 
     def _nulled(self, quantity: str) -> list[str]:
         return [key for key in self.fields.spellings.get(quantity, ()) if key in self.fields.values]
@@ -168,8 +201,12 @@ class Reader:
         return all(piece is not None and isinstance(piece.value, int) and piece.value > 0 for piece in pieces)
 
     def _width(self, kind: str) -> Found[int] | None:
-        quantity = (self.row.widths if self.row else {}).get(kind, "head_width")
-        declared = self.fields.whole(quantity, most=WIDEST)
+        named = self.row.widths if self.row else {"full": "full_head_width"}
+        declared = None
+        if kind in named:
+            declared = self.fields.whole(named[kind], most=WIDEST)
+        if declared is None:
+            declared = self.fields.whole("head_width", most=WIDEST)
         if declared is not None:
             return declared
         return divided(self.fields)
@@ -189,8 +226,8 @@ class Reader:
             return Shape(width, Found(rotated, share.source if share else width.source), part)
         of_share = None
         if share is not None and width is not None:
-            known = width.value is not None and share.value is not None
-            of_share = Found(int(width.value * share.value) if known else None, f"{share.source} x {width.source}")
+            turned = None if width.value is None or share.value is None else int(width.value * share.value)
+            of_share = Found(turned, f"{share.source} x {width.source}")
         if channels is not None:
             if share is not None and self._disagree(channels, of_share):
                 both = {channels.source: channels.value, share.source: share.value}
@@ -278,7 +315,7 @@ class Blocks:
                 self.fields.note("ignored-key", {block.source(key): value, "because": "this type reads the block flat"})
 
     def _old_spelling(self) -> None:
-        """Transformers 5.23.0 lays the old block over one with ``rope_type: default``; a ``type`` alone changes nothing there."""
+        """Transformers 5.23.0 lays the old block over ``rope_type: default``, where ``type`` alone changes nothing."""
         if self.flat is None or not self.flat.path.endswith("rope_scaling.") or "rope_type" in self.flat.values:
             return
         held = self.flat.values.get("type")
@@ -356,7 +393,9 @@ def built(
             length=length if regimes and length is not None and length <= LONGEST else None,
         )
     except ClockhandsError as error:
-        evidence = {code.source[name]: getattr(code, name) for name in ("width", "rotated", "base") if name in code.source}
+        evidence = {
+            code.source[name]: getattr(code, name) for name in ("width", "rotated", "base") if name in code.source
+        }
         fields.note("impossible-value", {**evidence, **declared.values, "allowed": error.message}, code.layers)
         return code
     whole = spec if code.layout is not None and assumed else None

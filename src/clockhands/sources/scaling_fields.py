@@ -34,7 +34,14 @@ NEEDS_ORIGINAL = frozenset({"dynamic", "yarn", "longrope", "llama3"})
 
 # Keys of a block that belong to position without changing a ladder.
 BESIDE = frozenset(
-    {"mrope_section", "mrope_interleaved", "llama_4_scaling_beta", "finetuned", "max_position_embeddings", "apply_scale"}
+    {
+        "mrope_section",
+        "mrope_interleaved",
+        "llama_4_scaling_beta",
+        "finetuned",
+        "max_position_embeddings",
+        "apply_scale",
+    }
 )
 
 
@@ -214,9 +221,7 @@ def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | No
     return around.context
 
 
-def _factor(
-    block: Fields, kind: str, original: Found[int] | None, context: Found[int] | None
-) -> Found[float] | None:
+def _factor(block: Fields, kind: str, original: Found[int] | None, context: Found[int] | None) -> Found[float] | None:
     """The factor; where LongRoPE has none, or YaRN a null, it is the declared context over the original length."""
     found = block.number("factor", lambda value: value >= 1, "a number of at least 1")
     nulled = kind == "yarn" and any(key in block.values for key in block.spellings.get("factor", ()))

@@ -1,4 +1,4 @@
-"""Codes that are added at the bottom of a model, and biases: from the fields of a config, and from headers of weights."""
+"""Codes that are added at the bottom of a model, and biases: out of configs and headers of weights."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from clockhands.sources.arrays import TensorInfo
 
 
-def table_code(fields: Fields, known: ModelType, row: Row, tensors: Mapping[str, "TensorInfo"]) -> tuple[Code, int | None]:
+def table_code(
+    fields: Fields, known: ModelType, row: Row, tensors: Mapping[str, "TensorInfo"]
+) -> tuple[Code, int | None]:
     """A learned table or a fixed sinusoid of a known type, and how many positions its config declares."""
     architecture = known.architecture_source
     source = {"kind": architecture, "layers": architecture}
@@ -34,7 +36,9 @@ def table_code(fields: Fields, known: ModelType, row: Row, tensors: Mapping[str,
     if found is not None:
         rows, width = _real(fields, found, rows, width)
     if declared is not None:
-        source["context"] = f"{declared.source}{f' - ({offset.source})' if offset and isinstance(row.offset, str) else ''}"
+        source["context"] = (
+            f"{declared.source}{f' - ({offset.source})' if offset and isinstance(row.offset, str) else ''}"
+        )
     for name, value in (("width", width), ("rows", rows), ("offset", offset)):
         if value is not None:
             source[name] = value.source
@@ -53,8 +57,8 @@ def table_code(fields: Fields, known: ModelType, row: Row, tensors: Mapping[str,
     return _learned(fields, code), usable
 
 
-def bias_codes(fields: Fields, kind: str, because: str) -> list[Code]:
-    """A code that lies in every attention layer and has no spec here: a bias, or none at all."""
+def bias_codes(fields: Fields, kind: str | None, because: str | None) -> list[Code]:
+    """A code that lies in every attention layer and has no spec here: a bias, none at all, or one not known."""
     width = fields.whole("hidden", most=WIDEST)
     codes = []
     both = fields.declares("decoder_layers")
@@ -62,7 +66,7 @@ def bias_codes(fields: Fields, kind: str, because: str) -> list[Code]:
         if quantity == "decoder_layers" and not both:
             continue
         count = fields.whole(quantity, most=MOST_LAYERS)
-        source = {"kind": because}
+        source = {} if because is None else {"kind": because}
         source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found is not None}
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))
         codes.append(Code(part, layers, kind, width=_value(width), source=source))

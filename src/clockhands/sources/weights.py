@@ -39,7 +39,9 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
             kept.append(code)
     if not kept:
         file = next((tensor.file.name for tensor in opened.tensors.values()), opened.target)
-        facts.append(Fact("nothing-declared", {file: f"{len(opened.tensors)} tensors, none with a name known for position"}))
+        facts.append(
+            Fact("nothing-declared", {file: f"{len(opened.tensors)} tensors, none with a name known for position"})
+        )
         kept = [Code("other", None, None)]
     return tuple(kept)
 
