@@ -56,7 +56,7 @@ def test_a_type_and_nothing_else_is_a_whole_model(name):
 @pytest.mark.parametrize("name", model_types())
 def test_rows_speak_of_quantities_that_exist(name):
     known = model_type(name)
-    quantities = {*table()["spellings"]["config"], "latent", "interleave", "pad", "frames", "buckets"}
+    quantities = {*table()["spellings"]["config"], "latent", "interleave", "pad", "frames", "buckets", "unused"}
     assert set(known.reads) <= quantities
     assert set(known.defaults) | set(known.fixed) <= quantities
     for row in known.rows:

@@ -381,7 +381,7 @@ def test_learned_tables_and_their_offsets():
     assert (roberta.codes[0].offset, roberta.context) == (1, 513)
     gpt2 = resolved({"model_type": "gpt2", "n_positions": 1024, "n_ctx": 512})
     assert gpt2.codes[0].rows == 1024
-    assert [fact.code for fact in gpt2.facts] == ["conflicting-keys"]
+    assert [fact.code for fact in gpt2.facts] == ["ignored-key"]
     short = resolved({"model_type": "opt", "max_position_embeddings": -5})
     assert short.codes[0].rows is None
     assert short.facts[0].code == "impossible-value"
@@ -492,3 +492,28 @@ def test_a_model_type_that_is_no_text(name):
     found = resolved({**LLAMA, "model_type": name})
     assert found.model_type is None
     assert found.facts[0].code == "unreadable-field"
+
+
+@pytest.mark.parametrize("key", ["use_scaled_rope", "use_dynamic_ntk", "rope_scaling_long_factor"])
+def test_a_scaling_switched_on_outside_of_a_block(key):
+    config = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4, "rope_theta": 1e4}
+    config[key] = [1.0] * 32 if "factor" in key else True
+    found = resolved(config, 4096)
+    assert found.codes[0].rates is None
+    assert "missing-value" in [fact.code for fact in found.facts]
+    # Up to the trained length a dynamic scaling changes nothing.
+    assert (resolved(config).codes[0].rates is not None) == (key == "use_dynamic_ntk")
+    assert "missing-value" not in fact_codes({**config, key: None})
+
+
+def test_a_further_base_of_unknown_layers():
+    config = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4, "rope_theta": 1e4}
+    found = resolved({**config, "compress_rope_theta": 160000})
+    assert found.codes[0].base is None
+    assert found.facts[1].evidence["config.json:compress_rope_theta"] == 160000
+
+
+def test_sound_types_that_keep_keys_without_a_use():
+    assert not fact_codes({"model_type": "nemotron_h", "rope_theta": 10000, "max_position_embeddings": 262144})
+    modern = {"hidden_size": 512, "num_attention_heads": 8, "rope_theta": 1e4, "position_embedding_type": "absolute"}
+    assert fact_codes({**modern, "num_hidden_layers": 2}) == ["unknown-model-type"]

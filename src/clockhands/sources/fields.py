@@ -193,7 +193,8 @@ class Fields:
             return Found(self.defaults[quantity], self.default_source)
         first, value = keys[0], convert(keys[0])
         others = [key for key in keys[1:] if convert(key) != value]
-        if others and value is not None:
+        # Files have several lengths, of training and of serving, which need not be the same.
+        if others and value is not None and quantity != "context":
             evidence = {self.source(key): self.values[key] for key in keys}
             self.note("conflicting-keys", {**evidence, "used": self.source(first)})
         return Found(value, self.source(first))

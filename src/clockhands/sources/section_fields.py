@@ -83,9 +83,8 @@ def declared_kinds(fields: Fields) -> list[Found[str]]:
         if kind is None:
             fields.unreadable(key, f"one of {', '.join(STYLES)}")
         elif kind != "learned" or not found:
+            # "absolute" is what configs of BERT's descent keep saying when something else took its place.
             add(kind, key)
-        elif found[0].value == "rotary":
-            fields.note("conflicting-keys", {fields.source(key): style, "used": found[0].source})
     return found
 
 
@@ -118,6 +117,7 @@ def part_of(section: Section, name: str | None) -> str:
 def ignored_keys(fields: Fields, known: ModelType) -> None:
     """Position keys that the type does not read, where they say more than nothing."""
     data = table()
+    fields.present("unused")
     meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
     for key in data["position_keys"]:
         value = fields.values.get(key)

@@ -60,6 +60,7 @@ def table_code(
 def bias_codes(fields: Fields, kind: str | None, because: str | None) -> list[Code]:
     """A code that lies in every attention layer and has no spec here: a bias, none at all, or one not known."""
     width = fields.whole("hidden", most=WIDEST)
+    fields.present("buckets")
     codes = []
     both = fields.declares("decoder_layers")
     for part, quantity in (("encoder" if both else "text", "layers"), ("decoder", "decoder_layers")):
