@@ -44,6 +44,13 @@ CASES = [
         'The scaling block is incomplete (rope_scaling.rope_type is "llama3"): it lacks low_freq_factor.',
     ),
     (
+        "incomplete-scaling",
+        {f"{C}use_dynamic_ntk": True, "missing": "a scaling block with its numbers"},
+        "note",
+        "use_dynamic_ntk is true: a scaling that only the model's own code knows the numbers of; the rates are left"
+        " open.",
+    ),
+    (
         "short-table",
         {"rows": 514, "offset": 2, "usable": 512, "context": 1024},
         "error",

@@ -116,8 +116,19 @@ def _unknown_scaling(evidence: Evidence) -> str:
     return f"{said(evidence)}, a scaling that is not known{known}; no rates follow from it."
 
 
+_BY_ITSELF = "a scaling block with its numbers"
+
+
 def _incomplete(evidence: Evidence) -> str:
+    if evidence.get("missing") == _BY_ITSELF:
+        return (
+            f"{said(evidence)}: a scaling that only the model's own code knows the numbers of; the rates are left open."
+        )
     return f"The scaling block is incomplete ({said(evidence)}): it lacks {evidence.get('missing', 'a required key')}."
+
+
+def _incomplete_severity(evidence: Evidence) -> str:
+    return "note" if evidence.get("missing") == _BY_ITSELF else "error"
 
 
 def _missing_original(evidence: Evidence) -> str:
@@ -140,8 +151,9 @@ def _missing_value(evidence: Evidence) -> str:
 
 
 def _ignored(evidence: Evidence) -> str:
-    rotary = any("rop" in name or "rot" in name for name, _ in named(evidence))
-    return "warning" if rotary or evidence.get("read instead") else "note"
+    # A key that stands in the wrong place loses its value; one that this type has no use for loses nothing.
+    misplaced = re.search(r"block|object", str(evidence.get("because", "")))
+    return "warning" if misplaced or evidence.get("read instead") else "note"
 
 
 def _ignored_key(evidence: Evidence) -> str:
@@ -247,7 +259,9 @@ CODES: Mapping[str, Rule] = {
         "error", _unknown_scaling, "Correct the spelling, or use a release of clockhands that knows this scaling."
     ),
     "incomplete-scaling": Rule(
-        "error", _incomplete, "Copy the whole block from the model's original release; readers that guess differ."
+        _incomplete_severity,
+        _incomplete,
+        "Copy the whole block from the model's original release; readers that guess differ.",
     ),
     "short-table": Rule(
         "error",
