@@ -162,9 +162,9 @@ class Yarn:
             raise InvalidType(
                 f"`truncate` must be True or False, got {shown(self.truncate)}.", "Leave it out for True."
             )
-        if self.beta_fast <= self.beta_slow:
+        if self.beta_fast < self.beta_slow:
             raise InvalidValue(
-                f"`beta_fast` must be above `beta_slow`, got {self.beta_fast:g} and {self.beta_slow:g}.",
+                f"`beta_fast` must not be below `beta_slow`, got {self.beta_fast:g} and {self.beta_slow:g}.",
                 "The released values are 32 and 1.",
             )
         if self.ramp not in ("index", "turns"):
@@ -187,6 +187,8 @@ class Yarn:
 
     def _by_turns(self) -> _Blend:
         slow, fast = Decimal(self.beta_slow), Decimal(self.beta_fast)
+        if fast == slow:  # a step instead of a line
+            return lambda _, rate: Decimal(self.original * rate / TWO_PI < fast)
         return lambda _, rate: (fast - self.original * rate / TWO_PI) / (fast - slow)
 
     def _by_index(self, ladder: Ladder) -> _Blend:
