@@ -1,0 +1,99 @@
+"""What laws are about: an implementation of one code, and the spec that it claims to be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import AdditiveCode
+from clockhands.errors import InvalidType
+
+ADDITIVE = "additive"
+# Kinds that have laws of their own; `everywhere` holds for each of them.
+EVERY_KIND = frozenset({ADDITIVE})
+
+
+class LawBroken(AssertionError):
+    """A code does not do what codes of its kind do."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An implementation of a code.
+
+    Attributes:
+        spec: The code that it claims to be.
+        apply: ``apply(x [..., seq, width], positions [seq])``: the tokens with the code applied, in ``x``'s dtype,
+            both NumPy arrays.
+        others: The same implementation of other specs, to be told apart from this one.
+        positions: Where the code has numbers; laws choose among them.
+        tolerance: How far a number of a float32 table may be from the real one.
+    """
+
+    spec: Any
+    apply: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    others: tuple["Subject", ...] = ()
+    positions: range = range(-(2**31), 2**31)
+    tolerance: float = field(default=2.0**-25 * 1.01)
+
+    def among(self, wanted: np.ndarray) -> np.ndarray:
+        """Those of these positions at which the code has numbers."""
+        return wanted[(wanted >= self.positions.start) & (wanted < self.positions.stop)]
+
+    def some(self, number: int, seed: int = 0) -> np.ndarray:
+        """Positions drawn from all over, and a run of consecutive ones; fewer where there are fewer."""
+        drawn = np.random.default_rng(seed).integers(self.positions.start, self.positions.stop, number // 2)
+        start = max(self.positions.start, min(7, self.positions.stop - 1))
+        return np.unique(np.concatenate([drawn, np.arange(start, min(start + number // 2, self.positions.stop))]))
+
+    def rows(self, positions: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+        """What an additive code adds at these positions, [seq, width]."""
+        return np.asarray(self.apply(np.zeros((len(positions), self.spec.width), dtype), positions))
+
+
+@dataclass(frozen=True)
+class Law:
+    """Something that every code of some kinds does.
+
+    Attributes:
+        name: What it is called by.
+        kinds: The kinds of codes that it holds for.
+        check: Raises `LawBroken` where a subject does otherwise.
+    """
+
+    name: str
+    kinds: frozenset[str]
+    check: Callable[[Subject], None]
+
+    @property
+    def says(self) -> str:
+        """The law in one sentence."""
+        return (self.check.__doc__ or "").partition("\n")[0]
+
+
+def kind_of(spec: object) -> str:
+    """The kind of a spec, by which its laws are chosen.
+
+    Raises:
+        InvalidType: Its kind has no laws.
+    """
+    if isinstance(spec, AdditiveCode):
+        return ADDITIVE
+    raise InvalidType(f"There are no laws for {type(spec).__name__}.", "Additive codes have laws.")
+
+
+def demand(holds: object, message: str) -> None:
+    """Raise `LawBroken` with this message unless it holds."""
+    if not holds:
+        raise LawBroken(message)
+
+
+def close(got: np.ndarray, wanted: np.ndarray, tolerance: float, what: str) -> None:
+    """Raise `LawBroken` where the arrays differ in shape, or by more than the tolerance anywhere."""
+    got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
+    demand(got.shape == wanted.shape, f"{what}: the shape is {got.shape}, not {wanted.shape}")
+    if got.size:
+        # NaN is no less than anything, so it is caught too.
+        worst = float(np.abs(got - wanted).max())
+        demand(worst <= tolerance, f"{what}: off by {worst:.3g}, allowed is {tolerance:.3g}")

@@ -1,0 +1,130 @@
+"""Every public spec class as rows of the law table, each with the laws that it breaks by nature."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import clockhands as ch
+from clockhands.additive import (
+    Binary,
+    Counter,
+    EvenlySpaced,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    WarpedPosition,
+)
+from clockhands.ladders import EvenSteps, Explicit, Geometric
+from clockhands.testing import Subject
+
+SHIFTS = {"shift is a rotation", "shifts compose", "kernel of distance"}
+NO_SHIFT = SHIFTS | {"shifted by one matrix"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A row: a spec, others that differ from it in one thing, and the laws that it breaks by nature."""
+
+    spec: Any
+    others: tuple[Any, ...]
+    breaks: frozenset[str] = frozenset()
+    positions: range = range(-(2**31), 2**31)
+    values: np.ndarray | None = None
+    # Beyond the bound of clocks: for codes whose numbers are not of size 1, half an ulp of the largest.
+    tolerance: float = 2.0**-25 * 1.01
+
+    @property
+    def name(self) -> str:
+        return ch.to_json(self.spec)
+
+
+def member(spec: Any, *others: Any, breaks: set[str] = frozenset(), **further: Any) -> Member:  # type: ignore[assignment]
+    return Member(spec, others, frozenset(breaks), **further)
+
+
+ROWS = np.random.default_rng(20).standard_normal((96, 8))
+
+MEMBERS = (
+    member(
+        ch.Sinusoidal(8),
+        ch.Sinusoidal(8, base=500.0),
+        ch.Sinusoidal(8, layout="halves"),
+        ch.Sinusoidal(8, order="cos-sin"),
+        ch.Sinusoidal(8, spacing=Geometric(span="closed")),
+        ch.Sinusoidal(8, spacing=Geometric(multiplier=2.0)),
+        ch.Sinusoidal(8, zero_rows=(1,)),
+    ),
+    member(ch.Sinusoidal(8, layout="halves", order="cos-sin"), ch.Sinusoidal(8, layout="halves")),
+    member(ch.Sinusoidal(6, base=50.0, order="cos-sin"), ch.Sinusoidal(6, base=51.0, order="cos-sin")),
+    member(ch.Sinusoidal(2), ch.Sinusoidal(2, order="cos-sin")),
+    member(
+        ch.Sinusoidal(8, spacing=Explicit((0.5, 7.0, 65.3, 1_000.0))), ch.Sinusoidal(8, spacing=EvenSteps(0.0, 1.0))
+    ),
+    # A column of zeros is moved by any matrix, but no rotation of pairs stands there.
+    member(
+        ch.Sinusoidal(7, layout="halves", odd="zero", spacing=Geometric(span="closed")),
+        ch.Sinusoidal(7, layout="halves", odd="zero"),
+        breaks={"shift is a rotation"},
+    ),
+    member(ch.Sinusoidal(7, odd="extra"), ch.Sinusoidal(7, odd="cut"), breaks=NO_SHIFT),
+    member(ch.Sinusoidal(7, odd="cut"), ch.Sinusoidal(7, odd="extra", layout="halves"), breaks=NO_SHIFT),
+    # The zero row does not lie on the clock.
+    member(
+        ch.Sinusoidal(8, zero_rows=(1, 8)),
+        ch.Sinusoidal(8, zero_rows=(1,)),
+        breaks={"shifted by one matrix", "shift is a rotation", "kernel of distance"},
+        positions=range(64),
+    ),
+    member(SingleFrequency(4, 0.7), SingleFrequency(4, 0.6), SingleFrequency(4, 0.7, layout="halves")),
+    member(EvenlySpaced(8), EvenlySpaced(8, last_rate=0.5), EvenlySpaced(8, order="cos-sin")),
+    member(SineOnly(8), SineOnly(8, base=500.0), breaks=NO_SHIFT),
+    member(
+        WarpedPosition(8, "log"),
+        WarpedPosition(8, "square"),
+        WarpedPosition(8, "reciprocal"),
+        breaks=NO_SHIFT,
+        positions=range(1, 4_096),
+        tolerance=2.0**-24,
+    ),
+    member(WarpedPosition(8, "square"), WarpedPosition(8, "log"), breaks=NO_SHIFT, positions=range(1, 2**31)),
+    member(WarpedPosition(8, "reciprocal", base=10.0), breaks=NO_SHIFT, positions=range(1, 4_096)),
+    member(Binary(8), Counter(8), breaks=NO_SHIFT, positions=range(2_048)),
+    member(
+        Counter(8),
+        NormalizedCounter(8, 99),
+        breaks={"bounded", *NO_SHIFT},
+        positions=range(4_096),
+        tolerance=0.0,
+    ),
+    member(NormalizedCounter(8, 4_096), NormalizedCounter(8, 100), breaks=NO_SHIFT, positions=range(4_096)),
+    member(ch.NoPosition(8), Counter(8), breaks=NO_SHIFT),
+    member(
+        ch.Learned(8, rows=96, offset=2),
+        ch.Learned(8, rows=96),
+        breaks={"bounded", *NO_SHIFT},
+        positions=range(94),
+        values=ROWS,
+    ),
+)
+
+# Spec classes whose kind has no laws yet: their numbers are not applied to anything.
+WITHOUT_LAWS = frozenset({ch.Rotary})
+
+
+def subject_of(row: Member, backend: Any) -> Subject:
+    """The row as an implementation in one array library, NumPy arrays in and out."""
+
+    def applied(spec: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        values = row.values if spec.learned else None
+
+        def apply(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            return backend.to_numpy(ch.add(backend.asarray(x, x.dtype.name), spec, positions, values=values))
+
+        return apply
+
+    def subject(spec: Any, others: tuple[Subject, ...] = ()) -> Subject:
+        return Subject(spec, applied(spec), others, row.positions, row.tolerance)
+
+    return subject(row.spec, tuple(subject(other) for other in row.others))

@@ -1,0 +1,278 @@
+"""The law table: every code x every law of its kind x every array library."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands import specs, testing
+from clockhands.errors import InvalidType
+from laws.members import MEMBERS, NO_SHIFT, WITHOUT_LAWS, subject_of
+
+NAMES = [row.name for row in MEMBERS]
+LAWS = {law.name: law for law in testing.LAWS}
+
+
+CELLS = {
+    f"{row.name}-{law.name.replace(' ', '-')}": (row, law) for row in MEMBERS for law in testing.laws_for(row.spec)
+}
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
+def test_every_code_keeps_the_laws_of_its_kind(cell, backend):
+    row, law = cell
+    how = testing.broken(law, subject_of(row, backend))
+    if law.name in row.breaks:
+        assert how, f"{row.name} is said to break the law {law.name!r} by nature, and keeps it"
+    else:
+        assert how is None, how
+
+
+def test_every_public_spec_is_a_row():
+    rows = {type(row.spec) for row in MEMBERS}
+    assert set(specs.SPECS) - WITHOUT_LAWS == rows
+
+
+def test_a_spec_without_laws_has_none():
+    for kind in WITHOUT_LAWS:
+        with pytest.raises(InvalidType, match=f"There are no laws for {kind.__name__}"):
+            testing.laws_for(kind(8))
+
+
+def test_rows_name_laws_that_exist():
+    for row in MEMBERS:
+        assert row.breaks <= LAWS.keys()
+
+
+def test_the_table_is_full():
+    assert len(CELLS) == len(MEMBERS) * len(LAWS)
+
+
+def test_each_law_says_what_it_says():
+    assert len(LAWS) == len(testing.LAWS)
+    assert all(law.says.endswith(".") for law in testing.LAWS)
+
+
+@pytest.mark.parametrize("row", MEMBERS, ids=NAMES)
+def test_all_libraries_give_the_same_numbers(row, backend):
+    # The code is made once, in NumPy, and one addition in float32 is the same everywhere.
+    at = subject_of(row, backend).among(np.array([0, 1, 2, 3, 5, 63, 64]))
+    x = np.random.default_rng(3).standard_normal((2, len(at), row.spec.width))
+    values = row.values if row.spec.learned else None
+    for dtype in ("float32", "float16", "bfloat16"):
+        wanted = ch.add(x.astype(_numpy_dtype(dtype)), row.spec, at, values=values)
+        got = ch.add(backend.asarray(x, dtype), row.spec, at, values=values)
+        assert got.dtype == backend.dtype(dtype) if backend.name != "numpy" else True
+        assert np.array_equal(np.asarray(backend.to_numpy(got), np.float64), wanted.astype(np.float64))
+
+
+@pytest.mark.parametrize("row", MEMBERS, ids=NAMES)
+def test_the_number_of_threads_changes_nothing(row, monkeypatch):
+    from clockhands import phases
+
+    monkeypatch.setattr(phases, "_THREADED", 1)
+    values = row.values if row.spec.learned else None
+    at = range(max(0, row.positions.start), min(1_000, row.positions.stop))
+    for dtype in ("float32", "float64"):
+        one, *more = (ch.table(row.spec, at, dtype, values=values, threads=threads) for threads in (1, 2, 3))
+        assert all(np.array_equal(one, other) for other in more)
+
+
+def _numpy_dtype(name):
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+# --- each law can fail: a right code made wrong in one way, and the law that must say so -----------------------
+
+
+SPEC = ch.Sinusoidal(8)
+
+
+def right(x, positions):
+    return ch.add(x, SPEC, positions)
+
+
+def wrong(rows):
+    """An implementation that adds ``rows(positions)`` instead."""
+    return lambda x, positions: (x + rows(np.asarray(positions))).astype(x.dtype)
+
+
+def textbook_float16(positions):
+    rates = 10_000.0 ** (-np.arange(4) / 4)
+    phases = (positions.astype(np.float16)[:, None] * rates).astype(np.float64)
+    return np.stack([np.sin(phases), np.cos(phases)], -1).reshape(len(positions), 8).astype(np.float32)
+
+
+def transposed(x, positions):
+    spec = ch.Sinusoidal(8, layout="halves")
+    return ch.add(x, spec, positions)
+
+
+class Cached:
+    """Remembers the last table by its length, as one would."""
+
+    def __init__(self):
+        self.tables = {}
+
+    def __call__(self, x, positions):
+        key = len(positions)
+        if key not in self.tables or x.dtype != np.float32:
+            self.tables[key] = ch.table(SPEC, positions).astype(x.dtype).astype(np.float32)
+        return (x + self.tables[key]).astype(x.dtype)
+
+
+def writes_into_x(x, positions):
+    x += ch.table(SPEC, positions)
+    return x
+
+
+def writes_into_positions(x, positions):
+    answer = right(x, positions)
+    if len(positions):
+        positions[0] += 1
+    return answer
+
+
+def first_sequence_only(x, positions):
+    answer = x.copy()
+    sequences = answer.reshape(-1, *x.shape[-2:])
+    sequences[0] = right(sequences[0], positions)
+    return answer
+
+
+def counts_from_zero(x, positions):
+    return right(x, np.arange(len(positions)))
+
+
+def chosen_by_dtype(x, positions):
+    near = np.asarray(positions).astype(x.dtype).astype(np.float64) if x.dtype == np.float16 else positions
+    return right(x, near)
+
+
+SABOTAGE = {
+    "bounded": wrong(lambda at: 1.001 * ch.table(SPEC, at)),
+    "shifted by one matrix": wrong(lambda at: ch.table(SPEC, (at // 3).tolist())),
+    "shift is a rotation": transposed,
+    "shifts compose": None,
+    "kernel of distance": wrong(textbook_float16),
+    "told apart in either order": None,
+    "remembers nothing": Cached(),
+    "the dtype of x decides its rounding only": chosen_by_dtype,
+    "arguments stay as they are": writes_into_x,
+    "every axis before the sequence is alike": first_sequence_only,
+    "any number of tokens": counts_from_zero,
+    "survives json": None,
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast", "ignore:invalid value encountered in cast")
+@pytest.mark.parametrize("name", [name for name, apply in SABOTAGE.items() if apply])
+def test_the_law_can_fail(name):
+    subject = testing.Subject(SPEC, right, positions=range(60_000))
+    assert testing.broken(LAWS[name], subject) is None
+    how = testing.broken(LAWS[name], replace(subject, apply=SABOTAGE[name]))
+    assert how
+
+
+def test_there_is_a_wrong_code_for_each_law():
+    assert SABOTAGE.keys() == LAWS.keys()
+
+
+def test_positions_that_are_written_into_are_noticed():
+    subject = testing.Subject(SPEC, writes_into_positions, positions=range(60_000))
+    assert testing.broken(LAWS["arguments stay as they are"], subject) == "the positions were changed"
+
+
+def test_shifts_that_do_not_compose_are_noticed(monkeypatch):
+    from clockhands.testing import additive
+
+    subject = testing.Subject(SPEC, right)
+    monkeypatch.setattr(additive, "shift", lambda spec, k: ch.shift(spec, k + (k == 3)))
+    assert "are not one by 3" in testing.broken(LAWS["shifts compose"], subject)
+
+
+def test_shift_matrices_that_stretch_or_mix_are_noticed(monkeypatch):
+    from clockhands.testing import additive
+
+    subject, law = testing.Subject(SPEC, right), LAWS["shift is a rotation"]
+    monkeypatch.setattr(additive, "shift", lambda spec, k: 1.01 * ch.shift(spec, k))
+    assert "not orthogonal" in testing.broken(law, subject)
+    turned = np.roll(np.eye(8), 1, axis=0)
+    monkeypatch.setattr(additive, "shift", lambda *_: turned)
+    assert "mixes pairs" in testing.broken(law, subject)
+    monkeypatch.setattr(additive, "shift", lambda *_: np.eye(6))
+    assert "is of shape (6, 6)" in testing.broken(law, subject)
+    monkeypatch.setattr(additive, "shift", lambda spec, k: ch.shift(spec, -k))
+    assert "off by" in testing.broken(law, subject)
+
+
+def test_a_kernel_of_another_code_is_noticed(monkeypatch):
+    from clockhands.testing import additive
+
+    monkeypatch.setattr(additive, "kernel", lambda _, d: ch.kernel(ch.Sinusoidal(8, base=9_000.0), d))
+    assert "dot product" in testing.broken(LAWS["kernel of distance"], testing.Subject(SPEC, right))
+
+
+def test_specs_that_share_their_numbers_are_noticed():
+    # As where a table is remembered without the base that it was made from.
+    other = testing.Subject(ch.Sinusoidal(8, base=500.0), right)
+    how = testing.broken(LAWS["told apart in either order"], testing.Subject(SPEC, right, (other,)))
+    assert "give the same numbers" in how
+
+
+def test_a_spec_that_changes_another_is_noticed():
+    asked = []
+
+    def apply(x, positions):
+        return x + ch.table(SPEC, positions) + len(asked)
+
+    other = testing.Subject(SPEC, lambda x, _: asked.append(1) or x)
+    how = testing.broken(LAWS["told apart in either order"], testing.Subject(SPEC, apply, (other,)))
+    assert how == "the same spec gave other numbers after another spec was asked"
+
+
+@pytest.mark.parametrize("loses", ["from_json", "describe"])
+def test_a_spec_that_does_not_survive_is_noticed(monkeypatch, loses):
+    from clockhands.testing import everywhere
+
+    answers = iter(range(100))
+    replacement = {
+        "from_json": lambda _: ch.Sinusoidal(8, base=9_000.0),
+        "describe": lambda _: f"spec {next(answers)}",
+    }[loses]
+    monkeypatch.setattr(everywhere, loses, replacement)
+    assert testing.broken(LAWS["survives json"], testing.Subject(SPEC, right))
+
+
+def test_wrong_shapes_are_noticed():
+    subject = testing.Subject(SPEC, lambda x, positions: right(x, positions)[..., :-1, :])
+    assert "shape" in testing.broken(LAWS["every axis before the sequence is alike"], subject)
+
+
+def test_numbers_that_are_not_numbers_are_noticed():
+    subject = testing.Subject(SPEC, lambda x, positions: right(x, positions) * np.float32("nan"))
+    assert testing.broken(LAWS["shift is a rotation"], subject)
+    assert testing.broken(LAWS["bounded"], subject)
+
+
+def test_laws_need_room():
+    subject = testing.Subject(SPEC, right, positions=range(4))
+    assert "too few positions" in testing.broken(LAWS["shift is a rotation"], subject)
+
+
+def test_breaking_by_nature_is_shown_by_the_numbers():
+    # Not only by the refusal of `shift`: the rows themselves have no matrix.
+    law = LAWS["shifted by one matrix"]
+    for row in MEMBERS:
+        if row.breaks >= NO_SHIFT:
+            subject = testing.Subject(copy.deepcopy(row.spec), _apply(row), (), row.positions, row.tolerance)
+            assert testing.broken(law, subject), row.name
+
+
+def _apply(row):
+    values = row.values if row.spec.learned else None
+    return lambda x, positions: ch.add(x, row.spec, positions, values=values)
