@@ -259,9 +259,11 @@ class EvenSteps:
         """The ladder of ``pairs`` rates; the width does not matter."""
         _pairs(pairs)
         with localcontext(working()):
-            first, rise = Decimal(self.first), Decimal(self.last) - Decimal(self.first)
-            steps = max(pairs - 1, 1)
-            rates = tuple(Decimal(self.multiplier) * (first + rise * pair / steps) for pair in range(pairs))
+            first, last, steps = Decimal(self.first), Decimal(self.last), max(pairs - 1, 1)
+            # A sum of what is not negative: no digit of a small rate is lost beside a large one.
+            rates = tuple(
+                Decimal(self.multiplier) * (first * (steps - pair) + last * pair) / steps for pair in range(pairs)
+            )
         return Ladder(rates, origin=f"an evenly spaced ladder ({self.first:g} to {self.last:g})")
 
 

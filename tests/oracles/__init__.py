@@ -1,0 +1,1 @@
+"""Oracles: the same numbers by other ways, and numbers that others published. Each must be able to fail."""

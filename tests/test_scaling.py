@@ -1,0 +1,567 @@
+"""Scalings against the formulas in real numbers, against published numbers, and their limits."""
+
+import itertools
+import re
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Explicit, Geometric, evenly_spaced, explicit, geometric
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Scaling, Yarn
+from oracles import real_numbers
+from oracles.real_numbers import worst_relative
+
+# Scaled in 70 digits from rates of 60: the rates' own rounding, and that of the result.
+CLOSE = 1e-50
+PAIRS = st.integers(2, 80)
+BASES = st.sampled_from([100.0, 10_000.0, 500_000.0, 1e9])
+FACTORS = st.floats(1.0, 1_000.0)
+LENGTHS = st.integers(2, 2**20)
+
+
+@given(PAIRS, BASES, FACTORS)
+def test_linear(pairs, base, factor):
+    wanted = real_numbers.linear(real_numbers.geometric(pairs, base), factor)
+    assert worst_relative(Linear(factor)(geometric(pairs, base)).exact, wanted) < CLOSE
+
+
+@given(PAIRS, BASES, FACTORS)
+def test_ntk(pairs, base, factor):
+    got = Ntk(factor)(geometric(pairs, base))
+    assert worst_relative(got.exact, real_numbers.ntk(pairs, base, factor)) < CLOSE
+    assert got.exact[0] == 1
+    assert float(got.exact[-1]) == pytest.approx(float(geometric(pairs, base).exact[-1]) / factor)
+
+
+@given(PAIRS, BASES, FACTORS, LENGTHS, LENGTHS)
+@example(32, 10_000.0, 2.0, 4_096, 4_096)
+@example(32, 10_000.0, 2.0, 4_096, 4_097)
+@example(32, 10_000.0, 1.0, 4_096, 100_000)
+def test_dynamic(pairs, base, factor, original, length):
+    got = Dynamic(factor, original)(geometric(pairs, base), length)
+    assert worst_relative(got.exact, real_numbers.dynamic(pairs, base, factor, original, length)) < CLOSE
+
+
+def test_dynamic_leaves_the_ladder_alone_up_to_the_original_length():
+    plain, scaling = geometric(32), Dynamic(2.0, 4_096)
+    for length in (None, 1, 4_095, 4_096):
+        assert scaling(plain, length) == plain
+    beyond = [scaling(plain, length).exact for length in (4_097, 5_000, 100_000)]
+    for shorter, longer in itertools.pairwise([plain.exact, *beyond]):
+        assert shorter[0] == longer[0]
+        assert all(slow < fast for slow, fast in zip(longer[1:], shorter[1:], strict=True))
+    assert scaling(plain, 8_192) == Ntk(3.0)(plain)
+
+
+def yarn_values():
+    return st.builds(
+        dict,
+        factor=FACTORS,
+        original=st.integers(16, 2**18),
+        beta_fast=st.floats(4.0, 200.0),
+        beta_slow=st.floats(0.1, 3.9),
+    )
+
+
+@given(PAIRS, BASES, yarn_values(), st.booleans())
+@example(32, 10_000.0, {"factor": 8.0, "original": 4_096, "beta_fast": 32.0, "beta_slow": 1.0}, True)
+@example(32, 10_000.0, {"factor": 8.0, "original": 4_096, "beta_fast": 16.0, "beta_slow": 2.0}, False)
+@example(2, 100.0, {"factor": 2.0, "original": 64, "beta_fast": 32.0, "beta_slow": 1.0}, True)
+def test_yarn_over_the_index(pairs, base, values, truncate):
+    got = Yarn(**values, truncate=truncate)(geometric(pairs, base))
+    wanted = real_numbers.yarn(pairs, base, **values, truncate=truncate)
+    assert worst_relative(got.exact, wanted) < CLOSE
+
+
+@given(PAIRS, BASES, yarn_values())
+def test_yarn_over_the_turns(pairs, base, values):
+    got = Yarn(**values, ramp="turns")(geometric(pairs, base))
+    wanted = real_numbers.yarn_by_turns(real_numbers.geometric(pairs, base), **values)
+    assert worst_relative(got.exact, wanted) < CLOSE
+
+
+def test_yarns_two_ramps_differ_between_their_ends_only():
+    ladder = geometric(64)
+    turns = [4_096 * rate / (2 * np.pi) for rate in ladder.rates]
+    index, paper = (Yarn(8.0, 4_096, truncate=False, ramp=ramp)(ladder).rates for ramp in ("index", "turns"))
+    for made, rate, a, b in zip(turns, ladder.rates, index, paper, strict=True):
+        if made > 32:
+            assert a == b == rate
+        elif made < 1:
+            assert a == b == pytest.approx(rate / 8)
+        else:
+            assert a != b
+            assert rate / 8 < min(a, b)
+            assert max(a, b) < rate
+
+
+def test_yarn_where_both_ends_of_the_ramp_are_one_pair():
+    # c(32) and c(1) are both 0 or less: the ramp ends a thousandth of a pair after it begins.
+    values = {"factor": 4.0, "original": 6, "beta_fast": 32.0, "beta_slow": 1.0}
+    got = Yarn(**values)(geometric(8))
+    assert worst_relative(got.exact, real_numbers.yarn(8, 10_000.0, **values)) < CLOSE
+    assert got.rates[0] == 1.0
+    assert got.rates[1:] == Linear(4.0)(geometric(8)).rates[1:]
+
+
+def test_yarn_where_the_ramp_would_end_before_it_begins():
+    # A length so long that even the slowest pair makes 32 turns: the end is cut to the last channel.
+    values = {"factor": 4.0, "original": 2**62, "beta_fast": 32.0, "beta_slow": 1.0}
+    got = Yarn(**values)(geometric(4, 100.0))
+    assert worst_relative(got.exact, real_numbers.yarn(4, 100.0, **values)) < CLOSE
+    # And the other way round, a begin past the end: all pairs before it.
+    values["original"] = 1
+    got = Yarn(**values)(geometric(4, 100.0))
+    assert worst_relative(got.exact, real_numbers.yarn(4, 100.0, **values)) < CLOSE
+
+
+def test_yarn_cuts_the_end_at_a_channel_not_at_a_pair():
+    # The original's slip: d - 1 and not d/2 - 1, seen where the ramp reaches past the last pair.
+    values = {"factor": 4.0, "original": 10**6, "beta_fast": 32.0, "beta_slow": 1.0}
+    got = Yarn(**values)(geometric(8))
+    assert worst_relative(got.exact, real_numbers.yarn(8, 10_000.0, **values)) < CLOSE
+    assert got.rates[-1] > geometric(8).rates[-1] / 4
+
+
+def test_yarn_of_one_pair():
+    # The ratio is the spacing's, since one rate has none: 10,000 ** -1.
+    for original in (10, 4_096, 10**6):
+        wanted = real_numbers.yarn(1, 10_000.0, 8.0, original)
+        assert worst_relative(Yarn(8.0, original)(geometric(1)).exact, wanted) < CLOSE
+
+
+def test_yarn_sees_a_geometric_ladder_however_it_was_made():
+    ladder = Linear(2.0)(geometric(8))
+    assert ladder.ratio is None
+    halved = [rate / 2 for rate in real_numbers.geometric(8)]
+    fall = mp.log(10_000) / 8
+    wanted = []
+    low, high = (mp.log(4_096 * halved[0] / (2 * mp.pi * turns)) / fall for turns in (32, 1))
+    low, high = max(mp.floor(low), mpf(0)), min(mp.ceil(high), mpf(15))
+    for j, rate in enumerate(halved):
+        ramp = min(max((j - low) / (high - low), mpf(0)), mpf(1))
+        wanted.append(rate / 8 * ramp + rate * (1 - ramp))
+    assert worst_relative(Yarn(8.0, 4_096)(ladder).exact, wanted) < CLOSE
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_yarn_with_equal_betas_over_the_index(truncate):
+    # Kimi-K2 publishes 1 and 1.
+    values = {"factor": 32.0, "original": 4_096, "beta_fast": 1.0, "beta_slow": 1.0}
+    got = Yarn(**values, truncate=truncate)(geometric(32, 50_000.0))
+    assert worst_relative(got.exact, real_numbers.yarn(32, 50_000.0, **values, truncate=truncate)) < CLOSE
+
+
+def test_yarn_with_equal_betas_over_the_turns_is_a_step():
+    ladder = geometric(32, 50_000.0)
+    got = Yarn(32.0, 4_096, beta_fast=2.0, beta_slow=2.0, ramp="turns")(ladder)
+    for new, old in zip(got.rates, ladder.rates, strict=True):
+        assert new == (old if 4_096 * old / (2 * np.pi) >= 2 else old / 32)
+
+
+def test_yarn_holds_on_a_ladder_of_any_span():
+    ladder = geometric(8, 10_000.0, 16)
+    rates = real_numbers.geometric(8, 10_000.0, 16)
+    low, high = (mp.log(4_096 / (2 * mp.pi * turns)) / (mp.log(10_000) / 16) for turns in (32, 1))
+    wanted = []
+    for j, rate in enumerate(rates):
+        ramp = min(max((j - mp.floor(low)) / (min(mp.ceil(high), mpf(15)) - mp.floor(low)), mpf(0)), mpf(1))
+        wanted.append(rate / 8 * ramp + rate * (1 - ramp))
+    assert worst_relative(Yarn(8.0, 4_096)(ladder).exact, wanted) < CLOSE
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, real_numbers.yarn_magnitude(40)),
+        ({"mscale": 1.0, "mscale_all_dim": 1.0}, mpf(1)),
+        (
+            {"mscale": 0.707, "mscale_all_dim": 1.0},
+            real_numbers.yarn_magnitude(40, 0.707) / real_numbers.yarn_magnitude(40),
+        ),
+        # One of the two, or a zero, counts for nothing.
+        ({"mscale": 0.707}, real_numbers.yarn_magnitude(40)),
+        ({"mscale_all_dim": 0.707}, real_numbers.yarn_magnitude(40)),
+        ({"mscale": 0.0, "mscale_all_dim": 1.0}, real_numbers.yarn_magnitude(40)),
+        ({"mscale": 1.0, "mscale_all_dim": 0.0}, real_numbers.yarn_magnitude(40)),
+        ({"attention_factor": 1.25}, mpf(1.25)),
+        ({"attention_factor": 1.25, "mscale": 0.5, "mscale_all_dim": 1.0}, mpf(1.25)),
+        ({"ramp": "turns"}, real_numbers.yarn_magnitude(40)),
+    ],
+)
+def test_attention_factors_of_yarn(fields, wanted):
+    got = Yarn(40.0, 4_096, **fields)(geometric(8)).attention_factor
+    assert abs(mpf(got) / wanted - 1) < 1e-15
+
+
+def test_a_factor_of_1_changes_nothing():
+    ladder = geometric(8)
+    for scaling in (Linear(1.0), Ntk(1.0), Dynamic(1.0, 64), Yarn(1.0, 64), Llama3(1.0, 64), Proportional(1.0)):
+        scaled = scaling(ladder, 64)
+        assert worst_relative(scaled.exact, real_numbers.geometric(8)) < CLOSE
+        assert scaled.attention_factor == 1.0
+
+
+# --- LongRoPE --------------------------------------------------------------------------------------------------
+
+SHORT, LONG = tuple(1 + i / 50 for i in range(8)), tuple(1 + 1.5 * i for i in range(8))
+
+
+def test_longrope_takes_the_long_list_beyond_the_original_length():
+    scaling, ladder = LongRope(SHORT, LONG, 4_096, 32.0), geometric(8)
+    rates = real_numbers.geometric(8)
+    short = [rate / mpf(divisor) for rate, divisor in zip(rates, SHORT, strict=True)]
+    long = [rate / mpf(divisor) for rate, divisor in zip(rates, LONG, strict=True)]
+    for length in (None, 1, 4_096):
+        assert worst_relative(scaling(ladder, length).exact, short) < CLOSE
+    for length in (4_097, 10**6):
+        assert worst_relative(scaling(ladder, length).exact, long) < CLOSE
+
+
+def test_attention_factors_of_longrope():
+    ladder, plain = geometric(8), LongRope(SHORT, LONG, 4_096, 32.0)
+    for length in (None, 5_000):
+        assert abs(mpf(plain(ladder, length).attention_factor) / real_numbers.longrope_magnitude(32, 4_096) - 1) < 1e-15
+        assert replace(plain, attention_factor=1.5)(ladder, length).attention_factor == 1.5
+    assert replace(plain, factor=1.0)(ladder).attention_factor == 1.0
+    both = replace(plain, attention_factor=9.0, short_mscale=1.25, long_mscale=1.5)
+    assert both(ladder).attention_factor == 1.25
+    assert both(ladder, 4_096).attention_factor == 1.25
+    assert both(ladder, 4_097).attention_factor == 1.5
+
+
+def test_longrope_takes_any_list():
+    assert LongRope(list(SHORT), np.array(LONG), 4_096, 32.0) == LongRope(SHORT, LONG, 4_096, 32.0)
+
+
+# --- Llama 3, proportional -------------------------------------------------------------------------------------
+
+
+@given(PAIRS, BASES, FACTORS, LENGTHS, st.tuples(st.floats(0.5, 4.0), st.floats(0.0, 8.0)))
+@example(32, 500_000.0, 8.0, 8_192, (1.0, 3.0))
+@example(64, 500_000.0, 16.0, 8_192, (1.0, 0.0))
+def test_llama3(pairs, base, factor, original, band):
+    low, room = band
+    rates = real_numbers.geometric(pairs, base)
+    high = low + room
+    assume(high == low or high - low > 1e-6)
+    got = Llama3(factor, original, low, high)(geometric(pairs, base))
+    if high == low:
+        turns = [original * rate / (2 * mp.pi) for rate in rates]
+        wanted = [rate if made >= low else rate / mpf(factor) for made, rate in zip(turns, rates, strict=True)]
+    else:
+        wanted = real_numbers.llama3(rates, factor, original, low, high)
+    assert worst_relative(got.exact, wanted) < CLOSE
+    assert got.attention_factor == 1.0
+
+
+def test_llama3_exactly_at_its_ends():
+    # A pair that makes exactly `high` turns is kept, one of exactly `low` is slowed.
+    rate = float(2 * np.pi)
+    made = Decimal(rate) * 8 / (2 * Decimal(str(mp.pi)))
+    assert float(made) == 8.0
+    for factors, slowed in (((1.0, 7.0), False), ((9.0, 10.0), True)):
+        got = Llama3(4.0, 8, *factors)(explicit([rate]))
+        assert got.rates[0] == (rate / 4 if slowed else rate)
+    still = Llama3(4.0, 8)(explicit([0.0, 1e3]))
+    assert still.rates == (0.0, 1e3)
+
+
+def test_llama3_keeps_the_order_of_the_rates():
+    rates = Llama3(8.0, 8_192)(geometric(64, 500_000.0)).rates
+    assert list(rates) == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "turning"), [(0.25, 8), (1.0, 32), (0.5, 16), (0.26, 8), (0.28125, 9), (0.03, 0), (0.999, 31)]
+)
+def test_proportional(fraction, turning):
+    got = Proportional(fraction, 2.0)(geometric(32))
+    wanted = [rate / 2 if pair < turning else mpf(0) for pair, rate in enumerate(real_numbers.geometric(32))]
+    assert worst_relative(got.exact, wanted) < CLOSE
+    assert got.attention_factor == 1.0
+
+
+# --- what all of them share ------------------------------------------------------------------------------------
+
+EACH = (
+    Linear(2.0),
+    Ntk(2.0),
+    Dynamic(2.0, 4_096),
+    Yarn(2.0, 4_096),
+    LongRope(SHORT, LONG, 4_096, 2.0),
+    Llama3(2.0, 4_096),
+    Proportional(0.5),
+)
+each = pytest.mark.parametrize("scaling", EACH, ids=lambda scaling: type(scaling).__name__)
+
+
+@each
+def test_scalings_are_functions_of_ladders_and_values(scaling):
+    assert isinstance(scaling, Scaling)
+    assert hash(scaling) == hash(replace(scaling))
+    ladder = geometric(8)
+    assert scaling(ladder) == scaling(ladder)
+    assert scaling(ladder).pairs == 8
+    assert ladder == geometric(8)
+
+
+def test_attention_factors_of_scalings_multiply():
+    once = Yarn(4.0, 4_096)(geometric(8))
+    assert once.attention_factor > 1.1
+    for scaling in EACH:
+        wanted = scaling(geometric(8)).attention_factor * once.attention_factor
+        # The ramp over the index asks for a geometric ladder, which a scaled one no longer is.
+        again = replace(scaling, ramp="turns") if isinstance(scaling, Yarn) else scaling
+        assert again(once).attention_factor == pytest.approx(wanted, rel=1e-15)
+
+
+ORIGINS = {
+    Linear(2.0): "linear scaling by 2 of ",
+    Ntk(2.0): "NTK-aware scaling by 2 of ",
+    Dynamic(2.0, 4_096): "dynamic NTK by 2 at length 4096 of ",
+    Yarn(2.0, 4_096): "YaRN by 2 from 4096 of ",
+    LongRope(SHORT, LONG, 4_096, 2.0): "LongRoPE (short) from 4096 of ",
+    Llama3(2.0, 4_096): "Llama-3 scaling by 2 from 4096 of ",
+    Proportional(0.5): "proportional scaling (0.5 of the pairs) of ",
+}
+
+
+@each
+def test_origins_say_what_was_done(scaling):
+    assert scaling(geometric(8)).origin == ORIGINS[scaling] + "a geometric ladder (base 10000, span open)"
+
+
+def test_origins_say_the_regime():
+    assert Dynamic(2.0, 4_096)(geometric(8), 9_000).origin.startswith("dynamic NTK by 2 at length 9000 of")
+    assert LongRope(SHORT, LONG, 4_096, 2.0)(geometric(8), 9_000).origin.startswith("LongRoPE (long) from 4096 of")
+
+
+@pytest.mark.parametrize("scaling", [Ntk(2.0), Dynamic(2.0, 64)])
+def test_ntk_of_a_single_pair_is_refused(scaling):
+    with pytest.raises(
+        InvalidValue,
+        match=r"^NTK-aware scaling spreads its factor over the pairs, and there is only one\.\n"
+        r"hint: Rotate at least 4 channels, or use linear scaling\.$",
+    ):
+        scaling(geometric(1), 100)
+
+
+@pytest.mark.parametrize(
+    ("ladder", "origin"),
+    [
+        (evenly_spaced(4, 1.0, 0.1), "an evenly spaced ladder (1 to 0.1)"),
+        (explicit([1.0]), "an explicit ladder of 1 rates"),
+        (explicit([1.0, 0.5, 0.26]), "an explicit ladder of 3 rates"),
+        (explicit([0.0, 0.0]), "an explicit ladder of 2 rates"),
+        (explicit([1.0, 0.5, 0.25 + 2.0**-54]), "an explicit ladder of 3 rates"),
+        (Proportional(0.5)(geometric(4)), "proportional scaling (0.5 of the pairs) of a geometric ladder"),
+    ],
+)
+def test_yarns_index_ramp_needs_a_geometric_ladder(ladder, origin):
+    with pytest.raises(InvalidValue) as caught:
+        Yarn(2.0, 64)(ladder)
+    assert caught.value.message.startswith(f"YaRN's ramp counts the pairs of a geometric ladder; this is {origin}")
+    assert caught.value.hint == 'Use ramp="turns", which asks each pair for its own turns.'
+    assert Yarn(2.0, 64, ramp="turns")(ladder).pairs == ladder.pairs
+
+
+def test_explicit_geometric_rates_are_a_geometric_ladder():
+    assert Yarn(2.0, 64)(explicit([1.0, 0.5, 0.25])).pairs == 3
+
+
+NAN, INFINITY = float("nan"), float("inf")
+EACH_PAIR = "Give one number for each pair."
+STRETCHES = "A scaling stretches a ladder; 1 leaves it as it is."
+
+
+def below_1(value):
+    return f"`factor` must be finite and at least 1, got {value}."
+
+
+def positive_name(name, value):
+    return f"`{name}` must be finite and positive, got {value}."
+
+
+REFUSED = [
+    *[
+        (lambda kind=kind, value=value: kind(value), below_1(f"{value:g}"), STRETCHES)
+        for kind in (
+            Linear,
+            Ntk,
+            lambda factor: Dynamic(factor, 64),
+            lambda factor: Yarn(factor, 64),
+            lambda factor: LongRope(SHORT, LONG, 64, factor),
+            lambda factor: Llama3(factor, 64),
+            lambda factor: Proportional(0.5, factor),
+        )
+        for value in (0.5, 0.0, -1.0, NAN, INFINITY)
+    ],
+    *[
+        (lambda kind=kind: kind("2"), "`factor` must be a number, got '2'.", "Give `factor` as an int or a float.")
+        for kind in (Linear, Ntk, lambda factor: Yarn(factor, 64), lambda factor: Llama3(factor, 64))
+    ],
+    (lambda: Linear(True), "`factor` must be a number, got True.", "Give `factor` as an int or a float."),
+    (lambda: Linear(np.True_), "`factor` must be a number, got np.True_.", "Give `factor` as an int or a float."),
+    *[
+        (
+            lambda kind=kind: kind(0),
+            f"`original` must be at least {least}, got 0.",
+            f"Give `original` as an int of at least {least}.",
+        )
+        for kind, least in (
+            (lambda original: Dynamic(2.0, original), 1),
+            (lambda original: Yarn(2.0, original), 1),
+            (lambda original: LongRope(SHORT, LONG, original, 2.0), 2),
+            (lambda original: Llama3(2.0, original), 1),
+        )
+    ],
+    (
+        lambda: LongRope(SHORT, LONG, 1, 2.0),
+        "`original` must be at least 2, got 1.",
+        "Give `original` as an int of at least 2.",
+    ),
+    (
+        lambda: Yarn(2.0, 4096.0),
+        "`original` must be a whole number, got 4096.",
+        "Give `original` as an int of at least 1.",
+    ),
+    (
+        lambda: Yarn(2.0, 10**30),
+        f"`original` must be at most 2**63, got {10**30}.",
+        "Give `original` as an int of at least 1.",
+    ),
+    *[
+        (lambda fields=fields: Yarn(2.0, 64, **fields), message, hint)
+        for fields, message, hint in (
+            ({"beta_fast": 0.0}, positive_name("beta_fast", 0), "Give `beta_fast` as a number above 0."),
+            ({"beta_slow": -1.0}, positive_name("beta_slow", -1), "Give `beta_slow` as a number above 0."),
+            (
+                {"attention_factor": 0.0},
+                positive_name("attention_factor", 0),
+                "Give `attention_factor` as a number above 0.",
+            ),
+            (
+                {"mscale": -1.0},
+                "`mscale` must be finite and not negative, got -1.",
+                "Give `mscale` as a number of at least 0.",
+            ),
+            (
+                {"mscale_all_dim": NAN},
+                "`mscale_all_dim` must be finite and not negative, got nan.",
+                "Give `mscale_all_dim` as a number of at least 0.",
+            ),
+            ({"truncate": 1}, "`truncate` must be True or False, got 1.", "Leave it out for True."),
+            ({"truncate": None}, "`truncate` must be True or False, got None.", "Leave it out for True."),
+            (
+                {"beta_fast": 0.5},
+                "`beta_fast` must not be below `beta_slow`, got 0.5 and 1.",
+                "The released values are 32 and 1.",
+            ),
+            (
+                {"ramp": "turn"},
+                '`ramp` must be "index" or "turns", got \'turn\'.',
+                'Use "index" for the released code, "turns" for the paper\'s equation.',
+            ),
+        )
+    ],
+    (
+        lambda: LongRope("12", LONG, 64, 2.0),
+        "`short` must be a list of numbers, got '12'.",
+        "Give one number for each pair.",
+    ),
+    (
+        lambda: LongRope(SHORT, b"1", 64, 2.0),
+        "`long` must be a list of numbers, got b'1'.",
+        "Give one number for each pair.",
+    ),
+    (lambda: LongRope(3, LONG, 64, 2.0), "`short` must be a list of numbers, got 3.", EACH_PAIR),
+    (lambda: LongRope((0.0,), LONG, 64, 2.0), positive_name("short", 0), "Give `short` as a number above 0."),
+    (
+        lambda: LongRope(SHORT, (None,), 64, 2.0),
+        "`long` must be a number, got None.",
+        "Give `long` as an int or a float.",
+    ),
+    *[
+        (
+            lambda name=name: LongRope(SHORT, LONG, 64, 2.0, **{name: 0.0}),
+            positive_name(name, 0),
+            f"Give `{name}` as a number above 0.",
+        )
+        for name in ("attention_factor", "short_mscale", "long_mscale")
+    ],
+    *[
+        (
+            lambda length=length: LongRope(SHORT, (*LONG, 1.0), 64, 2.0)(geometric(8 if length else 9), length),
+            message,
+            "Give one for each pair, half as many as there are rotated channels.",
+        )
+        for length, message in ((65, "`long` has 9 numbers for 8 pairs."), (None, "`short` has 8 numbers for 9 pairs."))
+    ],
+    (
+        lambda: Llama3(2.0, 64, low_freq_factor=0.0),
+        positive_name("low_freq_factor", 0),
+        "Give `low_freq_factor` as a number above 0.",
+    ),
+    (
+        lambda: Llama3(2.0, 64, high_freq_factor=INFINITY),
+        positive_name("high_freq_factor", "inf"),
+        "Give `high_freq_factor` as a number above 0.",
+    ),
+    (
+        lambda: Llama3(2.0, 64, 4.0, 1.0),
+        "`high_freq_factor` must not be below `low_freq_factor`, got 1 and 4.",
+        "Llama 3.1's values are 4 and 1.",
+    ),
+    (lambda: Proportional(0.0), positive_name("fraction", 0), "Give `fraction` as a number above 0."),
+    (lambda: Proportional(1.5), "`fraction` must be at most 1, got 1.5.", "It is the share of the pairs that turn."),
+    *[
+        (
+            lambda scaling=scaling: scaling(geometric(8), 0),
+            "`length` must be at least 1, got 0.",
+            "Give `length` as an int of at least 1.",
+        )
+        for scaling in (Dynamic(2.0, 64), LongRope(SHORT, LONG, 64, 2.0))
+    ],
+    (
+        lambda: Dynamic(2.0, 64)(geometric(8), 2.5),
+        "`length` must be a whole number, got 2.5.",
+        "Give `length` as an int of at least 1.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:50] for _, message, _ in REFUSED])
+def test_impossible_scalings_are_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()
+
+
+# --- the formulas can fail -------------------------------------------------------------------------------------
+
+
+def test_wrong_scalings_are_noticed():
+    ladder, wanted = geometric(32), real_numbers.yarn(32, 10_000.0, 8.0, 4_096)
+    assert worst_relative(Yarn(8.0, 4_096)(ladder).exact, wanted) < CLOSE
+    for wrong in (
+        Yarn(8.0, 4_097, truncate=False),
+        Yarn(8.0, 4_096, truncate=False),
+        Yarn(8.0, 4_096, ramp="turns"),
+        Yarn(8.0, 4_096, beta_fast=20.0),
+        Linear(8.0),
+        Ntk(8.0),
+    ):
+        assert worst_relative(wrong(ladder).exact, wanted) > 1e-3
+
+
+def test_numbers_of_other_kinds_are_taken_for_what_they_are():
+    assert Linear(2) == Linear(np.float32(2.0)) == Linear(Decimal(2))
+    assert type(Linear(2).factor) is float
+    assert Dynamic(2, np.int64(64)) == Dynamic(2.0, 64)
+    assert Geometric(10_000) != Explicit((1.0,))
