@@ -347,7 +347,7 @@ def test_the_argument_is_named():
 
 
 def test_positions_that_exist_only_inside_a_trace_are_refused():
-    import jax
+    jax = pytest.importorskip("jax")
 
     hint = "Give positions as NumPy values or Python numbers, outside of jit, vmap and compile."
     with pytest.raises(InvalidType, match=r"^`positions` must be known numbers, got .*Tracer") as caught:
