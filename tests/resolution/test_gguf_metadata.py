@@ -1,5 +1,6 @@
 """What the keys of GGUF files say, and what their reader adds."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -139,6 +140,49 @@ def test_lists_beside_the_weights():
     assert resolve(gguf(config)).facts[0].code == "incomplete-scaling"
 
 
+def test_lists_count_without_a_type():
+    """Converters write Phi-3's lists, its original length and its factor, and no type; the reader needs none."""
+    config = {**SMALL, "llama.rope.scaling.original_context_length": 2048, "llama.rope.scaling.attn_factor": 1.19}
+    lists = [("rope_factors_short.weight", (32,)), ("rope_factors_long.weight", (32,))]
+    found = resolve(gguf(config, *lists))
+    (code,) = found.codes
+    assert code.scaling == {"type": "longrope", "factor": 4.0, "original": 2048}
+    assert code.source["scaling"].startswith("model.gguf:rope_factors_long.weight")
+    assert (code.rates[0], code.attention_factor, found.length) == (1.0, 1.19, 2048)
+    assert resolve(gguf(config, *lists), 2049).codes[0].rates[0] == 0.25
+    assert not found.facts
+
+
+def test_lists_alone_change_no_magnitude():
+    """A config without the factor would have it follow from the lengths; this reader takes 1."""
+    config = {**SMALL, "llama.rope.scaling.type": "longrope", "llama.rope.scaling.original_context_length": 2048}
+    lists = [("rope_factors_short.weight", (32,)), ("rope_factors_long.weight", (32,))]
+    for values in (config, {**config, "llama.rope.scaling.attn_factor": 1.0}):
+        assert resolve(gguf(values, *lists)).codes[0].attention_factor == 1.0
+
+
+@pytest.mark.parametrize("scaling", [{}, {"type": "none"}, {"type": "linear", "factor": 4.0}, {"factor": 4.0}])
+def test_a_magnitude_without_a_scaling_that_has_one(scaling):
+    config = {**SMALL, "llama.rope.scaling.attn_factor": 1.25}
+    config |= {f"llama.rope.scaling.{name}": value for name, value in scaling.items()}
+    for tensors in ((), (("rope_freqs.weight", (32,)),)):
+        found = resolve(gguf(config, *tensors))
+        (code,) = found.codes
+        assert code.attention_factor == 1.25
+        assert code.source["attention_factor"] == "model.gguf:llama.rope.scaling.attn_factor"
+        assert code.spec is None
+        assert not found.facts
+
+
+@pytest.mark.parametrize("type_", [None, "linear", "yarn"])
+def test_an_impossible_magnitude_leaves_no_rates(type_):
+    config = {**SMALL, "llama.rope.scaling.type": type_, "llama.rope.scaling.factor": 4.0}
+    config["llama.rope.scaling.original_context_length"] = 2048
+    impossible = resolve(gguf({**config, "llama.rope.scaling.attn_factor": -1.0}))
+    assert (impossible.codes[0].rates, impossible.codes[0].attention_factor) == (None, None)
+    assert [fact.code for fact in impossible.facts] == ["impossible-value"]
+
+
 def test_layers_that_slide():
     config = named("gemma3", attention__sliding_window=512, rope__scaling__factor=8.0, rope__scaling__type="linear")
     sliding, full = resolve(gguf({**config, "gemma3.block_count": 12})).codes
@@ -154,6 +198,12 @@ def test_lists_with_a_number_for_each_layer():
     codes = resolve(gguf({**SMALL, "llama.attention.head_count": heads})).codes
     assert [(code.kind, code.layers, code.width) for code in codes] == [("rotary", "0-28", 64), ("none", "29", None)]
     assert [code.layers for code in resolve(gguf(named("smollm3"))).codes][1] == "3,7,11,15,19,23,27"
+
+
+def test_a_colon_in_the_name_of_the_file():
+    opened = dataclasses.replace(gguf({**SMALL, "llama.attention.head_count": [9] * 30}), config_name="a:b.gguf")
+    (code,) = resolve(opened).codes
+    assert (code.width, code.source["base"]) == (64, "a:b.gguf:llama.rope.freq_base")
 
 
 @pytest.mark.parametrize(

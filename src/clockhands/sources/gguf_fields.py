@@ -11,6 +11,7 @@ from typing import Any
 
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, geometric
+from clockhands.scaling import LongRope, Yarn
 from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Found
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code, Fact, layer_ranges
@@ -135,7 +136,24 @@ class _File:
             spacing = self._explicit(code, numbers, where)
             if spacing is None:
                 return code, declared.original
-        return built(code, declared, self.fields, self.length, spacing=spacing), declared.original
+        made = built(code, declared, self.fields, self.length, spacing=spacing)
+        return self._magnified(made, declared), declared.original
+
+    def _magnified(self, code: Code, declared: Declared) -> Code:
+        """The code with the file's factor, where no scaling has taken it up: this reader applies it to all."""
+        if isinstance(declared.scaling, Yarn | LongRope) or code.attention_factor is None:
+            return code
+        multiplier = self._multiplier()
+        if multiplier is None or multiplier.value == 1.0:
+            return code
+        source = {**code.source, "attention_factor": multiplier.source}
+        if multiplier.value is None:
+            return replace(code, spec=None, rates=None, attention_factor=None, source=source)
+        # No spec has a factor without a scaling.
+        return replace(code, spec=None, attention_factor=code.attention_factor * multiplier.value, source=source)
+
+    def _multiplier(self) -> Found[float] | None:
+        return self.fields.number("attention_multiplier", lambda value: value > 0, "a number above 0")
 
     def _explicit(self, code: Code, divisors: tuple[float, ...] | None, where: str) -> Explicit | None:
         if divisors is None or code.rotated is None or code.base is None or code.rotated < 2:
@@ -204,7 +222,7 @@ class _File:
         numbers = {number for number in found.value if isinstance(number, int) and number}
         values = dict(self.fields.values)
         if len(numbers) == 1:
-            values[found.source.split(":", 1)[1]] = numbers.pop()
+            values[self.fields.present(quantity)[0]] = numbers.pop()
         return Fields(values, self.fields.file, self.fields.spellings, self.fields.facts)
 
     def _layers(self) -> list[Layers]:
@@ -272,10 +290,15 @@ class _File:
             if found is not None and not (quantity == "factor" and found.value == 0):
                 values[target], names[target] = found.value, found.source
         if "rope_type" not in values:
-            if "factor" not in values:
+            if all(tensor in self.opened.tensors for tensor in LISTS.values()):
+                # This reader takes the lists wherever they lie, and converters name no type beside them.
+                values["rope_type"] = "longrope"
+                names["rope_type"] = f"{self.opened.config_name}:{LISTS['long_factor']}"
+            elif "factor" in values:
+                values["rope_type"] = "linear"
+                names["rope_type"] = f"{names['factor']}, {self.fields.default_source}"
+            else:
                 return None
-            values["rope_type"] = "linear"
-            names["rope_type"] = f"{names['factor']}, {self.fields.default_source}"
         if values["rope_type"] == "longrope":
             self._lists(values, names)
         self._magnitude(values, names)
@@ -295,7 +318,7 @@ class _File:
         For YaRN that is ``g(m) / g(L)`` with ``g(m) = 0.1 m ln f + 1`` times a number of the file; only some
         architectures have an ``L``, each in its own unit.
         """
-        multiplier = self.fields.number("attention_multiplier", lambda value: value > 0, "a number above 0")
+        multiplier = self._multiplier()
         unit = self.table["log_multiplier_units"].get(self.name)
         log = self.fields.number("log_multiplier", lambda value: value >= 0, "a number not below 0") if unit else None
         if log is not None and log.value and values["rope_type"] == "yarn":
@@ -303,7 +326,16 @@ class _File:
             values["mscale_all_dim"] = round(whole, 6)
             values["mscale"] = values["mscale_all_dim"] if self.name in self.table["cancelled_magnitude"] else 1.0
             names["mscale"] = names["mscale_all_dim"] = log.source
-        if multiplier is None or multiplier.value in (None, 1.0):
+        if values["rope_type"] == "longrope" and multiplier is None:
+            values["attention_factor"], names["attention_factor"] = 1.0, self.fields.default_source
+        if multiplier is None or values["rope_type"] not in ("yarn", "longrope"):
+            return
+        if multiplier.value is None:
+            # Refused once more where the scaling is made, so that no rates follow from it.
+            values["attention_factor"] = self.fields.values[self.fields.present("attention_multiplier")[0]]
+            names["attention_factor"] = multiplier.source
+            return
+        if values["rope_type"] == "yarn" and multiplier.value == 1.0:
             return
         factor = values.get("factor")
         stretch = 1.0
