@@ -99,6 +99,9 @@ FAULTY = {
     "a scaling that nobody knows": (
         LLAMA | {"rope_scaling": {"type": "stretchy", "factor": 2.0}}, "unknown-scaling", "error",
     ),
+    "Gemma 3 with the old spelling of its scaling alone": (
+        GEMMA3 | {"rope_scaling": {"type": "linear", "factor": 8.0}}, "ignored-key", "warning",
+    ),
     "the base is a text": (LLAMA | {"rope_theta": "500000"}, "text-number", "warning"),
     "the base is 0": (LLAMA | {"rope_theta": 0}, "impossible-value", "error"),
     "the base is negative": (LLAMA | {"rope_theta": -5}, "impossible-value", "error"),

@@ -325,6 +325,42 @@ def test_a_flat_block_where_one_for_each_kind_is_read():
     ]
 
 
+def test_no_window_leaves_layers_their_bases():
+    """The kinds of Gemma-3's layers follow from the pattern; a window of null makes no layer a global one."""
+    for changes in ({"sliding_window": None}, {"sliding_window": None, "sliding_window_pattern": 3}):
+        local, full = resolved({**GEMMA3, **changes}).codes
+        assert (local.base, local.window, full.base, full.window) == (10000.0, None, 1e6, None)
+    assert (local.layers, full.layers) == ("0-1,3-4,6-7,9-10", "2,5,8,11")
+    # Where all kinds turn alike, no window is one group.
+    gemma2 = {"model_type": "gemma2", "num_hidden_layers": 4, "sliding_window": None}
+    assert [code.layers for code in resolved(gemma2).codes] == ["0-3"]
+
+
+def test_an_old_type_alone_scales_for_some_readers_only():
+    block = {"type": "linear", "factor": 8.0}
+    found = resolved({**GEMMA3, "rope_scaling": block})
+    (fact,) = [fact for fact in found.facts if fact.code == "ignored-key"]
+    assert fact.evidence["config.json:rope_scaling.type"] == "linear"
+    assert fact.evidence["read instead"] == 'rope_type "default"'
+    assert found.codes[1].scaling["factor"] == 8.0
+
+
+def test_an_original_length_where_its_type_does_not_read_it():
+    """Phi-3 takes the length outside the block, its class default where there is none, and never the block's."""
+    lists = {"rope_type": "longrope", "short_factor": [1.0] * 48, "long_factor": [4.0] * 48}
+    config = {"model_type": "phi3", "max_position_embeddings": 131072}
+    inside = {**config, "rope_parameters": {**lists, "original_max_position_embeddings": 8192}}
+    found = resolved(inside)
+    assert found.codes[0].scaling == {"type": "longrope", "factor": 32.0, "original": 4096}
+    assert facts(inside)["ignored-key"]["config.json:rope_parameters.original_max_position_embeddings"] == 8192
+    assert "4,096" in facts(inside)["ignored-key"]["read instead"]
+    same = {**config, "rope_parameters": {**lists, "original_max_position_embeddings": 4096}}
+    assert "ignored-key" not in facts(same)
+    outside = {**inside, "original_max_position_embeddings": 16384}
+    assert resolved(outside).codes[0].scaling["original"] == 16384
+    assert "conflicting-keys" in facts(outside)
+
+
 def test_one_block_for_each_kind():
     block = {
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500000.0},

@@ -87,7 +87,9 @@ def _kinds(
         return named, listed.source
     rule = dict(row.windows) if row is not None else {"rule": "period" if fields.declares("window_period") else "all"}
     name = rule.get("rule")
-    if name is None or window is None or not window.value:
+    # Kinds that differ in more than their window stay what they are without one.
+    apart = row is not None and bool(row.nested or row.bases)
+    if name is None or ((window is None or not window.value) and not apart):
         return ["full"] * (number or 1), None
     if name == "all":
         return ["sliding"] * (number or 1), type_source if row else None

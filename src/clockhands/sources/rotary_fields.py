@@ -320,8 +320,11 @@ class Blocks:
             return
         held = self.flat.values.get("type")
         if held not in (None, "default") and self.flat.values.get("factor") != 1:
-            because = "transformers 5.23.0 reads rope_type only here, and applies no scaling"
-            self.fields.note("ignored-key", {self.flat.source("type"): held, "because": because})
+            because = (
+                "transformers 5.23.0 looks at rope_type only and applies no scaling; older releases and this audit do"
+            )
+            evidence = {self.flat.source("type"): held, "because": because, "read instead": 'rope_type "default"'}
+            self.fields.note("ignored-key", evidence)
 
     def _flat_beside_nested(self) -> None:
         """A type whose new block has one object for each kind of layer drops what stands flat in it."""

@@ -212,8 +212,11 @@ def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | No
         if inner is not None and inner.value not in (None, outer.value) and ":" in outer.source:
             evidence = {inner.source: inner.value, outer.source: outer.value}
             block.note("conflicting-keys", {**evidence, "used": outer.source})
-        if ":" in outer.source or inner is None:
-            return outer
+        elif inner is not None and inner.value not in (None, outer.value):
+            because = f"the block's is overwritten by that outside it, here the {outer.source}"
+            evidence = {inner.source: inner.value, "because": because, "read instead": f"{outer.value:,}"}
+            block.note("ignored-key", evidence)
+        return outer
     if inner is not None:
         return inner
     if around.context is not None:
