@@ -90,6 +90,14 @@ def test_a_table_is_judged_by_its_own_rows_and_other_parts_not_by_the_text_s_con
     assert not found(audited(Code("vision", "0-3", "rotary", rates=(1.0, 1e-9))), "never-turning")
 
 
+def test_parts_with_the_same_layers_are_told_apart():
+    parts = [replaced(ROTARY, part=part, layers="input", kind="sinusoidal") for part in ("encoder", "decoder")]
+    first, second = found(audited(*parts), "never-turning")
+    assert first.message.startswith("12 of 32 pairs of the encoder never complete a turn")
+    assert second.message.startswith("12 of 32 pairs of the decoder never complete a turn")
+    assert (first.evidence["part"], second.evidence["part"]) == ("encoder", "decoder")
+
+
 def test_a_learned_table_shorter_than_the_context_is_an_error():
     table = Code("text", "input", "learned", rows=514, offset=2, source={"rows": "model.safetensors:wpe"})
     assert not audited(table, context=512).findings

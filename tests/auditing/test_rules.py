@@ -20,6 +20,13 @@ LLAMA3 = {
 CASES = [
     (
         "impossible-value",
+        {f"{C}hidden_size / {C}num_attention_heads": 64, "allowed": "`rotated` must be even, got 25."},
+        "error",
+        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25); no rates"
+        " follow from it.",
+    ),
+    (
+        "impossible-value",
         {f"{C}rope_theta": 0, "allowed": "a finite number above 1"},
         "error",
         "rope_theta is 0, which cannot be used (allowed: a finite number above 1); no rates follow from it.",

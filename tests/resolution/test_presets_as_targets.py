@@ -41,3 +41,8 @@ def test_specs_that_are_added(spec, kind, rows):
     code = only(spec)
     assert (code.kind, code.layers, code.width, code.rows) == (kind, "input", 4, rows)
     assert (code.rates is not None) == (kind == "sinusoidal")
+
+
+def test_a_forced_preset_is_named_once():
+    (code,) = resolve(Opened(target="preset:mine", form="preset", spec=Sinusoidal(width=4))).codes
+    assert set(code.source.values()) == {"preset mine"}

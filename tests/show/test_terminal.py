@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.auditing.audits import judged
+from clockhands.auditing.audits import audit, judged
 from clockhands.auditing.findings import Finding
 from clockhands.show.terminal import evidence_to_show, print_audit
 from clockhands.sources.resolved import Code, Fact, Resolved
@@ -156,3 +156,16 @@ def test_colour_is_for_terminals_that_want_it():
     assert not re.search(rb"\x1b\[[0-9;]*3[0-9]", plain), "no hue"
     words = [re.sub(rb"\x1b\[[0-9;]*m", b"", text) for text in (coloured, plain)]
     assert words[0] == words[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "layout"),
+    [
+        ("vaswani2017", "interleaved: sin, cos, sin, ..."),
+        ("vaswani2017:order=cos-sin", "interleaved: cos, sin, cos, ..."),
+        ("ddpm", "halves: all sines, all cosines"),
+        ("dit", "halves: all cosines, all sines"),
+    ],
+)
+def test_which_of_sine_and_cosine_comes_first(target, layout):
+    assert f"  layout       {layout}" in printed(audit(target))

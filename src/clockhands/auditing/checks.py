@@ -35,6 +35,8 @@ def never_turning(resolved: Resolved) -> Iterator[Case]:
             "length": length,
             "longest wavelength": 2 * math.pi / min(slow),
         }
+        if code.part not in ("text", "other"):
+            evidence["part"] = code.part  # the layers of two parts have the same numbers
         if len(moving) < len(code.rates):
             evidence["pairs that stand still on purpose"] = len(code.rates) - len(moving)
         yield "never-turning", evidence | declared(code, "base") | place, code.layers

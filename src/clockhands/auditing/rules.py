@@ -61,8 +61,9 @@ def listed(words: list[str], joint: str = "and") -> str:
 def named(evidence: Evidence) -> list[tuple[str, Any]]:
     """What stands in the file under its bare keys; with the file's name where there are several files."""
     entries = stated(evidence)
-    several = len({name.partition(":")[0] for name, _ in entries}) > 1
-    return [(name if several else name.partition(":")[2], value) for name, value in entries]
+    files = {name.partition(":")[0] for name, _ in entries}
+    # A quantity of several keys names the file before each: `file:hidden_size / file:num_attention_heads`.
+    return [(name if len(files) > 1 else name.replace(f"{min(files)}:", ""), value) for name, value in entries]
 
 
 def judge(code: str, evidence: Evidence, layers: str | None = None) -> Finding:
@@ -215,8 +216,9 @@ def _never_turning(evidence: Evidence) -> str:
     count, pairs = evidence["pairs that never complete a turn"], evidence["pairs"]
     length, longest = spoken(evidence["length"]), spoken(evidence["longest wavelength"])
     complete = "completes" if count == 1 else "complete"
+    owner = f" of the {evidence['part']}" if evidence.get("part") else ""
     return (
-        f"{count} of {pairs} pairs never {complete} a turn within {length} positions (the slowest would need"
+        f"{count} of {pairs} pairs{owner} never {complete} a turn within {length} positions (the slowest would need"
         f" {longest}): the model has seen only a part of their circle."
     )
 

@@ -243,15 +243,16 @@ def layout_in_words(code: Code) -> str:
     >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
     'halves: pairs (i, i+32)'
     """
+    cosines_first = getattr(code.spec, "order", None) == "cos-sin"
     match code.kind, code.layout:
         case "rotary", "interleaved":
             return "interleaved: pairs (2i, 2i+1)"
         case "rotary", "halves":
             return f"halves: pairs (i, i+{code.rotated // 2 if code.rotated else 'half'})"
         case "sinusoidal", "interleaved":
-            return "interleaved: sin, cos, sin, ..."
+            return "interleaved: cos, sin, cos, ..." if cosines_first else "interleaved: sin, cos, sin, ..."
         case "sinusoidal", "halves":
-            return "halves: all sines, all cosines"
+            return "halves: all cosines, all sines" if cosines_first else "halves: all sines, all cosines"
         case _:
             return str(code.layout)
 

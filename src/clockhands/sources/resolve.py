@@ -259,5 +259,5 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
             offset=getattr(spec, "offset", None),
         )
     known = [name for name in TOLD if getattr(code, name) is not None]
-    code = replace(code, source=dict.fromkeys(known, f"preset {opened.target}"))
+    code = replace(code, source=dict.fromkeys(known, f"preset {opened.target.removeprefix('preset:')}"))
     return Resolved(None, None, length, (code,), ())
