@@ -70,7 +70,7 @@ def test_it_is_misuse_in_an_audit_too(run, preset):
         ("-inf,", "`positions` must be finite, got -inf.", FINITE),
         ("9223372036854775809,", "`positions` must be at most 2**63 in size, got 9223372036854775809.", FAR),
         ("-9223372036854775809,", "`positions` must be at most 2**63 in size, got -9223372036854775809.", FAR),
-        ("1e19", "`positions` must be at most 2**63 in size, got 1e+19.", FAR),
+        ("1e19,", "`positions` must be at most 2**63 in size, got 1e+19.", FAR),
         ("0:9223372036854775810", "`positions` must be at most 2**63 in size, got 9223372036854775809.", FAR),
     ],
 )

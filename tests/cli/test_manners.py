@@ -140,3 +140,17 @@ def test_names_cannot_move_the_cursor_of_a_terminal(run):
     done = run("audit", "\x1b[2J.json")
     assert done.code == 2
     assert done.err.startswith("error: \\x1b[2J.json")
+
+
+def test_findings_left_out_are_counted(run):
+    done = run("audit", "-", "--ignore", "unknown-model-type", stdin=b"{}")
+    assert (done.code, done.err) == (0, "note: -: 1 finding left out by --ignore.\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="streams are closed in a shell")
+@pytest.mark.parametrize(
+    "words", [("audit", "whisper"), ("audit", "whisper", "--json"), ("table", "whisper"), ("presets",)]
+)
+def test_a_closed_stdout_is_as_good_as_none(words):
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *words], stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -52,7 +52,7 @@ def test_positions_as_people_write_them(run, tmp_path, text, positions):
     assert np.array_equal(numbers, ch.table(ch.preset("vaswani2017", width=4), positions))
 
 
-@pytest.mark.parametrize("text", ["", "a", "1:", ":5", "1:2:3:4", "1;2", "0,,1", ",", "1.5:3", "0x10"])
+@pytest.mark.parametrize("text", ["", "a", "1:", ":5", "1:2:3:4", "1;2", "0,,1", ",", "1.5:3", "0x10", "1e3", "5.0"])
 def test_positions_that_nobody_understands(run, text):
     done = run("table", SMALL, "--positions", text)
     assert (done.code, done.out) == (2, "")
@@ -153,3 +153,9 @@ def test_a_terminal_gets_what_fits_and_is_told_so(monkeypatch, capsys):
     assert lines[0].split() == ["position", "0", "1", "2", "3", "...", "511"]
     assert lines[-1].split()[0] == "2047"
     assert shown.err == "19 of 2,048 positions and 5 of 512 channels are shown; --out FILE or a pipe gives all.\n"
+
+
+def test_a_config_is_no_preset(run):
+    done = run("table", "config.json")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: There is no preset 'config.json'.\nhint: `clockhands presets` lists all.\n"

@@ -42,7 +42,8 @@ def test_keys_given_twice_are_recorded_and_the_last_counts():
         (b"[1]", "config.json holds a list at the top, where a config has an object.", "begins with `{`"),
         (b'"x"', "config.json holds a string at the top, where a config has an object.", "begins with `{`"),
         (b"12", "config.json holds 12 at the top, where a config has an object.", "begins with `{`"),
-        (b"null", "config.json holds None at the top, where a config has an object.", "begins with `{`"),
+        (b"null", "config.json holds null at the top, where a config has an object.", "begins with `{`"),
+        (b"true", "config.json holds true at the top, where a config has an object.", "begins with `{`"),
         (
             b'{\n"a": 1,\n}',
             "config.json is not JSON: Expecting property name enclosed in double quotes at line 3, column 1.",

@@ -21,6 +21,13 @@ def test_a_field_reaches_the_preset(tmp_path, monkeypatch):
     assert open_target("vaswani2017:width=4,base=1e5").spec == preset("vaswani2017", width=4, base=1e5)
 
 
+def test_a_whole_number_may_be_written_short(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_target("vaswani2017:width=1e3,base=5E5").spec == preset("vaswani2017", width=1000, base=500000)
+    refusal(open_target, "vaswani2017:width=512.0", error=ClockhandsError)
+    refusal(open_target, "vaswani2017:base=1e999", error=ClockhandsError)
+
+
 @pytest.mark.parametrize("fields", ["width=0", "width=3.5", "width=four", "base=nan", "colour=red"])
 def test_an_impossible_field_is_refused_by_the_preset(fields, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -117,7 +117,10 @@ def test_a_misspelt_preset_is_refused_with_the_nearest():
         "vaswani2071 is neither a path nor a preset.",
         f"Did you mean vaswani2017? {lists}",
     )
-    assert refused("preset:wisper:a=1") == ("There is no preset 'wisper'.", f"Did you mean whisper? {lists}")
+    assert refused("preset:wisper:a=1") == (
+        "There is no preset 'wisper'.",
+        "Did you mean whisper? `clockhands presets` lists all.",
+    )
     assert refused("sinusoid") == ("sinusoid is neither a path nor a preset.", lists)
 
 

@@ -62,7 +62,8 @@ def command(  # noqa: PLR0917 - click passes them by name
             talk(f"note: {note}")
         kept = found.without(ignore)
         if len(kept.findings) < len(found.findings):
-            talk(f"note: {target}: {len(found.findings) - len(kept.findings)} findings left out by --ignore.")
+            count = len(found.findings) - len(kept.findings)
+            talk(f"note: {target}: {count} finding{'s' if count > 1 else ''} left out by --ignore.")
         audits.append(kept)
     if as_json:
         print_json({"targets": [found.to_dict() for found in audits]} | ({"unread": failures} if failures else {}))

@@ -71,6 +71,8 @@ class CommandGroup(click.Group):
         """Run a command line and exit; every way to fail ends in one line `error:` and one line `hint:`."""
         if os.environ.get("NO_COLOR"):
             extra["color"] = False
+        if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller: only files count
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - it lives as long as the process
         for stream in (sys.stdout, sys.stderr):
             # A file name that the terminal's encoding does not hold must not end the report.
             if isinstance(stream, TextIOWrapper):

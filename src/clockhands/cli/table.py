@@ -36,7 +36,8 @@ Examples:
 def parse_positions(text: str) -> int | range | list[int | float]:
     """The positions that a word of the command line stands for.
 
-    A single whole number is a count, as everywhere in this library; a comma makes it a position.
+    A single whole number is a count, as everywhere in this library; a comma makes it a position. Written as a real
+    (1e3, 5.0) it could be meant as either, and is refused.
 
     >>> parse_positions("5"), parse_positions("0:100:7"), parse_positions("7,"), parse_positions("0,0.5")
     (5, range(0, 100, 7), [7], [0, 0.5])
@@ -54,7 +55,7 @@ def parse_positions(text: str) -> int | range | list[int | float]:
             return range(start, stop, step)
         if re.match(rf"^{_WHOLE}$", text):
             return int(text)
-        if text:
+        if text and ("," in text or not float(text).is_integer()):
             return [_number(part) for part in text.removesuffix(",").split(",")]
     except ValueError as error:
         if isinstance(error, InvalidValue):

@@ -152,6 +152,8 @@ def _json_hint(data: bytes) -> str:
 def _called(value: object) -> str:
     if isinstance(value, list):
         return "a list"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
     return "a string" if isinstance(value, str) else shown(value)
 
 

@@ -5,6 +5,7 @@ model in the local Hugging Face cache, a callable. ``preset:NAME`` and ``file:PA
 network is never used, and of a tensor file only the header is read.
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -379,20 +380,20 @@ def _is_preset(text: str) -> bool:
 def _open_preset(text: str, target: str) -> Opened:
     name, colon, fields = text.partition(":")
     if name not in _preset_names():
-        raise _unknown_preset(name, f"There is no preset {shown(name)}.")
+        raise _unknown_preset(name, f"There is no preset {shown(name)}.", "")
     from clockhands.presets import preset
 
     return Opened(target, "preset", spec=preset(name, **(_fields(fields, text) if colon else {})))
 
 
-def _unknown_preset(name: str, message: str) -> Unreadable:
+def _unknown_preset(name: str, message: str, otherwise: str = f"; else name {_READ}") -> Unreadable:
     # Imported here: only a mistake needs it.
     import difflib
 
     names = _preset_names()
     near = difflib.get_close_matches(name, names, n=1)
     question = f"Did you mean {near[0]}? " if near else ""
-    return Unreadable(message, f"{question}`clockhands presets` lists all; else name {_READ}.")
+    return Unreadable(message, f"{question}`clockhands presets` lists all{otherwise}.")
 
 
 def _fields(text: str, target: str) -> dict[str, object]:
@@ -426,9 +427,11 @@ def _field_value(text: str) -> object:
     """A number if it reads as one, a JSON list or constant if it is one, else the text itself."""
     for number in (int, float):
         try:
-            return number(text)
+            value = number(text)
         except ValueError:
             continue
+        # 1e3 is a short way to write a whole number; 512.0 says that it is a real one.
+        return int(value) if "." not in text and math.isfinite(value) and value == int(value) else value
     # Imported here: only a preset with fields needs it.
     import json
 
