@@ -349,7 +349,7 @@ def test_the_argument_is_named():
 def test_positions_that_exist_only_inside_a_trace_are_refused():
     jax = pytest.importorskip("jax")
 
-    hint = "Give positions as NumPy values or Python numbers, outside of jit, vmap and compile."
+    hint = "Give `positions` as NumPy values or Python numbers, outside of jit, vmap and compile."
     with pytest.raises(InvalidType, match=r"^`positions` must be known numbers, got .*Tracer") as caught:
         jax.jit(lambda at: positions_of(at).whole)(np.arange(4))
     assert caught.value.hint == hint

@@ -134,17 +134,17 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
 
 def numpy_of(array: Any, name: str) -> np.ndarray:
     """An array of any library as a NumPy array that holds the same numbers."""
-    if hasattr(array, "detach"):  # torch: NumPy has no bfloat16 of torch's, and float64 holds each of them
-        array = array.detach().cpu()
-        if str(array.dtype) in ("torch.bfloat16", "torch.float16"):
-            array = array.double()
     try:
+        if hasattr(array, "detach"):  # torch: NumPy has no bfloat16 of torch's, and float64 holds each of them
+            array = array.detach().cpu()
+            if str(array.dtype) in ("torch.bfloat16", "torch.float16"):
+                array = array.double()
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
-        # JAX raises its own kinds for values that exist only inside a trace.
+        # JAX raises its own kinds for values that exist only inside a trace, torch for those on "meta".
         raise InvalidType(
             f"`{name}` must be known numbers, got {type(array).__name__} ({type(error).__name__}).",
-            "Give positions as NumPy values or Python numbers, outside of jit, vmap and compile.",
+            f"Give `{name}` as NumPy values or Python numbers, outside of jit, vmap and compile.",
         ) from None
 
 

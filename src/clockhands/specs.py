@@ -66,7 +66,10 @@ def from_dict(data: object) -> Spec:
     Raises:
         InvalidValue, InvalidType: The values are not a spec's; the message says which and why.
     """
-    spec = _made(data, "the spec")
+    try:
+        spec = _made(data, "the spec")
+    except RecursionError:
+        raise InvalidValue("These values are nested too deeply to be a spec.", "Write it as to_json does.") from None
     if not isinstance(spec, SPECS):
         raise InvalidValue(
             f"{type(spec).__name__} is a part of a spec, not a spec.",

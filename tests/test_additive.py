@@ -1,0 +1,585 @@
+"""Tables of sinusoids and learned rows: exact everywhere, however a range is cut."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+
+import clockhands as ch
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import EvenSteps, Explicit, Geometric
+from oracles import real_numbers
+from oracles.real_numbers import FLOAT32, FLOAT64, worst_entry
+
+NANOSECONDS = 1_790_000_000_123_456_789  # Unix time, September 2026
+FAST = (7.0, 65.3, 1_000.0)
+INTEGERS = st.integers(-(2**63), 2**63)
+REALS = st.floats(-(2.0**63), 2.0**63, allow_nan=False)
+BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
+both = pytest.mark.parametrize("dtype", BOUNDS)
+every_channel_order = pytest.mark.parametrize(
+    ("layout", "order"),
+    [(layout, order) for layout in ("interleaved", "halves") for order in ("sin-cos", "cos-sin")],
+)
+
+
+def test_the_table_of_the_paper():
+    wanted = [
+        [0, 1, 0, 1],
+        [0.8415, 0.5403, 0.0100, 0.9999],
+        [0.9093, -0.4161, 0.0200, 0.9998],
+        [0.1411, -0.9900, 0.0300, 0.9996],
+        [-0.7568, -0.6536, 0.0400, 0.9992],
+    ]
+    table = ch.table(ch.preset("vaswani2017", width=4), 5)
+    assert table.dtype == np.float32
+    assert np.abs(table - wanted).max() < 1e-4
+
+
+# --- against real numbers --------------------------------------------------------------------------------------
+
+
+@both
+@every_channel_order
+@given(st.lists(INTEGERS, min_size=1, max_size=4))
+@example([NANOSECONDS, NANOSECONDS + 1])
+@example([2**63, -(2**63), 0, -1])
+@settings(max_examples=40)
+def test_integers_are_exact(dtype, layout, order, positions):
+    spec = ch.Sinusoidal(8, layout=layout, order=order)
+    table = ch.table(spec, positions, dtype)
+    assert worst_entry(table, real_numbers.geometric(4), positions, layout, order) <= BOUNDS[dtype]
+
+
+@both
+@given(st.lists(REALS, min_size=1, max_size=4))
+@example([0.5, 0.25, -1e-300, 1_000_000.5])
+@settings(max_examples=40)
+def test_reals_are_exact(dtype, positions):
+    spec = ch.Sinusoidal(6, spacing=Geometric(500_000.0, "closed"))
+    table = ch.table(spec, positions, dtype)
+    assert worst_entry(table, real_numbers.geometric(3, 500_000.0, 2), positions) <= BOUNDS[dtype]
+
+
+@both
+@pytest.mark.parametrize("position", [0.25, 0.5, 1_000_000.5, -0.75, 1e15 + 0.5])
+def test_rates_above_one_turn_a_token_are_exact_at_reals(dtype, position):
+    table = ch.table(ch.Sinusoidal(6, spacing=Explicit(FAST)), [position], dtype)
+    assert worst_entry(table, [mpf(rate) for rate in FAST], [position]) <= BOUNDS[dtype]
+
+
+@both
+@every_channel_order
+@pytest.mark.parametrize(
+    "run",
+    [range(5_000), range(-300, 300), range(NANOSECONDS, NANOSECONDS + 300), range(10**6, -(10**6), -999)],
+    ids=str,
+)
+def test_runs_are_exact(dtype, layout, order, run):
+    table = ch.table(ch.Sinusoidal(8, layout=layout, order=order), run, dtype)
+    chosen = sorted({0, 1, 63, 64, 65, len(run) // 2, len(run) - 2, len(run) - 1, *range(0, len(run), 299)})
+    at = [run[i] for i in chosen]
+    assert worst_entry(table[chosen], real_numbers.geometric(4), at, layout, order) <= BOUNDS[dtype]
+
+
+@both
+def test_a_wide_table_is_exact_in_every_channel(dtype):
+    run = range(131_072 - 200, 131_072)
+    table = ch.table(ch.preset("vaswani2017"), run, dtype)
+    assert worst_entry(table[[0, 199]], real_numbers.geometric(256), [run[0], run[199]]) <= BOUNDS[dtype]
+
+
+def textbook_numpy(positions, width):
+    positions = np.asarray(positions, np.float32)[:, None]
+    rates = np.exp(np.arange(0, width, 2, dtype=np.float32) * np.float32(-np.log(10_000.0) / width))
+    table = np.empty((len(positions), width), np.float32)
+    table[:, 0::2], table[:, 1::2] = np.sin(positions * rates), np.cos(positions * rates)
+    return table
+
+
+def textbook_torch(positions, width):
+    import math
+
+    import torch
+
+    positions = torch.tensor(positions).float().unsqueeze(1)
+    rates = torch.exp(torch.arange(0, width, 2) * -(math.log(10_000.0) / width))
+    table = torch.zeros(len(positions), width)
+    table[:, 0::2], table[:, 1::2] = torch.sin(positions * rates), torch.cos(positions * rates)
+    return table.numpy()
+
+
+@pytest.mark.parametrize("textbook", [textbook_numpy, textbook_torch])
+def test_the_usual_float32_code_fails_this_check(textbook):
+    rates = real_numbers.geometric(4)
+    for positions, at_least in (([1, 2, 100], FLOAT32), ([5_000], 1e-5), ([131_071], 1e-4), ([NANOSECONDS], 0.1)):
+        assert worst_entry(ch.table(ch.Sinusoidal(8), positions), rates, positions) <= FLOAT32
+        usual = textbook(positions, 8)
+        assert np.abs(usual[:, ::2]).max() <= 1
+        assert worst_entry(usual, rates, positions) > at_least
+
+
+def test_the_check_of_entries_can_fail():
+    rates = real_numbers.geometric(4)
+    right = ch.table(ch.Sinusoidal(8), [3, 5], "float64")
+    assert worst_entry(right, rates, [3, 5]) <= FLOAT64
+    assert worst_entry(right, rates, [3, 6]) > 0.1
+    assert worst_entry(right, rates, [3, 5], "halves") > 0.1
+    assert worst_entry(right, rates, [3, 5], order="cos-sin") > 0.1
+    assert worst_entry(right + 1e-15, rates, [3, 5]) > FLOAT64
+    assert worst_entry(np.nextafter(right.astype(np.float32), np.float32(2)), rates, [3, 5]) > FLOAT32
+
+
+# --- cuts ------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(-(10**4), 10**4), st.integers(0, 9_000), st.data())
+@settings(max_examples=25)
+def test_a_cut_range_is_the_slice_of_the_longer_table(start, length, data):
+    a = data.draw(st.integers(0, length))
+    b = data.draw(st.integers(a, length))
+    spec = ch.Sinusoidal(6)
+    for dtype, bound in BOUNDS.items():
+        longer = ch.table(spec, range(start, start + length), dtype)
+        cut = ch.table(spec, range(start + a, start + b), dtype)
+        assert np.abs(cut.astype(np.float64) - longer[a:b]).max(initial=0) <= 2 * bound
+
+
+def test_steps_of_one_are_the_same_bits_in_float32_however_they_are_cut():
+    spec = ch.Sinusoidal(6, layout="halves")
+    whole = ch.table(spec, range(-5_000, 13_000))
+    for length in (130, 4_096, 9_000):
+        for start in (-5_000, -4_096, -65, 0, 63, 3_999, 4_000):
+            part = ch.table(spec, range(start, start + length))
+            assert np.array_equal(part, whole[start + 5_000 : start + 5_000 + length]), (start, length)
+
+
+@pytest.mark.parametrize("step", [2, -1, -7, 1_000])
+def test_any_step_is_a_slice_within_the_bound(step):
+    spec, run = ch.Sinusoidal(6), range(0, step * 5_000, step)
+    for dtype, bound in BOUNDS.items():
+        whole = ch.table(spec, run, dtype).astype(np.float64)
+        for cut in (slice(1, None), slice(300, 4_800), slice(0, 129)):
+            assert np.abs(ch.table(spec, run[cut], dtype) - whole[cut]).max() <= 2 * bound
+
+
+@pytest.mark.parametrize("run", [range(2**63 - 200, 2**63 + 1), range(-(2**63), -(2**63) + 200)], ids=["end", "begin"])
+def test_ends_of_all_positions(run):
+    spec = ch.Sinusoidal(4)
+    for dtype, bound in BOUNDS.items():
+        got, one_by_one = ch.table(spec, run, dtype), ch.table(spec, list(run), dtype)
+        assert np.abs(got.astype(np.float64) - one_by_one).max() <= 2 * bound
+
+
+def test_positions_may_come_in_anything(backend):
+    spec = ch.Sinusoidal(6)
+    wanted = ch.table(spec, list(range(300)))
+    integers = backend.asarray(np.arange(300), "int32")
+    for given_ in (300, range(300), tuple(range(300)), integers, backend.asarray(np.arange(300), "float32")):
+        assert np.abs(ch.table(spec, given_).astype(np.float64) - wanted).max() <= 2 * FLOAT32
+    assert np.array_equal(ch.table(spec, integers), ch.table(spec, range(300)))
+    grid = ch.table(spec, backend.asarray([[0, 1, 2], [7, 8, 9]], "int32"))
+    assert np.array_equal(grid, ch.table(spec, [[0, 1, 2], [7, 8, 9]]))
+    assert grid.shape == (2, 3, 6)
+
+
+def test_no_position_and_one():
+    spec = ch.Sinusoidal(6)
+    for nothing in (0, [], range(5, 5), np.zeros(0), np.zeros((2, 0), int)):
+        table = ch.table(spec, nothing)
+        assert table.size == 0
+        assert table.shape[-1] == 6
+    assert np.array_equal(ch.table(spec, 1), [[0, 1, 0, 1, 0, 1]])
+    assert np.array_equal(ch.table(spec, [7]), ch.table(spec, 8)[7:])
+
+
+def test_a_million_tokens():
+    spec = ch.Sinusoidal(4)
+    table = ch.table(spec, 10**6)
+    chosen = [0, 1, 123_456, 999_999]
+    assert table.shape == (10**6, 4)
+    assert worst_entry(table[chosen], real_numbers.geometric(2), chosen) <= FLOAT32
+
+
+@both
+def test_threads_write_the_same_bits(dtype):
+    spec = ch.Sinusoidal(64)
+    for positions in (range(7, 9_000), np.random.default_rng(6).integers(0, 2**40, 9_000)):
+        one = ch.table(spec, positions, dtype, threads=1)
+        assert np.array_equal(one, ch.table(spec, positions, dtype, threads=2))
+        assert np.array_equal(one, ch.table(spec, positions, dtype, threads=7))
+        assert np.array_equal(one, ch.table(spec, positions, dtype))
+
+
+def test_arguments_are_not_changed(backend):
+    positions = backend.asarray([3, 1, 2], "int32")
+    values = backend.asarray(np.arange(20.0).reshape(5, 4), "float32")
+    ch.table(ch.Sinusoidal(4), positions)
+    table = ch.table(ch.Learned(4, 5), positions, values=values)
+    table[:] = -1
+    assert backend.to_numpy(positions).tolist() == [3, 1, 2]
+    assert backend.to_numpy(values).tolist() == np.arange(20.0).reshape(5, 4).tolist()
+
+
+def test_tables_are_the_callers():
+    spec = ch.Sinusoidal(4)
+    first = ch.table(spec, 5)
+    first[:] = 9
+    assert ch.table(spec, 5)[0].tolist() == [0, 1, 0, 1]
+
+
+# --- widths ----------------------------------------------------------------------------------------------------
+
+
+def test_odd_widths():
+    rows = [3, 1_000_003]
+    zero = ch.table(ch.Sinusoidal(7, odd="zero", layout="halves", spacing=Geometric(span="closed")), rows, "float64")
+    assert worst_entry(zero[:, :6], real_numbers.geometric(3, den=2), rows, "halves") <= FLOAT64
+    assert not zero[:, 6].any()
+    for layout in ("interleaved", "halves"):
+        extra = ch.table(ch.Sinusoidal(7, odd="extra", layout=layout), rows, "float64")
+        padded = np.insert(extra, 7, np.nan, axis=1)
+        for row, position in zip(padded, rows, strict=True):
+            wanted = real_numbers.sinusoid(real_numbers.geometric(4, den=3.5), position, layout)
+            assert np.abs(row - np.array(wanted, float))[:7].max() <= 2 * FLOAT64
+        cut = ch.table(ch.Sinusoidal(7, odd="cut", layout=layout), rows, "float64")
+        assert np.array_equal(cut, ch.table(ch.Sinusoidal(8, layout=layout), rows, "float64")[:, :7])
+    for odd in ("zero", "extra", "cut"):
+        assert ch.Sinusoidal(8, odd=odd).rates == ch.Sinusoidal(8).rates
+    assert np.array_equal(ch.table(ch.Sinusoidal(1, odd="extra"), [0, 5]), ch.table(ch.Sinusoidal(2), [0, 5])[:, :1])
+
+
+@pytest.mark.parametrize("positions", [range(200), range(-3, 150), [1, 0.5, 1.0, -1, 7], np.array([7, 7, 1]), [[1, 2]]])
+def test_rows_of_zeros(positions):
+    spec, plain = ch.Sinusoidal(6, zero_rows=(7, 1, 7)), ch.Sinusoidal(6)
+    assert spec.zero_rows == (1, 7)
+    wanted = ch.table(plain, positions)
+    wanted[np.isin(np.asarray(positions, float), [1, 7])] = 0
+    assert np.array_equal(ch.table(spec, positions), wanted)
+
+
+def test_the_first_token_may_stand_elsewhere():
+    spec = ch.Sinusoidal(6, first=2)
+    assert np.array_equal(ch.table(spec, 3), ch.table(ch.Sinusoidal(6), 3))
+    added = ch.add(np.zeros((3, 6), np.float32), spec)
+    assert np.array_equal(added, ch.table(ch.Sinusoidal(6), range(2, 5)))
+
+
+def test_what_a_sinusoid_shows():
+    spec = ch.Sinusoidal(8, base=500.0)
+    assert spec.base == 500.0
+    assert spec.rates == spec.ladder.rates
+    assert spec.ladder.pairs == 4
+    assert spec.ladder is spec.ladder
+    assert ch.Sinusoidal(2, spacing=Explicit((0.5,))).base is None
+    assert ch.Sinusoidal(8, 500.0) == spec
+    assert ch.Sinusoidal(8, 500.0, spacing=Geometric(span="closed")).spacing == Geometric(500.0, "closed")
+    assert ch.Sinusoidal(8) != ch.Sinusoidal(8, layout="halves")
+
+
+# --- shift and kernel ------------------------------------------------------------------------------------------
+
+
+@given(INTEGERS | REALS)
+@example(0)
+@example(NANOSECONDS)
+@settings(max_examples=30)
+def test_entries_of_shifts_are_exact(k):
+    for order, sign in (("sin-cos", 1), ("cos-sin", -1)):
+        matrix = ch.shift(ch.Sinusoidal(4, order=order, layout="halves"), k)
+        hands = real_numbers.hands(real_numbers.geometric(2), k)
+        wanted = np.zeros((4, 4), object)
+        for pair, (cosine, sine) in enumerate(hands):
+            wanted[pair, pair] = wanted[pair + 2, pair + 2] = cosine
+            wanted[pair, pair + 2], wanted[pair + 2, pair] = sign * sine, -sign * sine
+        assert max(abs(mpf(float(a)) - b) for a, b in zip(matrix.flat, wanted.flat, strict=True)) <= 0.78 * 2.0**-52
+
+
+@given(st.lists(INTEGERS | REALS, min_size=1, max_size=3))
+@settings(max_examples=30)
+def test_kernels_are_exact(distances):
+    got = ch.kernel(ch.Sinusoidal(8), distances)
+    assert got.dtype == np.float64
+    for value, distance in zip(got, distances, strict=True):
+        wanted = sum(cosine for cosine, _ in real_numbers.hands(real_numbers.geometric(4), distance))
+        assert abs(mpf(float(value)) - wanted) <= 4 * 0.78 * 2.0**-52 + 3 * 2.0**-51
+
+
+def test_kernels_keep_the_shape_and_are_made_in_parts(monkeypatch):
+    from clockhands import clocks
+
+    spec, distances = ch.Sinusoidal(8), np.arange(-50, 50).reshape(4, 25)
+    whole = ch.kernel(spec, distances)
+    assert whole.shape == (4, 25)
+    monkeypatch.setattr(clocks, "_CHUNK", 7)
+    assert np.array_equal(ch.kernel(spec, distances), whole)
+    assert ch.kernel(spec, []).shape == (0,)
+    assert ch.kernel(spec, 3)[0] == 4.0
+    assert np.array_equal(ch.kernel(spec, [5, -5])[:1], ch.kernel(spec, [-5]))
+
+
+def test_channels_that_no_hand_uses_stay():
+    matrix = ch.shift(ch.Sinusoidal(7, odd="zero"), 3)
+    assert matrix.shape == (7, 7)
+    assert matrix[6].tolist() == [0] * 6 + [1]
+
+
+# --- learned tables --------------------------------------------------------------------------------------------
+
+VALUES = np.arange(20.0).reshape(5, 4)
+
+
+def test_learned_rows_are_those_given():
+    spec = ch.Learned(4, rows=5, offset=2)
+    assert spec.usable == 3
+    table = ch.table(spec, 3, values=VALUES)
+    assert table.dtype == np.float32
+    assert np.array_equal(table, VALUES[2:])
+    assert np.array_equal(ch.table(spec, [[2, 0]], "float64", values=VALUES), VALUES[[[4, 2]]])
+    assert np.array_equal(ch.table(spec, [1.0], values=VALUES.tolist()), VALUES[[3]])
+    assert ch.table(ch.Learned(4, 5), 5, "bfloat16", values=VALUES).dtype == ml_dtypes.bfloat16
+    assert np.array_equal(ch.table(spec, np.zeros(0), values=VALUES), np.zeros((0, 4)))
+
+
+def test_learned_rows_of_any_library(backend):
+    values = backend.asarray(VALUES, "float32")
+    assert np.array_equal(ch.table(ch.Learned(4, 5), range(4, -1, -1), values=values), VALUES[::-1])
+    half = backend.asarray(VALUES, "bfloat16")
+    assert np.array_equal(ch.table(ch.Learned(4, 5), 5, values=half), VALUES)
+
+
+def test_learned_rows_are_rounded_once():
+    values = np.array([[1 + 2.0**-8 + 2.0**-30]])
+    assert float(ch.table(ch.Learned(1, 1), 1, "bfloat16", values=values)[0, 0]) == 1 + 2.0**-7
+
+
+def test_no_position_is_zeros():
+    assert not ch.table(ch.NoPosition(4), 5).any()
+    assert ch.table(ch.NoPosition(4), [[1, 2]], "float16").dtype == np.float16
+
+
+# --- errors ----------------------------------------------------------------------------------------------------
+
+EVEN = 'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".'
+COUNT = "Give `{}` as an int of at least {}."
+PAPER = ch.Sinusoidal(4)
+RANDOM = ch.Learned(4, rows=5, offset=2)
+
+REFUSED = [
+    (lambda: ch.Sinusoidal(0), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
+    (lambda: ch.Sinusoidal(-4), "`width` must be at least 1, got -4.", COUNT.format("width", 1)),
+    (lambda: ch.Sinusoidal(4.0), "`width` must be a whole number, got 4.", COUNT.format("width", 1)),
+    (lambda: ch.Sinusoidal("4"), "`width` must be a whole number, got '4'.", COUNT.format("width", 1)),
+    (lambda: ch.Sinusoidal(True), "`width` must be a whole number, got True.", COUNT.format("width", 1)),
+    (
+        lambda: ch.Sinusoidal(np.array([4, 4])),
+        "`width` must be a whole number, got array([4, 4]).",
+        COUNT.format("width", 1),
+    ),
+    (lambda: ch.Sinusoidal(10**30), f"`width` must be at most 2**63, got {10**30}.", COUNT.format("width", 1)),
+    (
+        lambda: ch.Sinusoidal(10**12),
+        "A ladder has at most 1,000,000 pairs, got 500,000,000,000.",
+        "Use a smaller width.",
+    ),
+    (lambda: ch.Sinusoidal(5), "`width` must be even in this convention, got 5.", EVEN),
+    (lambda: ch.Sinusoidal(1), "`width` must be even in this convention, got 1.", EVEN),
+    (lambda: ch.Sinusoidal(1, odd="zero"), "`width` must be at least 2, got 1.", "One channel holds no pair."),
+    (
+        lambda: ch.preset("whisper", width=2),
+        "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
+        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+    ),
+    (
+        lambda: ch.Sinusoidal(5, odd="pad"),
+        "`odd` must be one of refuse, zero, extra, cut, got 'pad'.",
+        "It is the rule for odd widths.",
+    ),
+    (
+        lambda: ch.Sinusoidal(4, layout="neox"),
+        '`layout` must be "interleaved" or "halves", got \'neox\'.',
+        'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
+    ),
+    (
+        lambda: ch.Sinusoidal(4, order="sin"),
+        '`order` must be "sin-cos" or "cos-sin", got \'sin\'.',
+        "It says which of the two stands first.",
+    ),
+    (lambda: ch.Sinusoidal(4, first=-1), "`first` must be at least 0, got -1.", COUNT.format("first", 0)),
+    (
+        lambda: ch.Sinusoidal(4, zero_rows=(-1,)),
+        "`zero_rows` must be at least 0, got -1.",
+        COUNT.format("zero_rows", 0),
+    ),
+    *[
+        (
+            lambda rows=rows: ch.Sinusoidal(4, zero_rows=rows),
+            f"`zero_rows` must be a list of positions, got {rows!r}.",
+            "Write (1,) for the position 1.",
+        )
+        for rows in (1, "1")
+    ],
+    (
+        lambda: ch.Sinusoidal(4, base=0),
+        "`base` must be a finite positive number other than 1, got 0.",
+        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+    ),
+    (
+        lambda: ch.Sinusoidal(4, base=2.0, spacing=EvenSteps(1.0, 2.0)),
+        "`base` spans a geometric ladder, and the spacing is EvenSteps.",
+        "Leave `base` out, or give spacing=Geometric(base=…).",
+    ),
+    (
+        lambda: ch.Sinusoidal(4, spacing=Explicit((1.0,))),
+        "1 rates were given for the 2 pairs of 4 channels.",
+        "Give one rate for each pair.",
+    ),
+    (lambda: ch.Learned(0, 5), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
+    (lambda: ch.Learned(4, 0), "`rows` must be at least 1, got 0.", COUNT.format("rows", 1)),
+    (lambda: ch.Learned(4, 5, -1), "`offset` must be at least 0, got -1.", COUNT.format("offset", 0)),
+    (lambda: ch.Learned(4, 5, 5), "`offset` must be below the 5 rows, got 5.", "It is the row of position 0."),
+    (lambda: ch.NoPosition(0), "`width` must be at least 1, got 0.", COUNT.format("width", 1)),
+    (
+        lambda: ch.table("vaswani2017", 5),
+        "`table` takes a spec, got the string 'vaswani2017'.",
+        "Write clockhands.preset('vaswani2017').",
+    ),
+    *[
+        (
+            lambda spec=spec: ch.table(spec, 5),
+            f"`table` takes an additive code, got {name}.",
+            "Additive codes are Sinusoidal, Learned, NoPosition and those of clockhands.additive; "
+            "a rotary code turns queries and keys instead of being added.",
+        )
+        for spec, name in ((ch.Rotary(8), "Rotary"), (None, "NoneType"), (ch.Sinusoidal, "ABCMeta"))
+    ],
+    (lambda: ch.table(PAPER, 5, threads=0), "`threads` must be at least 1, got 0.", COUNT.format("threads", 1)),
+    (lambda: ch.table(PAPER, 5, threads="2"), "`threads` must be a whole number, got '2'.", COUNT.format("threads", 1)),
+    (
+        lambda: ch.table(PAPER, 5, values=VALUES),
+        "Sinusoidal is computed and takes no values.",
+        "Leave `values` out.",
+    ),
+    (
+        lambda: ch.table(RANDOM, 3),
+        "Learned is a trained table and needs its rows.",
+        "Pass them as values=, [rows, width].",
+    ),
+    (
+        lambda: ch.table(RANDOM, 3, values=VALUES[:4]),
+        "`values` must be of shape [5, 4], got [4, 4].",
+        "They are the table's rows.",
+    ),
+    (
+        lambda: ch.table(RANDOM, 3, values=VALUES.astype(str)),
+        "`values` must be numbers, got an array of <U32.",
+        "Pass the table's float rows.",
+    ),
+    (
+        lambda: ch.table(RANDOM, 3, values=VALUES + 1j),
+        "`values` must be numbers, got an array of complex128.",
+        "Pass the table's float rows.",
+    ),
+    (
+        lambda: ch.table(RANDOM, 3, values=[[1, 2], [3]]),
+        "`values` must be known numbers, got list (ValueError).",
+        "Give `values` as NumPy values or Python numbers, outside of jit, vmap and compile.",
+    ),
+    *[
+        (
+            lambda dtype=dtype, values=values: ch.table(RANDOM, 3, dtype, values=values),
+            f"A number of `values` does not fit {dtype}.",
+            "Use dtype float64.",
+        )
+        for dtype, values in (("float32", VALUES * 1e300), ("float16", VALUES * 1e5))
+    ],
+    *[
+        (
+            lambda position=position: ch.table(RANDOM, [0, position], values=VALUES),
+            f"The table has rows for positions 0 to 2, got {position}.",
+            "It has 5 rows, of which the first 2 come before position 0.",
+        )
+        for position in (3, -1, 2**63)
+    ],
+    (
+        lambda: ch.table(RANDOM, [0, 1.5], values=VALUES),
+        "A learned table has rows for whole positions only, got 1.5.",
+        "Round the positions first.",
+    ),
+    *[
+        (
+            lambda call=call, spec=spec: call(spec, 1),
+            f"{type(spec).__name__} has no shift matrix and no kernel: {why}.",
+            "Sinusoidal has both: each hand keeps its sine and its cosine.",
+        )
+        for call in (ch.shift, ch.kernel)
+        for spec, why in (
+            (RANDOM, "its rows are trained one by one, and nothing ties them together"),
+            (ch.NoPosition(4), "all its rows are zero, so every matrix shifts it and none says anything"),
+            (ch.Sinusoidal(5, odd="cut"), "its last hand has lost its second channel to the odd width"),
+        )
+    ],
+    *[
+        (
+            lambda call=call, spec=spec: call(spec, 1),
+            f"`{call.__name__}` takes a position code, got {shown}.",
+            "Make one with clockhands.preset(name), or build a spec such as Sinusoidal(width=512).",
+        )
+        for call in (ch.shift, ch.kernel)
+        for spec, shown in (
+            (None, "NoneType None"),
+            ("paper", "str 'paper'"),
+            (ch.NoPosition, "ABCMeta <class 'clockhands.additive.learned.NoPosition'>"),
+        )
+    ],
+    *[
+        (
+            lambda k=k: ch.shift(PAPER, k),
+            f"`k` must be one number of tokens, got {k!r}.",
+            "Call shift once for each distance.",
+        )
+        for k in (None, [1, 2], "1", np.array([1]))
+    ],
+    (
+        lambda: ch.shift(PAPER, float("nan")),
+        "`k` must be finite, got nan.",
+        "Remove NaN and infinite positions.",
+    ),
+    (
+        lambda: ch.kernel(PAPER, [2**64]),
+        "`distances` must be at most 2**63 in size, got 18446744073709551616.",
+        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()
+
+
+def test_learned_codes_are_not_written():
+    from clockhands.positions import positions_of
+
+    with pytest.raises(AssertionError, match="written from its values"):
+        ch.Learned(4, 5).write(np.zeros((1, 4)), positions_of(1))
+
+
+def test_codes_of_others_need_only_write():
+    from clockhands.additive import AdditiveCode
+
+    class Ones(AdditiveCode):
+        width = 3
+
+        def write(self, out, positions, threads=None):
+            out[...] = 1
+
+    assert ch.table(Ones(), 2).tolist() == [[1, 1, 1]] * 2
+    assert ch.add(np.zeros((2, 3)), Ones()).tolist() == [[1, 1, 1]] * 2
+    with pytest.raises(InvalidValue, match="its rows are not those of a clock"):
+        ch.shift(Ones(), 1)

@@ -1,0 +1,300 @@
+"""The codes that fail: their numbers are right, and they do fail as their docstrings say."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+import clockhands as ch
+from clockhands.additive import (
+    Binary,
+    Counter,
+    EvenlySpaced,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    WarpedPosition,
+)
+from clockhands.errors import InvalidType, InvalidValue
+from oracles import real_numbers
+from oracles.real_numbers import FLOAT32, FLOAT64, worst_entry
+
+BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
+both = pytest.mark.parametrize("dtype", BOUNDS)
+
+
+# --- counters --------------------------------------------------------------------------------------------------
+
+
+def test_a_counter_counts():
+    assert ch.table(Counter(3), [0, 1, -7, 2.5]).tolist() == [[0] * 3, [1] * 3, [-7] * 3, [2.5] * 3]
+    assert ch.table(Counter(1), [2**63, -(2**63)], "float64")[:, 0].tolist() == [2.0**63, -(2.0**63)]
+
+
+def test_a_counter_grows_without_bound():
+    assert np.abs(ch.table(Counter(2), [100])).max() == 100
+    for position in (65_520, 10**6):
+        message = f"A position of size {position:g} does not fit float16.\nhint: Use dtype float32 or float64."
+        with pytest.raises(InvalidValue, match=f"^{re.escape(message)}$"):
+            ch.table(Counter(2), [position], "float16")
+    assert ch.table(Counter(1), [65_519], "float16")[0, 0] == 65_504
+    assert float(ch.table(Counter(1), [10**6], "bfloat16")[0, 0]) == 999_424
+
+
+def test_a_normalized_counter_ends_at_1():
+    table = ch.table(NormalizedCounter(2, 5), 5)
+    assert table[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
+    third = ch.table(NormalizedCounter(1, 4), [1], "float64")[0, 0]
+    assert third == 1 / 3
+    assert ch.table(NormalizedCounter(1, 4), [1])[0, 0] == np.float32(1 / 3)
+
+
+def test_a_step_of_a_normalized_counter_depends_on_the_length():
+    short, long = (ch.table(NormalizedCounter(1, length), 3)[:, 0] for length in (10, 1_000))
+    assert short[1] > 100 * long[1]
+
+
+# --- binary ----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**63), st.integers(1, 70))
+def test_binary_digits(position, width):
+    digits = ch.table(Binary(width), [position])[0].tolist()
+    assert digits == [position >> channel & 1 for channel in range(width)]
+
+
+def test_binary_jumps_and_repeats():
+    table = ch.table(Binary(4), 17)
+    flips = np.abs(np.diff(table, axis=0)).sum(axis=1)
+    assert flips[7] == 4
+    assert flips[8] == 1
+    assert table[16].tolist() == table[0].tolist()
+    assert len({tuple(row) for row in table}) == 16
+
+
+# --- sines and hands -------------------------------------------------------------------------------------------
+
+
+@both
+@given(st.lists(st.integers(-(2**63), 2**63) | st.floats(-1e15, 1e15), min_size=1, max_size=3))
+@settings(max_examples=30)
+def test_sines_are_exact(dtype, positions):
+    table = ch.table(SineOnly(5, base=50.0), positions, dtype)
+    for row, position in zip(table, positions, strict=True):
+        for number, (_, sine) in zip(row, real_numbers.hands(real_numbers.geometric(5, 50.0), position), strict=True):
+            assert abs(mpf(float(number)) - sine) <= BOUNDS[dtype]
+
+
+@both
+def test_runs_of_sines_are_exact(dtype):
+    table = ch.table(SineOnly(5, base=50.0), range(-1_000, 1_000), dtype)
+    one_by_one = ch.table(SineOnly(5, base=50.0), list(range(-1_000, 1_000)), dtype)
+    assert np.abs(table.astype(np.float64) - one_by_one).max() <= 2 * BOUNDS[dtype]
+
+
+def test_a_height_does_not_say_whether_the_wave_rises():
+    # Two positions of one height, and two heights a step later: nothing that sees only the height tells which.
+    rising, falling = 1.0, math.pi - 1.0
+    now, then = (ch.table(SineOnly(1), [rising + step, falling + step], "float64")[:, 0] for step in (0, 1))
+    assert abs(now[0] - now[1]) < 1e-15
+    assert abs(then[0] - then[1]) > 0.5
+
+
+@both
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("order", ["sin-cos", "cos-sin"])
+def test_single_frequencies_and_even_steps_are_exact(dtype, layout, order):
+    positions = [1, -3, 10**15, 0.5]
+    single = ch.table(SingleFrequency(6, 0.7, layout=layout, order=order), positions, dtype)
+    assert worst_entry(single, [mpf(0.7)] * 3, positions, layout, order) <= BOUNDS[dtype]
+    rates = [mpf(1.0), (mpf(1.0) + mpf(1e-4)) / 2, mpf(1e-4)]
+    even = ch.table(EvenlySpaced(6, layout=layout, order=order), positions, dtype)
+    assert worst_entry(even, rates, positions, layout, order) <= BOUNDS[dtype]
+
+
+def test_a_single_frequency_comes_round_again():
+    spec = SingleFrequency(8, 2 * math.pi / 100)
+    assert np.abs(ch.table(spec, [7, 107, 1_007]) - ch.table(spec, [7])).max() < 1e-6
+    assert spec.rates == (2 * math.pi / 100,) * 4
+    assert ch.kernel(spec, [0, 50, 100]) == pytest.approx([4, -4, 4])
+    slow, fast = (ch.table(SingleFrequency(2, rate), 2) for rate in (0.001, 0.1))
+    assert np.abs(slow[1] - slow[0]).max() < np.abs(fast[1] - fast[0]).max() / 50
+
+
+def test_even_steps_nearly_repeat():
+    # The figure of the docstring: at width 512 after 1,602 tokens.
+    spec = EvenlySpaced(512)
+    period = 2 * math.pi * 255 / (1 - 1e-4)
+    assert round(period) == 1_602
+    near = ch.kernel(spec, range(100, 3_000))
+    assert near[1_602 - 100] == near[: 2_400 - 100].max()
+    assert near[1_602 - 100] > 0.9 * 256
+    geometric = ch.kernel(ch.Sinusoidal(512), range(100, 3_000))
+    assert geometric[1_602 - 100] < 0.6 * 256
+
+
+def test_even_steps_may_rise_or_fall():
+    assert EvenlySpaced(6, 1.0, 2.0).rates == (1.0, 1.5, 2.0)
+    assert EvenlySpaced(6, 2.0, 1.0).rates == (2.0, 1.5, 1.0)
+    assert EvenlySpaced(2, 2.0, 1.0).rates == (2.0,)
+
+
+# --- warped positions ------------------------------------------------------------------------------------------
+
+
+@both
+@given(st.lists(st.integers(-(2**31), 2**31) | st.integers(-4_000, 4_000).map(lambda n: n / 8), min_size=1, max_size=3))
+@settings(max_examples=30)
+def test_squares_are_exact(dtype, positions):
+    table = ch.table(WarpedPosition(4, "square"), positions, dtype)
+    squares = [mpf(position) ** 2 for position in positions]
+    assert worst_entry(table, real_numbers.geometric(2), squares) <= BOUNDS[dtype]
+
+
+@pytest.mark.parametrize("warp", ["log", "reciprocal"])
+@given(st.lists(st.integers(1, 2**63) | st.floats(1e-3, 1e18), min_size=1, max_size=3))
+@settings(max_examples=30)
+def test_logarithms_and_reciprocals_are_as_exact_as_a_double_of_them(warp, positions):
+    spec = WarpedPosition(4, warp, layout="halves", order="cos-sin")
+    table = ch.table(spec, positions, "float64")
+    warped = [mp.log(mpf(position)) if warp == "log" else 1 / mpf(position) for position in positions]
+    # g(p) rounded to a double, and the logarithm of the machine within one more unit.
+    moved = max(abs(g) for g in warped) * 2 * mpf(2) ** -53
+    assert worst_entry(table, real_numbers.geometric(2), warped, "halves", "cos-sin") <= FLOAT64 + float(moved)
+
+
+def test_warped_steps_are_of_different_sizes():
+    # The angle by which a step turns the fastest hand, at the beginning and further on.
+    def turn(warp, position):
+        a, b = ch.table(WarpedPosition(2, warp), [position, position + 1], "float64")
+        return abs(math.remainder(math.atan2(*b) - math.atan2(*a), 2 * math.pi))
+
+    assert turn("log", 1) == pytest.approx(math.log(2))
+    assert turn("log", 1_000) == pytest.approx(0.001, rel=1e-2)
+    assert turn("reciprocal", 1) == pytest.approx(0.5)
+    assert turn("reciprocal", 1_000) < 1e-5
+    assert turn("square", 1) == pytest.approx(3)
+    assert turn("square", 2) == pytest.approx(2 * math.pi - 5)
+
+
+def test_warped_positions_of_every_kind():
+    assert ch.table(WarpedPosition(4), 3).shape == (3, 4)
+    assert ch.table(WarpedPosition(4), [[1, 2]]).shape == (1, 2, 4)
+    assert WarpedPosition(4).warp == "square"
+    assert WarpedPosition(4).ladder == ch.Sinusoidal(4).ladder
+
+
+# --- none of them is a clock -----------------------------------------------------------------------------------
+
+WHY = {
+    Counter(4): "a step adds to it, and no matrix makes something of the zeros at position 0",
+    NormalizedCounter(4, 9): "a step adds to it, by an amount that depends on the length",
+    Binary(4): "which digits flip depends on where one stands",
+    SineOnly(4): "sin(a + b) needs cos(a), which is not there",
+    WarpedPosition(4): "a step turns its hands by an angle that depends on where one stands",
+}
+
+
+@pytest.mark.parametrize(("spec", "why"), WHY.items(), ids=[type(spec).__name__ for spec in WHY])
+@pytest.mark.parametrize("call", [ch.shift, ch.kernel])
+def test_those_without_a_shift_say_why(spec, why, call):
+    message = f"{type(spec).__name__} has no shift matrix and no kernel: {why}."
+    with pytest.raises(InvalidValue, match=f"^{re.escape(message)}\nhint: Sinusoidal has both"):
+        call(spec, 1)
+
+
+def test_zeros_at_position_0_have_no_matrix():
+    # Whatever R is, it makes zeros of zeros.
+    for spec in (Counter(4), NormalizedCounter(4, 9), Binary(4), SineOnly(4)):
+        now, then = ch.table(spec, [0, 1])
+        assert not now.any()
+        assert then.any()
+
+
+# --- errors ----------------------------------------------------------------------------------------------------
+
+COUNT = "Give `{}` as an int of at least {}."
+ODD = ("`width` must be even, a sine and a cosine for each pair, got 5.", "Use an even width.")
+LAYOUT = (
+    '`layout` must be "interleaved" or "halves", got \'x\'.',
+    'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
+)
+ORDER = ('`order` must be "sin-cos" or "cos-sin", got \'x\'.', "It says which of the two stands first.")
+BASE = (
+    "`base` must be a finite positive number other than 1, got 1.",
+    "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+)
+HANDS = (SingleFrequency, EvenlySpaced, WarpedPosition)
+REFUSED = [
+    *[
+        (lambda kind=kind: kind(0), "`width` must be at least 1, got 0.", COUNT.format("width", 1))
+        for kind in (Counter, Binary, SineOnly, *HANDS, lambda width: NormalizedCounter(width, 9))
+    ],
+    *[(lambda kind=kind: kind(5), *ODD) for kind in HANDS],
+    *[(lambda kind=kind: kind(4, layout="x"), *LAYOUT) for kind in HANDS],
+    *[(lambda kind=kind: kind(4, order="x"), *ORDER) for kind in HANDS],
+    *[(lambda kind=kind: kind(4, base=1.0), *BASE) for kind in (SineOnly, WarpedPosition)],
+    (lambda: NormalizedCounter(4, 1), "`length` must be at least 2, got 1.", COUNT.format("length", 2)),
+    (
+        lambda: SingleFrequency(4, 0.0),
+        "`rate` must be finite and positive, got 0.",
+        "Give `rate` as a number above 0.",
+    ),
+    (
+        lambda: SingleFrequency(10**12),
+        "A ladder has at most 1,000,000 pairs, got 500,000,000,000.",
+        "Use a smaller width.",
+    ),
+    (
+        lambda: EvenlySpaced(4, -1.0),
+        "`first` must be finite and not negative, got -1.",
+        "Give `first` as a number of at least 0.",
+    ),
+    *[
+        (
+            lambda warp=warp: WarpedPosition(4, warp),
+            f"`warp` must be one of square, log, reciprocal, got {warp!r}.",
+            "It replaces the position.",
+        )
+        for warp in ("sqrt", None, [])
+    ],
+    *[
+        (
+            lambda position=position: ch.table(WarpedPosition(4, "log"), [1, position]),
+            f"The logarithm needs positions above 0, got {position}.",
+            "Start at 1: range(1, n + 1).",
+        )
+        for position in (0, -1, -0.5)
+    ],
+    *[
+        (
+            lambda position=position: ch.table(WarpedPosition(4, "reciprocal"), [1, position]),
+            f"1/p needs positions of at least 2**-63 in size, got {position}.",
+            "Start at 1: range(1, n + 1).",
+        )
+        for position in (0, 1e-20)
+    ],
+    (
+        lambda: ch.table(WarpedPosition(4), [2**32]),
+        f"`g(p)` must be at most 2**63 in size, got {2**64}.",
+        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+    ),
+    *[
+        (
+            lambda position=position: ch.table(Binary(4), [position]),
+            "Binary digits exist for whole positions of at least 0 only.",
+            "Use positions 0, 1, 2 and so on.",
+        )
+        for position in (0.5, -1)
+    ],
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()

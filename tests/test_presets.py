@@ -1,0 +1,102 @@
+"""Published conventions by name."""
+
+import json
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Geometric
+from clockhands.presets import Preset, preset, presets
+
+NAMES = ("ddpm", "dit", "fairseq", "marian", "tensor2tensor", "vaswani2017", "whisper")
+each = pytest.mark.parametrize("known", presets(), ids=lambda known: known.name)
+
+
+def test_the_presets():
+    assert tuple(known.name for known in presets()) == NAMES
+    assert presets() == presets()
+
+
+@each
+def test_a_preset_says_what_it_is_and_where_it_was_published(known):
+    assert isinstance(known, Preset)
+    assert known.says.endswith(".")
+    assert re.search(r"\d", known.source), "a source has a version, a commit or a number"
+    assert preset(known.name) == known.spec
+    assert ch.preset(known.name) == known.spec
+    assert ch.from_json(ch.to_json(known.spec)) == known.spec
+    assert np.isfinite(ch.table(known.spec, 3)).all()
+
+
+def test_presets_are_what_the_conventions_say():
+    closed = Geometric(span="closed")
+    assert preset("vaswani2017") == ch.Sinusoidal(512)
+    assert preset("tensor2tensor") == ch.Sinusoidal(512, spacing=closed, layout="halves", odd="zero")
+    assert preset("fairseq") == ch.Sinusoidal(512, spacing=closed, layout="halves", odd="zero", first=2, zero_rows=(1,))
+    assert preset("whisper") == ch.Sinusoidal(512, spacing=closed, layout="halves")
+    assert preset("marian") == ch.Sinusoidal(512, layout="halves", odd="extra")
+    assert preset("ddpm") == ch.Sinusoidal(128, spacing=closed, layout="halves", odd="zero")
+    assert preset("dit") == ch.Sinusoidal(256, layout="halves", order="cos-sin", odd="zero")
+
+
+def test_fields_can_be_overridden():
+    assert preset("vaswani2017", width=4).rates == (1.0, 0.01)
+    assert preset("vaswani2017", base=100.0, layout="halves") == ch.Sinusoidal(512, 100.0, layout="halves")
+    assert preset("whisper", span="open").spacing == Geometric()
+    assert preset("vaswani2017") == ch.Sinusoidal(512)
+
+
+def test_a_preset_may_be_named_name():
+    with pytest.raises(InvalidValue, match="has no field 'nam'"):
+        preset("vaswani2017", nam=3)
+
+
+def test_the_data_name_each_key_once():
+    def no_key_twice(pairs):
+        names = [name for name, _ in pairs]
+        assert len(set(names)) == len(names)
+        return dict(pairs)
+
+    text = files("clockhands.presets").joinpath("presets.json").read_text("utf-8")
+    assert set(json.loads(text, object_pairs_hook=no_key_twice)) == set(NAMES)
+
+
+ALL = "Presets are " + ", ".join(NAMES) + "."
+REFUSED = [
+    (lambda: preset("vaswani"), "There is no preset 'vaswani'.", "Did you mean 'vaswani2017'?"),
+    (lambda: preset("Whisper"), "There is no preset 'Whisper'.", "Did you mean 'whisper'?"),
+    (lambda: preset("xyz"), "There is no preset 'xyz'.", ALL),
+    (lambda: preset(""), "There is no preset ''.", ALL),
+    (lambda: preset(3), "`name` must be a preset's name, got 3.", "See clockhands.presets()."),
+    (lambda: preset(None), "`name` must be a preset's name, got None.", "See clockhands.presets()."),
+    (
+        lambda: preset("vaswani2017", widht=4),
+        "Sinusoidal has no field 'widht'.",
+        "Did you mean 'width'?",
+    ),
+    (
+        lambda: preset("vaswani2017", width=5),
+        "`width` must be even in this convention, got 5.",
+        'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".',
+    ),
+    (
+        lambda: preset("whisper", width=2),
+        "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
+        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+    ),
+    (
+        lambda: preset("vaswani2017", base="10000"),
+        "`base` must be a number, got '10000'.",
+        "Give `base` as an int or a float.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_is_no_preset_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()

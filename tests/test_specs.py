@@ -1,0 +1,569 @@
+"""Specs as values: JSON both ways, other fields, a line of words; and whatever else may stand in JSON."""
+
+import copy
+import dataclasses
+import json
+import pickle
+import re
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import clockhands as ch
+from clockhands import specs
+from clockhands.additive import (
+    Binary,
+    Counter,
+    EvenlySpaced,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    WarpedPosition,
+)
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.ladders import EvenSteps, Explicit, Geometric
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
+from clockhands.specs import describe, from_dict, from_json, to_dict, to_json, with_fields
+
+# --- any spec --------------------------------------------------------------------------------------------------
+
+WIDTHS = st.integers(1, 8).map(lambda half: 2 * half)
+BASES = st.floats(1e-3, 1e9).filter(lambda base: abs(base - 1) > 1e-6)
+RATES = st.floats(0, 1e6)
+LAYOUTS = st.sampled_from(["interleaved", "halves"])
+ORDERS = st.sampled_from(["sin-cos", "cos-sin"])
+FACTORS = st.floats(1, 1e4)
+LENGTHS = st.integers(2, 2**40)
+POSITIVE = st.floats(1e-3, 1e3)
+
+
+@st.composite
+def spacings(draw, pairs):
+    return draw(
+        st.builds(Geometric, BASES, st.just("open") | st.floats(1, 1e3), POSITIVE)
+        | (st.builds(Geometric, BASES, st.just("closed"), POSITIVE) if pairs > 1 else st.nothing())
+        | st.builds(EvenSteps, RATES, RATES, POSITIVE)
+        | st.lists(RATES, min_size=pairs, max_size=pairs).map(lambda rates: Explicit(tuple(rates)))
+    )
+
+
+@st.composite
+def sinusoids(draw):
+    width = draw(WIDTHS)
+    return ch.Sinusoidal(
+        width,
+        spacing=draw(spacings(width // 2)),
+        layout=draw(LAYOUTS),
+        order=draw(ORDERS),
+        odd=draw(st.sampled_from(["refuse", "zero", "extra", "cut"])),
+        first=draw(st.integers(0, 5)),
+        zero_rows=tuple(draw(st.lists(st.integers(0, 2**63), max_size=3))),
+    )
+
+
+@st.composite
+def scalings(draw, pairs):
+    divisors = st.lists(POSITIVE, min_size=pairs, max_size=pairs).map(tuple)
+    kinds = [
+        st.builds(Linear, FACTORS),
+        st.builds(
+            Yarn,
+            FACTORS,
+            LENGTHS,
+            beta_fast=st.floats(2, 64),
+            beta_slow=st.floats(0.1, 1),
+            truncate=st.booleans(),
+            mscale=st.none() | st.floats(0, 2),
+            mscale_all_dim=st.none() | st.floats(0, 2),
+            attention_factor=st.none() | POSITIVE,
+            ramp=st.just("turns"),
+        ),
+        st.builds(LongRope, divisors, divisors, LENGTHS, FACTORS, attention_factor=st.none() | POSITIVE),
+        st.builds(Llama3, FACTORS, LENGTHS, st.floats(0.5, 1), st.floats(1, 8)),
+        st.builds(Proportional, st.floats(0.01, 1), FACTORS),
+    ]
+    if pairs > 1:
+        kinds += [st.builds(Ntk, FACTORS), st.builds(Dynamic, FACTORS, LENGTHS)]
+    return draw(st.one_of(kinds))
+
+
+@st.composite
+def rotaries(draw):
+    pairs = draw(st.integers(1, 6))
+    return ch.Rotary(
+        2 * pairs + draw(st.integers(0, 3)),
+        draw(LAYOUTS),
+        rotated=2 * pairs,
+        spacing=draw(spacings(pairs)),
+        scaling=draw(st.none() | scalings(pairs)),
+        length=draw(st.none() | LENGTHS),
+    )
+
+
+NAIVE = st.one_of(
+    st.builds(Counter, WIDTHS),
+    st.builds(NormalizedCounter, WIDTHS, LENGTHS),
+    st.builds(Binary, WIDTHS),
+    st.builds(SineOnly, WIDTHS, BASES.filter(lambda base: base > 1)),
+    st.builds(SingleFrequency, WIDTHS, POSITIVE, layout=LAYOUTS, order=ORDERS),
+    st.builds(EvenlySpaced, WIDTHS, RATES, RATES, layout=LAYOUTS, order=ORDERS),
+    st.builds(WarpedPosition, WIDTHS, st.sampled_from(["square", "log", "reciprocal"]), layout=LAYOUTS, order=ORDERS),
+)
+ANY = st.one_of(
+    sinusoids(),
+    rotaries(),
+    NAIVE,
+    st.builds(ch.NoPosition, WIDTHS),
+    st.builds(ch.Learned, WIDTHS, st.integers(10, 20), st.integers(0, 9)),
+)
+
+
+@given(ANY)
+@settings(max_examples=300)
+def test_a_spec_survives_json_pickling_and_copying(spec):
+    text = to_json(spec)
+    assert "\n" not in text
+    for back in (
+        from_json(text),
+        from_json(text.encode()),
+        from_dict(to_dict(spec)),
+        from_dict(json.loads(text)),
+        pickle.loads(pickle.dumps(spec)),
+        copy.deepcopy(spec),
+        with_fields(spec),
+    ):
+        assert back == spec
+        assert hash(back) == hash(spec)
+        assert type(back) is type(spec)
+        assert repr(back) == repr(spec)
+        assert to_json(back) == text
+
+
+@given(ANY)
+@settings(max_examples=200)
+def test_a_spec_can_be_described(spec):
+    words = describe(spec)
+    assert words
+    assert "\n" not in words
+    assert describe(copy.copy(spec)) == words
+
+
+@given(
+    ANY, st.lists(st.integers(1, 2**31), min_size=1, max_size=5), st.sampled_from(["float64", "float32", "bfloat16"])
+)
+@settings(max_examples=200)
+def test_an_additive_spec_gives_a_table_of_any_dtype(spec, positions, dtype):
+    if isinstance(spec, ch.Rotary):
+        assert len(spec.rates) == spec.rotated // 2
+        return
+    values = None
+    if isinstance(spec, ch.Learned):
+        positions = [position % spec.usable for position in positions]
+        values = np.arange(float(spec.rows * spec.width)).reshape(spec.rows, spec.width)
+    table = ch.table(spec, positions, dtype, values=values)
+    assert table.shape == (len(positions), spec.width)
+    assert str(table.dtype) == dtype
+    assert np.isfinite(table.astype(np.float64)).all()
+    for i, position in enumerate(positions):
+        assert np.array_equal(ch.table(spec, [position], dtype, values=values)[0], table[i])
+
+
+@given(ANY, ANY)
+@settings(max_examples=100)
+def test_specs_are_equal_where_their_json_is(one, other):
+    assert (one == other) == (to_json(one) == to_json(other))
+
+
+def test_specs_are_frozen():
+    for kind in (*specs.SPECS, *specs.PARTS):
+        assert dataclasses.is_dataclass(kind)
+        assert kind.__dataclass_params__.frozen
+        assert kind.__hash__ is not None
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ch.Sinusoidal(4).width = 6
+
+
+def test_every_public_code_and_part_has_a_name_in_json():
+    from clockhands import additive, ladders, rotary, scaling
+
+    codes = {
+        value
+        for module in (additive, rotary)
+        for value in vars(module).values()
+        if dataclasses.is_dataclass(value) and value.__module__.startswith("clockhands.") and hasattr(value, "width")
+    }
+    codes |= {getattr(additive, name) for name in additive.__all__ if isinstance(getattr(additive, name), type)}
+    codes -= {additive.AdditiveCode}
+    assert codes | {rotary.Rotary} == set(specs.SPECS)
+    parts = {value for value in vars(scaling).values() if isinstance(value, type) and dataclasses.is_dataclass(value)}
+    parts -= {ladders.Ladder}
+    assert parts | {Geometric, EvenSteps, Explicit} == set(specs.PARTS)
+
+
+# --- JSON as it is written -------------------------------------------------------------------------------------
+
+WRITTEN = {
+    '{"type": "Sinusoidal", "width": 4}': ch.Sinusoidal(4),
+    '{"type": "Sinusoidal", "width": 4, "spacing": {"type": "Geometric", "base": 50}}': ch.Sinusoidal(4, 50.0),
+    '{"type": "Sinusoidal", "width": 4, "zero_rows": [3, 1]}': ch.Sinusoidal(4, zero_rows=(1, 3)),
+    '{"type": "Rotary", "head_width": 4, "scaling": {"type": "Linear", "factor": 2}}': ch.Rotary(
+        4, scaling=Linear(2.0)
+    ),
+    '{"width": 4, "type": "Learned", "rows": 9}': ch.Learned(4, 9),
+    '{"type": "Sinusoidal", "width": 2, "spacing": {"type": "Explicit", "rates": [0.5]}}': ch.Sinusoidal(
+        2, spacing=Explicit((0.5,))
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "spec"), WRITTEN.items())
+def test_short_json_is_taken(text, spec):
+    assert from_json(text) == spec
+
+
+def test_json_says_every_field():
+    assert to_json(ch.Sinusoidal(4)) == (
+        '{"type": "Sinusoidal", "width": 4, "spacing": {"type": "Geometric", "base": 10000.0, "span": "open", '
+        '"multiplier": 1.0}, "layout": "interleaved", "order": "sin-cos", "odd": "refuse", "first": 0, "zero_rows": []}'
+    )
+    assert to_dict(ch.Rotary(4, scaling=Ntk(2.0)))["scaling"] == {"type": "Ntk", "factor": 2.0}
+
+
+def test_numpy_numbers_are_written_as_numbers():
+    assert from_json(to_json(ch.Sinusoidal(np.int64(4), base=np.float32(10)))) == ch.Sinusoidal(4, base=10.0)
+
+
+TYPES = "Specs are Sinusoidal, Learned, NoPosition, Counter, NormalizedCounter, SineOnly, SingleFrequency, "
+TYPES += "EvenlySpaced, Binary, WarpedPosition, Rotary."
+ALL_TYPES = (
+    TYPES.replace("Specs", "Types").removesuffix(".") + ", Geometric, EvenSteps, Explicit, Linear, Ntk, Dynamic, "
+)
+ALL_TYPES += "Yarn, LongRope, Llama3, Proportional."
+NOT_JSON = "A spec is one JSON object, and this is not JSON: "
+PASS = "Pass what to_json returned."
+WRITE = "Write it as to_json does."
+SINUSOIDAL_FIELDS = "Its fields are first, layout, odd, order, spacing, width, zero_rows."
+
+REFUSED = [
+    ("", f"{NOT_JSON}Expecting value: line 1 column 1 (char 0).", PASS),
+    ("{", f"{NOT_JSON}Expecting property name enclosed in double quotes: line 1 column 2 (char 1).", PASS),
+    ("{} {}", f"{NOT_JSON}Extra data: line 1 column 4 (char 3).", PASS),
+    (3, "`text` must be JSON text, got int.", PASS),
+    (None, "`text` must be JSON text, got NoneType.", PASS),
+    ("[" * 100_000, "This JSON is nested too deeply to be a spec.", PASS),
+    ('{"a":' * 100_000, "This JSON is nested too deeply to be a spec.", PASS),
+    *[
+        (text, f'Expected the spec as an object with a "type", got {shown}.', WRITE)
+        for text, shown in (
+            ("3", "3"),
+            ("null", "None"),
+            ('"Sinusoidal"', "'Sinusoidal'"),
+            ("[]", "[]"),
+            ("{}", "{}"),
+            ('{"type": 3}', "{'type': 3}"),
+            ('{"type": ["Sinusoidal"]}', "{'type': ['Sinusoidal']}"),
+            ("[" + "1, " * 99 + "1]", "[" + "1, " * 18 + "1,..."),
+        )
+    ],
+    (
+        '{"type": "NoPosition", "width": 8, "width": 4}',
+        "The key 'width' stands twice in one object.",
+        "Keep one of them.",
+    ),
+    *[
+        (
+            f'{{"type": "SineOnly", "width": 8, "base": {name}}}',
+            f"A spec holds finite numbers only, got {name}.",
+            "Replace it with the number that is meant.",
+        )
+        for name in ("NaN", "Infinity", "-Infinity")
+    ],
+    (
+        '{"type": "SineOnly", "width": 8, "base": 1e999}',
+        "`base` must be a finite positive number other than 1, got inf.",
+        "Usual bases are 10000 (the paper) and 500000 (Llama 3); with base 1 all pairs turn alike.",
+    ),
+    ('{"type": "Sinusoid", "width": 8}', "There is no spec of type 'Sinusoid'.", "Did you mean 'Sinusoidal'?"),
+    ('{"type": "RoPE9"}', "There is no spec of type 'RoPE9'.", ALL_TYPES),
+    ('{"type": "Geometric"}', "Geometric is a part of a spec, not a spec.", TYPES),
+    ('{"type": "NoPosition", "width": 8, "base": 3}', "NoPosition has no field 'base'.", "Its fields are width."),
+    ('{"type": "Sinusoidal", "width": 8, "ladder": 3}', "Sinusoidal has no field 'ladder'.", SINUSOIDAL_FIELDS),
+    ('{"type": "Sinusoidal", "width": 8, "base": 3}', "Sinusoidal has no field 'base'.", SINUSOIDAL_FIELDS),
+    (
+        '{"type": "Sinusoidal"}',
+        "A Sinusoidal cannot be made from these fields: Sinusoidal.__init__() missing 1 required positional argument: "
+        "'width'.",
+        "Give the missing ones.",
+    ),
+    (
+        '{"type": "Sinusoidal", "width": "4"}',
+        "`width` must be a whole number, got '4'.",
+        "Give `width` as an int of at least 1.",
+    ),
+    (
+        '{"type": "Sinusoidal", "width": 4.0}',
+        "`width` must be a whole number, got 4.",
+        "Give `width` as an int of at least 1.",
+    ),
+    (
+        '{"type": "Sinusoidal", "width": 4, "spacing": 3}',
+        "`spacing` must say how rates are spaced, got 3.",
+        "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
+    ),
+    (
+        '{"type": "Sinusoidal", "width": 4, "spacing": {"base": 3}}',
+        "Expected spacing as an object with a \"type\", got {'base': 3}.",
+        WRITE,
+    ),
+    (
+        '{"type": "Sinusoidal", "width": 4, "spacing": {"type": "Linear", "factor": 2}}',
+        "`spacing` must say how rates are spaced, got Linear(factor=2.0).",
+        "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
+    ),
+    *[
+        (
+            f'{{"type": "Rotary", "head_width": 4, "scaling": {text}}}',
+            f"`scaling` must be a function ladder -> ladder, got {shown}.",
+            "Use one of clockhands.scaling, such as Linear(factor=4).",
+        )
+        for text, shown in (
+            ("[]", "()"),
+            ('"yarn"', "'yarn'"),
+            ('{"type": "Geometric"}', "Geometric(base=10000.0, span='open', multiplier=1.0)"),
+        )
+    ],
+    (
+        '{"type": "Rotary", "head_width": 4, "scaling": {"type": "Linear"}}',
+        "A Linear cannot be made from these fields: Linear.__init__() missing 1 required positional argument: "
+        "'factor'.",
+        "Give the missing ones.",
+    ),
+    (
+        '{"type": "Sinusoidal", "width": 4, "zero_rows": [[1]]}',
+        "`zero_rows` must be a whole number, got [1].",
+        "Give `zero_rows` as an int of at least 0.",
+    ),
+    (
+        '{"type": "NoPosition", "width": 1000000000000000000000000000000}',
+        "`width` must be at most 2**63, got 1000000000000000000000000000000.",
+        "Give `width` as an int of at least 1.",
+    ),
+    (
+        '{"type": "Sinusoidal", "width": 1000000000000}',
+        "A ladder has at most 1,000,000 pairs, got 500,000,000,000.",
+        "Use a smaller width.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), REFUSED, ids=[message[:70] for _, message, _ in REFUSED])
+def test_what_is_no_spec_is_refused_in_words(text, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        from_json(text)
+
+
+def test_numbers_of_thousands_of_digits_are_refused():
+    with pytest.raises(InvalidValue, match=f"^{NOT_JSON}Exceeds the limit"):
+        from_json('{"type": "NoPosition", "width": ' + "1" * 5_000 + "}")
+
+
+def test_bytes_that_are_no_text_are_refused():
+    with pytest.raises(InvalidValue, match=f"^{NOT_JSON}"):
+        from_json(b"\xff\xfe\x00")
+
+
+@pytest.mark.parametrize("depth", [50, 300, 900, 5_000])
+def test_deep_nests_are_refused(depth):
+    text = '{"type": "Sinusoidal", "width": ' * depth + "4" + "}" * depth
+    with pytest.raises(ClockhandsError):
+        from_json(text)
+    data = 4
+    for _ in range(depth):
+        data = {"type": "Sinusoidal", "width": data}
+    with pytest.raises(ClockhandsError):
+        from_dict(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["open", "halves"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+NAMES = [kind.__name__ for kind in (*specs.SPECS, *specs.PARTS)]
+FIELDS = sorted({field.name for kind in (*specs.SPECS, *specs.PARTS) for field in dataclasses.fields(kind)})
+
+
+def like_specs(values):
+    return st.builds(
+        lambda name, fields: {"type": name, **fields},
+        st.sampled_from(NAMES),
+        st.dictionaries(st.sampled_from(FIELDS), values, max_size=4),
+    )
+
+
+@given(JSON | like_specs(JSON | like_specs(JSON)))
+@example({"type": "Sinusoidal", "width": 4, "layout": {}})
+@example({"type": "WarpedPosition", "width": 4, "warp": [[]]})
+@example({"type": "Geometric", "base": 0.5, "span": 1e-300})
+@example({"type": "EvenlySpaced", "width": 2, "first_rate": 1e300})
+@settings(max_examples=300)
+def test_any_json_is_a_spec_or_refused_in_words(data):
+    for make in (lambda: from_json(json.dumps(data)), lambda: from_dict(data)):
+        refusal = None
+        try:
+            spec = make()
+        except ClockhandsError as error:
+            refusal = error
+        if refusal is None:
+            assert from_json(to_json(spec)) == spec
+        else:
+            assert refusal.message.endswith(".")
+            assert refusal.hint.endswith((".", "?"))
+
+
+@pytest.mark.slow
+@given(like_specs(JSON | like_specs(JSON)))
+@settings(max_examples=20_000)
+def test_much_json_is_a_spec_or_refused_in_words(data):
+    try:
+        spec = from_dict(data)
+    except ClockhandsError:
+        return
+    assert from_json(to_json(spec)) == spec
+
+
+@given(st.sampled_from([*WRITTEN]), st.data())
+@settings(max_examples=200)
+def test_one_value_of_a_spec_may_be_anything(text, data):
+    known = json.loads(text)
+    name = data.draw(st.sampled_from(sorted(known)))
+    known[name] = data.draw(JSON)
+    try:
+        spec = from_dict(known)
+    except ClockhandsError:
+        return
+    assert from_dict(to_dict(spec)) == spec
+
+
+@given(st.text(max_size=20) | st.binary(max_size=20))
+def test_any_text_is_a_spec_or_refused_in_words(text):
+    with pytest.raises(ClockhandsError):
+        from_json(text)
+
+
+# --- what is no spec -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [to_dict, to_json])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (3, "int 3"),
+        (Geometric(), "Geometric Geometric(base=10000.0, span='open', multiplier=1.0)"),
+        (None, "NoneType None"),
+    ],
+)
+def test_only_specs_are_written(make, value, shown):
+    with pytest.raises(InvalidType, match=f"^{re.escape(f'Expected a spec, got {shown}.')}\nhint: {re.escape(TYPES)}$"):
+        make(value)
+
+
+def test_scalings_of_the_callers_own_are_described_and_not_written():
+    def own(ladder, _=None):
+        return ladder
+
+    spec = ch.Rotary(8, scaling=own)
+    assert "own" in describe(spec)
+    expected = (
+        r"^function is not a part of a spec that JSON can say\.\nhint: Use one of Geometric, EvenSteps, Explicit,"
+    )
+    with pytest.raises(InvalidType, match=expected):
+        to_json(spec)
+
+
+# --- other fields ----------------------------------------------------------------------------------------------
+
+
+def test_fields_can_be_changed():
+    spec = ch.Sinusoidal(8)
+    assert with_fields(spec, width=4) == ch.Sinusoidal(4)
+    assert with_fields(spec, base=50.0, span="closed") == ch.Sinusoidal(8, spacing=Geometric(50.0, "closed"))
+    assert with_fields(spec, spacing=Geometric(span="closed"), base=50.0).spacing == Geometric(50.0, "closed")
+    assert with_fields(ch.Learned(4, 9), rows=20) == ch.Learned(4, 20)
+    assert with_fields(SineOnly(4), base=50.0) == SineOnly(4, 50.0)
+    assert spec == ch.Sinusoidal(8)
+
+
+def test_all_channels_turn_where_all_did():
+    assert with_fields(ch.Rotary(8), head_width=16) == ch.Rotary(16)
+    assert with_fields(ch.Rotary(8, rotated=4), head_width=16) == ch.Rotary(16, rotated=4)
+    assert with_fields(ch.Rotary(8), head_width=16, rotated=8) == ch.Rotary(16, rotated=8)
+    assert with_fields(ch.Rotary(8), rotated=4) == ch.Rotary(8, rotated=4)
+
+
+UNCHANGEABLE = [
+    (
+        lambda: with_fields(ch.Sinusoidal(8), witdh=4),
+        "Sinusoidal has no field 'witdh'.",
+        "Did you mean 'width'?",
+    ),
+    (lambda: with_fields(ch.Sinusoidal(8), bass=4), "Sinusoidal has no field 'bass'.", "Did you mean 'base'?"),
+    (
+        lambda: with_fields(ch.Sinusoidal(8), xyz=4),
+        "Sinusoidal has no field 'xyz'.",
+        "Its fields are base, first, layout, multiplier, odd, order, spacing, span, width, zero_rows.",
+    ),
+    (lambda: with_fields(ch.NoPosition(8), xyz=4), "NoPosition has no field 'xyz'.", "Its fields are width."),
+    *[
+        (
+            lambda spacing=spacing: with_fields(ch.Sinusoidal(4), spacing=spacing, base=2.0, span="open"),
+            f"base, span cannot be changed in the spacing {spacing!r}.",
+            "Give these fields to the spacing itself.",
+        )
+        for spacing in (Explicit((1.0, 2.0)), None, 3)
+    ],
+    (
+        lambda: with_fields(ch.Sinusoidal(4), width=-1),
+        "`width` must be at least 1, got -1.",
+        "Give `width` as an int of at least 1.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"), UNCHANGEABLE, ids=[message[:60] for _, message, _ in UNCHANGEABLE]
+)
+def test_fields_that_are_not_there_are_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()
+
+
+# --- words -----------------------------------------------------------------------------------------------------
+
+WORDS = {
+    ch.Sinusoidal(8): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open)",
+    ch.Sinusoidal(8, first=2): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open), "
+    "first token at 2",
+    ch.Sinusoidal(
+        8, spacing=Geometric(1e6, 9)
+    ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 1e6, span 9)",
+    ch.Sinusoidal(2, spacing=Explicit((0.5,))): "sinusoidal, width 2, interleaved, sin-cos, 1 rates given",
+    ch.Sinusoidal(2, spacing=EvenSteps(1.0, 0.5)): "sinusoidal, width 2, interleaved, sin-cos, "
+    "EvenSteps (first 1, last 0.5, multiplier 1)",
+    ch.Rotary(8, base=500_000.0): "rotary, halves, 8 of 8 channels, geometric (base 500000, open)",
+    ch.Rotary(
+        8, scaling=Linear(2.0)
+    ): "rotary, halves, 8 of 8 channels, geometric (base 10000, open), Linear (factor 2)",
+    ch.Rotary(8, scaling=Yarn(2.0, 64)): "rotary, halves, 8 of 8 channels, geometric (base 10000, open), "
+    "Yarn (factor 2, original 64, beta_fast 32, beta_slow 1)",
+    ch.Learned(4, 9, 2): "Learned, width 4, rows 9, offset 2",
+    ch.NoPosition(4): "NoPosition, width 4",
+    SingleFrequency(4, 0.5): "SingleFrequency, width 4, layout interleaved, order sin-cos, rate 0.5",
+}
+
+
+@pytest.mark.parametrize(("spec", "words"), WORDS.items(), ids=WORDS.values())
+def test_a_spec_in_words(spec, words):
+    assert describe(spec) == words
