@@ -128,6 +128,13 @@ CASES = [
     ),
     (
         "table-size",
+        {"model.safetensors:wpe.weight": [224, 64], "class default of whisper (transformers 5.23.0)": 448},
+        "warning",
+        "wpe.weight is [224, 64] but the class default of whisper (transformers 5.23.0) is 448: the weights and what is"
+        " declared of them do not fit.",
+    ),
+    (
+        "table-size",
         {"model.gguf:position_embd.weight": [256, 768], "declared": [512, 768]},
         "warning",
         "position_embd.weight is [256, 768] but [512, 768] is declared: the weights and what is declared of them do"

@@ -439,6 +439,13 @@ def test_encoders_and_decoders():
         ("decoder", 1026, 2, (1,)),
     ]
     assert m2m.context == 1024
+    assert m2m.source["context"] == "config.json:max_position_embeddings"
+    # The first token stands behind the padding's row, wherever that is.
+    padded = resolved({"model_type": "m2m_100", "d_model": 64, "max_position_embeddings": 1024, "pad_token_id": 0})
+    assert [(code.rows, code.offset, code.spec.first, code.spec.zero_rows) for code in padded.codes] == [
+        (1026, 1, 1, (0,))
+    ] * 2
+    assert padded.context == 1024
 
 
 def test_parts_of_a_composite():

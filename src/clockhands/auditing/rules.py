@@ -187,6 +187,10 @@ def _documented(evidence: Evidence) -> str:
 def _table_size(evidence: Evidence) -> str:
     expected = f"; {evidence['expected']} was expected" if evidence.get("expected") else ""
     declared = f" but {spoken(evidence['declared'])} is declared" if evidence.get("declared") else ""
+    defaults = [
+        f"the {name} is {spoken(value)}" for name, value in evidence.items() if name.startswith("class default")
+    ]
+    declared += f" but {listed(defaults)}" if defaults else ""
     return f"{said(evidence, 'but')}{declared}{expected}: the weights and what is declared of them do not fit."
 
 

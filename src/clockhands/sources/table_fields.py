@@ -32,13 +32,14 @@ def table_code(
         evidence = {rows.source: rows.value, offset.source: offset.value, "allowed": "more rows than the offset"}
         fields.note("impossible-value", evidence, "input")
         usable = None
+    elif row.extra_rows and declared is not None:
+        usable = declared.value  # the rows before the first position come on top of what is declared
     found = _tensor(row.tensors, tensors)
     if found is not None:
         rows, width = _real(fields, found, rows, width)
     if declared is not None:
-        source["context"] = (
-            f"{declared.source}{f' - ({offset.source})' if offset and isinstance(row.offset, str) else ''}"
-        )
+        within = offset is not None and isinstance(row.offset, str) and not row.extra_rows
+        source["context"] = f"{declared.source} - ({offset.source})" if offset and within else declared.source
     for name, value in (("width", width), ("rows", rows), ("offset", offset)):
         if value is not None:
             source[name] = value.source
