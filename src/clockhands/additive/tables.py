@@ -157,8 +157,6 @@ def _is_of(xp: Any, values: Any) -> bool:
 
 
 def _check_values(spec: AdditiveCode, shape: tuple[int, ...]) -> None:
-    if not spec.learned:
-        raise InvalidValue(f"{type(spec).__name__} is computed and takes no values.", "Leave `values` out.")
     assert isinstance(spec, Learned)
     if shape != (spec.rows, spec.width):
         raise InvalidValue(
