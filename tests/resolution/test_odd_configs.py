@@ -388,6 +388,21 @@ def test_multi_head_latent_attention():
     assert only(deepseek, rope_scaling=scaled).attention_factor == 1.0
 
 
+@pytest.mark.parametrize(
+    ("block", "keys"),
+    [
+        (YARN, ["factor"]),
+        (YARN | {"mscale": 1.0}, ["factor"]),
+        (YARN | {"mscale": 1.0, "mscale_all_dim": 0.5}, ["mscale", "mscale_all_dim", "factor"]),
+        (YARN | {"attention_factor": 1.1}, ["attention_factor"]),
+        (LLAMA3, []),
+    ],
+)
+def test_the_factor_of_cosine_and_sine_names_its_keys(block, keys):
+    source = only(LLAMA, rope_scaling=block).source
+    assert source.get("attention_factor", "") == ", ".join(f"config.json:rope_scaling.{key}" for key in keys)
+
+
 def test_length_chooses_the_regime():
     dynamic = {**LLAMA, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
     assert resolved(dynamic).length == 8192

@@ -128,6 +128,9 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
     summary = {"type": kind.value, "factor": _value(factor), "original": _value(original)}
     found = [found for found in (kind, factor, original) if found is not None]
     source = {"scaling": ", ".join(dict.fromkeys(part.source for part in found))}
+    magnitude = _magnitude_source(block, kind.value, factor, original)
+    if magnitude:
+        source["attention_factor"] = magnitude
     values = {part.source: part.value for part in found}
     missing = [_key(block, name) for name in NEEDS[kind.value][0] if not block.declares(name) and name != "factor"]
     if factor is None and kind.value != "proportional":
@@ -148,6 +151,21 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
             block.note("impossible-value", {**values, "allowed": error.message})
             sound = False
     return Declared(made, summary, sound, _value(original), source, values)
+
+
+def _magnitude_source(block: Fields, kind: str, factor: Found[float] | None, original: Found[int] | None) -> str | None:
+    """The keys that what multiplies cosine and sine follows from, for the two scalings that have such a number."""
+    if kind not in ("yarn", "longrope"):
+        return None
+    for names in (("attention_factor",), ("short_mscale", "long_mscale"), ("mscale", "mscale_all")):
+        if all(name in NEEDS[kind][1] and block.declares(name) for name in names):
+            said = [block.raw(name) for name in names]
+            # A ratio of two magnitudes still depends on the factor.
+            found = [*said, factor] if names[0] == "mscale" else said
+            break
+    else:
+        found = [factor, original] if kind == "longrope" else [factor]
+    return ", ".join(dict.fromkeys(part.source for part in found if part is not None)) or None
 
 
 def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str, Any], bool]:
