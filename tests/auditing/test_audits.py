@@ -168,7 +168,13 @@ def test_an_audit_is_one_target_of_the_schema():
 
 
 def test_the_schema_of_a_position_code_is_the_code_without_its_spec():
-    assert set(LAYER_FIELDS) == set(vars(ROTARY)) - {"spec"}
+    assert set(LAYER_FIELDS) == (set(vars(ROTARY)) | {"order"}) - {"spec"}
+
+
+@pytest.mark.parametrize(("preset", "order"), [("dit", "cos-sin"), ("marian", "sin-cos")])
+def test_cosine_first_is_told_from_sine_first(preset, order):
+    (layer,) = ch.audit(preset).to_dict()["layers"]
+    assert (layer["layout"], layer["order"]) == ("halves", order)
 
 
 def test_an_audit_cannot_be_changed():

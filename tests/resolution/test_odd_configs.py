@@ -51,6 +51,11 @@ def test_a_plain_config_has_a_source_for_every_value():
         ),
         "base": "config.json:rope_theta",
         "context": "config.json:max_position_embeddings",
+        "rates": (
+            "computed from config.json:rope_theta, config.json:hidden_size / config.json:num_attention_heads, "
+            "architecture of llama (transformers 5.23.0)"
+        ),
+        "attention_factor": "computed from no scaling: 1",
     }
     assert not facts(LLAMA)
 
@@ -400,7 +405,8 @@ def test_multi_head_latent_attention():
 )
 def test_the_factor_of_cosine_and_sine_names_its_keys(block, keys):
     source = only(LLAMA, rope_scaling=block).source
-    assert source.get("attention_factor", "") == ", ".join(f"config.json:rope_scaling.{key}" for key in keys)
+    named = ", ".join(f"config.json:rope_scaling.{key}" for key in keys)
+    assert source["attention_factor"] == (named or "computed from config.json:rope_scaling.rope_type")
 
 
 def test_length_chooses_the_regime():

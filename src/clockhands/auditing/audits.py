@@ -19,6 +19,7 @@ LAYER_FIELDS = (
     "layers",
     "kind",
     "layout",
+    "order",
     "width",
     "rotated",
     "base",

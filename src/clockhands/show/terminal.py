@@ -19,7 +19,7 @@ from rich.text import Text
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
-from clockhands.sources.resolved import Code
+from clockhands.sources.resolved import COMPUTED, Code
 
 _LABEL = 15  # width of the column of names, its margin included
 _PLACE = 48  # the column in which sources start, where they fit
@@ -172,7 +172,9 @@ def broken(text: str, room: int) -> list[str]:
 
 def places_of(code: Code, *fields: str) -> list[str]:
     """Where some fields of a code come from; what one source says already is not said again."""
-    places = list(dict.fromkeys(code.source[field] for field in fields if code.source.get(field)))
+    # What is computed from the lines above has its source there.
+    told = (code.source.get(field, "") for field in fields)
+    places = list(dict.fromkeys(source for source in told if source and not source.startswith(COMPUTED)))
     return [place for place in places if not any(place in other for other in places if other != place)]
 
 
@@ -224,7 +226,7 @@ def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if code.kind == "rotary":
         yield "scaling", scaling_in_words(code.scaling), ("scaling",)
         if code.attention_factor is not None:
-            yield "factor", f"{spoken(code.attention_factor)}, multiplies cos and sin", ("attention_factor",)
+            yield "attention", f"factor {spoken(code.attention_factor)} on cos and sin", ("attention_factor",)
     if code.rows is not None:
         yield "rows", spoken(code.rows), ("rows",)
     if code.offset is not None:

@@ -36,6 +36,11 @@ def resolve(opened: Opened, length: int | None = None) -> Resolved:
         opened: A target with its headers read.
         length: Tokens at which the rates shall hold; None is the length of the original training.
     """
+    resolved = _resolved(opened, length)
+    return replace(resolved, codes=tuple(code.explained() for code in resolved.codes))
+
+
+def _resolved(opened: Opened, length: int | None) -> Resolved:
     if opened.form == "preset":
         return _of_spec(opened, length)
     if opened.form == "gguf":

@@ -1,8 +1,11 @@
 """What a target says about position: one `Code` for each group of layers, and what was noticed on the way."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+# How the source of a value begins that no key holds, because it follows from others.
+COMPUTED = "computed from "
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,23 @@ class Code:
     offset: int | None = None
     window: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def order(self) -> str | None:
+        """Whether sine or cosine stands first, where the two are written into channels."""
+        return getattr(self.spec, "order", None)
+
+    def explained(self) -> "Code":
+        """The code with a source for the values that follow from others."""
+        source = dict(self.source)
+        if self.rates is not None and "rates" not in source:
+            known = (source.get(name) for name in ("base", "rotated" if self.kind == "rotary" else "width", "scaling"))
+            parts = dict.fromkeys(part for part in known if part)
+            source["rates"] = COMPUTED + ", ".join(parts)
+        if self.attention_factor is not None and "attention_factor" not in source:
+            # A scaling that has no factor of its own says so by its type.
+            source["attention_factor"] = COMPUTED + (source.get("scaling") or "no scaling: 1").split(", ")[0]
+        return replace(self, source=source)
 
 
 @dataclass(frozen=True)
