@@ -425,7 +425,7 @@ def test_any_json_is_a_spec_or_refused_in_words(data):
 
 @pytest.mark.slow
 @given(like_specs(JSON | like_specs(JSON)))
-@settings(max_examples=20_000)
+@settings(max_examples=5_000)
 def test_much_json_is_a_spec_or_refused_in_words(data):
     try:
         spec = from_dict(data)
