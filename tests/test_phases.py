@@ -326,8 +326,9 @@ def test_every_factor_is_made_as_finely_as_was_asked(monkeypatch, fine):
 
     monkeypatch.setattr(phases, "_evaluate", spy)
     ladder = geometric(3)
-    filled(ladder, positions_of(range(5_000)), fine=fine)
-    filled(ladder, positions_of([1, 5, 7]), fine=fine)
+    for swapped in (False, True):
+        filled(ladder, positions_of(range(5_000)), fine=fine, swapped=swapped)
+        filled(ladder, positions_of([1, 5, 7]), fine=fine, swapped=swapped)
     assert len(asked) > 3
     assert all(each is fine for each in asked)
     asked.clear()
