@@ -67,6 +67,19 @@ def test_an_absent_backend_skips_or_fails_as_asked(tmp_path: Path):
     assert "torch is expected (EXPECT_BACKENDS) but cannot be imported" in strict.stdout
 
 
+def test_only_the_tests_themselves_may_need_a_library_that_is_absent(tmp_path: Path):
+    inner = tmp_path / "tests"
+    inner.mkdir()
+    (tmp_path / "package.py").write_text(
+        "def needs():\n    raise ModuleNotFoundError('no jax', name='jax')\n", encoding="utf-8"
+    )
+    without = {"PYTHONPATH": str(tmp_path)}
+    itself = "def test_it():\n    raise ModuleNotFoundError('no jax', name='jax')\n"
+    assert "1 skipped" in run(inner, itself, **without).stdout
+    assert run(inner, itself, EXPECT_BACKENDS="jax", **without).returncode != 0
+    assert "1 failed" in run(inner, "import package\ndef test_it():\n    package.needs()\n", **without).stdout
+
+
 def test_the_folder_beside_a_checkout_is_required_in_ci_only(tmp_path: Path):
     inner = tmp_path / "a" / "checkout" / "tests"
     inner.mkdir(parents=True)
