@@ -204,7 +204,7 @@ def next_position(repetitions: int) -> tuple[dict[str, float], list[Target]]:
 
     spec = ch.preset("vaswani2017", width=1_024)
     rates = np.asarray(spec.ladder.rates)
-    many = 50
+    many = 4  # short, so that another process seldom cuts in
 
     def ours(repetition: int) -> Callable[[], object]:
         positions = [[100_000 + many * repetition + i] for i in range(many)]
@@ -354,7 +354,7 @@ def main() -> None:
 
     parts = {
         "linear": lambda: linear(9 // share),
-        "next": lambda: next_position(60 // share),
+        "next": lambda: next_position(900 // share),
         "memory": peaks,
         "start": lambda: processes(21 // share),
         "audit": lambda: real_audit(9 // share),
