@@ -56,10 +56,12 @@ def test_geometric_of_any_span_is_the_real_number(pairs, base, span, multiplier)
 
 @given(st.integers(1, 100), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(1e-3, 1e3))
 @example(2, 1.0, 2.8480090820547786e-58, 1.0)
+@example(2, 1e6, 5e-324, 1.0)
 def test_even_steps_are_the_real_numbers(pairs, first, last, multiplier):
     got = evenly_spaced(pairs, first, last, multiplier)
     steps = max(pairs - 1, 1)
-    wanted = [mpf(multiplier) * (mpf(first) + (mpf(last) - mpf(first)) * i / steps) for i in range(pairs)]
+    with mp.workdps(800):  # this difference may be of numbers 600 digits apart
+        wanted = [mpf(multiplier) * (mpf(first) + (mpf(last) - mpf(first)) * i / steps) for i in range(pairs)]
     assert worst_relative(got.exact, wanted) <= ROUNDING
     assert got.rates[0] == pytest.approx(first * multiplier)
     if pairs > 1:
@@ -146,6 +148,7 @@ def test_the_callers_decimal_context_changes_nothing():
         coarse = geometric(5, 123.0)
         assert coarse == right
         assert coarse.turns.low.tolist() == right.turns.low.tolist()
+        assert explicit([1 / 3, 2.0]).rates == (1 / 3, 2.0)
         assert EvenSteps(0.0, 1 / 3).ladder(4, 8) == EvenSteps(0.0, 1 / 3).ladder(4, 8)
         assert getcontext().prec == 5
     assert worst_relative(coarse.exact, real_numbers.geometric(5, 123.0)) <= ROUNDING
@@ -391,7 +394,24 @@ def test_what_cannot_be_a_ladder_is_refused_in_words(call, message, hint):
         call()
 
 
+def test_the_most_pairs_are_allowed(monkeypatch):
+    monkeypatch.setattr(ladders, "MOST_PAIRS", 3)
+    assert geometric(3).pairs == evenly_spaced(3, 1.0, 2.0).pairs == 3
+    for call in (lambda: geometric(4), lambda: evenly_spaced(4, 1.0, 2.0)):
+        with pytest.raises(InvalidValue, match=r"^A ladder has at most 3 pairs, got 4\."):
+            call()
+
+
+def test_slow_hands_have_no_least_rate():
+    # Below what the usual decimal arithmetic holds, and far below a float64.
+    ladder = geometric(2, 2.0, 1e-8)
+    assert ladder.exact[1] > 0
+    assert ladder.rates[1] == 0.0
+    assert ladder.turns.low[1] == 0
+
+
 def test_limits_are_allowed():
+    assert evenly_spaced(3, 1.0, 2.0).rates == (1.0, 1.5, 2.0)
     assert explicit([0.0]).rates == (0.0,)
     assert Ladder((Decimal(2**63) - 1,)).pairs == 1
     assert evenly_spaced(1, 0.0, 0.0).rates == (0.0,)

@@ -314,6 +314,27 @@ def test_both_ways_are_taken(monkeypatch):
     assert way([]) == []
 
 
+@pytest.mark.parametrize("fine", [True, False])
+def test_every_factor_is_made_as_finely_as_was_asked(monkeypatch, fine):
+    # The measured errors of both are below the bound of the finer one, so the bounds alone would not tell.
+    asked = []
+    evaluate = phases._evaluate
+
+    def spy(turns, at, *, fine, swapped=False):
+        asked.append(fine)
+        return evaluate(turns, at, fine=fine, swapped=swapped)
+
+    monkeypatch.setattr(phases, "_evaluate", spy)
+    ladder = geometric(3)
+    filled(ladder, positions_of(range(5_000)), fine=fine)
+    filled(ladder, positions_of([1, 5, 7]), fine=fine)
+    assert len(asked) > 3
+    assert all(each is fine for each in asked)
+    asked.clear()
+    units(ladder, positions_of([1]))
+    assert asked == [True]
+
+
 def test_a_row_of_a_range_does_not_depend_on_its_cut():
     # For step 1 the same product of the same factors, wherever the range starts: the same bits.
     ladder = geometric(5)
@@ -378,15 +399,17 @@ def test_shares_are_all_of_it_once_and_nearly_equal(number, workers, grain):
 
 def test_the_number_of_threads(monkeypatch):
     monkeypatch.delenv("CLOCKHANDS_THREADS", raising=False)
-    assert thread_count() == len(os.sched_getaffinity(0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0: range(7)}[process], raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    assert thread_count() == 7
     assert thread_count(3) == 3
     monkeypatch.setenv("CLOCKHANDS_THREADS", " 5 ")
     assert thread_count() == 5
     assert thread_count(2) == 2
     monkeypatch.setenv("CLOCKHANDS_THREADS", "")
-    assert thread_count() == len(os.sched_getaffinity(0))
+    assert thread_count() == 7
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert thread_count() == (os.cpu_count() or 1)
+    assert thread_count() == 9
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert thread_count() == 1
 

@@ -3,7 +3,7 @@
 import itertools
 import re
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -374,6 +374,18 @@ def test_yarns_index_ramp_needs_a_geometric_ladder(ladder, origin):
 
 def test_explicit_geometric_rates_are_a_geometric_ladder():
     assert Yarn(2.0, 64)(explicit([1.0, 0.5, 0.25])).pairs == 3
+    assert Yarn(2.0, 64)(explicit([1.0, 0.5])) == Yarn(2.0, 64)(geometric(2, 4.0))
+
+
+@each
+def test_the_callers_decimal_context_changes_nothing(scaling):
+    right = scaling(geometric(8), 9_000)
+    with localcontext() as context:
+        context.prec = 3
+        context.Emin = -1
+        for trap in context.traps:
+            context.traps[trap] = True
+        assert scaling(geometric(8), 9_000) == right
 
 
 NAN, INFINITY = float("nan"), float("inf")

@@ -303,7 +303,7 @@ class Explicit:
                 f"{len(self.rates)} rates were given for the {pairs} pairs of {channels} channels.",
                 "Give one rate for each pair.",
             )
-        return Ladder(tuple(map(Decimal, self.rates)), origin=f"an explicit ladder of {pairs} rates")
+        return Ladder(tuple(map(Decimal.from_float, self.rates)), origin=f"an explicit ladder of {pairs} rates")
 
 
 # How rates are spaced: the rule that makes a ladder for any width. ``channels`` is the number of channels that the

@@ -25,6 +25,9 @@ from clockhands.ladders import TWO_PI, Ladder, working
 # Rates are kept to 60 digits; two ratios of a geometric ladder differ by less than this.
 _SAME = Decimal("1e-56")
 
+# The number that a float holds. Unlike `Decimal`, it does not ask the caller's context for leave.
+_exact = Decimal.from_float
+
 # (pair, rate) -> how much of the slowing a pair gets, before it is held to [0, 1].
 _Blend = Callable[[int, Decimal], Decimal]
 
@@ -56,7 +59,7 @@ class Linear:
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
-        factor = Decimal(self.factor)
+        factor = _exact(self.factor)
         return ladder.mapped(lambda _, rate: rate / factor, f"linear scaling by {self.factor:g}")
 
 
@@ -80,7 +83,7 @@ class Ntk:
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
-        return _ntk(ladder, Decimal(self.factor), f"NTK-aware scaling by {self.factor:g}")
+        return _ntk(ladder, _exact(self.factor), f"NTK-aware scaling by {self.factor:g}")
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ class Yarn:
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
-        factor = Decimal(self.factor)
+        factor = _exact(self.factor)
         with localcontext(working()):
             blend = self._by_turns() if self.ramp == "turns" else self._by_index(ladder)
 
@@ -321,7 +324,8 @@ class Llama3:
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
-        factor, low, high = Decimal(self.factor), Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)
+        given = (self.factor, self.low_freq_factor, self.high_freq_factor)
+        factor, low, high = map(_exact, given)
 
         def change(_: int, rate: Decimal) -> Decimal:
             turns = self.original * rate / TWO_PI
@@ -360,7 +364,7 @@ class Proportional:
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
-        turning, factor = int(self.fraction * ladder.pairs), Decimal(self.factor)
+        turning, factor = int(self.fraction * ladder.pairs), _exact(self.factor)
         return ladder.mapped(
             lambda pair, rate: rate / factor if pair < turning else Decimal(0),
             f"proportional scaling ({self.fraction:g} of the pairs)",

@@ -1,0 +1,362 @@
+"""Positions: whatever they come in, the exact numbers that they are."""
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.positions import LARGEST, Positions, positions_of
+
+INTEGERS = st.integers(-LARGEST, LARGEST)
+REALS = st.floats(-(2.0**63), 2.0**63, allow_nan=False)
+
+
+def numbers(at: Positions) -> list[Fraction]:
+    """The positions as exact fractions, read from the parts that the arithmetic uses."""
+    sizes = at.sizes(0, at.size)
+    assert sizes.whole.dtype == np.uint64
+    exact = []
+    for i, whole in enumerate(sizes.whole):
+        part = Fraction(float(sizes.part[i])) if sizes.part is not None else Fraction(0)
+        assert 0 <= part < 1
+        size = int(whole) + part
+        exact.append(-size if sizes.negative is not None and sizes.negative[i] else size)
+    assert [Fraction(at.element(i)) for i in range(at.size)] == exact
+    return exact
+
+
+def exactly(given_, wanted=None) -> Positions:
+    """The positions, after a look that they are these numbers."""
+    at = positions_of(given_)
+    flat = list(given_) if wanted is None else wanted
+    assert numbers(at) == [Fraction(number) for number in flat]
+    return at
+
+
+# --- lists -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(INTEGERS | REALS))
+@example([-1, 2**63])
+@example([2**63, 0.5])
+@example([2**53 + 1, 1.5])
+@example([-(2**63), 2**63, -0.0, 5e-324])
+@example([])
+def test_a_list_is_its_numbers(given_):
+    assert exactly(given_).shape == (len(given_),)
+    exactly(tuple(given_))
+
+
+def test_lists_hold_numbers_of_any_library(backend):
+    at = positions_of([backend.asarray(3), backend.asarray(2.5, "float32"), np.int8(-4), np.float16(0.5), 7])
+    assert numbers(at) == [3, Fraction(5, 2), -4, Fraction(1, 2), 7]
+
+
+def test_nested_lists_keep_their_shape():
+    assert positions_of([[1, 2, 3], [4, 5, 6]]).shape == (2, 3)
+    assert positions_of([[], []]).shape == (2, 0)
+    assert positions_of([range(3), (4, 5, 6)]).shape == (2, 3)
+    assert positions_of([np.arange(3), [4, 5, 6]]).shape == (2, 3)
+    exactly([[1, 2.5], [-3, 2**63]], [1, 2.5, -3, 2**63])
+    assert positions_of([[[1]]]).shape == (1, 1, 1)
+
+
+def test_other_sequences_are_lists():
+    from collections import UserList, deque
+
+    exactly(UserList([3, 1]), [3, 1])
+    exactly(deque([3, 1]), [3, 1])
+
+
+# --- ranges and counts -----------------------------------------------------------------------------------------
+
+
+@st.composite
+def ranges(draw):
+    start, stop = draw(INTEGERS), draw(INTEGERS)
+    least = abs(stop - start) // 50 + 1
+    step = draw(st.integers(least, 2**64)) * draw(st.sampled_from([1, -1]))
+    return range(start, stop, step)
+
+
+@given(ranges())
+@example(range(5))
+@example(range(-3, 4))
+@example(range(3, -4, -1))
+@example(range(5, 5))
+@example(range(5, 6, 10**30))
+@example(range(-5, -6, -(10**30)))
+@example(range(2**63, 2**63 + 1))
+@example(range(-(2**63), 2**63 + 1, 2**63))
+@example(range(2**63, -(2**63) - 1, -(2**62)))
+@example(range(-6, 7, 3))
+@example(range(6, -7, -3))
+@example(range(-7, 7, 3))
+def test_a_range_is_itself(given_):
+    at = exactly(given_)
+    assert at.progression
+    assert at.shape == (len(given_),)
+    for begin, end in ((0, 0), (1, 3), (2, len(given_))):
+        if begin <= end <= len(given_):
+            part = Positions((end - begin,), *at.sizes(begin, end))
+            assert numbers(part) == [Fraction(number) for number in given_[begin:end]]
+
+
+def test_a_count_is_the_positions_from_0(backend):
+    exactly(4, range(4))
+    exactly(0, [])
+    exactly(np.int8(3), range(3))
+    exactly(backend.asarray(3), range(3))
+    assert positions_of(2**63).size == 2**63
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------
+
+
+@given(arrays.arrays(arrays.integer_dtypes() | arrays.unsigned_integer_dtypes(), st.integers(0, 6)))
+def test_an_array_of_integers_is_its_numbers(array):
+    if array.dtype.kind == "u" and array.size and int(array.max()) > LARGEST:
+        with pytest.raises(InvalidValue, match="must be at most 2\\*\\*63 in size"):
+            positions_of(array)
+        return
+    before = array.copy()
+    exactly(array, array.tolist())
+    assert np.array_equal(array, before)
+
+
+@given(
+    arrays.arrays(
+        arrays.floating_dtypes(sizes=(16, 32, 64)),
+        st.integers(0, 6),
+        elements=st.floats(-(2.0**15), 2.0**15, width=16),
+    )
+)
+def test_an_array_of_floats_is_its_numbers(array):
+    exactly(array, array.tolist())
+
+
+@given(arrays.arrays(np.float64, st.integers(0, 6), elements=REALS))
+def test_an_array_of_any_floats_is_its_numbers(array):
+    exactly(array, array.tolist())
+
+
+def test_arrays_of_any_library_are_their_numbers(backend):
+    for dtype in ("int32", "uint8", "float32", "float16", "bfloat16"):
+        at = positions_of(backend.asarray([[0, 1, 3], [7, 5, 100]], dtype))
+        assert at.shape == (2, 3)
+        assert numbers(at) == [0, 1, 3, 7, 5, 100]
+
+
+def test_small_floats_of_ml_dtypes_are_their_numbers():
+    for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
+        exactly(np.array([0.5, -2.0, 96.0], dtype), [0.5, -2, 96])
+
+
+def test_arrays_of_objects_are_lists():
+    exactly(np.array([1, 2**63, 0.5], object), [1, 2**63, 0.5])
+    assert positions_of(np.array([[1, 2]], object)).shape == (1, 2)
+
+
+def test_arrays_of_two_axes_keep_their_shape():
+    assert positions_of(np.arange(6).reshape(2, 3)).shape == (2, 3)
+    assert positions_of(np.zeros((2, 0, 3))).shape == (2, 0, 3)
+
+
+def test_the_look_at_numbers_can_fail():
+    # What NumPy makes of such a list.
+    wrong = positions_of(np.asarray([-1, 2**63 - 1, 0.5]))
+    assert numbers(wrong) != [-1, 2**63 - 1, Fraction(1, 2)]
+
+
+# --- progressions ----------------------------------------------------------------------------------------------
+
+PROGRESSIONS = [
+    np.arange(5),
+    np.arange(5, dtype=np.uint8),
+    np.arange(5, dtype=np.uint64),
+    np.array([9, 6, 3, 0, -3]),
+    np.array([-128, -64, 0, 64], np.int8),
+    np.array([0, 127, 254], np.uint8),
+    np.array([2**61, 2**61 + 5, 2**61 + 10]),
+    np.array([2**61, 2**61 + 5, 2**61 + 10], np.uint64),
+]
+OTHERS = [
+    np.array([0, 1]),
+    np.array([], int),
+    np.array([4]),
+    np.array([0, 0, 0]),
+    np.array([0, 1, 3]),
+    np.array([0, 1, 1, 3]),
+    np.array([0, 2, 1, 3, 4]),
+    # Equal steps only with wrap-around.
+    np.array([0, 100, -56], np.int8),
+    np.array([0, 200, 144], np.uint8),
+    np.array([2, 1, 0, 255, 254], np.uint8),
+    np.array([-128, 127, -128], np.int8),
+    np.array([2**62, -(2**62), 2**62]),
+    np.array([0, 2**62, -(2**63)]),
+    np.array([-(2**63), 0, -(2**63)]),
+    np.array([2**63 - 1, -(2**63), -(2**63) + 1]),
+    np.array([2**63, 2**63 - 2**62, 2**63 - 2**63], np.uint64),
+    np.array([[0, 1, 2]]),
+    np.array([0.0, 1.0, 2.0]),
+]
+
+
+@pytest.mark.parametrize("array", PROGRESSIONS, ids=repr)
+def test_equal_steps_are_seen(array):
+    at = exactly(array, array.tolist())
+    assert at.progression or array.dtype == np.uint8
+    if at.progression:
+        assert (at.start, at.step) == (array.tolist()[0], array.tolist()[1] - array.tolist()[0])
+
+
+@pytest.mark.parametrize("array", OTHERS, ids=repr)
+def test_other_steps_are_not_taken_for_equal(array):
+    at = exactly(array, array.reshape(-1).tolist())
+    assert not at.progression
+    assert at.shape == array.shape
+
+
+def test_steps_down_of_unsigned_integers_are_right_however_they_are_seen():
+    exactly(np.array([4, 2, 0], np.uint64), [4, 2, 0])
+
+
+@given(INTEGERS, st.integers(-(2**61), 2**61), st.integers(3, 6), st.sampled_from([np.int64, np.int32, np.uint64]))
+def test_any_equal_steps_are_right_however_they_are_seen(start, step, number, dtype):
+    values = [start + step * i for i in range(number)]
+    limits = np.iinfo(dtype)
+    if all(limits.min <= value <= min(limits.max, LARGEST) for value in values):
+        exactly(np.array(values, dtype), values)
+
+
+# --- where -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_", "position", "found"),
+    [
+        (range(10), 3, [3]),
+        (range(10), 10, []),
+        (range(-5, 5), 0, [5]),
+        (range(10, 0, -2), 4, [3]),
+        (range(10, 0, -2), 3, []),
+        (range(10, 0, -2), 12, []),
+        (range(0), 0, []),
+        ([3, 1, 3, -3], 3, [0, 2]),
+        ([0, -0.0, 0.5], 0, [0, 1]),
+        ([1.5, 1.0, 1], 1, [1, 2]),
+        ([[1, 2], [2, 1]], 2, [1, 2]),
+        ([2**63, -(2**63)], 2**63, [0]),
+        (np.array([4, -4, 4]), 4, [0, 2]),
+    ],
+)
+def test_where_a_position_stands(given_, position, found):
+    assert positions_of(given_).where(position).tolist() == found
+
+
+# --- what is no position ---------------------------------------------------------------------------------------
+
+NAN, INFINITY = float("nan"), float("inf")
+KIND = "Give a count, a range, a list of ints and floats, or an array of integers or floats."
+SIZE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
+REMOVE = "Remove NaN and infinite positions."
+
+
+class Mystery:
+    def __repr__(self):
+        return "?" * 99
+
+
+REFUSED = [
+    *[([value], f"`positions` must be finite, got {value}.", REMOVE) for value in (NAN, INFINITY, -INFINITY)],
+    *[(np.array([1.0, value]), f"`positions` must be finite, got {value}.", REMOVE) for value in (NAN, -INFINITY)],
+    ([2**63 + 1], "`positions` must be at most 2**63 in size, got 9223372036854775809.", SIZE),
+    ([-(2**63) - 1], "`positions` must be at most 2**63 in size, got -9223372036854775809.", SIZE),
+    ([np.nextafter(2.0**63, np.inf)], "`positions` must be at most 2**63 in size, got 9.22337e+18.", SIZE),
+    ([-1e19], "`positions` must be at most 2**63 in size, got -1e+19.", SIZE),
+    (np.array([0, -1e19]), "`positions` must be at most 2**63 in size, got 1e+19.", SIZE),
+    (np.array([2**63 + 1], np.uint64), "`positions` must be at most 2**63 in size, got 9223372036854775809.", SIZE),
+    (range(2**63, 2**63 + 2), "`positions` must be at most 2**63 in size, got 9223372036854775809.", SIZE),
+    (range(-(2**63) - 1, 0), "`positions` must be at most 2**63 in size, got -9223372036854775809.", SIZE),
+    ([10**5000], "`positions` must be at most 2**63 in size, got int too long to show.", SIZE),
+    (-1, "`positions` must be at least 0, got -1.", "Give `positions` as an int of at least 0."),
+    (
+        2**63 + 1,
+        "`positions` must be at most 2**63, got 9223372036854775809.",
+        "Give `positions` as an int of at least 0.",
+    ),
+    (True, "`positions` must be numbers, got the boolean True.", KIND),
+    (np.True_, "`positions` must be numbers, got the boolean True.", KIND),
+    ([1, True], "`positions` must be ints and floats, got bool True.", KIND),
+    ([np.True_], "`positions` must be ints and floats, got bool np.True_.", KIND),
+    (np.array([True, False]), "`positions` must be integers or floats, got an array of bool.", KIND),
+    ("abc", "`positions` must be numbers, got str 'abc'.", KIND),
+    (b"abc", "`positions` must be numbers, got bytes b'abc'.", KIND),
+    (["1"], "`positions` must be ints and floats, got str '1'.", KIND),
+    (np.array(["1"]), "`positions` must be integers or floats, got an array of <U1.", KIND),
+    ([1j], "`positions` must be ints and floats, got complex 1j.", KIND),
+    ([np.complex64(1j)], "`positions` must be ints and floats, got complex64 np.complex64(1j).", KIND),
+    ([np.array(1j)], "`positions` must be ints and floats, got ndarray array(0.+1.j).", KIND),
+    (np.array([1j]), "`positions` must be integers or floats, got an array of complex128.", KIND),
+    ([np.array("3")], "`positions` must be ints and floats, got ndarray array('3', dtype='<U1').", KIND),
+    ([None], "`positions` must be ints and floats, got NoneType None.", KIND),
+    (None, "`positions` must be numbers, got NoneType None.", KIND),
+    ({1, 2}, "`positions` must be numbers, got set {1, 2}.", KIND),
+    (Mystery(), "`positions` must be numbers, got Mystery " + "?" * 57 + "....", KIND),
+    ([Decimal(1)], "`positions` must be ints and floats, got Decimal Decimal('1').", KIND),
+    ([Fraction(1, 2)], "`positions` must be ints and floats, got Fraction Fraction(1, 2).", KIND),
+    (
+        np.array(["2026-09-21"], "datetime64[D]"),
+        "`positions` must be integers or floats, got an array of datetime64[D].",
+        KIND,
+    ),
+    (np.array([1], np.longdouble), f"`positions` must be at most float64, got {np.dtype(np.longdouble)}.", KIND),
+    ([np.longdouble(1)], f"`positions` must be at most float64, got {np.dtype(np.longdouble)}.", KIND),
+    *[
+        (
+            value,
+            "`positions` must be a whole number when it is a count, got 2.5.",
+            "Write [2.5] for the single position 2.5.",
+        )
+        for value in (2.5, np.float64(2.5), np.float32(2.5), np.array(2.5))
+    ],
+    ([[1, 2], [3]], "`positions` must be a regular grid, got a ragged list.", "Make all rows equally long."),
+    ([[1, 2], 3], "`positions` must be a regular grid, got a ragged list.", "Make all rows equally long."),
+    ([1, [2]], "`positions` must be a regular grid, got a ragged list.", "Make all rows equally long."),
+    ([[[[[[[[[1]]]]]]]]], "`positions` is a list nested more than 8 deep.", KIND),
+]
+
+
+@pytest.mark.parametrize(("given_", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_is_no_position_is_refused_in_words(given_, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        positions_of(given_)
+
+
+def test_the_argument_is_named():
+    with pytest.raises(InvalidValue, match=r"^`distances` must be finite, got nan"):
+        positions_of([NAN], "distances")
+
+
+def test_positions_that_exist_only_inside_a_trace_are_refused():
+    jax = pytest.importorskip("jax")
+
+    hint = "Give positions as NumPy values or Python numbers, outside of jit, vmap and compile."
+    with pytest.raises(InvalidType, match=r"^`positions` must be known numbers, got .*Tracer") as caught:
+        jax.jit(lambda at: positions_of(at).whole)(np.arange(4))
+    assert caught.value.hint == hint
+
+
+def test_the_deepest_list_and_the_largest_positions_are_taken():
+    assert positions_of([[[[[[[[1]]]]]]]]).shape == (1,) * 8
+    for value in (2**63, -(2**63), 2.0**63, -(2.0**63)):
+        exactly([value])
+        exactly(np.array([value], np.float64), [value])
