@@ -19,8 +19,7 @@ arguments
 dtypes memory
 ladders positions
 scaling phases layouts
-clocks
-clocks
+clocks traces
 additive rotary biases
 specs
 presets
@@ -36,7 +35,7 @@ EVERYWHERE = {"numpy"}
 ALLOWED = {
     "dtypes": {"ml_dtypes"},
     "additive": {"array_api_compat"},
-    "rotary": {"array_api_compat"},
+    "rotary": {"array_api_compat", "torch"},
     "biases": {"array_api_compat"},
     "torch": {"torch"},
     "jax": {"jax"},
