@@ -9,11 +9,11 @@ import difflib
 import json
 from typing import Any, cast
 
-from clockhands import additive, ladders, rotary, scaling
+from clockhands import additive, biases, ladders, rotary, scaling
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
-Spec = additive.AdditiveCode | rotary.Rotary
+Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode
 
 SPECS = (
     additive.Sinusoidal,
@@ -27,6 +27,15 @@ SPECS = (
     additive.Binary,
     additive.WarpedPosition,
     rotary.Rotary,
+    biases.Alibi,
+    biases.Buckets,
+    biases.CeilingBuckets,
+    biases.Clipped,
+    biases.Decay,
+    biases.Fire,
+    biases.Kerple,
+    biases.LogWindow,
+    biases.Window,
 )
 
 # What specs are made of.
