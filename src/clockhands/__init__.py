@@ -56,7 +56,19 @@ _HOME = {
 }
 
 _SUBMODULES = frozenset(
-    {"additive", "auditing", "biases", "clocks", "errors", "ladders", "layouts", "presets", "rotary", "scaling", "specs"}
+    {
+        "additive",
+        "auditing",
+        "biases",
+        "clocks",
+        "errors",
+        "ladders",
+        "layouts",
+        "presets",
+        "rotary",
+        "scaling",
+        "specs",
+    }
 )
 
 
