@@ -26,8 +26,8 @@ from clockhands.ladders import Ladder
 BOUND = 2.0**-22
 
 _WORD, _HALF = 0xFFFFFFFF, 0xFFFF
-_UNIT_HIGH = np.float32(2 * np.pi / 2**32)
-_UNIT_LOW = np.float32(2 * np.pi / 2**32 - float(_UNIT_HIGH))
+_UNIT_HIGH = float(np.float32(2 * np.pi / 2**32))
+_UNIT_LOW = float(np.float32(2 * np.pi / 2**32 - _UNIT_HIGH))
 
 
 def is_traced(positions: Any) -> bool:
@@ -38,8 +38,57 @@ def is_traced(positions: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(positions, torch.Tensor):
         return False
-    inside = torch.compiler.is_compiling() or positions.device.type == "meta"
-    return inside or torch._C._functorch.is_functorch_wrapped_tensor(positions)  # noqa: SLF001 - there is no public way to ask
+    if torch.compiler.is_compiling() or positions.device.type == "meta":
+        return True
+    # There is no public way to ask. Fake tensors are what shapes are tried out with.
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(positions)  # noqa: SLF001
+    return wrapped or isinstance(positions, torch._subclasses.FakeTensor)  # noqa: SLF001
+
+
+def prepare(spec: Any) -> None:
+    """Have the spec remember its numbers, where PyTorch's compiler is at work: it cannot follow how they are made."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling():
+        from clockhands.compiling import remember
+
+        remember(spec)
+
+
+def library(array: Any) -> Any:
+    """The array API of the array's library.
+
+    PyTorch's without asking: its compiler does not follow the question.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        from array_api_compat import torch as xp
+
+        return xp
+    from array_api_compat import array_namespace
+
+    return array_namespace(array)
+
+
+def library_of(array: Any) -> str:
+    """The name of the library that an array belongs to; a class derived from PyTorch's tensor is PyTorch's."""
+    for name, kind in (("torch", "Tensor"), ("jax", "Array")):
+        module = sys.modules.get(name)
+        if module is not None and isinstance(array, getattr(module, kind)):
+            return name
+    return type(array).__module__.partition(".")[0]
+
+
+def as_traced(positions: Any, x: Any) -> Any:
+    """Known positions as a tensor where PyTorch compiles what is done with ``x``: it cannot trace how they are made.
+
+    Everywhere else, and traced positions, as they are.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor) or not torch.compiler.is_compiling():
+        return positions
+    if isinstance(positions, range):
+        return torch.arange(positions.start, positions.stop, positions.step, device=x.device)
+    return torch.as_tensor(positions, device=x.device)
 
 
 def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:
@@ -57,8 +106,7 @@ def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:
             "Real positions need more bits than a trace has: give them as NumPy values, outside of it.",
         )
     words = _Words(xp, positions)
-    limbs = (ladder.turns.high >> 32, ladder.turns.high & _WORD, ladder.turns.low >> 32)
-    third, second, first = map(words.constant, limbs)
+    third, second, first = words.limbs(ladder)
     low, high, negative = words.size(positions[..., None], dtype)
     fraction = words.low(low * third) + _upper(low, second)
     if high is not None:
@@ -74,13 +122,16 @@ class _Words:
         self.xp, self.beside = xp, beside
         self.wide = "torch" in xp.__name__
 
-    def constant(self, numbers: Any) -> Any:
-        """Words that are known, beside the positions."""
-        held = np.asarray(numbers)
-        if held.dtype.kind == "u":
-            # JAX without 64-bit mode must never see a 64-bit number.
-            held = held.astype(np.int64 if self.wide else np.uint32)
-        return self.xp.asarray(held, device=self.beside.device) if self.wide else self.xp.asarray(held)
+    def limbs(self, ladder: Ladder) -> list[Any]:
+        """The upper three words of the turns per token, highest first, beside the positions."""
+        if self.wide:
+            from clockhands.compiling import limbs
+
+            device, dtype = self.beside.device, self.xp.int64
+            return [self.xp.asarray(limb, dtype=dtype, device=device) for limb in limbs(ladder)]
+        high, low = ladder.turns.high, ladder.turns.low
+        # JAX without 64-bit mode must never see a 64-bit number.
+        return [self.xp.asarray(limb.astype(np.uint32)) for limb in (high >> 32, high & _WORD, low >> 32)]
 
     def low(self, word: Any) -> Any:
         """The lower 32 bits."""
@@ -88,12 +139,15 @@ class _Words:
 
     def size(self, positions: Any, dtype: str) -> tuple[Any, Any, Any]:
         """The lower and upper word of each size, the upper None for narrow integers, and the sign."""
-        xp, negative = self.xp, positions < 0
+        xp = self.xp
+        if self.wide and dtype.startswith("uint"):
+            positions = xp.astype(positions, xp.int64)  # a uint64 from 2**63 on is negative then, of the same words
+        negative = xp.zeros_like(positions, dtype=xp.bool) if dtype.startswith("uint") else positions < 0
         if not self.wide and dtype not in ("int64", "uint64"):
             # Two's complement first: the size of the lowest int32 is 2**31, which no int32 holds.
             bits = xp.astype(positions, xp.uint32 if dtype == "uint32" else xp.int32).astype(xp.uint32)
             return xp.where(negative, -bits, bits), None, negative
-        size = xp.astype(xp.where(negative, -positions, positions), xp.int64)
+        size = xp.astype(xp.where(negative, -positions, positions) if dtype[0] == "i" else positions, xp.int64)
         if self.wide:
             return size & _WORD, ((size >> 32) & _WORD) if dtype in ("int64", "uint64") else None, negative
         return xp.astype(size, xp.uint32), xp.astype(size >> 32, xp.uint32), negative
@@ -106,8 +160,8 @@ def _circle(fraction: Any, words: _Words) -> tuple[Any, Any]:
     rest = xp.astype(shifted & ((1 << 30) - 1), xp.int32) - (1 << 29)
     tail = rest & 63
     head = xp.astype(rest - tail, xp.float32)
-    unit_high, unit_low = words.constant(_UNIT_HIGH), words.constant(_UNIT_LOW)
-    angle = head * unit_high + (head * unit_low + xp.astype(tail, xp.float32) * unit_high)
+    # Python numbers that float32 holds exactly: they take the dtype of the array beside them.
+    angle = head * _UNIT_HIGH + (head * _UNIT_LOW + xp.astype(tail, xp.float32) * _UNIT_HIGH)
     cosine, sine = xp.cos(angle), xp.sin(angle)
     swap, back, down = (quarter & 1) == 1, (quarter == 1) | (quarter == 2), quarter >= 2
     along, up = xp.where(swap, sine, cosine), xp.where(swap, cosine, sine)

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,9 @@ def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
     """
     from array_api_compat import array_namespace, device
 
-    module = WAYS.get(type(x).__module__.partition(".")[0])
-    if module is not None:
-        way: Callable[..., Any] = import_module(module).turned
-        return way(x, cosine, sine, spec)
+    way = WAYS.get(type(x).__module__.partition(".")[0])
+    if way is not None:
+        return way()(x, cosine, sine, spec)
     xp = array_namespace(x)
     if isinstance(cosine, np.ndarray):
         cosine, sine = xp.asarray(cosine, device=device(x)), xp.asarray(sine, device=device(x))
@@ -68,5 +66,18 @@ def members(block: Any, spec: Rotary) -> tuple[Any, Any]:
     return block[..., :half], block[..., half:]
 
 
-# Library -> the module whose `turned` does it there; anything else goes by `plain`.
-WAYS = {"numpy": "clockhands.rotary.numpy_way", "torch": "clockhands.rotary.torch_way"}
+def _numpy_way() -> Callable[..., Any]:
+    from clockhands.rotary.numpy_way import turned
+
+    return turned
+
+
+def _torch_way() -> Callable[..., Any]:
+    from clockhands.rotary.torch_way import turned
+
+    return turned
+
+
+# Library -> what imports the faster way there; anything else goes by `plain`. An import statement is a thing that
+# PyTorch's compiler follows, `import_module` is not.
+WAYS = {"numpy": _numpy_way, "torch": _torch_way}
