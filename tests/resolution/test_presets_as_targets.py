@@ -3,6 +3,7 @@
 import pytest
 
 from clockhands.additive import Counter, Learned, NoPosition, Sinusoidal
+from clockhands.biases import Alibi, Buckets, Kerple, Window
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic
 from clockhands.sources.resolve import resolve
@@ -41,3 +42,12 @@ def test_specs_that_are_added(spec, kind, rows):
     code = only(spec)
     assert (code.kind, code.layers, code.width, code.rows) == (kind, "input", 4, rows)
     assert (code.rates is not None) == (kind == "sinusoidal")
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [(Alibi(8), "alibi"), (Buckets(8), "buckets"), (Window(3, 7, 7), "relative"), (Kerple(4), None)],
+)
+def test_specs_of_biases(spec, kind):
+    code = only(spec)
+    assert (code.kind, code.layers, code.spec, code.width, code.rates) == (kind, None, spec, None, None)
