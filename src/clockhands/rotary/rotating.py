@@ -4,9 +4,11 @@ Cosine and sine are made from exact phases in float32 (float64 for a float64 que
 query; the product is made in that precision and rounded once, to the query's dtype.
 """
 
+import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clockhands import traces
 from clockhands.arguments import shown
@@ -16,6 +18,11 @@ from clockhands.positions import Positions, positions_of
 from clockhands.rotary.applying import turned
 from clockhands.rotary.spec import Rotary
 from clockhands.traces import is_traced
+
+# exp(85) and its inverse lie well within float32.
+_LARGEST_EXPONENT = 85.0
+
+_NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
@@ -47,12 +54,13 @@ def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, r
     >>> rotate(np.eye(2), Rotary(head_width=2, base=100.0), [0, 1]).round(4).tolist()
     [[1.0, 0.0], [-0.8415, 0.5403]]
     """
-    shape, kind, axis = _heads(x, spec, seq_axis)
+    shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
     _check_role(spec, role)
+    positions = _given(positions, spec, x, axis)
     if is_traced(positions):
-        _check_shape(tuple(positions.shape), spec, shape, axis)
-        return _applied(x, spec, *traced_cosine_sine(spec, positions, role), axis)
-    at = _positions(positions, spec, shape, axis)
+        cosine, sine = traced_cosine_sine(spec, positions, role)
+        return _applied(x, spec, *_wide((cosine, sine), kind), axis)
+    at = _checked(positions_of(positions), spec, shape, axis)
     dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
     return _applied(x, spec, *cosine_sine(spec, at, dtype, role), axis)
 
@@ -74,13 +82,18 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
     """
-    shape, kind, axis = _heads(keys, spec, seq_axis)
+    shape, kind, axis = _heads(keys, spec, seq_axis, "rerotate")
     if spec.reordered:
         raise InvalidValue(
             "These keys came out in another order than they went in, so they cannot be turned again.",
             "Cache them with reordered=False; scores do not change if queries do the same.",
         )
-    start, end = (_positions(place, spec, shape, axis) for place in (from_, to))
+    start, end = (_given(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
+    if is_traced(start) or is_traced(end):
+        return _applied(keys, spec, *_wide(_traced_difference(spec, start, end), kind), axis)
+    start, end = (
+        _checked(positions_of(place, name), spec, shape, axis, name) for place, name in ((start, "from_"), (end, "to"))
+    )
     if start.shape != end.shape:
         raise InvalidValue(
             f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
@@ -89,8 +102,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
     turn = _units(spec, end) * _units(spec, start).conj()
     if spec.xpos is not None:
-        log = spec.xpos.logarithms(spec.rotated // 2)
-        turn = turn * np.exp((_distances(start) - _distances(end))[..., None] * log)
+        turn = turn * _growth(spec, _distances(start) - _distances(end))
     return _applied(keys, spec, turn.real.astype(dtype), turn.imag.astype(dtype), axis)
 
 
@@ -107,7 +119,7 @@ def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None =
         rows = (-1, shape[-1])
         flat_cosine, flat_sine = cosine.reshape(rows), sine.reshape(rows)
 
-        def write(rows: slice, pairs: slice, block: np.ndarray) -> None:
+        def write(rows: slice, pairs: slice, block: NDArray[np.complexfloating]) -> None:
             if factor != 1:
                 block = block * factor
             flat_cosine[rows, pairs] = block.real
@@ -121,7 +133,7 @@ def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None =
     turn = _units(spec, at) * factor
     if spec.xpos is not None:
         away = _distances(at) - spec.xpos.centre
-        turn = turn * np.exp((away if role == "query" else -away)[..., None] * spec.xpos.logarithms(shape[-1]))
+        turn = turn * _growth(spec, away if role == "query" else -away)
     cosine[...], sine[...] = turn.real, turn.imag
     return cosine, sine
 
@@ -131,9 +143,8 @@ def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) ->
 
     Accuracy: see `clockhands.traces`.
     """
-    from array_api_compat import array_namespace
-
-    xp = array_namespace(positions)
+    traces.prepare(spec)
+    xp = traces.library(positions)
     if spec.axes is None:
         cosine, sine = traces.cosine_sine(spec.ladder, positions, xp)
     else:
@@ -152,7 +163,7 @@ def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) ->
     return cosine, (sine if spec.direction == "forward" else -sine)
 
 
-def _units(spec: Rotary, at: Positions) -> np.ndarray:
+def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
     """``cos + i sin`` of every pair at the coordinate of its axis, turned backward where the code says so."""
     if spec.axes is None:
         turn = units(spec.ladder, at)
@@ -169,19 +180,55 @@ def _distances(at: Positions) -> np.ndarray:
     return at.as_float64().reshape(at.shape)
 
 
+def _growth(spec: Rotary, away: np.ndarray) -> np.ndarray:
+    """What xPos multiplies each pair by, ``zeta_j ** (away / scale)``."""
+    assert spec.xpos is not None
+    exponent = away[..., None] * spec.xpos.logarithms(spec.rotated // 2)
+    if exponent.size and np.abs(exponent).max() > _LARGEST_EXPONENT:
+        far = float(np.abs(away).max())
+        raise InvalidValue(
+            f"xPos has no numbers {far:g} tokens away from its centre: they leave the range of float32.",
+            "Move its centre near the positions in use, XPos(centre=…), the same for all queries and keys.",
+        )
+    return np.exp(exponent)
+
+
+def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
+    """Cosine and sine of the turns from ``start`` to ``end``, where one of them is traced."""
+    if tuple(start.shape) != tuple(end.shape):
+        raise InvalidValue(
+            f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
+            "Give each key a position in both.",
+        )
+    centred = spec if spec.xpos is None else dataclasses.replace(spec, xpos=dataclasses.replace(spec.xpos, centre=0))
+    factor = spec.attention_factor
+    cosine, sine = traced_cosine_sine(centred, end - start, None if spec.xpos is None else "key")
+    return cosine / factor, sine / factor
+
+
+def _wide(parts: tuple[Any, Any], kind: str) -> tuple[Any, Any]:
+    """Traced numbers in float64 where the query is, so that it is not rounded to theirs."""
+    if kind != "float64":
+        return parts
+    xp = traces.library(parts[0])
+    cosine, sine = (xp.astype(part, xp.float64) for part in parts)
+    return cosine, sine
+
+
 def _applied(x: Any, spec: Rotary, cosine: Any, sine: Any, axis: int) -> Any:
     """Cosine and sine brought to the axes of ``x``, and turned by."""
     lead = [1] * (len(x.shape) - 1)
     lead[axis] = x.shape[axis]
     if cosine.ndim == 3:
         lead[0] = cosine.shape[0]
-    return turned(x, cosine.reshape(*lead, -1), sine.reshape(*lead, -1), spec)
+    shape = (*lead, spec.rotated // 2)
+    return turned(x, cosine.reshape(shape), sine.reshape(shape), spec)
 
 
-def _heads(x: Any, spec: object, seq_axis: int) -> tuple[tuple[int, ...], str, int]:
+def _heads(x: Any, spec: object, seq_axis: int, call: str) -> tuple[tuple[int, ...], str, int]:
     if not isinstance(spec, Rotary):
         raise InvalidType(
-            f"`rotate` takes a rotary code, got {type(spec).__name__}.",
+            f"`{call}` takes a rotary code, got {type(spec).__name__}.",
             "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
         )
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
@@ -218,21 +265,37 @@ def _check_role(spec: Rotary, role: str | None) -> None:
         )
 
 
-def _positions(given: Any, spec: Rotary, shape: tuple[int, ...], axis: int) -> Positions:
-    seq, axes = shape[axis], spec.number_of_axes
-    several = spec.axes is not None
-    if given is None:
-        if several:
+def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positions") -> Any:
+    """The positions, or those that None stands for, as far as they can be known before their numbers are."""
+    shape = tuple(x.shape)
+    if positions is None:
+        if name != "positions":
+            raise InvalidType(f"`{name}` must be given, got None.", "Write the positions that the keys stand at.")
+        if spec.axes is not None:
             raise InvalidValue(
-                f"A code of {axes} axes has no positions of its own.", "Give them, [seq, axes]; see rotary.grid."
+                f"A code of {spec.number_of_axes} axes has no positions of its own.",
+                "Give them, [seq, axes]; see clockhands.rotary.grid.",
             )
-        return positions_of(range(seq))
-    at = positions_of(given)
-    _check_shape(at.shape, spec, shape, axis)
+        positions = range(shape[axis])
+    if hasattr(positions, "dtype") and not isinstance(positions, _NUMPY):
+        theirs, ours = traces.library_of(positions), traces.library_of(x)
+        if theirs != ours:
+            raise InvalidType(
+                f"`{name}` are an array of {theirs}, and `x` is one of {ours}.",
+                "Give positions as NumPy values, as a list, or in the library of x.",
+            )
+    positions = traces.as_traced(positions, x)
+    if is_traced(positions):
+        _check_shape(tuple(positions.shape), spec, shape, axis, name)
+    return positions
+
+
+def _checked(at: Positions, spec: Rotary, shape: tuple[int, ...], axis: int, name: str = "positions") -> Positions:
+    _check_shape(at.shape, spec, shape, axis, name)
     return at
 
 
-def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], axis: int) -> None:
+def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], axis: int, name: str) -> None:
     seq, axes, several = shape[axis], spec.number_of_axes, spec.axes is not None
     body = given[:-1] if several else given
     coordinates = not several or (len(given) > 1 and given[-1] == axes)
@@ -245,5 +308,5 @@ def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], a
     if several and given[:1] == (axes,):
         hint = "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]"
     raise InvalidValue(
-        f"`positions` must be of shape {allowed} for x of shape {list(shape)}, got {list(given)}.", f"{hint}."
+        f"`{name}` must be of shape {allowed} for x of shape {list(shape)}, got {list(given)}.", f"{hint}."
     )

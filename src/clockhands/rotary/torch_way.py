@@ -36,20 +36,20 @@ class Turn(torch.autograd.Function):
         ctx.spec = spec
 
     @staticmethod
-    def vmap(
-        _: Any, dims: tuple[int | None, ...], x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary
-    ) -> tuple[torch.Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[torch.Tensor, int]:
         """The mapped axis goes in front, where all three broadcast."""
-        size = next(part.shape[dim] for part, dim in zip((x, cos, sin), dims, strict=False) if dim is not None)
-        x = x.expand(size, *x.shape) if dims[0] is None else x.movedim(dims[0], 0)
-        cos, sin = (
-            part if dim is None else part.movedim(dim, 0) for part, dim in zip((cos, sin), dims[1:3], strict=True)
+        *arrays, spec = args
+        x, cos, sin = (
+            part if dim is None else part.movedim(dim, 0) for part, dim in zip(arrays, in_dims[:3], strict=True)
         )
+        if in_dims[0] is None:
+            x = x.expand(info.batch_size, *x.shape)
         return Turn.apply(x, cos, sin, spec), 0
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         """Turn back; where the output was reordered, put it back in order."""
+        (gradient,) = grad_outputs
         cos, sin = ctx.saved_tensors
         spec: Rotary = ctx.spec
         if spec.reordered:
@@ -57,10 +57,10 @@ class Turn(torch.autograd.Function):
         return Turn.apply(gradient, cos, -sin, spec), None, None, None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor, *_: None) -> torch.Tensor:
+    def jvp(ctx: Any, *grad_inputs: Any) -> torch.Tensor:
         """A rotation is linear."""
         cos, sin = ctx.saved_tensors
-        return Turn.apply(tangent, cos, sin, ctx.spec)  # type: ignore[no-any-return]
+        return Turn.apply(grad_inputs[0], cos, sin, ctx.spec)  # type: ignore[no-any-return]
 
 
 def _turn_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
