@@ -172,6 +172,7 @@ def describe(spec: Spec) -> str:
     if isinstance(spec, additive.Sinusoidal):
         words = [f"sinusoidal, width {spec.width}", spec.layout, spec.order, _spacing_words(spec.spacing)]
         words += [f"first token at {spec.first}"] if spec.first else []
+        words += ["times a learned scale"] if spec.scaled else []
         return ", ".join(words)
     if isinstance(spec, rotary.Rotary):
         words = ["rotary", spec.layout, f"{spec.rotated} of {spec.head_width} channels", _spacing_words(spec.spacing)]
@@ -183,8 +184,8 @@ def describe(spec: Spec) -> str:
         words += ["reordered to halves"] if spec.reordered else []
         words += [_part_words(spec.xpos)] if spec.xpos is not None else []
         return ", ".join(words)
-    fields = (f"{field.name.replace('_', ' ')} {getattr(spec, field.name)}" for field in _fields(spec))
-    return ", ".join([type(spec).__name__, *fields])
+    fields = ((field.name.replace("_", " "), getattr(spec, field.name)) for field in _fields(spec))
+    return ", ".join([type(spec).__name__, *(f"{name} {value}" for name, value in fields if value is not None)])
 
 
 def _spacing_words(spacing: ladders.Spacing) -> str:
