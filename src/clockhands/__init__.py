@@ -62,10 +62,12 @@ _SUBMODULES = frozenset(
         "biases",
         "clocks",
         "errors",
+        "heads",
         "ladders",
         "layouts",
         "presets",
         "rotary",
+        "sampling",
         "scaling",
         "specs",
     }
