@@ -14,6 +14,8 @@ import pytest
 from clockhands.conversion import convert
 from clockhands.conversion.tensors import type_names
 
+from .other_pairing import halves_apply_complex, interleaved_apply, to_halves, to_interleaved
+
 pytestmark = pytest.mark.slow
 torch: Any = None
 transformers: Any = None
@@ -133,41 +135,6 @@ def logits(model, tokens=None):
 
 def close(first, second):
     return torch.allclose(first, second, rtol=0, atol=1e-5 * float(first.abs().max()))
-
-
-def to_interleaved(x):
-    """From (a0 … an, b0 … bn) to (a0, b0, a1, b1, …)."""
-    half = x.shape[-1] // 2
-    return torch.stack([x[..., :half], x[..., half:]], dim=-1).flatten(-2)
-
-
-def to_halves(x):
-    """From (a0, b0, a1, b1, …) to (a0 … an, b0 … bn)."""
-    return torch.cat([x[..., ::2], x[..., 1::2]], dim=-1)
-
-
-def interleaved_apply(q, k, cos, sin, unsqueeze_dim=1):
-    """Pairs (2i, 2i + 1) of the first channels turned, with the angles that a class of halves made (each twice)."""
-    half = cos.shape[-1] // 2
-    cos, sin = cos[..., :half].unsqueeze(unsqueeze_dim), sin[..., :half].unsqueeze(unsqueeze_dim)
-
-    def turn(x):
-        turning, rest = x[..., : 2 * half], x[..., 2 * half :]
-        a, b = turning[..., ::2], turning[..., 1::2]
-        return torch.cat([torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2), rest], dim=-1)
-
-    return turn(q), turn(k)
-
-
-def halves_apply_complex(q, k, angles):
-    """Pairs (i, i + d/2) turned, with the complex numbers that a class of interleaved pairs made."""
-
-    def turn(x):
-        half = x.shape[-1] // 2
-        turned = torch.complex(x[..., :half], x[..., half:]) * angles.unsqueeze(1)
-        return torch.cat([turned.real, turned.imag], dim=-1)
-
-    return turn(q), turn(k)
 
 
 OWN = {

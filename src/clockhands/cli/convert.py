@@ -54,7 +54,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     done = convert(source, out, layout, from_=from_, config=config, force=force, others=others, progress=talk)
     if as_json:
         print_json(done.to_dict())
-    moved = f"{len(done.moved):,} tensors moved from {done.from_} ({done.because}) to {done.layout}"
-    talk(f"{out}: {moved}, {done.kept:,} kept.")
+    moved = f"{len(done.moved):,} of {len(done.moved) + done.kept:,} tensors moved"
+    talk(f"{out}: {moved} from {done.from_} ({done.because}) to {done.layout}.")
     for note in done.notes:
         talk(f"note: {note}")

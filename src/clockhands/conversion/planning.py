@@ -189,6 +189,11 @@ def _codes(config: Mapping[str, Any], file: str, known: Tensors) -> tuple[Code, 
         if code.width is None or code.rotated is None:
             missing = "how wide a head is" if code.width is None else "how many channels of a head turn"
             raise CannotConvert(f"{file} does not say {missing}.", "`clockhands audit` says which keys are missing.")
+        if code.rotated % 2 or not 0 < code.rotated <= code.width:
+            raise CannotConvert(
+                f"{file} lets {code.rotated} of a head's {code.width} channels turn, which cannot be pairs.",
+                "Correct the config: an even number of channels turns.",
+            )
     return tuple(sorted(codes, key=lambda code: code.kind != "rotary"))
 
 
@@ -367,4 +372,5 @@ def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adap
 
 
 def _said(info: TensorInfo) -> str:
-    return f"{info.file}: {shown(info.name)}"
+    # Whole, because it is by its name that a tensor is refused; real names have less than 200 characters.
+    return f"{info.file}: {info.name[:200]!r}"
