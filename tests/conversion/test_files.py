@@ -10,7 +10,8 @@ from safetensors.numpy import load_file, save_file
 
 from clockhands.conversion import CannotConvert, convert, convert_rows, writing
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.sources import safetensors
+from clockhands.sources import open_target, safetensors
+from clockhands.sources.resolve import resolve
 from written_files import entry, refusal, safetensors_bytes, written
 
 from .conftest import ATTENTION, LLAMA, llama_tensors, numbered
@@ -72,6 +73,13 @@ def test_the_result_says_how_it_pairs_and_the_way_back_forgets_it(checkpoint, tm
     assert back.notes == ()
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "back" / name).read_bytes() == (model / name).read_bytes()
+
+
+def test_an_audit_of_the_result_reads_the_layout(checkpoint, tmp_path):
+    convert(checkpoint(), tmp_path / "out", "interleaved")
+    (code,) = resolve(open_target(tmp_path / "out")).codes
+    assert (code.layout, code.spec.layout) == ("interleaved", "interleaved")
+    assert code.source["layout"] == "config.json:clockhands_layout"
 
 
 def test_the_config_alone_says_it_too(checkpoint, tmp_path):

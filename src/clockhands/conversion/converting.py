@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.conversion.planning import LAYOUT_KEY, CannotConvert, Model, Move, model_of, moves
+from clockhands.conversion.planning import CannotConvert, Model, Move, model_of, moves
 from clockhands.conversion.writing import write
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.layouts import Layout, layout_of
 from clockhands.sources import documents, files, safetensors
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.rotary_fields import LAYOUT_KEY
 from clockhands.sources.safetensors import Header
 from clockhands.sources.targets import Opened, open_target
 

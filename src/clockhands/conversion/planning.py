@@ -31,11 +31,9 @@ from clockhands.sources.fields import Fields
 from clockhands.sources.model_types import model_type
 from clockhands.sources.model_types import table as model_table
 from clockhands.sources.resolve import Code, resolve
+from clockhands.sources.rotary_fields import LAYOUT_KEY
 from clockhands.sources.section_fields import Section, sections
 from clockhands.sources.targets import Opened
-
-# Under this key a converted config says how its weights pair, where the type has no key of its own for that.
-LAYOUT_KEY = "clockhands_layout"
 
 _HINT_AGAIN = "Convert a copy of the model in float32, float16 or bfloat16, and quantise it again."
 _HINT_ROW = "What it is indexed by is not known; convert its rows with clockhands.conversion.convert_rows."
