@@ -61,6 +61,7 @@ _SUBMODULES = frozenset(
         "auditing",
         "biases",
         "clocks",
+        "conversion",
         "errors",
         "heads",
         "ladders",
