@@ -1,5 +1,7 @@
-"""What is for PyTorch alone."""
+"""Position codes held by PyTorch: modules, a ``score_mod`` for FlexAttention, and other people's state dicts."""
 
 from clockhands.torch.flex import score_mod
+from clockhands.torch.modules import Additive, Bias, Rotary
+from clockhands.torch.peers import without_computed
 
-__all__ = ["score_mod"]
+__all__ = ["Additive", "Bias", "Rotary", "score_mod", "without_computed"]
