@@ -101,7 +101,7 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
     if not tokens.shape:
         raise InvalidValue("`tokens` must be of shape [..., seq], got one number.", "Give a whole sequence.")
     xp = array_namespace(tokens)
-    kind = str(tokens.dtype).removeprefix("torch.")
+    kind = str(tokens.dtype).rpartition(".")[2]
     if padding is not None:
         if not kind.startswith(("int", "uint")):
             raise InvalidType(f"`tokens` must be ids of tokens, got {kind}.", "Leave `padding` out for a mask.")

@@ -229,7 +229,7 @@ def _table(values: Any) -> tuple[tuple[int, ...], str]:
         raise InvalidType(
             f"`values` must be an array, got {type(values).__name__}.", "Give a NumPy, PyTorch or JAX array."
         )
-    shape, dtype = tuple(values.shape), str(values.dtype).removeprefix("torch.")
+    shape, dtype = tuple(values.shape), str(values.dtype).rpartition(".")[2]
     if len(shape) < 2:
         raise InvalidValue(
             f"`values` must be of shape [..., rows, width], got {list(shape)}.", "They are the table's rows."

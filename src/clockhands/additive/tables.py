@@ -184,7 +184,7 @@ def _is_of(xp: Any, values: Any) -> bool:
 def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
-    shape, kind = tuple(x.shape), str(x.dtype).removeprefix("torch.")
+    shape, kind = tuple(x.shape), str(x.dtype).rpartition(".")[2]
     if len(shape) < 2 or shape[-1] != spec.width:
         raise InvalidValue(
             f"`x` must be of shape [..., seq, {spec.width}], got {list(shape)}.", "The last axis is the code's width."
