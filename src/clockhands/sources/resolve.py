@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clockhands.biases import BiasCode
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary
 from clockhands.sources.fields import Fields, Found
@@ -25,6 +26,14 @@ __all__ = ["Code", "Fact", "Resolved", "resolve"]
 
 # Kinds of the specs that are added; naive codes are of none of the known kinds.
 KINDS = {"Sinusoidal": "sinusoidal", "Learned": "learned", "NoPosition": "none"}
+BIASES = {
+    "Alibi": "alibi",
+    "Buckets": "buckets",
+    "CeilingBuckets": "relative",
+    "Clipped": "relative",
+    "LogWindow": "relative",
+    "Window": "relative",
+}
 
 TOLD = ("kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "rows", "offset")
 
@@ -249,6 +258,8 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
             rates=spec.rates,
             attention_factor=spec.attention_factor,
         )
+    elif isinstance(spec, BiasCode):
+        code = Code("text", None, BIASES.get(type(spec).__name__), spec)
     else:
         spacing = getattr(spec, "spacing", None)
         code = Code(

@@ -1,0 +1,32 @@
+"""Turning NumPy arrays: into the result's own memory, pairs that lie side by side as complex numbers."""
+
+import numpy as np
+
+from clockhands.rotary.applying import members, regions
+from clockhands.rotary.spec import Rotary
+
+
+def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
+    """See `clockhands.rotary.applying.plain`, to which this is equal."""
+    work = np.asarray(x, cosine.dtype)
+    out = np.empty(x.shape, cosine.dtype)
+    if spec.rotated < spec.head_width:
+        out[..., : spec.start] = work[..., : spec.start]
+        out[..., spec.start + spec.rotated :] = work[..., spec.start + spec.rotated :]
+    for channels, pairs in regions(spec):
+        block, result, cos, sin = work[..., channels], out[..., channels], cosine[..., pairs], sine[..., pairs]
+        if spec.layout == "interleaved" and not spec.reordered and block.strides[-1] == block.itemsize:
+            kind = np.result_type(block.dtype, np.complex64)
+            turn = np.empty(cos.shape, kind)
+            turn.real, turn.imag = cos, sin
+            np.multiply(block.view(kind), turn, out=result.view(kind))
+            continue
+        first, second = members(block, spec)
+        half = block.shape[-1] // 2
+        kept = spec.layout == "interleaved" and not spec.reordered
+        into, beside = members(result, spec) if kept else (result[..., :half], result[..., half:])
+        np.multiply(first, cos, out=into)
+        into -= second * sin
+        np.multiply(first, sin, out=beside)
+        beside += second * cos
+    return out.astype(x.dtype, copy=False)
