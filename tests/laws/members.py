@@ -107,6 +107,22 @@ MEMBERS = (
         positions=range(94),
         values=ROWS,
     ),
+    # Padding stands at -1, before the first token.
+    member(
+        ch.Learned(8, rows=96, offset=2, padding_row=1),
+        ch.Learned(8, rows=96, offset=3, padding_row=2),
+        breaks={"bounded", *NO_SHIFT},
+        positions=range(-1, 93),
+        values=ROWS,
+    ),
+    # The kernel is that of the clock, before the trained scale.
+    member(
+        ch.Sinusoidal(8, scaled=True),
+        ch.Sinusoidal(8, scaled=True, layout="halves"),
+        ch.Sinusoidal(8),
+        breaks={"kernel of distance"},
+        values=np.array(0.5),
+    ),
 )
 
 # Spec classes whose kind has no laws yet: their numbers are not applied to anything.
