@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
+from clockhands import specs
 from clockhands.additive import (
     Binary,
     Counter,
@@ -125,8 +126,8 @@ MEMBERS = (
     ),
 )
 
-# Spec classes whose kind has no laws yet: their numbers are not applied to anything.
-WITHOUT_LAWS = frozenset({ch.Rotary})
+# Spec classes whose kind has no laws yet.
+WITHOUT_LAWS = frozenset(kind for kind in specs.SPECS if ".biases" in kind.__module__)
 
 
 def subject_of(row: Member, backend: Any) -> Subject:
@@ -141,6 +142,7 @@ def subject_of(row: Member, backend: Any) -> Subject:
         return apply
 
     def subject(spec: Any, others: tuple[Subject, ...] = ()) -> Subject:
-        return Subject(spec, applied(spec), others, row.positions, row.tolerance)
+        coarse = None if backend.name == "array_api_strict" else np.float16
+        return Subject(spec, applied(spec), others, row.positions, row.tolerance, coarse=coarse)
 
     return subject(row.spec, tuple(subject(other) for other in row.others))
