@@ -37,7 +37,7 @@ ALLOWED = {
     "compiling": {"torch"},
     "traces": {"array_api_compat"},
     "additive": {"array_api_compat"},
-    "rotary": {"array_api_compat", "torch"},
+    "rotary": {"array_api_compat", "jax", "torch"},
     "biases": {"array_api_compat"},
     "torch": {"torch"},
     "jax": {"jax"},

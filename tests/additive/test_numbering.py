@@ -100,6 +100,19 @@ def test_positions_may_exist_only_inside_a_trace():
             assert np.array_equal(mapped(torch.tensor(given)).numpy(), wanted)
 
 
+def test_a_compiled_model_numbers_its_tokens():
+    torch = pytest.importorskip("torch")
+
+    def embedded(ids, values):
+        places = token_positions(ids, ROBERTA, padding=1)
+        return token_rows(ids, ROBERTA, padding=1), ch.add(torch.zeros(*ids.shape, 8), ROBERTA, places, values=values)
+
+    compiled = torch.compile(embedded, fullgraph=True, backend="eager")
+    rows, added = compiled(torch.tensor(IDS), torch.tensor(VALUES))
+    assert np.array_equal(rows.numpy(), token_rows(IDS, ROBERTA, padding=1))
+    assert np.array_equal(added.numpy(), VALUES[rows.numpy()])
+
+
 def test_padding_reads_its_own_row(backend):
     x = backend.asarray(np.zeros((2, 6, 8)), "float32")
     places = token_positions(backend.asarray(MASK), ROBERTA)

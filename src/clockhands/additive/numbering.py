@@ -11,7 +11,7 @@ from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.learned import Learned
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.traces import is_traced
+from clockhands.traces import is_traced, library
 
 
 def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> Any:
@@ -41,14 +41,14 @@ def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None)
     >>> token_positions(np.array([[1, 1, 5, 6]]), roberta, padding=1).tolist()
     [[-1, -1, 0, 1]]
     """
-    from array_api_compat import array_namespace
-
     real = _real(tokens, spec, padding)
-    xp = array_namespace(real)
+    xp = library(real)
     stands = spec.padding_position
     if stands is None:
         real = xp.ones_like(real)
-    counted = xp.cumulative_sum(real, axis=-1) + (spec.first - 1)
+    # PyTorch's compiler does not follow the array API's name for it.
+    summed = real.cumsum(-1) if hasattr(real, "cumsum") else xp.cumulative_sum(real, axis=-1)
+    counted = summed + (spec.first - 1)
     if stands is None:
         return counted
     return xp.where(real == 1, counted, xp.full_like(counted, stands))
@@ -87,8 +87,6 @@ def token_rows(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> A
 
 def _real(tokens: Any, spec: object, padding: object) -> Any:
     """1 for real tokens and 0 for padding."""
-    from array_api_compat import array_namespace
-
     if not isinstance(spec, AdditiveCode):
         raise InvalidType(
             f"`spec` must be an additive code, got {type(spec).__name__} {shown(spec)}.",
@@ -100,7 +98,7 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
         )
     if not tokens.shape:
         raise InvalidValue("`tokens` must be of shape [..., seq], got one number.", "Give a whole sequence.")
-    xp = array_namespace(tokens)
+    xp = library(tokens)
     kind = str(tokens.dtype).rpartition(".")[2]
     if padding is not None:
         if not kind.startswith(("int", "uint")):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.rotary.spec import Rotary
+from clockhands.traces import library_of
 
 
 def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
@@ -18,7 +19,7 @@ def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
     """
     from array_api_compat import array_namespace, device
 
-    way = WAYS.get(type(x).__module__.partition(".")[0])
+    way = WAYS.get(library_of(x))
     if way is not None:
         return way()(x, cosine, sine, spec)
     xp = array_namespace(x)
@@ -78,6 +79,12 @@ def _torch_way() -> Callable[..., Any]:
     return turned
 
 
+def _jax_way() -> Callable[..., Any]:
+    from clockhands.rotary.jax_way import turned
+
+    return turned
+
+
 # Library -> what imports the faster way there; anything else goes by `plain`. An import statement is a thing that
 # PyTorch's compiler follows, `import_module` is not.
-WAYS = {"numpy": _numpy_way, "torch": _torch_way}
+WAYS = {"numpy": _numpy_way, "torch": _torch_way, "jax": _jax_way}

@@ -46,7 +46,7 @@ def interleaved(sections: Sequence[int]) -> tuple[int, ...]:
         places = range(axis, axis + stride * pairs, stride)
         if pairs and places[-1] >= len(axes):
             raise InvalidValue(
-                f"Axis {axis} cannot own {pairs} of {len(axes)} pairs at every {stride}th place.",
+                f"Axis {axis} cannot own {pairs} of {len(axes)} pairs, one in {stride}.",
                 f"At most {len(range(axis, len(axes), stride))} fit; give the rest to axis 0, or use chunked sections.",
             )
         for place in places:

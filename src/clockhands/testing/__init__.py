@@ -9,12 +9,12 @@ A law is written once and holds for every code of its kind; a code that breaks o
 []
 """
 
-from clockhands.testing import additive, everywhere
-from clockhands.testing.subjects import ADDITIVE, EVERY_KIND, Law, LawBroken, Subject, kind_of
+from clockhands.testing import additive, everywhere, rotary
+from clockhands.testing.subjects import ADDITIVE, EVERY_KIND, ROTARY, Law, LawBroken, Subject, kind_of
 
-LAWS = (*everywhere.LAWS, *additive.LAWS)
+LAWS = (*everywhere.LAWS, *additive.LAWS, *rotary.LAWS)
 
-__all__ = ["ADDITIVE", "EVERY_KIND", "LAWS", "Law", "LawBroken", "Subject", "broken", "kind_of", "laws_for"]
+__all__ = ["ADDITIVE", "EVERY_KIND", "LAWS", "ROTARY", "Law", "LawBroken", "Subject", "broken", "kind_of", "laws_for"]
 
 
 def laws_for(spec: object) -> tuple[Law, ...]:
