@@ -1,5 +1,6 @@
 """Biases as matrices: the numbers of all heads for some queries and some keys."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,8 @@ def bias(
     if wrong:
         raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
     out = np.empty((*at.batch, spec.heads, *at.shape), kind)
-    for matrix, grid in zip(out.reshape(-1, spec.heads, *at.shape), at.grids(), strict=True):
-        if out.size:
+    if out.size:
+        for matrix, grid in zip(out.reshape(-1, spec.heads, *at.shape), at.grids(), strict=True):
             _fill(matrix, spec, grid, learned, causal)
     return out
 
@@ -93,8 +94,10 @@ def row_numbers(spec: TableCode, queries: Any, keys: Any) -> np.ndarray:
         )
     at = batches_of(queries, keys)
     refuse_larger((*at.batch, *at.shape), 8, "Row numbers", _PARTS)
-    grids = [spec.row_numbers(grid.rows(0, at.shape[0])) for grid in at.grids()]
-    return np.stack(grids).reshape(*at.batch, *at.shape)
+    out = np.empty((*at.batch, *at.shape), np.int64)
+    if out.size:
+        out.reshape(-1, *at.shape)[...] = [spec.row_numbers(grid.rows(0, at.shape[0])) for grid in at.grids()]
+    return out
 
 
 def _fill(out: np.ndarray, spec: BiasCode, grid: Grid, values: Values, causal: bool) -> None:
@@ -135,9 +138,9 @@ def _rounded(numbers: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, causal: bool) -> Any:
     """The bias in the library of the values, by operations that gradients pass."""
-    xp = values.xp
-    made = [_matrix(spec, grid, values, causal) for grid in at.grids()]
-    whole = xp.reshape(xp.stack(made), (*at.batch, spec.heads, *at.shape))
+    xp, shape = values.xp, (*at.batch, spec.heads, *at.shape)
+    made = [_matrix(spec, grid, values, causal) for grid in at.grids()] if math.prod(shape) else []
+    whole = xp.reshape(xp.stack(made), shape) if made else values.reals(np.empty(shape))
     result = xp.astype(whole, getattr(xp, kind.name))
     if kind.name not in str(result.dtype):
         raise InvalidValue(

@@ -112,8 +112,9 @@ def _heads(subject: Subject, seed: int = 0) -> np.ndarray:
 def _places(subject: Subject, number: int, seed: int = 0) -> np.ndarray:
     """Positions within 131,072 tokens, independent on each axis."""
     start = max(subject.positions.start, 0)
-    shape = subject.at(np.zeros(number)).shape
-    return np.random.default_rng(seed).integers(start, min(start + _FAR, subject.positions.stop - 1), shape) + 1
+    room = min(_FAR, subject.positions.stop - 1 - start)
+    demand(room > 0, "the code has too few positions to be asked")
+    return start + 1 + np.random.default_rng(seed).integers(0, room, subject.at(np.zeros(number)).shape)
 
 
 def _steps(subject: Subject, *places: np.ndarray) -> list[Any]:
