@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from clockhands.rotary.applying import plain
+from clockhands.rotary.formula import plain
 from clockhands.rotary.spec import Rotary
 
 
 @partial(jax.jit, static_argnames="spec")
 def turned(x: jax.Array, cosine: Any, sine: Any, spec: Rotary) -> jax.Array:
-    """See `clockhands.rotary.applying.plain`, to which this is equal."""
+    """See `clockhands.rotary.formula.plain`, to which this is equal."""
     return plain(x, cosine, sine, spec, jnp)

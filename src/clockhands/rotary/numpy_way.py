@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from clockhands.rotary.applying import members, regions
+from clockhands.rotary.formula import members, regions
 from clockhands.rotary.spec import Rotary
 
 
 def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
-    """See `clockhands.rotary.applying.plain`, to which this is equal."""
+    """See `clockhands.rotary.formula.plain`, to which this is equal."""
     work = np.asarray(x, cosine.dtype)
     out = np.empty(x.shape, cosine.dtype)
     if spec.rotated < spec.head_width:

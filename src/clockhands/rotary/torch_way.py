@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from array_api_compat import torch as xp
 
-from clockhands.rotary.applying import members, plain, regions
+from clockhands.rotary.formula import members, plain, regions
 from clockhands.rotary.spec import Rotary
 
 
 def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tensor:
-    """See `clockhands.rotary.applying.plain`, to which this is equal."""
+    """See `clockhands.rotary.formula.plain`, to which this is equal."""
     cos, sin = (torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in (cosine, sine))
     cos, sin = cos.to(x.device), sin.to(x.device)
     if torch.compiler.is_compiling() or x.device.type == "meta":
