@@ -220,7 +220,8 @@ def test_short_json_is_taken(text, spec):
 def test_json_says_every_field():
     assert to_json(ch.Sinusoidal(4)) == (
         '{"type": "Sinusoidal", "width": 4, "spacing": {"type": "Geometric", "base": 10000.0, "span": "open", '
-        '"multiplier": 1.0}, "layout": "interleaved", "order": "sin-cos", "odd": "refuse", "first": 0, "zero_rows": [], "scaled": false}'
+        '"multiplier": 1.0}, "layout": "interleaved", "order": "sin-cos", "odd": "refuse", "first": 0, '
+        '"zero_rows": [], "scaled": false}'
     )
     assert to_dict(ch.Rotary(4, scaling=Ntk(2.0)))["scaling"] == {"type": "Ntk", "factor": 2.0}
 

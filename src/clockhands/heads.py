@@ -34,7 +34,8 @@ the sum (Euler and Maclaurin; ``Cin(1) = 0.23981`` the integral of ``(1 - cos x)
     margin = 0.23981 n / ln(base) + 0.22985 + 0.0701 ln(base) / n,
 
 which grows with the width and shrinks, slowly, with the base: 0.515 at 16 channels, 1.083 at 64, 6.898 at 512 and
-base 10,000 (the estimate is within 0.005 there, and nearer the wider the code). ``r <= 5`` takes ``ln(base) / ln(5)`` pairs: 12 channels at base 10,000.
+base 10,000 (the estimate is within 0.005 there, and nearer the wider the code). ``r <= 5`` takes ``ln(base) / ln(5)``
+pairs: 12 channels at base 10,000.
 
 *Where it fails.* With fewer pairs (8 channels: ``r = 10``) a distance can bring the fast pairs round before the slow
 ones have moved; beyond about the base all of them come round: rates with a common period do so exactly, and the head
