@@ -64,6 +64,7 @@ _SUBMODULES = frozenset(
         "conversion",
         "errors",
         "heads",
+        "jax",
         "ladders",
         "layouts",
         "presets",
@@ -71,6 +72,7 @@ _SUBMODULES = frozenset(
         "sampling",
         "scaling",
         "specs",
+        "torch",
     }
 )
 

@@ -78,6 +78,17 @@ def library_of(array: Any) -> str:
     return type(array).__module__.partition(".")[0]
 
 
+def counted(first: int, number: int, x: Any) -> Any:
+    """The positions ``first``, ``first + 1``, … of ``number`` tokens: a range, or a tensor where ``x`` is compiled.
+
+    There the number may be one that is not known yet, and a range of it would make it known: one graph a length.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor) and torch.compiler.is_compiling():
+        return torch.arange(first, first + number, device=x.device)
+    return range(first, first + number)
+
+
 def as_traced(positions: Any, x: Any) -> Any:
     """Known positions as a tensor where PyTorch compiles what is done with ``x``: it cannot trace how they are made.
 

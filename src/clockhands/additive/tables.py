@@ -10,7 +10,7 @@ from clockhands.dtypes import NAMES, before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of
-from clockhands.traces import as_traced, is_traced, library
+from clockhands.traces import as_traced, counted, is_traced, library
 
 
 def table(
@@ -95,7 +95,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     xp = library(x)
     work = xp.float64 if kind == "float64" else xp.float32
     if positions is None:
-        positions = range(spec.first, spec.first + shape[-2])
+        positions = counted(spec.first, shape[-2], x)
     positions = as_traced(positions, x)
     if is_traced(positions):
         return _add_traced(x, spec, positions, values, work)

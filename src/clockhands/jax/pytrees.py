@@ -23,6 +23,7 @@ from clockhands import additive, biases, rotary
 from clockhands.arguments import settle, shown
 from clockhands.errors import InvalidType
 
+# Two of these are equal as trees are: arrays have no one answer to that, nor a hash, and `jit` asks for one.
 _computed = partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["spec"])
 _learned = partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=["spec"])
 
@@ -65,7 +66,7 @@ class Rotary:
 
 
 @_learned
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Additive:
     """An additive code as a pytree: tokens in, tokens with their positions out.
 
@@ -111,7 +112,7 @@ class Additive:
 
 
 @_learned
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bias:
     """A bias as a pytree: scores in, scores with the bias out.
 

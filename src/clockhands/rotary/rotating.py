@@ -276,7 +276,7 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
                 f"A code of {spec.number_of_axes} axes has no positions of its own.",
                 "Give them, [seq, axes]; see clockhands.rotary.grid.",
             )
-        positions = range(shape[axis])
+        positions = traces.counted(0, shape[axis], x)
     if hasattr(positions, "dtype") and not isinstance(positions, _NUMPY):
         theirs, ours = traces.library_of(positions), traces.library_of(x)
         if theirs != ours:

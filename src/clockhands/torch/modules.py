@@ -172,7 +172,8 @@ class Additive(_Code):
     @property
     def values(self) -> torch.Tensor | None:
         """What is learned, or None."""
-        return self.get_parameter(self._name) if self.spec.learned else None
+        # Not get_parameter: `torch.func.functional_call` puts plain tensors there.
+        return getattr(self, self._name) if self.spec.learned else None
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

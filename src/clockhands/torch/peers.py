@@ -42,6 +42,7 @@ class _Made(NamedTuple):
     numbers: np.ndarray
     allowed: np.ndarray  # how far off they may be, before the rounding to the tensor's dtype
     pair: np.ndarray  # which pair each channel belongs to
+    each: str = "pair"  # or "head"
 
 
 def without_computed(state_dict: Mapping[str, Any], spec: Any, under: str = "") -> dict[str, Any]:
@@ -106,6 +107,7 @@ def _of_rotary(spec: rotary.Rotary, key: str, name: str, tensor: torch.Tensor) -
         return _rates(key, tensor, rates)
     if name not in _COSINES | _SINES | _TURNS or spec.axes is not None:
         return False
+    dtype = tensor.dtype
     if name in _TURNS and not tensor.is_complex():
         if tensor.shape[-1:] != (2,):
             return False
@@ -122,7 +124,7 @@ def _of_rotary(spec: rotary.Rotary, key: str, name: str, tensor: torch.Tensor) -
     else:
         pair = np.arange(len(rates))
     allowed = spec.attention_factor * (np.outer(np.arange(len(held)), rates) * ARITHMETIC + _FUNCTION)
-    _compare(key, held, _Made("turns", made, allowed, pair), tensor.dtype)
+    _compare(key, held, _Made("turns", made, allowed, pair), dtype)
     return True
 
 
@@ -149,7 +151,7 @@ def _of_additive(spec: additive.AdditiveCode, key: str, name: str, tensor: torch
 def _of_bias(spec: biases.BiasCode, key: str, name: str, tensor: torch.Tensor) -> bool:
     slopes = getattr(spec, "slopes", None)
     if name in _SLOPES and slopes is not None:
-        return _rates(key, tensor, slopes, "slopes")
+        return _rates(key, tensor, slopes, "slopes", "head")
     if name in _ROWS and isinstance(spec, biases.TableCode) and tensor.dim() == 2:
         made = biases.row_numbers(spec, *tensor.shape)
         wrong = int((tensor.cpu().numpy() != made).sum())
@@ -167,10 +169,10 @@ _HINT = (
 
 def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> None:
     """Refuse numbers that differ by more than is allowed and one rounding to their dtype."""
-    what, numbers, allowed, pair = made
+    what, numbers, allowed, pair, each = made
     if held.shape[-1:] != numbers.shape[-1:]:
         raise InvalidValue(
-            f"`{key}` holds {what} of {held.shape[-1] if held.ndim else 1} channels or pairs, and this code makes "
+            f"`{key}` holds {what} of {held.shape[-1]} {each if held.ndim == 1 else 'channel'}s, and this code makes "
             f"{numbers.shape[-1]}.",
             "It belongs to a code of another width; give the module the spec of the model.",
         )
@@ -184,19 +186,19 @@ def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> Non
     off = np.where(np.isfinite(off), off, np.inf)
     worst = np.unravel_index(int(np.argmax(np.where(wrong, off, -1.0))), off.shape)
     first = int(pair[np.nonzero(wrong)[-1]].min())
-    where = f"pair {int(pair[worst[-1]])}" + (f" at position {worst[0]}" if numbers.ndim == 2 else "")
+    where = f"{each} {int(pair[worst[-1]])}" + (f" at position {worst[0]}" if numbers.ndim == 2 else "")
     raise InvalidValue(
-        f"`{key}` holds {what} that this code does not make: from pair {first} on, off by up to {off[worst]:.2g} "
+        f"`{key}` holds {what} that this code does not make: from {each} {first} on, off by up to {off[worst]:.2g} "
         f"({where}: {held[worst]:.6g} there, {numbers[worst]:.6g} here).{_why(held, numbers, dtype)}",
         _HINT,
     )
 
 
-def _rates(key: str, tensor: torch.Tensor, rates: Any, what: str = "rates") -> bool:
+def _rates(key: str, tensor: torch.Tensor, rates: Any, what: str = "rates", each: str = "pair") -> bool:
     """Compare rates, or slopes, one a pair or head."""
     made = np.array(rates)
     held = _held(tensor).reshape(-1)
-    _compare(key, held, _Made(what, made, np.abs(made) * ARITHMETIC, np.arange(len(made))), tensor.dtype)
+    _compare(key, held, _Made(what, made, np.abs(made) * ARITHMETIC, np.arange(len(made)), each), tensor.dtype)
     return True
 
 
@@ -205,8 +207,10 @@ def _why(held: np.ndarray, made: np.ndarray, dtype: torch.dtype) -> str:
     if not held.any():
         return " They are all zero, as memory that nobody filled."
     for narrow in (torch.bfloat16, torch.float16):
-        info = torch.finfo(narrow)
-        if dtype != narrow and np.all(np.abs(held - made) <= np.abs(made) * info.eps * 0.51 + info.tiny * info.eps):
+        parts = torch.from_numpy(np.stack([np.real(held), np.imag(held)]))
+        off, info = np.abs(held - made), torch.finfo(narrow)
+        near = np.all(off <= np.abs(made) * info.eps * 0.51 + info.tiny * info.eps)
+        if dtype != narrow and near and torch.equal(parts.to(narrow).double(), parts):
             return f" They are this code's, rounded to {str(narrow).removeprefix('torch.')}."
     return ""
 
