@@ -108,7 +108,7 @@ SABOTAGE = {
     "constant along diagonals": in_bfloat16,
     "zero where a token meets itself": lambda q, k, causal: right(q, k - 1, causal),
     "falls with the distance": lambda q, k, causal: np.maximum(right(q, k, causal), -20),
-    "masked only when asked": lambda q, k, causal: right(q, k, True),
+    "masked only when asked": lambda q, k, _: right(q, k, True),
     "heads differ": lambda q, k, causal: np.repeat(right(q, k, causal)[:1], 4, axis=0),
     "survives json": None,
 }
@@ -127,7 +127,7 @@ def test_there_is_a_wrong_bias_for_each_law():
 
 def test_masks_that_are_not_there_or_reach_too_far_are_noticed():
     law = LAWS["masked only when asked"]
-    unmasked = BiasSubject(SPEC, lambda q, k, causal: right(q, k, False))
+    unmasked = BiasSubject(SPEC, lambda q, k, _: right(q, k, False))
     assert testing.broken(law, unmasked) == "a key after the query is not masked"
     wider = BiasSubject(SPEC, lambda q, k, causal: right(q, k + causal, causal))
     assert "changes keys that the query may see" in testing.broken(law, wider)
