@@ -151,8 +151,9 @@ class _Words:
     def size(self, positions: Any, dtype: str) -> tuple[Any, Any, Any]:
         """The lower and upper word of each size, the upper None for narrow integers, and the sign."""
         xp = self.xp
-        if self.wide and dtype.startswith("uint"):
-            positions = xp.astype(positions, xp.int64)  # a uint64 from 2**63 on is negative then, of the same words
+        if self.wide:
+            # The size of the lowest int8 is one that no int8 holds; a uint64 from 2**63 on keeps its words.
+            positions = xp.astype(positions, xp.int64)
         negative = xp.zeros_like(positions, dtype=xp.bool) if dtype.startswith("uint") else positions < 0
         if not self.wide and dtype not in ("int64", "uint64"):
             # Two's complement first: the size of the lowest int32 is 2**31, which no int32 holds.

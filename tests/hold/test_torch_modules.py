@@ -406,10 +406,10 @@ def test_a_bias_is_masked_when_asked_and_stands_where_it_is_told():
 
 def test_the_score_mod_of_a_module_adds_its_matrix():
     module = seeded(lambda: held.Bias(ch.Buckets(heads=2)))
-    mod, matrix = module.score_mod(3, 3), module.matrix(3, 3)
+    mod, matrix = module.score_mod(3, 3), module.matrix(3, 3).detach()
     for head, query, key in np.ndindex(2, 3, 3):
         given = mod(torch.tensor(1.0), 0, torch.tensor(head), torch.tensor(query), torch.tensor(key))
-        assert abs(float(given - 1 - matrix[head, query, key])) < 1e-6
+        assert abs(given.item() - 1 - matrix[head, query, key].item()) < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def test_joined_ladders_are_values():
     spec = ch.Rotary(6, spacing=spacing, axes=chunked([2, 1]))
     assert ch.from_json(ch.to_json(spec)) == spec
     assert ch.describe(spec) == (
-        "rotary, halves, 6 of 6 channels, 2 pairs geometric (base 10000, open) + "
-        "1 pairs geometric (base 5, open), 2 axes"
+        "rotary, halves, 6 of 6 channels, 2 pairs geometric (base 10000, open) + 1 pairs "
+        "geometric (base 5, open), 2 axes"
     )
     assert with_fields(spec, layout="interleaved").spacing == spacing
 

@@ -18,7 +18,7 @@ X = np.zeros((2, 5, 8), np.float32)
 FLAT = np.zeros((5, 8), np.float32)
 
 REFUSED = [
-    # of rotate, what is turned
+    # What is turned.
     (lambda: rotate(X, ch.Sinusoidal(8)), "`rotate` takes a rotary code, got Sinusoidal.", "clockhands.add"),
     (lambda: rerotate(X, 3, 0, 0), "`rerotate` takes a rotary code, got int.", "head_width"),
     (lambda: rotate([[0.0] * 8], SPEC), "`x` must be an array, got list.", "Give a NumPy, PyTorch or JAX array."),
@@ -31,7 +31,7 @@ REFUSED = [
     (lambda: rotate(X, SPEC, seq_axis=True), "`seq_axis` must be an axis of x of shape [2, 5, 8], got True.", "-2"),
     (lambda: rotate(X, SPEC, seq_axis=1.0), "`seq_axis` must be an axis of x of shape [2, 5, 8], got 1.", "-2"),
     (lambda: rotate(X, SPEC, seq_axis=-1), "`seq_axis` must not be the last axis, got -1.", "a head's width"),
-    # of rotate, positions
+    # Where it stands.
     (
         lambda: rotate(X, SPEC, [0, 1]),
         "`positions` must be of shape [5] or [2, 5] for x of shape [2, 5, 8], got [2].",
@@ -80,7 +80,7 @@ REFUSED = [
     ),
     (lambda: rotate(X, SPEC, [0, 1, 2, 3, float("nan")]), "`positions` must be finite, got nan.", "Remove NaN"),
     (lambda: rotate(X, SPEC, "01234"), "`positions` must be numbers, got str '01234'.", "Give a count"),
-    # of rotate, roles
+    # What it is.
     (
         lambda: rotate(X, SPEC, role="query"),
         "`role` is for codes that treat queries and keys differently, got 'query'.",

@@ -4,7 +4,6 @@ Cosine and sine are made from exact phases in float32 (float64 for a float64 que
 query; the product is made in that precision and rounded once, to the query's dtype.
 """
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -200,10 +199,13 @@ def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
             f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
             "Give each key a position in both.",
         )
-    centred = spec if spec.xpos is None else dataclasses.replace(spec, xpos=dataclasses.replace(spec.xpos, centre=0))
-    factor = spec.attention_factor
-    cosine, sine = traced_cosine_sine(centred, end - start, None if spec.xpos is None else "key")
-    return cosine / factor, sine / factor
+    # Two turns and not one by the difference, which the integers of a trace may not hold; queries grow as keys shrink.
+    roles = (None, None) if spec.xpos is None else ("query", "key")
+    (cosine, sine), (along, up) = (
+        traced_cosine_sine(spec, place, role) for place, role in zip((start, end), roles, strict=True)
+    )
+    twice = spec.attention_factor**2
+    return (along * cosine + up * sine) / twice, (up * cosine - along * sine) / twice
 
 
 def _wide(parts: tuple[Any, Any], kind: str) -> tuple[Any, Any]:

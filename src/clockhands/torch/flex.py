@@ -27,8 +27,9 @@ def score_mod(
 
     It adds the very numbers of ``bias(spec, queries, keys)``, looked up in tables of one row a head that are as long
     as there are distances, ``queries + keys - 1`` for consecutive positions; FIRE's network is evaluated score by
-    score. Compiled, the attention then needs no memory of size queries x keys. Nothing is masked: give FlexAttention
-    a ``block_mask`` for that, which saves the masked blocks altogether.
+    score. Nothing is masked: that is what FlexAttention's ``block_mask`` is for. With one, compiled, the attention
+    needs no memory of size queries x keys; without one, PyTorch's kernel for the CPU takes all keys as one block, and
+    uncompiled it stores all scores.
 
     Args:
         spec: A bias.
