@@ -80,7 +80,7 @@ $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 
 # The other backends are not there, so their tests skip; without CI=true that is allowed.
 test-oldest: $(OLDEST)/stamp
-	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
+	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python -m pytest -p no:cacheprovider --doctest-ignore-import-errors $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

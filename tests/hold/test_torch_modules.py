@@ -409,7 +409,7 @@ def test_the_score_mod_of_a_module_adds_its_matrix():
     mod, matrix = module.score_mod(3, 3), module.matrix(3, 3).detach()
     for head, query, key in np.ndindex(2, 3, 3):
         given = mod(torch.tensor(1.0), 0, torch.tensor(head), torch.tensor(query), torch.tensor(key))
-        assert abs(given.item() - 1 - matrix[head, query, key].item()) < 1e-6
+        assert abs(given.detach().item() - 1 - matrix[head, query, key].item()) < 1e-6
 
 
 @pytest.mark.parametrize(
