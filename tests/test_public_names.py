@@ -35,6 +35,7 @@ CALLS = {
     "from_json": "ch.from_json(ch.to_json(spec))",
     "kernel": "ch.kernel(spec, [0, 1, 2])",
     "preset": "ch.preset('vaswani2017')",
+    "rotate": "ch.rotate(np.zeros((2, 8)), ch.Rotary(head_width=8))",
     "shift": "ch.shift(spec, 3)",
     "table": "ch.table(spec, 5)",
     "to_json": "ch.to_json(spec)",

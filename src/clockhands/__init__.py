@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from clockhands.biases import Alibi, Buckets, bias
     from clockhands.clocks import kernel, shift
     from clockhands.presets import preset
-    from clockhands.rotary import Rotary
+    from clockhands.rotary import Rotary, rotate
     from clockhands.specs import describe, from_json, to_json
 
 __version__ = "0.1.0"
@@ -31,6 +31,7 @@ __all__ = [
     "from_json",
     "kernel",
     "preset",
+    "rotate",
     "shift",
     "table",
     "to_json",
@@ -50,6 +51,7 @@ _HOME = {
     "from_json": "specs",
     "kernel": "clocks",
     "preset": "presets",
+    "rotate": "rotary",
     "shift": "clocks",
     "table": "additive",
     "to_json": "specs",
