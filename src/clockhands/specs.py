@@ -195,7 +195,11 @@ def _spacing_words(spacing: ladders.Spacing) -> str:
     if isinstance(spacing, ladders.Explicit):
         return f"{len(spacing.rates)} rates given"
     if isinstance(spacing, ladders.Joined):
-        words = " + ".join(f"{pairs} pairs {_spacing_words(part)}" for pairs, part in spacing.parts)
+        each = [_spacing_words(part) for _, part in spacing.parts]
+        if len(set(each)) == 1:
+            words = f"{' + '.join(str(pairs) for pairs, _ in spacing.parts)} pairs, each {each[0]}"
+        else:
+            words = " + ".join(f"{pairs} pairs {part}" for (pairs, _), part in zip(spacing.parts, each, strict=True))
         return f"{words}, in turns" if spacing.in_turns else words
     return _part_words(spacing)
 
