@@ -193,6 +193,12 @@ def test_whole_numbers_of_torch_are_numbers_and_booleans_are_not():
         ch.bias(Kerple(2), 1, 2, values={"p": torch.ones(2, dtype=torch.bool), "a": torch.ones(2)})
 
 
+def test_a_library_without_a_dtype_says_so():
+    strict = pytest.importorskip("array_api_strict")
+    with pytest.raises(InvalidValue, match=r"gives array_api_strict.float64 where bfloat16 is asked for"):
+        ch.bias(Kerple(2), 1, 2, values={"p": strict.ones(2), "a": strict.ones(2)}, dtype="bfloat16")
+
+
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 def test_jax_without_64_bits_says_so():
     jnp = pytest.importorskip("jax.numpy")

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from clockhands import specs
 from clockhands.additive import (
     Binary,
     Counter,
@@ -125,9 +124,6 @@ MEMBERS = (
         values=np.array(0.5),
     ),
 )
-
-# Spec classes whose kind has no laws yet.
-WITHOUT_LAWS = frozenset(kind for kind in specs.SPECS if ".biases" in kind.__module__)
 
 
 def subject_of(row: Member, backend: Any) -> Subject:

@@ -141,11 +141,12 @@ def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, caus
     xp, shape = values.xp, (*at.batch, spec.heads, *at.shape)
     made = [_matrix(spec, grid, values, causal) for grid in at.grids()] if math.prod(shape) else []
     whole = xp.reshape(xp.stack(made), shape) if made else values.reals(np.empty(shape))
-    result = xp.astype(whole, getattr(xp, kind.name))
+    given = getattr(xp, kind.name, None)
+    result = whole if given is None else xp.astype(whole, given)
     if kind.name not in str(result.dtype):
         raise InvalidValue(
             f"The library of `values` gives {result.dtype} where {kind.name} is asked for.",
-            'JAX needs jax.config.update("jax_enable_x64", True) for float64.',
+            'Ask for another dtype; JAX needs jax.config.update("jax_enable_x64", True) for float64.',
         )
     return result
 

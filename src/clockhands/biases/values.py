@@ -71,7 +71,7 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
     xp, device = _library(given)
     arrays = {each: array if _is_of(array) else numpy_of(array, each) for each, array in given.items()}
     for each, array in arrays.items():
-        kind = str(array.dtype).removeprefix("torch.")
+        kind = str(array.dtype).rpartition(".")[2]
         if kind not in NAMES and not kind.startswith(("int", "uint")):
             raise InvalidType(f"`values` must be numbers, got {each} of {kind}.", "Pass float arrays.")
         if tuple(array.shape) != shapes[each]:

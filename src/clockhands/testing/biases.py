@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.testing.everywhere import survives_json
-from clockhands.testing.subjects import Law, close, demand
-
-BIAS = "bias"
+from clockhands.testing.subjects import BIAS, Law, close, demand
 
 _SHIFTS = (1, 17, 100_000, 2**40)
 
@@ -144,7 +142,7 @@ def _largest(numbers: np.ndarray) -> float:
 
 
 LAWS = tuple(
-    Law(check.__name__.replace("_", " "), frozenset({BIAS}), check)  # type: ignore[arg-type]
+    Law(check.__name__.replace("_", " "), frozenset({BIAS}), check)
     for check in (
         told_apart_in_either_order,
         remembers_nothing,

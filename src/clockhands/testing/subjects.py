@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import AdditiveCode
+from clockhands.biases import BiasCode
 from clockhands.errors import InvalidType
 from clockhands.rotary import Rotary
 
-ADDITIVE, ROTARY = "additive", "rotary"
-# Kinds that have laws of their own; `everywhere` holds for each of them.
+ADDITIVE, ROTARY, BIAS = "additive", "rotary", "bias"
+# Kinds whose codes are applied to tokens; `everywhere` holds for each of them.
 EVERY_KIND = frozenset({ADDITIVE, ROTARY})
 
 
@@ -90,7 +91,7 @@ class Law:
 
     name: str
     kinds: frozenset[str]
-    check: Callable[[Subject], None]
+    check: Callable[[Any], None]
 
     @property
     def says(self) -> str:
@@ -108,7 +109,11 @@ def kind_of(spec: object) -> str:
         return ADDITIVE
     if isinstance(spec, Rotary):
         return ROTARY
-    raise InvalidType(f"There are no laws for {type(spec).__name__}.", "Additive and rotary codes have laws.")
+    if isinstance(spec, BiasCode):
+        return BIAS
+    raise InvalidType(
+        f"There are no laws for {type(spec).__name__}.", "Additive codes, rotary codes and biases have laws."
+    )
 
 
 def demand(holds: object, message: str) -> None:
