@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from clockhands import traces
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phases import fill, units
+from clockhands.phases import FINE, fill, units
 from clockhands.positions import Positions, positions_of
 from clockhands.rotary.applying import turned
 from clockhands.rotary.spec import Rotary
@@ -24,6 +24,11 @@ _LARGEST_EXPONENT = 85.0
 _NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+# Sequences from position 0 on of more than the first and at most the second number of tokens find their cosine and sine
+# on the spec: shorter ones are quickly made, and longer ones would keep more than 16 MB at 64 pairs.
+_REMEMBERED = (2 * FINE, 1 << 15)
 
 
 def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, role: str | None = None) -> Any:
@@ -110,6 +115,22 @@ def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None =
 
     The sine is negative where the code turns backward.
     """
+    if at.progression and (at.start, at.step) == (0, 1) and _REMEMBERED[0] < at.size <= _REMEMBERED[1]:
+        return _remembered(spec, at.size, dtype, role)
+    return _made(spec, at, dtype, role)
+
+
+def _remembered(spec: Rotary, number: int, dtype: np.dtype, role: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows of a table that is kept on the spec that it follows from, and grows by doubling."""
+    held = spec.first_rows.get((dtype.name, role))
+    if held is None or len(held[0]) < number:
+        rows = min(max(number, 0 if held is None else 2 * len(held[0])), _REMEMBERED[1])
+        held = _made(spec, positions_of(range(rows)), dtype, role)
+        spec.first_rows[dtype.name, role] = held
+    return held[0][:number], held[1][:number]
+
+
+def _made(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None) -> tuple[np.ndarray, np.ndarray]:
     shape = (*(at.shape if spec.axes is None else at.shape[:-1]), spec.rotated // 2)
     cosine, sine = np.empty(shape, dtype), np.empty(shape, dtype)
     factor = spec.attention_factor

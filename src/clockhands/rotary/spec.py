@@ -200,6 +200,11 @@ class Rotary:
         return self.head_width - self.rotated if self.part == "last" else 0
 
     @cached_property
+    def first_rows(self) -> dict[tuple[str, str | None], tuple[np.ndarray, np.ndarray]]:
+        """Cosine and sine of the first positions, by dtype and role, remembered on the value that they follow from."""
+        return {}
+
+    @cached_property
     def in_order(self) -> "Rotary":
         """This code without reordering its output."""
         return dataclasses.replace(self, reordered=False)
