@@ -21,6 +21,7 @@ ladders positions sampling
 scaling phases layouts compiling
 clocks traces
 additive rotary biases
+mixtures
 specs
 presets
 torch jax measures recognition faults heads

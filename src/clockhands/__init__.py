@@ -69,6 +69,7 @@ _SUBMODULES = frozenset(
         "jax",
         "ladders",
         "layouts",
+        "mixtures",
         "presets",
         "rotary",
         "sampling",

@@ -9,11 +9,11 @@ import difflib
 import json
 from typing import Any, cast
 
-from clockhands import additive, biases, ladders, rotary, scaling
+from clockhands import additive, biases, ladders, mixtures, rotary, scaling
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
-Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode
+Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture
 
 SPECS = (
     additive.Sinusoidal,
@@ -36,6 +36,7 @@ SPECS = (
     biases.Kerple,
     biases.LogWindow,
     biases.Window,
+    mixtures.LayerMixture,
 )
 
 # What specs are made of.
@@ -184,6 +185,14 @@ def describe(spec: Spec) -> str:
         words += ["reordered to halves"] if spec.reordered else []
         words += [_part_words(spec.xpos)] if spec.xpos is not None else []
         return ", ".join(words)
+    if isinstance(spec, mixtures.LayerMixture):
+        period = len(spec.pattern)
+        each = (
+            f"{', '.join(map(str, spec.layers(number)))} of every {period} layers: "
+            + ("no position" if code is None else describe(code))
+            for number, code in enumerate(spec.codes)
+        )
+        return "; ".join(each)
     fields = ((field.name.replace("_", " "), getattr(spec, field.name)) for field in _fields(spec))
     return ", ".join([type(spec).__name__, *(f"{name} {value}" for name, value in fields if value is not None)])
 

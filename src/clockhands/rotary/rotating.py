@@ -252,7 +252,9 @@ def _heads(x: Any, spec: object, seq_axis: int, call: str) -> tuple[tuple[int, .
     if not isinstance(spec, Rotary):
         raise InvalidType(
             f"`{call}` takes a rotary code, got {type(spec).__name__}.",
-            "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
+            "Take the code of a layer, spec.layer(0)."
+            if hasattr(spec, "layer")
+            else "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
         )
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
