@@ -370,3 +370,20 @@ def test_shift_is_what_turns_a_head():
             got[:, spec.channels.reshape(-1)] /= spec.attention_factor
             assert np.abs(x @ ch.shift(spec, 17).T - got).max() < 1e-14
             assert ch.kernel(spec, [0])[0] == spec.rotated // 2
+
+
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+def test_large_heads_are_turned_in_parts_that_fit_the_cache(layout, backend):
+    from clockhands.rotary.formula import in_cache
+
+    spec = ch.Rotary(72, layout, rotated=64, part="last", reordered=layout == "interleaved")
+    x = heads(2, 3, 256, 72)
+    assert len(list(in_cache(x.shape))) == 6
+    assert len(list(in_cache((2, 3, 4, 72)))) == 1
+    at = places(spec, 2, 256)
+    got = backend.to_numpy(rotate(backend.asarray(x), spec, at))
+    for batch in range(2):
+        alone = rotate(x[batch, 0, :16].astype(np.float64), spec, at[batch, :16])
+        assert np.abs(got[batch, 0, :16] - alone).max() <= FLOAT32 * np.abs(alone).max()
+    wanted = rotate(x.astype(np.float64), spec, at)
+    assert np.abs(got - wanted).max() <= FLOAT32 * np.abs(wanted).max()

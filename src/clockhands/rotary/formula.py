@@ -1,9 +1,13 @@
 """The formula of a rotation, once for any array library; every faster way is held to it by a law."""
 
+import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from clockhands.rotary.spec import Rotary
+
+_WORTH = 1 << 14  # numbers below which a part costs more than it saves
 
 
 def plain(x: Any, cosine: Any, sine: Any, spec: Rotary, xp: Any) -> Any:
@@ -43,3 +47,15 @@ def members(block: Any, spec: Rotary) -> tuple[Any, Any]:
         return block[..., 0::2], block[..., 1::2]
     half = block.shape[-1] // 2
     return block[..., :half], block[..., half:]
+
+
+def in_cache(shape: tuple[int, ...]) -> Iterator[tuple[int, ...] | slice]:
+    """Indices that divide heads of this shape into parts that several passes find in the cache.
+
+    One for each of the axes in front of the last two, where that is not too small to be worth it; else everything.
+    """
+    lead, rest = shape[:-2], math.prod(shape[-2:])
+    if math.prod(lead) > 1 and rest >= _WORTH:
+        yield from itertools.product(*map(range, lead))
+    else:
+        yield slice(None)

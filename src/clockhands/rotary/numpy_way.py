@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clockhands.rotary.formula import members, regions
+from clockhands.rotary.formula import in_cache, members, regions
 from clockhands.rotary.spec import Rotary
 
 
@@ -21,12 +21,16 @@ def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) ->
             turn.real, turn.imag = cos, sin
             np.multiply(block.view(kind), turn, out=result.view(kind))
             continue
-        first, second = members(block, spec)
         half = block.shape[-1] // 2
         kept = spec.layout == "interleaved" and not spec.reordered
-        into, beside = members(result, spec) if kept else (result[..., :half], result[..., half:])
-        np.multiply(first, cos, out=into)
-        into -= second * sin
-        np.multiply(first, sin, out=beside)
-        beside += second * cos
+        cos, sin = (np.broadcast_to(part, (*block.shape[:-1], half)) for part in (cos, sin))
+        scratch = None
+        for part in in_cache(block.shape):
+            first, second = members(block[part], spec)
+            into, beside = members(result[part], spec) if kept else (result[part][..., :half], result[part][..., half:])
+            np.multiply(first, cos[part], out=into)
+            scratch = np.multiply(second, sin[part], out=scratch)
+            into -= scratch
+            np.multiply(first, sin[part], out=beside)
+            beside += np.multiply(second, cos[part], out=scratch)
     return out.astype(x.dtype, copy=False)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from array_api_compat import torch as xp
 
-from clockhands.rotary.formula import members, plain, regions
+from clockhands.rotary.formula import in_cache, members, plain, regions
 from clockhands.rotary.spec import Rotary
 
 
@@ -83,14 +83,16 @@ def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -
             numbers = torch.view_as_complex(block.unflatten(-1, (-1, 2)))
             torch.mul(numbers, torch.complex(c, s), out=torch.view_as_complex(result.unflatten(-1, (-1, 2))))
             continue
-        first, second = members(block, spec)
         half = block.shape[-1] // 2
         kept = spec.layout == "interleaved" and not spec.reordered
-        into, beside = members(result, spec) if kept else (result[..., :half], result[..., half:])
-        torch.mul(first, c, out=into)
-        into.addcmul_(second, s, value=-1)
-        torch.mul(first, s, out=beside)
-        beside.addcmul_(second, c)
+        c, s = (part.expand(*block.shape[:-1], half) for part in (c, s))
+        for part in in_cache(tuple(block.shape)):
+            first, second = members(block[part], spec)
+            into, beside = members(result[part], spec) if kept else (result[part][..., :half], result[part][..., half:])
+            torch.mul(first, c[part], out=into)
+            into.addcmul_(second, s[part], value=-1)
+            torch.mul(first, s[part], out=beside)
+            beside.addcmul_(second, c[part])
     return out.to(x.dtype)
 
 
