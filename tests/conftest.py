@@ -25,6 +25,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 BACKENDS = ("numpy", "torch", "jax")
+# The standard that they share, and nothing beyond it: for what must work in any array library.
+STRICT = "array_api_strict"
 # Beside a checkout, not in it: published tables and configs that are too many to be committed.
 SHARED = Path(os.environ.get("CLOCKHANDS_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
@@ -87,6 +89,9 @@ def load_backend(name: str) -> Backend:
             return made if dtype is None else made.to(getattr(torch, dtype))
 
         return Backend(name, torch, tensor)
+    if name == STRICT:
+        xp = importlib.import_module(name)
+        return Backend(name, xp, lambda values, dtype=None: xp.asarray(np.array(values, dtype=dtype)))
     jnp = importlib.import_module("jax.numpy")
     return Backend(name, jnp, lambda values, dtype=None: jnp.asarray(values, dtype=dtype))
 
@@ -94,6 +99,10 @@ def load_backend(name: str) -> Backend:
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each array library in turn; one that is absent skips, unless the run expects it."""
+    return _backend(request)
+
+
+def _backend(request: pytest.FixtureRequest) -> Backend:
     name = request.param
     try:
         loaded = load_backend(name)
@@ -103,6 +112,12 @@ def backend(request: pytest.FixtureRequest) -> Backend:
         pytest.skip(f"{name} is not installed")
     request.node.user_properties.append(("backend", name))
     return loaded
+
+
+@pytest.fixture(params=(*BACKENDS, STRICT))
+def any_backend(request: pytest.FixtureRequest) -> Backend:
+    """Each array library in turn, and the bare standard."""
+    return _backend(request)
 
 
 @pytest.fixture(scope="session")

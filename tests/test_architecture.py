@@ -17,16 +17,16 @@ LAYERS = """
 errors
 arguments
 dtypes memory
-ladders positions
-scaling phases layouts
-clocks
-clocks
+ladders positions sampling
+scaling phases layouts compiling
+clocks traces
 additive rotary biases
+mixtures
 specs
 presets
-torch jax measures recognition faults
+torch jax measures recognition faults heads
 claims sources testing
-auditing probes lab
+auditing conversion probes lab
 show
 cli
 """
@@ -35,8 +35,10 @@ cli
 EVERYWHERE = {"numpy"}
 ALLOWED = {
     "dtypes": {"ml_dtypes"},
+    "compiling": {"torch"},
+    "traces": {"array_api_compat"},
     "additive": {"array_api_compat"},
-    "rotary": {"array_api_compat"},
+    "rotary": {"array_api_compat", "jax", "torch"},
     "biases": {"array_api_compat"},
     "torch": {"torch"},
     "jax": {"jax"},

@@ -68,3 +68,12 @@ def test_jax_arrays_bring_no_torch():
         "ch.add(jnp.zeros((2, 4), jnp.float32), ch.preset('vaswani2017', width=4))"
     )
     assert "torch" not in loaded_by(code)
+
+
+@pytest.mark.parametrize(("name", "other"), [("torch", "jax"), ("jax", "torch")])
+def test_what_one_framework_holds_brings_no_other(name: str, other: str):
+    pytest.importorskip(name)
+    for code in (f"import clockhands.{name}", f"import clockhands as ch\nch.{name}.Rotary(ch.Rotary(head_width=8))"):
+        loaded = loaded_by(code)
+        assert name in loaded
+        assert loaded & {other, "click", "rich", "transformers"} == set()

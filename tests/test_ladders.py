@@ -378,7 +378,7 @@ REFUSED = [
     (
         lambda: spacing_of(None, "geometric"),
         "`spacing` must say how rates are spaced, got 'geometric'.",
-        "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
+        "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
     (
         lambda: spacing_of(2.0, Explicit((1.0,))),

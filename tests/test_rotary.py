@@ -133,7 +133,7 @@ REFUSED = [
     (
         lambda: ch.Rotary(8, spacing=7),
         "`spacing` must say how rates are spaced, got 7.",
-        "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
+        "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
     ),
 ]
 

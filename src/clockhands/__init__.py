@@ -9,47 +9,74 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from clockhands.additive import Learned, NoPosition, Sinusoidal, add, table
     from clockhands.auditing import audit
+    from clockhands.biases import Alibi, Buckets, bias
     from clockhands.clocks import kernel, shift
     from clockhands.presets import preset
-    from clockhands.rotary import Rotary
+    from clockhands.rotary import Rotary, rotate
     from clockhands.specs import describe, from_json, to_json
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alibi",
+    "Buckets",
     "Learned",
     "NoPosition",
     "Rotary",
     "Sinusoidal",
     "add",
     "audit",
+    "bias",
     "describe",
     "from_json",
     "kernel",
     "preset",
+    "rotate",
     "shift",
     "table",
     "to_json",
 ]
 
 _HOME = {
+    "Alibi": "biases",
+    "Buckets": "biases",
     "Learned": "additive",
     "NoPosition": "additive",
     "Rotary": "rotary",
     "Sinusoidal": "additive",
     "add": "additive",
     "audit": "auditing",
+    "bias": "biases",
     "describe": "specs",
     "from_json": "specs",
     "kernel": "clocks",
     "preset": "presets",
+    "rotate": "rotary",
     "shift": "clocks",
     "table": "additive",
     "to_json": "specs",
 }
 
 _SUBMODULES = frozenset(
-    {"additive", "auditing", "clocks", "errors", "ladders", "layouts", "presets", "rotary", "scaling", "specs"}
+    {
+        "additive",
+        "auditing",
+        "biases",
+        "clocks",
+        "conversion",
+        "errors",
+        "heads",
+        "jax",
+        "ladders",
+        "layouts",
+        "mixtures",
+        "presets",
+        "rotary",
+        "sampling",
+        "scaling",
+        "specs",
+        "torch",
+    }
 )
 
 

@@ -5,7 +5,7 @@ channel; a shift of the position turns each by its own angle, the same wherever 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -46,12 +46,14 @@ class Clock:
         layout: Which two channels belong to a hand.
         order: Whether sine or cosine stands first.
         width: Channels that are written, ``2 * pairs``, or one less where the last hand has no second.
+        channels: The two channels of each hand, int64 [pairs, 2], where they are not those of the layout.
     """
 
     ladder: Ladder
     layout: Layout
     order: Order
     width: int
+    channels: np.ndarray | None = field(default=None, compare=False)
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None) -> None:
         """Write the hands at these (flattened) positions into ``out`` [rows, width]."""
@@ -62,13 +64,14 @@ class Clock:
         fine = out.dtype == np.float64
         fill(write, self.ladder, positions, swapped=self.order == "sin-cos", fine=fine, threads=threads)
 
-    def shift(self, distance: int | float) -> np.ndarray:
-        """The rotation of all hands by ``distance`` tokens, float64 [2 pairs, 2 pairs]."""
+    def shift(self, distance: int | float, width: int) -> np.ndarray:
+        """The rotation of all hands by ``distance`` tokens, float64 [width, width]; other channels stay as they are."""
         turn = units(self.ladder, positions_of([distance], "k"))[0]
-        first, second = pair_channels(self.ladder.pairs, self.layout).T
+        channels = pair_channels(self.ladder.pairs, self.layout) if self.channels is None else self.channels
+        first, second = channels.T
         # (sin, cos) turns against (cos, sin).
         sine = turn.imag if self.order == "sin-cos" else -turn.imag
-        matrix = np.zeros((2 * self.ladder.pairs,) * 2)
+        matrix = np.eye(width)
         matrix[first, first] = matrix[second, second] = turn.real
         matrix[first, second], matrix[second, first] = sine, -sine
         return matrix
@@ -102,11 +105,8 @@ def shift(spec: Any, k: int | float) -> np.ndarray:
     [[0.5403, 0.8415], [-0.8415, 0.5403]]
     """
     _check_distance(k)
-    matrix = _clock_of(spec, "shift").shift(k)
-    # Channels that no hand uses stay as they are.
-    whole = np.eye(getattr(spec, "width", None) or spec.head_width)
-    whole[: len(matrix), : len(matrix)] = matrix
-    return whole
+    clock = _clock_of(spec, "shift")
+    return clock.shift(k, getattr(spec, "width", None) or spec.head_width)
 
 
 def kernel(spec: Any, distances: Any) -> np.ndarray:

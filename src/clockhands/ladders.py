@@ -11,12 +11,13 @@ one division in ``WORKING`` digits, each with a relative error below 10**(1 - WO
 digits: together a relative 10**(1 - DIGITS), about 2**-196.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -172,9 +173,10 @@ class Geometric:
     * a number: that denominator, for a ladder that continues past the rotated channels.
 
     Attributes:
-        base: Ratio that spans the ladder; positive, not 1.
+        base: Ratio that spans the ladder; positive, not 1; below 1 the rates rise.
         span: Where the ladder ends.
-        multiplier: The first rate, in radians per token.
+        multiplier: The first rate, in radians per token: the real number that its float64 holds. Where a convention
+            says 2 pi, ``2 * math.pi`` is 2.5e-16 rad short for each turn that the pair makes.
 
     Raises:
         InvalidValue: A value is not allowed, or the span does not exist for this width.
@@ -306,9 +308,78 @@ class Explicit:
         return Ladder(tuple(map(Decimal.from_float, self.rates)), origin=f"an explicit ladder of {pairs} rates")
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Ladders of several axes as one: each axis has pairs and a spacing of its own, for twice as many channels.
+
+    The pairs of the first spacing come first, then those of the next; with ``in_turns`` the first pair of
+    each, then the second of each, and so on.
+
+    Attributes:
+        parts: For each axis the number of its pairs and how their rates are spaced.
+        in_turns: Whether the parts take turns instead of following one another.
+
+    Raises:
+        InvalidValue, InvalidType: A part is not a number and a spacing; parts that take turns are not equally long; or,
+            when the ladder is made, the pairs of all parts are not as many as there are.
+
+    Source: diffusers 0.42.1, ``FluxPosEmbed`` (one after another), ``LTXVideoRotaryPosEmbed`` (in turns).
+
+    >>> Joined([(2, Geometric(100.0)), (1, Geometric())]).ladder(3, 6).rates
+    (1.0, 0.1, 1.0)
+    """
+
+    parts: "tuple[tuple[int, Geometric | EvenSteps | Explicit], ...]"
+    in_turns: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(self, parts=tuple(map(_part, _sequence("parts", self.parts))))
+        if not self.parts:
+            raise InvalidValue("`parts` must hold at least one part, got none.", "Give (pairs, spacing) for each axis.")
+        if not isinstance(self.in_turns, bool):
+            raise InvalidType(
+                f"`in_turns` must be True or False, got {shown(self.in_turns)}.", "Leave it out for False."
+            )
+        lengths = [pairs for pairs, _ in self.parts]
+        if self.in_turns and len(set(lengths)) > 1:
+            raise InvalidValue(
+                f"Parts that take turns must be equally long, got {lengths} pairs.", "Leave out in_turns."
+            )
+
+    def ladder(self, pairs: int, channels: int) -> Ladder:
+        """The ladder, if the parts have as many pairs as there are."""
+        lengths = [own for own, _ in self.parts]
+        if sum(lengths) != pairs:
+            raise InvalidValue(
+                f"The parts of this ladder have {lengths} pairs, and there are {pairs} pairs of {channels} channels.",
+                "They must add up.",
+            )
+        ladders = [spacing.ladder(own, 2 * own) for own, spacing in self.parts]
+        rates = [ladder.exact for ladder in ladders]
+        order = itertools.chain.from_iterable(zip(*rates, strict=True) if self.in_turns else rates)
+        return Ladder(tuple(order), origin="; then ".join(ladder.origin for ladder in ladders))
+
+
+def _sequence(name: str, value: object) -> tuple[Any, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidType(f"`{name}` must be a sequence, got {shown(value)}.", "Give a tuple.")
+    return tuple(value)
+
+
+def _part(part: object) -> "tuple[int, Geometric | EvenSteps | Explicit]":
+    pairs, spacing = given if len(given := _sequence("parts", part)) == 2 else (None, None)
+    if not isinstance(spacing, Geometric | EvenSteps | Explicit):
+        raise InvalidType(
+            f"Each of `parts` must be a number of pairs and a spacing, got {shown(part)}.",
+            "Write (8, Geometric(base=10_000)), for example.",
+        )
+    return count("parts", pairs), spacing
+
+
 # How rates are spaced: the rule that makes a ladder for any width. ``channels`` is the number of channels that the
 # ladder is for (the width of a table, the rotated channels of a head), ``pairs`` how many rates are wanted.
-Spacing = Geometric | EvenSteps | Explicit
+Spacing = Geometric | EvenSteps | Explicit | Joined
 
 
 def geometric(pairs: int, base: float = 10_000.0, span: Span = "open", multiplier: float = 1.0) -> Ladder:
@@ -371,7 +442,7 @@ def spacing_of(base: float | None, spacing: Spacing | None) -> Spacing:
     if not isinstance(spacing, Spacing):
         raise InvalidType(
             f"`spacing` must say how rates are spaced, got {shown(spacing)}.",
-            "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
+            "Use Geometric, EvenSteps, Explicit or Joined of clockhands.ladders.",
         )
     if base is None:
         return spacing

@@ -9,6 +9,8 @@ from clockhands.errors import TooLarge
 # What always fits; asking the system takes longer than making a small table.
 _ALWAYS = 1 << 24
 
+_ROWS = "Make it in parts: table(spec, range(a, b)) gives the same rows."
+
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -21,7 +23,7 @@ def available() -> int | None:
     return min(left) if left else None
 
 
-def refuse_larger(shape: tuple[int, ...], itemsize: int, what: str) -> None:
+def refuse_larger(shape: tuple[int, ...], itemsize: int, what: str, hint: str = _ROWS) -> None:
     """Raise `TooLarge` where an array of this shape would not fit in what is available.
 
     Raises:
@@ -36,7 +38,7 @@ def refuse_larger(shape: tuple[int, ...], itemsize: int, what: str) -> None:
         there_is = "more than any machine has" if left is None else f"{readable(left)} are available"
         raise TooLarge(
             f"{what} of shape {list(shape)} would take {readable(size)}; {there_is}.",
-            "Make it in parts: table(spec, range(a, b)) gives the same rows.",
+            hint,
         )
 
 

@@ -79,6 +79,21 @@ class Positions:
         negative = np.array([index < crossing if self.step > 0 else index > self.start // -self.step]).reshape(-1)
         return Sizes(np.where(negative, np.uint64(0) - value, value), None, negative)
 
+    def as_float64(self) -> np.ndarray:
+        """The float64 nearest to each position, flattened."""
+        sizes = self.sizes(0, self.size)
+        size = sizes.whole.astype(np.float64)
+        if sizes.part is not None:
+            size += sizes.part
+        return size if sizes.negative is None else np.where(sizes.negative, -size, size)
+
+    def coordinate(self, axis: int) -> "Positions":
+        """One coordinate of positions that have several, [..., axes]."""
+        if self.whole is None:
+            raise AssertionError("a progression has one coordinate")
+        part, negative = (limb if limb is None else limb[..., axis] for limb in (self.part, self.negative))
+        return Positions(self.shape[:-1], self.whole[..., axis], part, negative)
+
     def where(self, position: int) -> np.ndarray:
         """The flat indices at which an integer position of at least 0 stands."""
         if self.whole is None:

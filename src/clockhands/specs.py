@@ -9,11 +9,11 @@ import difflib
 import json
 from typing import Any, cast
 
-from clockhands import additive, ladders, rotary, scaling
+from clockhands import additive, biases, ladders, mixtures, rotary, scaling
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
-Spec = additive.AdditiveCode | rotary.Rotary
+Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture
 
 SPECS = (
     additive.Sinusoidal,
@@ -27,6 +27,16 @@ SPECS = (
     additive.Binary,
     additive.WarpedPosition,
     rotary.Rotary,
+    biases.Alibi,
+    biases.Buckets,
+    biases.CeilingBuckets,
+    biases.Clipped,
+    biases.Decay,
+    biases.Fire,
+    biases.Kerple,
+    biases.LogWindow,
+    biases.Window,
+    mixtures.LayerMixture,
 )
 
 # What specs are made of.
@@ -34,6 +44,8 @@ PARTS = (
     ladders.Geometric,
     ladders.EvenSteps,
     ladders.Explicit,
+    ladders.Joined,
+    rotary.XPos,
     scaling.Linear,
     scaling.Ntk,
     scaling.Dynamic,
@@ -161,13 +173,28 @@ def describe(spec: Spec) -> str:
     if isinstance(spec, additive.Sinusoidal):
         words = [f"sinusoidal, width {spec.width}", spec.layout, spec.order, _spacing_words(spec.spacing)]
         words += [f"first token at {spec.first}"] if spec.first else []
+        words += ["times a learned scale"] if spec.scaled else []
         return ", ".join(words)
     if isinstance(spec, rotary.Rotary):
         words = ["rotary", spec.layout, f"{spec.rotated} of {spec.head_width} channels", _spacing_words(spec.spacing)]
         words += [_part_words(spec.scaling)] if spec.scaling is not None else []
+        words += ["the last channels"] if spec.start else []
+        words += [f"{spec.number_of_axes} axes"] if spec.axes is not None else []
+        words += [f"a layout of its own in {len(spec.blocks)} blocks"] if spec.blocks else []
+        words += ["turning backward"] if spec.direction == "backward" else []
+        words += ["reordered to halves"] if spec.reordered else []
+        words += [_part_words(spec.xpos)] if spec.xpos is not None else []
         return ", ".join(words)
-    fields = (f"{field.name.replace('_', ' ')} {getattr(spec, field.name)}" for field in _fields(spec))
-    return ", ".join([type(spec).__name__, *fields])
+    if isinstance(spec, mixtures.LayerMixture):
+        period = len(spec.pattern)
+        each = (
+            f"{', '.join(map(str, spec.layers(number)))} of every {period} layers: "
+            + ("no position" if code is None else describe(code))
+            for number, code in enumerate(spec.codes)
+        )
+        return "; ".join(each)
+    fields = ((field.name.replace("_", " "), getattr(spec, field.name)) for field in _fields(spec))
+    return ", ".join([type(spec).__name__, *(f"{name} {value}" for name, value in fields if value is not None)])
 
 
 def _spacing_words(spacing: ladders.Spacing) -> str:
@@ -176,6 +203,13 @@ def _spacing_words(spacing: ladders.Spacing) -> str:
         return f"geometric (base {spacing.base:g}, {span})".replace("e+0", "e")
     if isinstance(spacing, ladders.Explicit):
         return f"{len(spacing.rates)} rates given"
+    if isinstance(spacing, ladders.Joined):
+        each = [_spacing_words(part) for _, part in spacing.parts]
+        if len(set(each)) == 1:
+            words = f"{' + '.join(str(pairs) for pairs, _ in spacing.parts)} pairs, each {each[0]}"
+        else:
+            words = " + ".join(f"{pairs} pairs {part}" for (pairs, _), part in zip(spacing.parts, each, strict=True))
+        return f"{words}, in turns" if spacing.in_turns else words
     return _part_words(spacing)
 
 
@@ -227,11 +261,7 @@ def _made(data: object, where: str) -> Any:
             raise InvalidValue(
                 f"{kind.__name__} has no field {shown(name)}.", f"Its fields are {', '.join(sorted(known))}."
             )
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            fields[name] = _made(value, name)
-        elif isinstance(value, list):
-            fields[name] = tuple(value)
+    fields = {name: _value(value, name) for name, value in fields.items()}
     try:
         return kind(**fields)
     except TypeError as error:
@@ -240,6 +270,12 @@ def _made(data: object, where: str) -> Any:
         raise InvalidValue(
             f"A {kind.__name__} cannot be made from these fields: {error}.", "Give the missing ones."
         ) from None
+
+
+def _value(value: object, where: str) -> Any:
+    if isinstance(value, dict):
+        return _made(value, where)
+    return tuple(_value(item, where) for item in value) if isinstance(value, list) else value
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -107,10 +107,23 @@ MEMBERS = (
         positions=range(94),
         values=ROWS,
     ),
+    # Padding stands at -1, before the first token.
+    member(
+        ch.Learned(8, rows=96, offset=2, padding_row=1),
+        ch.Learned(8, rows=96, offset=3, padding_row=2),
+        breaks={"bounded", *NO_SHIFT},
+        positions=range(-1, 93),
+        values=ROWS,
+    ),
+    # The kernel is that of the clock, before the trained scale.
+    member(
+        ch.Sinusoidal(8, scaled=True),
+        ch.Sinusoidal(8, scaled=True, layout="halves"),
+        ch.Sinusoidal(8),
+        breaks={"kernel of distance"},
+        values=np.array(0.5),
+    ),
 )
-
-# Spec classes whose kind has no laws yet: their numbers are not applied to anything.
-WITHOUT_LAWS = frozenset({ch.Rotary})
 
 
 def subject_of(row: Member, backend: Any) -> Subject:
@@ -125,6 +138,7 @@ def subject_of(row: Member, backend: Any) -> Subject:
         return apply
 
     def subject(spec: Any, others: tuple[Subject, ...] = ()) -> Subject:
-        return Subject(spec, applied(spec), others, row.positions, row.tolerance)
+        coarse = None if backend.name == "array_api_strict" else np.float16
+        return Subject(spec, applied(spec), others, row.positions, row.tolerance, coarse=coarse)
 
     return subject(row.spec, tuple(subject(other) for other in row.others))

@@ -157,6 +157,8 @@ def test_every_published_table_is_a_preset_and_every_preset_is_checked():
     checked = {(spec.layout, spec.order, spec.spacing, spec.first, spec.zero_rows) for spec in PRESETS.values()}
     for known in presets():
         spec = known.spec
+        if not isinstance(spec, ch.Sinusoidal):
+            continue
         assert (spec.layout, spec.order, spec.spacing, spec.first, spec.zero_rows) in checked, known.name
 
 

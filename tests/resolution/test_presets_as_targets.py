@@ -3,6 +3,7 @@
 import pytest
 
 from clockhands.additive import Counter, Learned, NoPosition, Sinusoidal
+from clockhands.biases import Alibi, Buckets, Kerple, Window
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic
 from clockhands.sources.resolve import resolve
@@ -46,3 +47,12 @@ def test_specs_that_are_added(spec, kind, rows):
 def test_a_forced_preset_is_named_once():
     (code,) = resolve(Opened(target="preset:mine", form="preset", spec=Sinusoidal(width=4))).codes
     assert set(code.source.values()) == {"preset mine"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [(Alibi(8), "alibi"), (Buckets(8), "buckets"), (Window(3, 7, 7), "relative"), (Kerple(4), None)],
+)
+def test_specs_of_biases(spec, kind):
+    code = only(spec)
+    assert (code.kind, code.layers, code.spec, code.width, code.rates) == (kind, None, spec, None, None)

@@ -11,6 +11,8 @@ from clockhands.additive.naive import (
     SingleFrequency,
     WarpedPosition,
 )
+from clockhands.additive.numbering import token_positions, token_rows
+from clockhands.additive.resizing import resize, resize_matrix, standardised
 from clockhands.additive.sinusoidal import Sinusoidal
 from clockhands.additive.tables import add, table
 
@@ -27,5 +29,10 @@ __all__ = [
     "Sinusoidal",
     "WarpedPosition",
     "add",
+    "resize",
+    "resize_matrix",
+    "standardised",
     "table",
+    "token_positions",
+    "token_rows",
 ]

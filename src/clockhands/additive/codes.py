@@ -1,7 +1,7 @@
 """What every additive code is: numbers for positions, added to the tokens once at the bottom."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,29 @@ class AdditiveCode(ABC):
     width: int
     # Position of a sequence's first token, where nobody says otherwise.
     first: int = 0
-    learned: ClassVar[bool] = False
+
+    @property
+    def learned(self) -> bool:
+        """Whether the code has trained numbers, which are passed as ``values``."""
+        return False
+
+    @property
+    def padding_position(self) -> int | None:
+        """Where padding stands that is not counted; None where it is counted like any other token."""
+        return None
+
+    def check_values(self, shape: tuple[int, ...] | None) -> None:
+        """Refuse learned numbers of this shape, or their absence, None.
+
+        Raises:
+            InvalidValue: The code has none, needs them, or has others.
+        """
+        if shape is not None:
+            raise InvalidValue(f"{type(self).__name__} is computed and takes no values.", "Leave `values` out.")
+
+    def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
+        """The numbers made from learned ones, [*positions, width] of the dtype ``work``, in the values' own library."""
+        raise AssertionError("the code has no learned numbers")
 
     @abstractmethod
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Codes whose numbers are trained, or not there at all."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +16,37 @@ class Learned(AdditiveCode):
     """A trained table: the token at position ``p`` gets row ``p + offset``.
 
     How it fails: past its last row there is nothing, and nothing ties one row to the next. The rows are
-    passed as ``values`` [rows, width].
+    passed as ``values`` [rows, width]. A factor on the embeddings beside it, such as sqrt(width), is the model's.
+
+    Which row is a token's is the convention; `token_rows` counts by it:
+
+    =========================  ===========  ===============  =======================================
+    family                     ``offset``   ``padding_row``  as their code writes it
+    =========================  ===========  ===============  =======================================
+    BERT, GPT-2                0            None             ``arange(seq)``
+    BART, mBART                2            None             ``arange(seq) + 2``
+    RoBERTa, XLM-R, ESM        padding + 1  padding          ``cumsum(real) * real + padding``
+    OPT                        2            1                ``cumsum(mask) * mask - 1 + 2``
+    GPT-2 in batches           0            1                ``cumsum(mask) - 1``, and 1 for padding
+    =========================  ===========  ===============  =======================================
 
     Attributes:
         width: Channels of a token.
         rows: Rows of the table.
-        offset: Row of position 0 (OPT and BART: 2, beside ``rows = positions + 2``).
+        offset: Row of position 0.
+        padding_row: Row of padding where it is not counted; None where it is counted like any other token.
 
     Raises:
         InvalidValue: A number is not allowed, or no row is left.
 
-    Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1; Devlin et al. 2018, arXiv:1810.04805.
+    Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1; Devlin et al. 2018, arXiv:1810.04805; the rules:
+    transformers 5.23.0, ``RobertaEmbeddings``, ``OPTLearnedPositionalEmbedding``, ``BartLearnedPositionalEmbedding``.
     """
 
     width: int
     rows: int
     offset: int = 0
-    learned: ClassVar[bool] = True
+    padding_row: int | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -46,6 +60,24 @@ class Learned(AdditiveCode):
             raise InvalidValue(
                 f"`offset` must be below the {self.rows} rows, got {self.offset}.", "It is the row of position 0."
             )
+        if self.padding_row is None:
+            return
+        settle(self, padding_row=count("padding_row", self.padding_row, least=0))
+        if self.padding_row >= self.rows:
+            raise InvalidValue(
+                f"`padding_row` must be below the {self.rows} rows, got {self.padding_row}.",
+                "Leave it out where padding is counted like any other token.",
+            )
+
+    @property
+    def learned(self) -> bool:
+        """True: every row is trained."""
+        return True
+
+    @property
+    def padding_position(self) -> int | None:
+        """Where padding stands that is not counted: the position whose row is `padding_row`."""
+        return None if self.padding_row is None else self.padding_row - self.offset
 
     @property
     def usable(self) -> int:
@@ -66,14 +98,37 @@ class Learned(AdditiveCode):
             )
         beyond = sizes.whole >= np.uint64(self.usable)
         if sizes.negative is not None:
-            beyond |= sizes.negative
+            padding = self.padding_position
+            before = 0 if padding is None or padding > 0 else -padding
+            beyond |= sizes.negative & (sizes.whole != np.uint64(before))
         if beyond.any():
             raise InvalidValue(
                 f"The table has rows for positions 0 to {self.usable - 1}, "
                 f"got {positions.element(int(np.flatnonzero(beyond)[0]))}.",
                 f"It has {self.rows} rows, of which the first {self.offset} come before position 0.",
             )
-        return (sizes.whole.astype(np.int64) + self.offset).reshape(positions.shape)
+        found = sizes.whole.astype(np.int64)
+        if sizes.negative is not None:
+            found = np.where(sizes.negative, -found, found)
+        return (found + self.offset).reshape(positions.shape)
+
+    def check_values(self, shape: tuple[int, ...] | None) -> None:
+        """Refuse anything but the table's rows."""
+        if shape is None:
+            raise InvalidValue("Learned is a trained table and needs its rows.", "Pass them as values=, [rows, width].")
+        if shape != (self.rows, self.width):
+            raise InvalidValue(
+                f"`values` must be of shape [{self.rows}, {self.width}], got {list(shape)}.",
+                "They are the table's rows.",
+            )
+
+    def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
+        """The rows of the positions, [*positions, width]."""
+        from array_api_compat import device
+
+        chosen = xp.asarray(self.row_numbers(positions).reshape(-1), device=device(values))
+        rows = xp.astype(xp.take(values, chosen, axis=0), work)
+        return xp.reshape(rows, (*positions.shape, self.width))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Nothing to write: the rows are the caller's values."""

@@ -41,7 +41,7 @@ class Counter(AdditiveCode):
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the positions."""
-        _assign(out, _float(positions)[:, None])
+        _assign(out, positions.as_float64()[:, None])
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
@@ -69,7 +69,7 @@ class NormalizedCounter(AdditiveCode):
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the shares."""
-        _assign(out, (_float(positions) / (self.length - 1))[:, None])
+        _assign(out, (positions.as_float64() / (self.length - 1))[:, None])
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
@@ -302,14 +302,6 @@ def _reciprocal(position: float) -> float:
 
 
 _WARPS = {"square": lambda position: position * position, "log": _log, "reciprocal": _reciprocal}
-
-
-def _float(positions: Positions) -> np.ndarray:
-    sizes = positions.sizes(0, positions.size)
-    size = sizes.whole.astype(np.float64)
-    if sizes.part is not None:
-        size += sizes.part
-    return size if sizes.negative is None else np.where(sizes.negative, -size, size)
 
 
 def _assign(out: np.ndarray, numbers: np.ndarray) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -35,6 +35,9 @@ class Sinusoidal(AdditiveCode):
             DistilBERT); ``"cut"``, the table of the next even width without its last column.
         first: Position of a sequence's first token when `add` is given none (fairseq: padding + 1).
         zero_rows: Positions whose row is zero (fairseq: the padding's).
+        scaled: Whether all numbers are multiplied by one trained number, which is passed as ``values``
+            (x-transformers starts it at ``width ** -0.5``, SpeechT5 at 1). A factor on the embeddings beside the
+            code, such as sqrt(width), is the model's. `kernel` is that of the clock, without the scale.
 
     Shapes: a table is [positions, width]. Accuracy: see `clockhands.phases`.
 
@@ -55,6 +58,7 @@ class Sinusoidal(AdditiveCode):
     odd: Odd
     first: int
     zero_rows: tuple[int, ...]
+    scaled: bool
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Sinusoidal(AdditiveCode):
         odd: Odd = "refuse",
         first: int = 0,
         zero_rows: tuple[int, ...] = (),
+        scaled: bool = False,
     ) -> None:
         """Check the values and make the ladder once, so that an impossible one is refused here."""
         width = count("width", width)
@@ -83,6 +88,10 @@ class Sinusoidal(AdditiveCode):
             raise InvalidType(
                 f"`zero_rows` must be a list of positions, got {shown(zero_rows)}.", "Write (1,) for the position 1."
             )
+        if not isinstance(scaled, bool):
+            raise InvalidType(
+                f"`scaled` must be True or False, got {shown(scaled)}.", "The scale itself is passed as values=."
+            )
         if width == 1 and odd == "zero":
             raise InvalidValue("`width` must be at least 2, got 1.", "One channel holds no pair.")
         settle(
@@ -94,6 +103,7 @@ class Sinusoidal(AdditiveCode):
             odd=odd,
             first=count("first", first, least=0),
             zero_rows=tuple(sorted({count("zero_rows", row, least=0) for row in zero_rows})),
+            scaled=scaled,
         )
         _ = self.ladder
 
@@ -115,8 +125,39 @@ class Sinusoidal(AdditiveCode):
         """The rate of each hand in radians per token, nearest float64."""
         return self.ladder.rates
 
+    @property
+    def learned(self) -> bool:
+        """Whether there is a trained scale."""
+        return self.scaled
+
+    @property
+    def padding_position(self) -> int | None:
+        """The position before the first, where its row is zero: padding stands there and is not counted (fairseq)."""
+        return self.first - 1 if self.first - 1 in self.zero_rows else None
+
+    def check_values(self, shape: tuple[int, ...] | None) -> None:
+        """Refuse anything but one number for a scaled code, and anything at all for another."""
+        if not self.scaled:
+            super().check_values(shape)
+        elif shape is None:
+            raise InvalidValue(
+                "This Sinusoidal has a trained scale and needs it.", "Pass it as values=, one number such as 1.0."
+            )
+        elif shape not in ((), (1,)):
+            raise InvalidValue(f"`values` must be one number, got an array of shape {list(shape)}.", "It is the scale.")
+
+    def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
+        """The table times the scale, [*positions, width]."""
+        from array_api_compat import device
+
+        # The product of float64 numbers is rounded once; float32 ones are what another library multiplies.
+        rows = np.empty((positions.size, self.width), np.float64 if work == xp.float64 else np.float32)
+        self.write(rows, positions)
+        table = xp.asarray(rows.reshape(*positions.shape, self.width), device=device(values))
+        return table * xp.astype(xp.reshape(values, ()), work)
+
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Write the numbers at these (flattened) positions into ``out`` [rows, width]."""
+        """Write the numbers at these (flattened) positions into ``out`` [rows, width], before any scale."""
         clock = self._written()
         out[:, clock.width :] = 0
         clock.write(out, positions, threads)

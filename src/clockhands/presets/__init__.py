@@ -1,4 +1,4 @@
-"""Published conventions by name, as data: ``presets.json`` holds each with its source."""
+"""Published conventions by name, as data: ``presets.json`` and ``rotary.json`` hold each with its source."""
 
 import difflib
 import json
@@ -31,7 +31,8 @@ class Preset:
 
 @cache
 def _data() -> dict[str, dict[str, Any]]:
-    return json.loads(files(__name__).joinpath("presets.json").read_text("utf-8"))
+    parts = (json.loads(files(__name__).joinpath(name).read_text("utf-8")) for name in ("presets.json", "rotary.json"))
+    return {name: entry for part in parts for name, entry in part.items()}
 
 
 def presets() -> tuple[Preset, ...]:

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clockhands.biases import BiasCode
 from clockhands.ladders import Geometric
+from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
 from clockhands.sources.fields import Fields, Found
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
@@ -25,6 +27,14 @@ __all__ = ["Code", "Fact", "Resolved", "resolve"]
 
 # Kinds of the specs that are added; naive codes are of none of the known kinds.
 KINDS = {"Sinusoidal": "sinusoidal", "Learned": "learned", "NoPosition": "none"}
+BIASES = {
+    "Alibi": "alibi",
+    "Buckets": "buckets",
+    "CeilingBuckets": "relative",
+    "Clipped": "relative",
+    "LogWindow": "relative",
+    "Window": "relative",
+}
 
 TOLD = ("kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "rows", "offset")
 
@@ -227,19 +237,33 @@ def _of_gguf(opened: Opened, length: int | None) -> Resolved:
 def _of_spec(opened: Opened, length: int | None) -> Resolved:
     """A preset is its own source."""
     spec = opened.spec
+    if isinstance(spec, LayerMixture):
+        # How many layers there are is not said: those of one period are named.
+        of_period = [",".join(map(str, spec.layers(code))) for code in range(len(spec.codes))]
+        each = [
+            (code, f"{layers} of every {len(spec.pattern)}") for code, layers in zip(spec.codes, of_period, strict=True)
+        ]
+    else:
+        each = [(spec, None)]
+    name = f"preset {opened.target.removeprefix('preset:')}"
+    codes = []
+    for part, layers in each:
+        code = _code_of(part, layers, length)
+        known = [field for field in TOLD if getattr(code, field) is not None]
+        codes.append(replace(code, source=dict.fromkeys(known, name)))
+    return Resolved(None, None, length, tuple(codes), ())
+
+
+def _code_of(spec: Any, layers: str | None, length: int | None) -> Code:
+    """What a spec says of itself."""
+    if spec is None:
+        return Code("text", layers, "none", None)
     if isinstance(spec, Rotary):
         if length is not None:
-            spec = Rotary(
-                spec.head_width,
-                spec.layout,
-                spacing=spec.spacing,
-                rotated=spec.rotated,
-                scaling=spec.scaling,
-                length=length,
-            )
-        code = Code(
+            spec = replace(spec, length=length)
+        return Code(
             "text",
-            None,
+            layers,
             "rotary",
             spec,
             layout=spec.layout,
@@ -249,20 +273,18 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
             rates=spec.rates,
             attention_factor=spec.attention_factor,
         )
-    else:
-        spacing = getattr(spec, "spacing", None)
-        code = Code(
-            "text",
-            "input",
-            KINDS.get(type(spec).__name__),
-            spec,
-            layout=getattr(spec, "layout", None),
-            width=getattr(spec, "width", None),
-            base=spacing.base if isinstance(spacing, Geometric) else None,
-            rates=getattr(spec, "rates", None),
-            rows=getattr(spec, "rows", None),
-            offset=getattr(spec, "offset", None),
-        )
-    known = [name for name in TOLD if getattr(code, name) is not None]
-    code = replace(code, source=dict.fromkeys(known, f"preset {opened.target.removeprefix('preset:')}"))
-    return Resolved(None, None, length, (code,), ())
+    if isinstance(spec, BiasCode):
+        return Code("text", layers, BIASES.get(type(spec).__name__), spec)
+    spacing = getattr(spec, "spacing", None)
+    return Code(
+        "text",
+        layers or "input",
+        KINDS.get(type(spec).__name__),
+        spec,
+        layout=getattr(spec, "layout", None),
+        width=getattr(spec, "width", None),
+        base=spacing.base if isinstance(spacing, Geometric) else None,
+        rates=getattr(spec, "rates", None),
+        rows=getattr(spec, "rows", None),
+        offset=getattr(spec, "offset", None),
+    )

@@ -17,6 +17,8 @@ from clockhands.sources.scaling_fields import Declared, Surroundings, read_scali
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
 SCALED_OUTSIDE = re.compile(r"rope_scaling_\w")
+# Under this key a converted config says how its weights pair, where the type has no key of its own for that.
+LAYOUT_KEY = "clockhands_layout"
 SWITCHES = ("use_scaled_rope", "use_dynamic_ntk")
 BASE_ALLOWED = "a finite number above 1"
 SHARE_ALLOWED = "a number above 0 and at most 1"
@@ -114,6 +116,8 @@ class Reader:
         return built(code, declared, self.fields, self.length), declared.original
 
     def _layout(self) -> Found[str] | None:
+        if self.fields.values.get(LAYOUT_KEY) in ("interleaved", "halves"):
+            return Found(self.fields.values[LAYOUT_KEY], self.fields.source(LAYOUT_KEY))
         if self.row is None or self.row.layout is None:
             return None
         flag = self.fields.flag("interleave")

@@ -9,12 +9,26 @@ A law is written once and holds for every code of its kind; a code that breaks o
 []
 """
 
-from clockhands.testing import additive, everywhere
-from clockhands.testing.subjects import ADDITIVE, EVERY_KIND, Law, LawBroken, Subject, kind_of
+from clockhands.testing import additive, biases, everywhere, rotary
+from clockhands.testing.biases import BiasSubject
+from clockhands.testing.subjects import ADDITIVE, BIAS, EVERY_KIND, ROTARY, Law, LawBroken, Subject, kind_of
 
-LAWS = (*everywhere.LAWS, *additive.LAWS)
+LAWS = (*everywhere.LAWS, *additive.LAWS, *rotary.LAWS, *biases.LAWS)
 
-__all__ = ["ADDITIVE", "EVERY_KIND", "LAWS", "Law", "LawBroken", "Subject", "broken", "kind_of", "laws_for"]
+__all__ = [
+    "ADDITIVE",
+    "BIAS",
+    "EVERY_KIND",
+    "LAWS",
+    "ROTARY",
+    "BiasSubject",
+    "Law",
+    "LawBroken",
+    "Subject",
+    "broken",
+    "kind_of",
+    "laws_for",
+]
 
 
 def laws_for(spec: object) -> tuple[Law, ...]:
@@ -22,7 +36,7 @@ def laws_for(spec: object) -> tuple[Law, ...]:
     return tuple(law for law in LAWS if kind_of(spec) in law.kinds)
 
 
-def broken(law: Law, subject: Subject) -> str | None:
+def broken(law: Law, subject: Subject | BiasSubject) -> str | None:
     """How the subject breaks the law, in words, or None where it keeps it."""
     try:
         law.check(subject)

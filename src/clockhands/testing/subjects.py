@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import AdditiveCode
+from clockhands.biases import BiasCode
 from clockhands.errors import InvalidType
+from clockhands.rotary import Rotary
 
-ADDITIVE = "additive"
-# Kinds that have laws of their own; `everywhere` holds for each of them.
-EVERY_KIND = frozenset({ADDITIVE})
+ADDITIVE, ROTARY, BIAS = "additive", "rotary", "bias"
+# Kinds whose codes are applied to tokens; `everywhere` holds for each of them.
+EVERY_KIND = frozenset({ADDITIVE, ROTARY})
 
 
 class LawBroken(AssertionError):
@@ -25,10 +27,14 @@ class Subject:
     Attributes:
         spec: The code that it claims to be.
         apply: ``apply(x [..., seq, width], positions [seq])``: the tokens with the code applied, in ``x``'s dtype,
-            both NumPy arrays.
+            both NumPy arrays. A rotary code's queries; positions are [seq, axes] where it has several axes, and
+            [batch, seq] in the law of packed sequences.
         others: The same implementation of other specs, to be told apart from this one.
         positions: Where the code has numbers; laws choose among them.
-        tolerance: How far a number of a float32 table may be from the real one.
+        tolerance: How far a number of a float32 table may be from the real one; for a rotary code, a channel of what
+            it turned, as a share of the largest.
+        keys: A rotary code's keys, where it treats them otherwise than queries.
+        coarse: A dtype of less precision that the implementation takes too, or None.
     """
 
     spec: Any
@@ -36,6 +42,19 @@ class Subject:
     others: tuple["Subject", ...] = ()
     positions: range = range(-(2**31), 2**31)
     tolerance: float = field(default=2.0**-25 * 1.01)
+    keys: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    coarse: Any = np.float16
+
+    @property
+    def width(self) -> int:
+        """Channels of what the code is applied to."""
+        return self.spec.head_width if isinstance(self.spec, Rotary) else self.spec.width
+
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        """These positions as `apply` takes them: with further coordinates for a code of several axes."""
+        if getattr(self.spec, "axes", None) is None:
+            return positions
+        return positions[..., None] // np.arange(1, self.spec.number_of_axes + 1)
 
     def among(self, wanted: np.ndarray) -> np.ndarray:
         """Those of these positions at which the code has numbers."""
@@ -48,8 +67,16 @@ class Subject:
         return np.unique(np.concatenate([drawn, np.arange(start, min(start + number // 2, self.positions.stop))]))
 
     def rows(self, positions: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-        """What an additive code adds at these positions, [seq, width]."""
-        return np.asarray(self.apply(np.zeros((len(positions), self.spec.width), dtype), positions))
+        """What the code makes of one token at these positions, [seq, width]: of no numbers, or of a head's."""
+        x = np.zeros((len(positions), self.width), dtype)
+        if isinstance(self.spec, Rotary):
+            # Numbers that every dtype holds.
+            x += np.random.default_rng(4).integers(-16, 17, self.width).astype(dtype) / np.dtype(dtype).type(8)
+        return np.asarray(self.apply(x, self.at(positions)))
+
+    def allowed(self, rows: np.ndarray) -> float:
+        """How far a number of these rows may be off."""
+        return self.tolerance * (float(np.abs(rows).max(initial=0)) if isinstance(self.spec, Rotary) else 1.0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +91,7 @@ class Law:
 
     name: str
     kinds: frozenset[str]
-    check: Callable[[Subject], None]
+    check: Callable[[Any], None]
 
     @property
     def says(self) -> str:
@@ -80,7 +107,13 @@ def kind_of(spec: object) -> str:
     """
     if isinstance(spec, AdditiveCode):
         return ADDITIVE
-    raise InvalidType(f"There are no laws for {type(spec).__name__}.", "Additive codes have laws.")
+    if isinstance(spec, Rotary):
+        return ROTARY
+    if isinstance(spec, BiasCode):
+        return BIAS
+    raise InvalidType(
+        f"There are no laws for {type(spec).__name__}.", "Additive codes, rotary codes and biases have laws."
+    )
 
 
 def demand(holds: object, message: str) -> None:

@@ -1,0 +1,126 @@
+"""Numbering: which position, and which row of a table, each token of a padded batch has.
+
+The same tokens stand elsewhere in every family of models. Some count all tokens, padding too; others
+count the real ones and send padding to a row of its own. A spec says which: `Learned.offset` and
+`Learned.padding_row`, or `Sinusoidal.first` and `Sinusoidal.zero_rows`.
+"""
+
+from typing import Any
+
+from clockhands.additive.codes import AdditiveCode
+from clockhands.additive.learned import Learned
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.traces import is_traced, library
+
+
+def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> Any:
+    """The position of each token, by the rule of ``spec``: integers of ``tokens``' shape, library and place.
+
+    With ``real`` 1 for tokens and 0 for padding, and ``first`` the position of a sequence's first token:
+
+    * padding is counted (BERT, GPT-2, BART): ``first + (0, 1, 2, …)``, whatever the tokens are;
+    * padding is not counted (RoBERTa, ESM, OPT, fairseq): ``first - 1 + cumsum(real)`` for tokens, and
+      ``spec.padding_position`` for padding, wherever it stands.
+
+    They are what `add` and `table` take as ``positions``. Nothing is cached or looked up, so it works inside
+    ``jit``, ``vmap`` and ``compile`` as well.
+
+    Args:
+        tokens: [..., seq]: ids of tokens, where ``padding`` is given; else a mask, True or 1 for real tokens.
+        spec: The additive code.
+        padding: The id of padding.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+
+    Source: fairseq at 3d262bb2, ``utils.make_positions``; transformers 5.23.0, ``create_position_ids_from_input_ids``.
+
+    >>> import numpy as np
+    >>> roberta = Learned(width=8, rows=514, offset=2, padding_row=1)
+    >>> token_positions(np.array([[1, 1, 5, 6]]), roberta, padding=1).tolist()
+    [[-1, -1, 0, 1]]
+    """
+    real = _real(tokens, spec, padding)
+    xp = library(real)
+    stands = spec.padding_position
+    if stands is None:
+        real = xp.ones_like(real)
+    # PyTorch's compiler does not follow the array API's name for it.
+    summed = real.cumsum(-1) if hasattr(real, "cumsum") else xp.cumulative_sum(real, axis=-1)
+    counted = summed + (spec.first - 1)
+    if stands is None:
+        return counted
+    return xp.where(real == 1, counted, xp.full_like(counted, stands))
+
+
+def token_rows(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> Any:
+    """The row of a table for each token: `token_positions` plus the offset of a learned table.
+
+    They are the ``position_ids`` of RoBERTa, ESM and fairseq, whose ids are rows. The ids of OPT and BART are
+    positions: their code adds the offset inside.
+
+    Args:
+        tokens: As in `token_positions`.
+        spec: The additive code.
+        padding: The id of padding.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used, or a token is beyond the table; inside a trace only
+            lengths are known, so a sequence is refused there if its last token has no row however few are real.
+
+    >>> import numpy as np
+    >>> token_rows(np.array([[0, 0, 1, 1]]), Learned(width=8, rows=514, offset=2, padding_row=1)).tolist()
+    [[1, 1, 2, 3]]
+    """
+    places = token_positions(tokens, spec, padding)
+    if not isinstance(spec, Learned):
+        return places
+    longest = _longest(places, spec)
+    if longest > spec.usable:
+        raise InvalidValue(
+            f"The table has rows for {spec.usable} tokens, got {longest}.",
+            f"Cut the sequence, or resize the table: clockhands.additive.resize(values, …, kept={spec.offset}).",
+        )
+    return places + spec.offset
+
+
+def _real(tokens: Any, spec: object, padding: object) -> Any:
+    """1 for real tokens and 0 for padding."""
+    if not isinstance(spec, AdditiveCode):
+        raise InvalidType(
+            f"`spec` must be an additive code, got {type(spec).__name__} {shown(spec)}.",
+            "Learned and Sinusoidal say how tokens are numbered.",
+        )
+    if not hasattr(tokens, "shape") or not hasattr(tokens, "dtype"):
+        raise InvalidType(
+            f"`tokens` must be an array, got {type(tokens).__name__}.", "Give a NumPy, PyTorch or JAX array."
+        )
+    if not tokens.shape:
+        raise InvalidValue("`tokens` must be of shape [..., seq], got one number.", "Give a whole sequence.")
+    xp = library(tokens)
+    kind = str(tokens.dtype).rpartition(".")[2]
+    if padding is not None:
+        if not kind.startswith(("int", "uint")):
+            raise InvalidType(f"`tokens` must be ids of tokens, got {kind}.", "Leave `padding` out for a mask.")
+        return xp.astype(tokens != count("padding", padding, least=0), xp.int32)
+    if not kind.startswith(("bool", "int", "uint")):
+        raise InvalidType(
+            f"`tokens` must be a mask of booleans or of 0 and 1, got {kind}.",
+            "Write mask > 0.5, or mask == 0 for one that is added to scores.",
+        )
+    if not kind.startswith("bool") and not is_traced(tokens) and bool(xp.any((tokens != 0) & (tokens != 1))):
+        raise InvalidValue(
+            "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
+            "Say which id is padding, padding=…, if these are ids.",
+        )
+    return xp.astype(tokens, xp.int32)
+
+
+def _longest(places: Any, spec: Learned) -> int:
+    """How many tokens are counted in the longest sequence; 0 where only a trace knows."""
+    if spec.padding_position is None:
+        return places.shape[-1]
+    if is_traced(places) or 0 in places.shape:
+        return 0
+    return int(places.max()) + 1

@@ -1,0 +1,284 @@
+"""Resizing a learned table: rows for more positions, or for another grid, by interpolation.
+
+Resizing is linear in the rows, so it is a matrix: made here once, in float64, and applied in whatever library
+the rows live in, so that gradients pass. A grid's two axes are resized one after the other.
+
+Every way to do it gives another table, none fails, and a model fed with the wrong one is merely worse. What
+there is to choose:
+
+* *where new rows stand* among the ``old`` ones. ``align_corners=False``: row ``i`` of ``new`` stands at
+  ``(i + 1/2) old / new - 1/2``, so that the outer edges coincide. ``align_corners=True``: at
+  ``i (old - 1) / (new - 1)``, so that the first and last rows do.
+* *the weights* of old rows at distance ``x``. Linear: ``1 - |x|``. Cubic, with ``a = cubic``:
+  ``(a + 2)|x|**3 - (a + 3)|x|**2 + 1`` up to 1, ``a (|x|**3 - 5|x|**2 + 8|x| - 4)`` up to 2 (Keys 1981).
+* *at the edges*: without ``antialias`` a missing row is the outermost one again; with it, the others' weights grow.
+* *when shrinking*: ``antialias=True`` widens the weights by ``old / new``, so that no row is skipped.
+"""
+
+import math
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from clockhands.arguments import count, positive, real, shown
+from clockhands.dtypes import before_rounding
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.memory import refuse_larger
+
+Kind = Literal["linear", "cubic"]
+
+
+def resize(
+    values: Any,
+    rows: int | tuple[int, int],
+    kind: Kind = "linear",
+    *,
+    grid: tuple[int, int] | None = None,
+    kept: int = 0,
+    align_corners: bool = False,
+    antialias: bool = False,
+    cubic: float | None = None,
+    scale_factor: float | tuple[float, float] | None = None,
+) -> Any:
+    """The rows of a learned table for another number of positions, in ``values``' library, dtype and place.
+
+    ``resized = M @ values`` with the matrix of `resize_matrix`, for a grid one along each axis.
+
+    Args:
+        values: [..., rows, width]: a NumPy, PyTorch or JAX array, or any array-API library's.
+        rows: How many rows there shall be beside the kept ones; (height, width) for a grid, whose rows
+            stand in the table row by row, the width running fastest.
+        kind: ``"linear"`` (a grid's bilinear) or ``"cubic"`` (bicubic).
+        grid: The grid that there is, (height, width); a square unless said.
+        kept: Rows at the start that stay as they are: a class token's, or those before position 0 (`Learned.offset`).
+        align_corners: See the module.
+        antialias: See the module.
+        cubic: ``a`` of the cubic weights; -0.75 without ``antialias`` and -0.5 with it unless said, as in PyTorch.
+            JAX, TensorFlow and Pillow use -0.5.
+        scale_factor: What other code gave PyTorch instead of a size, where it is not ``rows / old`` exactly (DINO:
+            ``(rows + 0.1) / old``); one for each axis of a grid.
+
+    Accuracy: NumPy arrays in float64, rounded once; others in float32 (float64 for float64), within 2**-20 of the
+    largest number. The numbers are those of ``torch.nn.functional.interpolate`` of the same arguments.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+        TooLarge: The matrix would not fit in memory.
+
+    Source: Dosovitskiy et al. 2021, arXiv:2010.11929, section 3.2; Keys 1981, doi:10.1109/TASSP.1981.1163711;
+    PyTorch 2.13, ``torch.nn.functional.interpolate``.
+
+    >>> resize(np.array([[0.0], [1.0]]), 4).tolist()
+    [[0.0], [0.25], [0.75], [1.0]]
+    >>> resize(np.array([[0.0], [1.0]]), 5, align_corners=True).tolist()
+    [[0.0], [0.25], [0.5], [0.75], [1.0]]
+    """
+    shape, dtype = _table(values)
+    kept = count("kept", kept, least=0)
+    new = _sizes("rows", rows)
+    moving = shape[-2] - kept
+    if moving < 1:
+        raise InvalidValue(
+            f"`kept` must be below the {shape[-2]} rows, got {kept}.", "At least one row must be there to resize."
+        )
+    old = _old(moving, grid, len(new))
+    factors = _factors(scale_factor, len(new))
+    matrices = [
+        resize_matrix(
+            before, after, kind, align_corners=align_corners, antialias=antialias, cubic=cubic, scale_factor=factor
+        )
+        for before, after, factor in zip(old, new, factors, strict=True)
+    ]
+    if isinstance(values, np.ndarray):
+        moved = _applied(values[..., kept:, :].astype(np.float64), matrices, np)
+        moved = before_rounding(moved, values.dtype).astype(values.dtype)
+        return np.concatenate([values[..., :kept, :], moved], axis=-2)
+    from array_api_compat import array_namespace, device
+
+    xp = array_namespace(values)
+    fine = dtype == "float64"
+    there = [
+        xp.asarray(matrix.astype(np.float64 if fine else np.float32), device=device(values)) for matrix in matrices
+    ]
+    moved = _applied(xp.astype(values[..., kept:, :], xp.float64 if fine else xp.float32), there, xp)
+    return xp.concat([values[..., :kept, :], xp.astype(moved, values.dtype)], axis=-2)
+
+
+def resize_matrix(
+    old: int,
+    new: int,
+    kind: Kind = "linear",
+    *,
+    align_corners: bool = False,
+    antialias: bool = False,
+    cubic: float | None = None,
+    scale_factor: float | None = None,
+) -> np.ndarray:
+    """The matrix that makes ``new`` rows of ``old`` ones, float64 [new, old]; each row sums to 1.
+
+    Args:
+        old: Rows that there are.
+        new: Rows that there shall be.
+        kind: ``"linear"`` or ``"cubic"``.
+        align_corners: See the module.
+        antialias: See the module.
+        cubic: See `resize`.
+        scale_factor: See `resize`.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+        TooLarge: The matrix would not fit in memory.
+
+    >>> resize_matrix(2, 3).tolist()
+    [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    """
+    old, new = count("old", old), count("new", new)
+    if kind not in get_args(Kind):
+        raise InvalidValue(
+            f"`kind` must be one of {', '.join(get_args(Kind))}, got {shown(kind)}.",
+            "A grid's bilinear is linear along both axes, its bicubic cubic.",
+        )
+    for name, flag in (("align_corners", align_corners), ("antialias", antialias)):
+        if not isinstance(flag, bool):
+            raise InvalidType(f"`{name}` must be True or False, got {shown(flag)}.", "Leave it out for False.")
+    if antialias and align_corners:
+        raise InvalidValue(
+            "`antialias` and `align_corners` cannot both be True: weights that are widened do not meet the corners.",
+            "Use one of them.",
+        )
+    if align_corners and scale_factor is not None:
+        raise InvalidValue(
+            "`scale_factor` says nothing where `align_corners` is True: the corners do.", "Leave one of them out."
+        )
+    if kind == "linear" and cubic is not None:
+        raise InvalidValue(f"`cubic` is for cubic weights only, got {shown(cubic)}.", 'Write kind="cubic".')
+    refuse_larger((new, old), 8, "A matrix")
+    index = np.arange(new)
+    if align_corners:
+        at, stretch = index * (old - 1) / max(new - 1, 1), 1.0
+    else:
+        step = old / new if scale_factor is None else 1 / positive("scale_factor", scale_factor)
+        at, stretch = (index + 0.5) * step - 0.5, max(step, 1.0) if antialias else 1.0
+    sharp = (-0.5 if antialias else -0.75) if cubic is None else real("cubic", cubic)
+    if not math.isfinite(sharp):
+        raise InvalidValue(f"`cubic` must be finite, got {shown(cubic)}.", "Leave it out for PyTorch's.")
+    reach = 1 if kind == "linear" else 2
+    matrix = np.zeros((new, old))
+    if antialias:
+        matrix[...] = _weights((np.arange(old) - at[:, None]) / stretch, kind, sharp)
+        return matrix / matrix.sum(axis=1, keepdims=True)
+    for tap in range(1 - reach, 1 + reach):
+        row = np.floor(at) + tap
+        # Beyond the edge stands the outermost row again, so several weights may fall on one row.
+        np.add.at(matrix, (index, np.clip(row, 0, old - 1).astype(np.int64)), _weights(row - at, kind, sharp))
+    return matrix
+
+
+def standardised(values: Any, divisor: float = 10.0) -> np.ndarray:
+    """A whole table moved and scaled to mean 0 and spread ``1 / divisor``: ``(v - mean) / (divisor spread)``.
+
+    The spread is the sample's, with n - 1. PatchTST starts its learned rows like this, from a sinusoid. Every
+    number depends on how many rows there are, so it is a way to start ``values`` and no code of its own.
+
+    Args:
+        values: A NumPy array, [rows, width].
+        divisor: How much smaller than 1 the spread becomes.
+
+    Accuracy: float64, whatever comes in.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used, or all numbers are equal.
+
+    Source: transformers 5.23.0, models/patchtst/modeling_patchtst.py, ``_init_pe``.
+
+    >>> standardised(np.array([[1.0, 3.0]]), 1.0).round(4).tolist()
+    [[-0.7071, 0.7071]]
+    """
+    if not isinstance(values, np.ndarray):
+        raise InvalidType(
+            f"`values` must be a NumPy array, got {type(values).__name__}.", "Make it with clockhands.table."
+        )
+    held = values.astype(np.float64)
+    spread = held.std(ddof=1) if held.size > 1 else 0.0
+    if not spread > 0:
+        raise InvalidValue("`values` must hold different numbers to be standardised.", "Give a table of several rows.")
+    return (held - held.mean()) / (positive("divisor", divisor) * spread)
+
+
+def _weights(away: np.ndarray, kind: Kind, sharp: float) -> np.ndarray:
+    size = np.abs(away)
+    if kind == "linear":
+        return np.maximum(1 - size, 0)
+    near = ((sharp + 2) * size - (sharp + 3)) * size**2 + 1
+    far = sharp * (((size - 5) * size + 8) * size - 4)
+    return np.where(size <= 1, near, np.where(size < 2, far, 0))
+
+
+def _applied(table: Any, matrices: list[Any], xp: Any) -> Any:
+    if len(matrices) == 1:
+        return xp.matmul(matrices[0], table)
+    high, wide = matrices
+    *lead, _, width = table.shape
+    table = xp.matmul(wide, xp.reshape(table, (*lead, high.shape[1], wide.shape[1], width)))
+    table = xp.matmul(high, xp.reshape(table, (*lead, high.shape[1], wide.shape[0] * width)))
+    return xp.reshape(table, (*lead, high.shape[0] * wide.shape[0], width))
+
+
+def _table(values: Any) -> tuple[tuple[int, ...], str]:
+    if not hasattr(values, "shape") or not hasattr(values, "dtype"):
+        raise InvalidType(
+            f"`values` must be an array, got {type(values).__name__}.", "Give a NumPy, PyTorch or JAX array."
+        )
+    shape, dtype = tuple(values.shape), str(values.dtype).rpartition(".")[2]
+    if len(shape) < 2:
+        raise InvalidValue(
+            f"`values` must be of shape [..., rows, width], got {list(shape)}.", "They are the table's rows."
+        )
+    if not dtype.startswith(("float", "bfloat")):
+        raise InvalidType(f"`values` must be of a float dtype, got {dtype}.", "Pass the table's float rows.")
+    return shape, dtype
+
+
+def _sizes(name: str, given: Any) -> tuple[int, ...]:
+    if not isinstance(given, tuple | list):
+        return (count(name, given),)
+    if len(given) != 2:
+        raise InvalidValue(
+            f"`{name}` must be one number, or (height, width) of a grid, got {shown(given)}.", "Give two numbers."
+        )
+    return tuple(count(name, size) for size in given)
+
+
+def _old(moving: int, grid: Any, axes: int) -> tuple[int, ...]:
+    if axes == 1:
+        if grid is not None:
+            raise InvalidValue(
+                f"`grid` is for tables of grids, got {shown(grid)} and one number of rows.",
+                "Give rows=(height, width) too.",
+            )
+        return (moving,)
+    if grid is None:
+        side = math.isqrt(moving)
+        if side * side != moving:
+            raise InvalidValue(
+                f"The table has {moving} rows to resize, and they are no square grid.",
+                "Give grid=(height, width), and kept= for rows that belong to no place.",
+            )
+        return side, side
+    sizes = _sizes("grid", grid)
+    if len(sizes) != 2 or math.prod(sizes) != moving:
+        raise InvalidValue(
+            f"`grid` must be (height, width) of the {moving} rows to resize, got {shown(grid)}.",
+            "Give kept= for rows that belong to no place.",
+        )
+    return sizes
+
+
+def _factors(given: Any, axes: int) -> tuple[Any, ...]:
+    if not isinstance(given, tuple | list):
+        return (given,) * axes
+    if len(given) != axes:
+        raise InvalidValue(
+            f"`scale_factor` must be one number for each of {axes} axes, got {shown(given)}.", "Give as many as sizes."
+        )
+    return tuple(given)

@@ -1,0 +1,24 @@
+"""Biases: numbers for pairs of a query and a key, added to their scores in each head."""
+
+from clockhands.biases.buckets import Buckets, CeilingBuckets, Clipped
+from clockhands.biases.codes import BiasCode, TableCode
+from clockhands.biases.kernels import Fire, Kerple
+from clockhands.biases.linear import Alibi, Decay
+from clockhands.biases.matrices import bias, row_numbers
+from clockhands.biases.windows import LogWindow, Window
+
+__all__ = [
+    "Alibi",
+    "BiasCode",
+    "Buckets",
+    "CeilingBuckets",
+    "Clipped",
+    "Decay",
+    "Fire",
+    "Kerple",
+    "LogWindow",
+    "TableCode",
+    "Window",
+    "bias",
+    "row_numbers",
+]

@@ -1,0 +1,236 @@
+"""Distances: how far each query stands past each key, exactly.
+
+Positions are held as ``sign x (whole + part)``, so their difference is taken in integers: the distance of two
+whole positions is right at 10**18 as at 10, and only where a formula needs a real number is it rounded, once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clockhands.arguments import count
+from clockhands.errors import InvalidValue
+from clockhands.positions import Positions, Sizes, positions_of
+
+_MOST = np.uint64(2**64 - 1)
+
+
+class Distances(NamedTuple):
+    """Query positions minus key positions.
+
+    Attributes:
+        whole: Size of the distance, uint64; None where a position is not whole. 2**64 itself, from -2**63 to
+            2**63, is held as 2**64 - 1: as a float64 they are the same.
+        negative: Where the key stands after the query.
+        reals: The distance in tokens, float64: a whole one rounded once, a real one within 2**-53 of its size
+            plus 2**-53.
+    """
+
+    whole: np.ndarray | None
+    negative: np.ndarray
+    reals: np.ndarray
+
+    @property
+    def past(self) -> np.ndarray:
+        """The distance to keys that came before, 0 for those after."""
+        return np.where(self.negative, 0.0, self.reals)
+
+
+def difference(queries: Sizes, keys: Sizes) -> Distances:
+    """The distances of queries from keys, element by element, broadcast together."""
+    below = np.False_ if queries.negative is None else queries.negative
+    key_below = np.False_ if keys.negative is None else keys.negative
+    apart = np.maximum(queries.whole, keys.whole) - np.minimum(queries.whole, keys.whole)
+    with np.errstate(over="ignore"):
+        together = queries.whole + keys.whole
+    together = np.where(together < queries.whole, _MOST, together)
+    whole = np.where(below != key_below, together, apart)
+    behind = np.where(below != key_below, below, (queries.whole < keys.whole) != below) & (whole != 0)
+    reals = np.where(behind, -1.0, 1.0) * whole.astype(np.float64)
+    if queries.part is None and keys.part is None:
+        return Distances(whole, behind, reals)
+    reals = reals + (_signed(queries.part, below) - _signed(keys.part, key_below))
+    return Distances(None, reals < 0, reals)
+
+
+def reals_of(sizes: Sizes) -> np.ndarray:
+    """Positions as float64."""
+    reals = sizes.whole.astype(np.float64)
+    if sizes.part is not None:
+        reals = reals + sizes.part
+    return reals if sizes.negative is None else np.where(sizes.negative, -reals, reals)
+
+
+def _signed(part: np.ndarray | None, negative: Any) -> Any:
+    return 0.0 if part is None else np.where(negative, -part, part)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a query and a key: positions that broadcast together.
+
+    Attributes:
+        queries, keys: Where the two stand.
+        last: Where the last key of the whole sequence stands.
+    """
+
+    queries: Sizes
+    keys: Sizes
+    last: Sizes
+
+    @cached_property
+    def distances(self) -> Distances:
+        """How far each query stands past its key."""
+        return difference(self.queries, self.keys)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the pairs."""
+        return np.broadcast_shapes(self.queries.whole.shape, self.keys.whole.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """All pairs of some queries [queries] and some keys [keys].
+
+    Attributes:
+        queries, keys: Positions of one axis.
+    """
+
+    queries: Positions
+    keys: Positions
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of keys."""
+        return self.queries.size, self.keys.size
+
+    @property
+    def even(self) -> bool:
+        """Whether a distance says the same wherever it stands: each diagonal of the grid is one distance."""
+        steps = {at.step for at in (self.queries, self.keys) if at.size > 1}
+        return self.queries.progression and self.keys.progression and len(steps) <= 1 and 0 not in self.shape
+
+    def diagonals(self) -> Pairs:
+        """One pair of each diagonal, from the last query at the first key to the first query at the last key.
+
+        The pair ``(i, j)`` of an even grid lies on the diagonal ``j - i + queries - 1``.
+        """
+        queries, keys = self._all()
+        rows, columns = self.shape
+        query = np.concatenate([np.arange(rows)[::-1], np.zeros(columns - 1, np.int64)])
+        key = np.concatenate([np.zeros(rows, np.int64), np.arange(1, columns)])
+        return Pairs(_at(queries, query), _at(keys, key), self._last(keys))
+
+    def columns(self) -> Pairs:
+        """One pair for each key: for codes that look at nothing else."""
+        keys = self._all()[1]
+        return Pairs(_at(keys, slice(-1, None)), keys, self._last(keys))
+
+    def rows(self, begin: int, end: int) -> Pairs:
+        """The pairs of the queries ``begin`` to ``end - 1`` with all keys, [rows, keys]."""
+        queries, keys = self._all()
+        return Pairs(_at(queries, (slice(begin, end), None)), _at(keys, (None, slice(None))), self._last(keys))
+
+    def _all(self) -> tuple[Sizes, Sizes]:
+        return self.queries.sizes(0, self.queries.size), self.keys.sizes(0, self.keys.size)
+
+    def _last(self, keys: Sizes) -> Sizes:
+        return _at(keys, slice(-1, None))
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """The grids of a batch, one for each sequence.
+
+    Attributes:
+        queries, keys: [seq], or [batch, seq] where a sequence has positions of its own.
+    """
+
+    queries: Positions
+    keys: Positions
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The number of sequences as the axes that it makes: none for positions of one axis."""
+        return np.broadcast_shapes(self.queries.shape[:-1], self.keys.shape[:-1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of keys in each sequence."""
+        return self.queries.shape[-1], self.keys.shape[-1]
+
+    def grids(self) -> Iterator[Grid]:
+        """The grid of each sequence."""
+        for sequence in range(*self.batch or (1,)):
+            yield Grid(_sequence(self.queries, sequence), _sequence(self.keys, sequence))
+
+
+def batches_of(queries: Any, keys: Any) -> Batches:
+    """What a caller's queries and keys stand for.
+
+    A count of keys is the positions 0 to n - 1; a count of queries stands at the last of the keys. Anything else
+    is positions, [seq] or [batch, seq].
+
+    Raises:
+        InvalidValue: There are more queries than keys to stand at; the shapes do not go together; a position
+            cannot be used.
+        InvalidType: They are not numbers.
+    """
+    at_keys = _axes_checked(positions_of(keys, "keys"), "keys")
+    if _is_count(queries):
+        number = count("queries", queries, least=0)
+        if number > at_keys.shape[-1]:
+            raise InvalidValue(
+                f"`queries` as a count stand at the last of the {at_keys.shape[-1]} keys, got {number} queries.",
+                "Give the positions of the queries as a range or an array.",
+            )
+        return Batches(_last_of(at_keys, number), at_keys)
+    at_queries = _axes_checked(positions_of(queries, "queries"), "queries")
+    sequences = {at.shape[0] for at in (at_queries, at_keys) if len(at.shape) == 2}
+    if len(sequences - {1}) > 1:
+        raise InvalidValue(
+            f"`queries` and `keys` must have one batch, got {at_queries.shape[0]} and {at_keys.shape[0]} sequences.",
+            "Give both as [seq], or as [batch, seq] of the same batch.",
+        )
+    return Batches(at_queries, at_keys)
+
+
+def _is_count(given: Any) -> bool:
+    return hasattr(given, "__index__") and not getattr(given, "shape", ()) and not isinstance(given, bool | np.bool_)
+
+
+def _axes_checked(at: Positions, name: str) -> Positions:
+    if len(at.shape) not in (1, 2):
+        raise InvalidValue(
+            f"`{name}` must be of shape [{name}] or [batch, {name}], got {list(at.shape)}.",
+            "Give a count, a range, or an array of one or two axes.",
+        )
+    return at
+
+
+def _last_of(at: Positions, number: int) -> Positions:
+    """The last positions of each sequence."""
+    left = at.shape[-1] - number
+    shape = (*at.shape[:-1], number)
+    if at.progression:
+        return Positions(shape, start=at.start + at.step * left, step=at.step)
+    whole, part, negative = (None if limb is None else limb[..., left:] for limb in (at.whole, at.part, at.negative))
+    return Positions(shape, whole, part, negative)
+
+
+def _sequence(at: Positions, sequence: int) -> Positions:
+    """The positions of one sequence of a batch."""
+    if len(at.shape) == 1:
+        return at
+    row = sequence if at.shape[0] > 1 else 0
+    whole, part, negative = (None if limb is None else limb[row] for limb in (at.whole, at.part, at.negative))
+    return Positions(at.shape[1:], whole, part, negative)
+
+
+def _at(sizes: Sizes, index: Any) -> Sizes:
+    part, negative = (None if limb is None else limb[index] for limb in (sizes.part, sizes.negative))
+    return Sizes(sizes.whole[index], part, negative)

@@ -1,0 +1,147 @@
+"""Biases whose shape is learned: a kernel of the distance with a few numbers, or a small network of it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from clockhands.arguments import count, positive, settle, shown
+from clockhands.biases.codes import BiasCode, Reads, one_of, truth
+from clockhands.biases.distances import Pairs, reals_of
+from clockhands.biases.values import Values
+
+
+@dataclass(frozen=True)
+class Kerple(BiasCode):
+    """KERPLE's kernels: ``-p_h ln(1 + a_h d)`` (``"log"``) or ``-a_h d ** p_h`` (``"power"``), p and a learned.
+
+    Attributes:
+        heads: Number of heads.
+        kernel: Which of the two.
+        symmetric: ``d`` is ``|q - k|``, as the paper writes it; else ``max(q - k, 0)``, as its code has it. Below a
+            causal mask they are the same.
+
+    Values: ``p`` and ``a``, each [heads], above 0; ``p`` of the power kernel at most 2, beyond which it is no kernel.
+    The paper's code clamps both at 0.01 (and that ``p`` at 2) before every use. Here numbers out of range are refused
+    in NumPy and not looked at in other libraries, where they may not be known yet: clamp them where you train them.
+
+    Accuracy: NumPy within a relative ``(4 + 2 |p ln d|) 2**-53``, rounded once; in the values' library that
+    library's logarithm and power.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed, or there is no such kernel.
+
+    Source: Chi et al. 2022, arXiv:2205.09921, section 4; chijames/KERPLE at 25be3d7, megatron/mpu/layers.py,
+    ParallelKerpleLog and ParallelKerplePower.
+    """
+
+    heads: int
+    kernel: Literal["log", "power"] = "log"
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        truth("symmetric", self.symmetric, "It says whether keys after the query count as far as those before.")
+        settle(
+            self,
+            heads=count("heads", self.heads),
+            kernel=one_of("kernel", self.kernel, ("log", "power"), "These are the two of the paper."),
+        )
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """A factor and a rate, or a power and a factor, for each head."""
+        return {"p": (self.heads,), "a": (self.heads,)}
+
+    def refuse(self, values: dict[str, np.ndarray]) -> str | None:
+        """What makes no kernel of learned numbers that are all known."""
+        for name, numbers in values.items():
+            most = 2.0 if (name, self.kernel) == ("p", "power") else np.inf
+            for number in numbers[~((numbers > 0) & (numbers <= most) & np.isfinite(numbers))].tolist():
+                allowed = "above 0 and at most 2" if most == 2 else "finite and above 0"
+                return f"`{name}` of a {self.kernel} kernel must be {allowed}, got {shown(number)}."
+        return None
+
+    def numbers(self, pairs: Pairs, values: Values) -> Any:
+        """The numbers of all heads at these pairs."""
+        xp, distances = values.xp, pairs.distances
+        apart = values.reals(np.abs(distances.reals) if self.symmetric else distances.past)
+        column = (self.heads, *(1,) * len(pairs.shape))
+        p, a = (xp.reshape(values.arrays[name], column) for name in ("p", "a"))
+        if self.kernel == "log":
+            return -p * xp.log1p(a * apart)
+        return -a * apart**p
+
+
+@dataclass(frozen=True)
+class Fire(BiasCode):
+    """FIRE: a small network of how far back a key stands, as a share of how far one could look.
+
+    ``x = ln(1 + |c| d) / (ln(1 + |c| max(q, threshold)) + epsilon)`` with ``d = max(q - k, 0)``, and then
+    ``w2 relu(w1 x + b1) + b2``, one output for each head. The share makes any length look like those of training;
+    it depends on where the query stands, so the matrix is not constant along its diagonals.
+
+    Attributes:
+        heads: Number of heads.
+        hidden: Channels of the hidden layer.
+        epsilon: Added to the denominator.
+
+    Values: ``c`` [], ``threshold`` [] (the product of the code's ``init_L`` and its learned multiplier), ``w1``
+    [hidden, 1], ``b1`` [hidden], ``w2`` [heads, hidden], ``b2`` [heads].
+
+    Accuracy: float64 in NumPy, rounded once; in the values' library that library's logarithm and products.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed.
+
+    Source: Li et al. 2024, arXiv:2310.04418, section 3; chuanyang-Zheng/DAPE at bde344a, DAPE.py, FIRE.
+    """
+
+    heads: int
+    hidden: int = 32
+    epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(
+            self,
+            heads=count("heads", self.heads),
+            hidden=count("hidden", self.hidden),
+            epsilon=positive("epsilon", self.epsilon),
+        )
+
+    @property
+    def reads(self) -> Reads:
+        """What a number depends on: where the query stands, beside the distance."""
+        return "both"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The rate of the logarithm, the shortest reach, and the network."""
+        return {
+            "c": (),
+            "threshold": (),
+            "w1": (self.hidden, 1),
+            "b1": (self.hidden,),
+            "w2": (self.heads, self.hidden),
+            "b2": (self.heads,),
+        }
+
+    def numerator(self, past: np.ndarray, values: Values) -> Any:
+        """``ln(1 + |c| d)`` of distances to the past."""
+        xp = values.xp
+        return xp.log1p(xp.abs(values.arrays["c"]) * values.reals(past))
+
+    def denominator(self, queries: np.ndarray, values: Values) -> Any:
+        """``ln(1 + |c| max(q, threshold)) + epsilon`` of query positions."""
+        xp, threshold = values.xp, values.arrays["threshold"]
+        at = values.reals(queries)
+        return xp.log1p(xp.abs(values.arrays["c"]) * xp.where(at > threshold, at, threshold)) + self.epsilon
+
+    def numbers(self, pairs: Pairs, values: Values) -> Any:
+        """The numbers of all heads at these pairs."""
+        xp, arrays = values.xp, values.arrays
+        shares = self.numerator(pairs.distances.past, values) / self.denominator(reals_of(pairs.queries), values)
+        hidden = xp.reshape(shares, (1, -1)) * arrays["w1"] + xp.reshape(arrays["b1"], (-1, 1))
+        heads = xp.matmul(arrays["w2"], xp.where(hidden > 0, hidden, xp.zeros_like(hidden)))
+        return xp.reshape(heads + xp.reshape(arrays["b2"], (-1, 1)), (self.heads, *pairs.shape))

@@ -1,0 +1,162 @@
+"""Biases in a straight line: a slope for each head, times a number of tokens."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from clockhands.arguments import count, positive, settle
+from clockhands.biases.codes import BiasCode, Reads, one_of
+from clockhands.biases.distances import Pairs, difference, reals_of
+from clockhands.biases.values import Values
+from clockhands.ladders import working
+
+Form = Literal["distance", "past", "symmetric", "key", "last-key"]
+
+_FORMS = ("distance", "past", "symmetric", "key", "last-key")
+
+
+class _Line(BiasCode):
+    """A slope for each head, times what its form says."""
+
+    form: Form
+
+    @cached_property
+    @abstractmethod
+    def slopes(self) -> tuple[float, ...]:
+        """The bias lost per token in each head, nearest float64."""
+
+    @property
+    def reads(self) -> Reads:
+        """What a number depends on: the distance, or the key alone."""
+        return "key" if self.form in ("key", "last-key") else "distance"
+
+    def numbers(self, pairs: Pairs, values: Values) -> Any:
+        """The numbers of all heads at these pairs."""
+        if self.form == "key":
+            tokens = reals_of(pairs.keys)
+        elif self.form == "last-key":
+            tokens = difference(pairs.keys, pairs.last).reals
+        elif self.form == "past":
+            tokens = -pairs.distances.past
+        else:
+            tokens = -(np.abs(pairs.distances.reals) if self.form == "symmetric" else pairs.distances.reals)
+        return np.multiply.outer(np.array(self.slopes), tokens + 0.0)  # no minus zeros
+
+
+@dataclass(frozen=True)
+class Alibi(_Line):
+    """Attention with linear biases: ``-slope_h (q - k)``, a penalty that grows with the distance.
+
+    For ``n`` heads, a power of two, ``slope_h = 2 ** (-8 (h + 1) / n)``. For any other number the paper's text and
+    its code part ways, see ``series``. MPT's code cuts the slopes of the next power of two, first the odd ones, then
+    the even ones; that looks like another order of heads, and is head for head the same.
+
+    Attributes:
+        heads: Number of heads, any.
+        form: What the slope is multiplied by, for the query at ``q`` and the key at ``k``. Below a causal mask all
+            forms differ by a constant in each row, which softmax does not see; elsewhere they differ.
+            ``"distance"``: ``-slope (q - k)``, as the paper draws it; it rewards keys to come, so mask them.
+            ``"past"``: ``-slope max(q - k, 0)`` (GPT-NeoX). ``"symmetric"``: ``-slope |q - k|``, for encoders
+            (x-transformers, OpenNMT, llm-foundry). ``"key"``: ``+slope k``, the same in each row (the paper's code,
+            Bloom, Falcon, Baichuan). ``"last-key"``: ``slope (k - last key)``, at most 0 (MPT, keras-hub).
+        series: Only for numbers of heads that are no power of two. ``"powers"``: all slopes of the power of two below,
+            then every other slope of the one above, as all published models have it (Bloom, MPT, Falcon, Baichuan).
+            ``"plain"``: one geometric series through all heads, as the paper's text says.
+        octaves: Halvings from a bias of one per token to the last head's slope, 8 in the paper (``alibi_bias_max``).
+
+    Accuracy: each slope is the nearest float64, exact where its exponent is whole; each number is within a relative
+    ``3 * 2**-53`` of the real one, and rounded once to the dtype asked for.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed, or there is no such form or series.
+
+    Source: Press et al. 2022, arXiv:2108.12409, section 3; ofirpress/attention_with_linear_biases at 4b92f28,
+    get_slopes; mosaicml/llm-foundry at 8c8dd48f7, gen_slopes.
+
+    >>> Alibi(heads=8).slopes
+    (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625)
+    >>> Alibi(heads=3).slopes
+    (0.0625, 0.00390625, 0.25)
+    """
+
+    heads: int
+    form: Form = "distance"
+    series: Literal["powers", "plain"] = "powers"
+    octaves: float = 8.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(
+            self,
+            heads=count("heads", self.heads),
+            form=one_of("form", self.form, _FORMS, "It says what the slope is multiplied by."),
+            series=one_of("series", self.series, ("powers", "plain"), "They differ where `heads` is no power of two."),
+            octaves=positive("octaves", self.octaves),
+        )
+
+    @property
+    def exponents(self) -> tuple[Fraction, ...]:
+        """The exponent of each slope, which is ``2 ** exponent``."""
+        below = 2 ** (self.heads.bit_length() - 1)
+        if below == self.heads or self.series == "plain":
+            return self._geometric(self.heads)
+        return (*self._geometric(below), *self._geometric(2 * below)[0::2][: self.heads - below])
+
+    def _geometric(self, heads: int) -> tuple[Fraction, ...]:
+        octaves = Fraction(self.octaves)
+        return tuple(-octaves * (head + 1) / heads for head in range(heads))
+
+    @cached_property
+    def slopes(self) -> tuple[float, ...]:
+        """The bias lost per token in each head, nearest float64."""
+        with localcontext(working()):
+            powers = (Decimal(2) ** (Decimal(each.numerator) / each.denominator) for each in self.exponents)
+            return tuple(map(float, powers))
+
+
+@dataclass(frozen=True)
+class Decay(_Line):
+    """The decay of retention, as a logarithm: ``ln(gamma_h) (q - k)`` with ``gamma_h = 1 - 2 ** (-first - h)``.
+
+    Retention has no softmax: it multiplies the scores by ``gamma ** (q - k)``, and by 0 where the key comes after
+    the query. That mask is ``exp(bias(…, causal=True))``; torchscale divides each of its rows by the square root of
+    the row's sum. As a bias before a softmax it is ALiBi with other slopes.
+
+    Attributes:
+        heads: Number of heads.
+        first: The first head keeps ``1 - 2 ** -first`` per token.
+
+    Accuracy: as `Alibi`.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed.
+
+    Source: Sun et al. 2023, arXiv:2307.08621, section 2.2; torchscale 0.3.0, architecture/retnet.py, RetNetRelPos.
+
+    >>> round(float(np.exp(-Decay(heads=4).slopes[0])), 12)
+    0.96875
+    """
+
+    heads: int
+    first: int = 5
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(self, heads=count("heads", self.heads), first=count("first", self.first))
+
+    @property
+    def form(self) -> Form:  # type: ignore[override]
+        """The distance itself: keys to come are masked."""
+        return "distance"
+
+    @cached_property
+    def slopes(self) -> tuple[float, ...]:
+        """The bias lost per token in each head, ``-ln(gamma_h)``, nearest float64."""
+        with localcontext(working()) as context:
+            context.prec += self.first + self.heads  # 1 - 2**-n has n digits
+            return tuple(float(-(1 - Decimal(2) ** (-self.first - head)).ln()) for head in range(self.heads))

@@ -1,0 +1,182 @@
+"""Biases as matrices: the numbers of all heads for some queries and some keys."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.biases.codes import BiasCode, TableCode, truth
+from clockhands.biases.distances import Batches, Grid, batches_of
+from clockhands.biases.values import Values, values_of
+from clockhands.dtypes import before_rounding, output_dtype
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.memory import refuse_larger
+
+_BLOCK = 1 << 18  # pairs at once where each has numbers of its own
+
+_PARTS = "Ask for fewer queries at once: bias(spec, range(a, b), keys) gives the same rows."
+
+
+def bias(
+    spec: BiasCode,
+    queries: Any,
+    keys: Any,
+    *,
+    values: Any = None,
+    dtype: object = "float32",
+    causal: bool = False,
+) -> Any:
+    """What a bias adds to the scores of these queries and keys, [heads, queries, keys].
+
+    Args:
+        spec: A bias.
+        queries: Positions: a range, a list or an array, [queries] or [batch, queries]; or a count, which stands at
+            the last of the keys, so that 1 is a decoding step.
+        keys: Positions, or a count n for 0 to n - 1. Integers up to 2**63 are exact.
+        values: Learned numbers, where the code has some: an array, or a dict of arrays by name. Those of PyTorch
+            and JAX give the bias in that library, and gradients reach them.
+        dtype: float64, float32, float16 or bfloat16.
+        causal: Whether keys after the query get minus infinity. Nothing is masked unless asked for.
+
+    Returns:
+        The bias, [heads, queries, keys], with a batch axis before it where positions have one: a NumPy array, or one
+        of the values' library.
+
+    Accuracy: as the spec says; one distance has the same numbers wherever it stands.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+        TooLarge: The bias would not fit in memory.
+
+    >>> from clockhands.biases import Alibi
+    >>> bias(Alibi(heads=2), 1, 4)[0].tolist()
+    [[-0.1875, -0.125, -0.0625, 0.0]]
+    """
+    _check_spec(spec, "bias")
+    truth("causal", causal, "It says whether keys after the query get minus infinity.")
+    if causal and not spec.ordered:
+        raise InvalidValue(
+            f"{type(spec).__name__} stands in a plane, where no token is before another.", "Leave `causal` out."
+        )
+    at, kind = batches_of(queries, keys), output_dtype(dtype)
+    refuse_larger((*at.batch, spec.heads, *at.shape), kind.itemsize, "A bias", _PARTS)
+    learned = values_of(type(spec).__name__, values, spec.shapes)
+    if not learned.in_numpy:
+        return _elsewhere(spec, at, learned, kind, causal)
+    wrong = spec.refuse(learned.arrays)
+    if wrong:
+        raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
+    out = np.empty((*at.batch, spec.heads, *at.shape), kind)
+    if out.size:
+        for matrix, grid in zip(out.reshape(-1, spec.heads, *at.shape), at.grids(), strict=True):
+            _fill(matrix, spec, grid, learned, causal)
+    return out
+
+
+def row_numbers(spec: TableCode, queries: Any, keys: Any) -> np.ndarray:
+    """Which row of the learned table each pair takes, int64 [queries, keys].
+
+    What published code calls buckets or relative position index. Queries and keys are as for `bias`.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+        TooLarge: The numbers would not fit in memory.
+
+    >>> from clockhands.biases import Buckets
+    >>> row_numbers(Buckets(heads=1, bidirectional=False), 2, 20).tolist()[1][:8]
+    [17, 16, 16, 16, 15, 14, 13, 12]
+    """
+    if not isinstance(spec, TableCode):
+        raise InvalidType(
+            f"`row_numbers` takes a bias with a learned table, got {_name_of(spec)}.",
+            "These are Buckets, CeilingBuckets, Clipped, Window and LogWindow.",
+        )
+    at = batches_of(queries, keys)
+    refuse_larger((*at.batch, *at.shape), 8, "Row numbers", _PARTS)
+    out = np.empty((*at.batch, *at.shape), np.int64)
+    if out.size:
+        out.reshape(-1, *at.shape)[...] = [spec.row_numbers(grid.rows(0, at.shape[0])) for grid in at.grids()]
+    return out
+
+
+def _fill(out: np.ndarray, spec: BiasCode, grid: Grid, values: Values, causal: bool) -> None:
+    """Write one sequence's bias into ``out`` [heads, queries, keys]."""
+    queries, keys = grid.shape
+    if spec.reads == "distance" and grid.even:
+        pairs = grid.diagonals()
+        line = _rounded(spec.numbers(pairs, values), out.dtype)
+        if causal:
+            line[:, pairs.distances.negative] = -np.inf
+        # The last query's row is the line's first window, the one above it the next.
+        out[...] = np.lib.stride_tricks.sliding_window_view(line, keys, axis=-1)[:, ::-1]
+        return
+    if spec.reads == "key":
+        out[...] = _rounded(spec.numbers(grid.columns(), values), out.dtype)[:, None]
+        if not causal:
+            return
+    step = max(1, _BLOCK // keys)
+    for begin in range(0, queries, step):
+        rows = slice(begin, min(begin + step, queries))
+        pairs = grid.rows(rows.start, rows.stop)
+        if spec.reads != "key":
+            out[:, rows] = _rounded(spec.numbers(pairs, values), out.dtype)
+        if causal:
+            out[:, rows][:, pairs.distances.negative] = -np.inf
+
+
+def _rounded(numbers: np.ndarray, kind: np.dtype) -> np.ndarray:
+    try:
+        with np.errstate(over="raise"):
+            return before_rounding(numbers, kind).astype(kind)
+    except FloatingPointError:
+        raise InvalidValue(
+            f"A bias of {float(np.abs(numbers).max()):.3g} in size does not fit {kind.name}.",
+            "Use float32, or bfloat16.",
+        ) from None
+
+
+def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, causal: bool) -> Any:
+    """The bias in the library of the values, by operations that gradients pass."""
+    xp, shape = values.xp, (*at.batch, spec.heads, *at.shape)
+    made = [_matrix(spec, grid, values, causal) for grid in at.grids()] if math.prod(shape) else []
+    whole = xp.reshape(xp.stack(made), shape) if made else values.reals(np.empty(shape))
+    given = getattr(xp, kind.name, None)
+    result = whole if given is None else xp.astype(whole, given)
+    if kind.name not in str(result.dtype):
+        raise InvalidValue(
+            f"The library of `values` gives {result.dtype} where {kind.name} is asked for.",
+            'Ask for another dtype; JAX needs jax.config.update("jax_enable_x64", True) for float64.',
+        )
+    return result
+
+
+def _matrix(spec: BiasCode, grid: Grid, values: Values, causal: bool) -> Any:
+    xp, (queries, keys) = values.xp, grid.shape
+    if spec.reads == "distance" and grid.even:
+        pairs = grid.diagonals()
+        line = _masked(spec.numbers(pairs, values), pairs.distances.negative, values, causal)
+        diagonal = np.arange(keys) - np.arange(queries)[:, None] + queries - 1
+        flat = xp.take(line, values.whole(diagonal.reshape(-1)), axis=1)
+        return xp.reshape(flat, (spec.heads, queries, keys))
+    pairs = grid.rows(0, queries)
+    return _masked(spec.numbers(pairs, values), pairs.distances.negative, values, causal)
+
+
+def _masked(numbers: Any, after: np.ndarray, values: Values, causal: bool) -> Any:
+    if not causal:
+        return numbers
+    xp = values.xp
+    return xp.where(values.whole(after), xp.full_like(numbers, -xp.inf), numbers)
+
+
+def _name_of(spec: object) -> str:
+    return f"the string {shown(spec)}" if isinstance(spec, str) else type(spec).__name__
+
+
+def _check_spec(spec: object, call: str) -> None:
+    if not isinstance(spec, BiasCode):
+        hint = "Biases are Alibi, Buckets and those of clockhands.biases."
+        if isinstance(spec, str):
+            hint = f"Write clockhands.preset({shown(spec)})."
+        raise InvalidType(f"`{call}` takes a bias, got {_name_of(spec)}.", hint)

@@ -1,0 +1,107 @@
+"""Learned numbers of a bias, in the library that they came in, so that gradients reach them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.dtypes import NAMES
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.positions import numpy_of
+from clockhands.traces import library
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Learned numbers by name, ready to be computed with.
+
+    Attributes:
+        xp: Their library, by the array API's names; NumPy where there are none.
+        arrays: The numbers, all of ``dtype``.
+        dtype: float64 in NumPy; elsewhere float64 if any of them is, else float32.
+        device: Where they are.
+    """
+
+    xp: Any = np
+    arrays: dict[str, Any] = field(default_factory=dict)
+    dtype: str = "float64"
+    device: Any = None
+
+    @property
+    def in_numpy(self) -> bool:
+        """Whether NumPy computes."""
+        return self.xp is np
+
+    def reals(self, array: np.ndarray) -> Any:
+        """Known numbers beside the learned ones: same library, dtype and place."""
+        return self._placed(np.asarray(array, self.dtype))
+
+    def whole(self, array: np.ndarray) -> Any:
+        """Known whole numbers or truth values, in the same library and place."""
+        return self._placed(array)
+
+    def _placed(self, array: np.ndarray) -> Any:
+        return array if self.in_numpy else self.xp.asarray(array, device=self.device)
+
+
+def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Values:
+    """The learned numbers that a caller gave for a code of this name.
+
+    Raises:
+        InvalidValue: Some are missing, unknown, or of another shape; the code has none.
+        InvalidType: They are not numbers, or of several libraries.
+    """
+    words = "; ".join(f"{each} {list(shape)}" for each, shape in shapes.items())
+    if not shapes:
+        if given is not None:
+            raise InvalidValue(f"{name} is computed and takes no values.", "Leave `values` out.")
+        return Values()
+    if given is None:
+        raise InvalidValue(f"{name} has learned numbers and needs them.", f"Pass them as values=: {words}.")
+    if len(shapes) == 1 and not isinstance(given, Mapping):
+        given = {next(iter(shapes)): given}
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"`values` of {name} must be a dict of arrays, got {type(given).__name__}.", f"Pass {words}.")
+    if set(given) != set(shapes):
+        raise InvalidValue(
+            f"`values` of {name} must be {words}, got {shown(list(given))}.", "Pass each of them by its name."
+        )
+    xp, device = _library(given)
+    arrays = {each: array if _is_of(array) else numpy_of(array, each) for each, array in given.items()}
+    for each, array in arrays.items():
+        kind = str(array.dtype).rpartition(".")[2]
+        if kind not in NAMES and not kind.startswith(("int", "uint")):
+            raise InvalidType(f"`values` must be numbers, got {each} of {kind}.", "Pass float arrays.")
+        if tuple(array.shape) != shapes[each]:
+            raise InvalidValue(
+                f"`{each}` of `values` must be of shape {list(shapes[each])}, got {list(array.shape)}.",
+                f"{name} takes {words}.",
+            )
+    if xp is np:
+        return Values(np, {each: array.astype(np.float64) for each, array in arrays.items()})
+    dtype = "float64" if any("float64" in str(array.dtype) for array in arrays.values() if _is_of(array)) else "float32"
+    made = Values(xp, {}, dtype, device)
+    for each, array in arrays.items():
+        made.arrays[each] = xp.astype(array, getattr(xp, dtype)) if _is_of(array) else made.reals(array)
+    return made
+
+
+def _is_of(array: Any) -> bool:
+    """Whether this is an array of a library other than NumPy, which has no gradients to keep."""
+    from array_api_compat import is_array_api_obj
+
+    return is_array_api_obj(array) and not isinstance(array, np.ndarray | np.generic)
+
+
+def _library(given: Mapping[str, Any]) -> tuple[Any, Any]:
+    from array_api_compat import device
+
+    arrays = [array for array in given.values() if _is_of(array)]
+    if not arrays:
+        return np, None
+    if any(library(array) is not library(arrays[0]) for array in arrays):
+        kinds = ", ".join(sorted({f"{type(array).__module__}.{type(array).__name__}" for array in arrays}))
+        raise InvalidType(f"`values` must be of one library, got {kinds}.", "Convert them first, such as to NumPy.")
+    return library(arrays[0]), device(arrays[0])

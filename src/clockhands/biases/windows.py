@@ -1,0 +1,214 @@
+"""Biases of windows in the plane: tokens in rows and columns, told apart by how far they are in each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count, settle, shown
+from clockhands.biases.codes import Reads, TableCode, truth
+from clockhands.biases.distances import Pairs
+from clockhands.biases.values import Values
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.positions import Sizes
+
+
+class _Plane(TableCode):
+    """A row of the table for every difference of two tokens in a window: ``(2 height - 1) (2 width - 1)`` of them."""
+
+    height: int
+    width: int
+
+    @property
+    def reads(self) -> Reads:
+        """What a number depends on: query and key, since a step in token numbers may be a step along or a new line."""
+        return "both"
+
+    @property
+    def ordered(self) -> bool:
+        """A plane has no before and after."""
+        return False
+
+    @property
+    def first_token(self) -> int:
+        """The position of the window's first token."""
+        return 0
+
+    @property
+    def tokens(self) -> int:
+        """Number of positions."""
+        return self.height * self.width + self.first_token
+
+    @property
+    def differences(self) -> int:
+        """Number of differences of two tokens, down and across."""
+        return (2 * self.height - 1) * (2 * self.width - 1)
+
+    def places(self, positions: Sizes) -> np.ndarray:
+        """A number for each token of the plane whose differences are those of the rows of the table, int64.
+
+        The row of a query and a key is the query's place minus the key's, plus half of the differences.
+
+        Raises:
+            InvalidValue: A position is no token of the window.
+        """
+        wrong = positions.whole >= np.uint64(self.tokens)
+        for limb in (positions.negative, positions.part):
+            if limb is not None:
+                wrong = wrong | (limb != 0)
+        if wrong.any():
+            first = int(positions.whole[wrong].flat[0])
+            raise InvalidValue(
+                f"A window of {self.height} x {self.width} has the positions 0 to {self.tokens - 1}, "
+                f"got one of size {first}{' and a fraction' if positions.part is not None else ''}"
+                f"{' below 0' if positions.negative is not None and positions.negative[wrong].flat[0] else ''}.",
+                "They are token numbers, row by row" + (" after the class token." if self.first_token else "."),
+            )
+        down, across = np.divmod(positions.whole.astype(np.int64) - self.first_token, self.width)
+        return down * (2 * self.width - 1) + across
+
+    def row_numbers(self, pairs: Pairs) -> np.ndarray:
+        """The row of each pair."""
+        return self.places(pairs.queries) - self.places(pairs.keys) + self.differences // 2
+
+
+@dataclass(frozen=True)
+class Window(_Plane):
+    """Swin's and BEiT's relative biases: a row of a learned table for every step down and across.
+
+    For the query ``dy`` rows below and ``dx`` columns after the key, the row ``(dy + height - 1) (2 width - 1) +
+    (dx + width - 1)``. Positions are token numbers, row by row. With a class token, as in BEiT, it is position 0, the
+    others follow, and the last three rows are its own: to a token, from a token, and to itself.
+
+    Attributes:
+        heads: Number of heads.
+        height: Rows of tokens in the window.
+        width: Tokens in a row.
+        class_token: Whether a class token stands before the window.
+
+    Values: ``table`` [rows, heads].
+
+    Accuracy: exact; the numbers are the table's, rounded once.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed.
+
+    Source: Liu et al. 2021, arXiv:2103.14030, section 3.2; microsoft/Swin-Transformer at f82860b, WindowAttention;
+    Bao et al. 2022, arXiv:2106.08254; transformers 5.23.0, models/beit/modeling_beit.py, BeitRelativePositionBias.
+    """
+
+    heads: int
+    height: int
+    width: int
+    class_token: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        truth("class_token", self.class_token, "It says whether a class token stands before the window.")
+        settle(
+            self,
+            heads=count("heads", self.heads),
+            height=count("height", self.height),
+            width=count("width", self.width),
+        )
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the table."""
+        return self.differences + 3 * self.class_token
+
+    @property
+    def first_token(self) -> int:
+        """The position of the window's first token."""
+        return int(self.class_token)
+
+    def row_numbers(self, pairs: Pairs) -> np.ndarray:
+        """The row of each pair."""
+        rows = super().row_numbers(pairs)
+        if not self.class_token:
+            return rows
+        from_class, to_class = pairs.queries.whole == 0, pairs.keys.whole == 0
+        rows = np.where(from_class, self.rows - 3, np.where(to_class, self.rows - 2, rows))
+        return np.where(from_class & to_class, self.rows - 1, rows)
+
+
+@dataclass(frozen=True)
+class LogWindow(_Plane):
+    """Swin-V2's continuous biases: a small network of how far a key is down and across, on a logarithmic scale.
+
+    Each coordinate ``delta`` becomes ``c = 8 delta / (size - 1)`` and then ``sign(c) log2(1 + |c|) / log2(8)``, where
+    ``size`` is the window's, or that of the window that the network was trained with. The bias is
+    ``16 sigmoid(w2 relu(w1 (down, across) + b1))``, one output for each head.
+
+    Attributes:
+        heads: Number of heads.
+        height: Rows of tokens in the window.
+        width: Tokens in a row.
+        trained: Height and width of the window of training, where it was another (``pretrained_window_size``).
+        hidden: Channels of the hidden layer.
+
+    Values: ``w1`` [hidden, 2], ``b1`` [hidden], ``w2`` [heads, hidden].
+
+    Accuracy: coordinates within 2 ulp in float64; the network in float64 in NumPy, rounded once, else in the
+    values' library.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed.
+
+    Source: Liu et al. 2022, arXiv:2111.09883, section 3.3; transformers 5.23.0, models/swinv2/modeling_swinv2.py,
+    Swinv2SelfAttention.
+    """
+
+    heads: int
+    height: int
+    width: int
+    trained: tuple[int, int] | None = None
+    hidden: int = 512
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.trained is not None:
+            if not isinstance(self.trained, tuple | list) or len(self.trained) != 2:
+                raise InvalidType(
+                    f"`trained` must be (height, width) or None, got {shown(self.trained)}.",
+                    "It is the window of training.",
+                )
+            settle(self, trained=tuple(count("trained", size, least=2) for size in self.trained))
+        settle(
+            self,
+            heads=count("heads", self.heads),
+            height=count("height", self.height),
+            width=count("width", self.width),
+            hidden=count("hidden", self.hidden),
+        )
+
+    @property
+    def rows(self) -> int:
+        """Number of differences that the network is asked for."""
+        return self.differences
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The network."""
+        return {"w1": (self.hidden, 2), "b1": (self.hidden,), "w2": (self.heads, self.hidden)}
+
+    def coordinates(self) -> np.ndarray:
+        """What the network is given, float64 [2 height - 1, 2 width - 1, 2]: how far down and how far across."""
+        sizes = self.trained or (self.height, self.width)
+        scaled = [
+            _logarithmic(8 * np.arange(1 - own, own) / max(size - 1, 1))
+            for own, size in zip((self.height, self.width), sizes, strict=True)
+        ]
+        return np.stack(np.meshgrid(*scaled, indexing="ij"), axis=-1)
+
+    def table(self, values: Values) -> Any:
+        """The numbers of all differences, [differences, heads]."""
+        xp, arrays = values.xp, values.arrays
+        given = values.reals(self.coordinates().reshape(-1, 2))
+        hidden = xp.matmul(given, xp.permute_dims(arrays["w1"], (1, 0))) + arrays["b1"]
+        hidden = xp.where(hidden > 0, hidden, xp.zeros_like(hidden))
+        return 16 / (1 + xp.exp(-xp.matmul(hidden, xp.permute_dims(arrays["w2"], (1, 0)))))
+
+
+def _logarithmic(scaled: np.ndarray) -> np.ndarray:
+    return np.sign(scaled) * np.log2(1 + np.abs(scaled)) / 3

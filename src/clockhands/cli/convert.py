@@ -1,0 +1,60 @@
+"""`clockhands convert`: a checkpoint for code that pairs channels the other way."""
+
+from pathlib import Path
+
+import click
+
+from clockhands.cli.group import talk
+from clockhands.cli.output import print_json
+from clockhands.conversion import convert
+from clockhands.layouts import Layout
+
+LAYOUTS = ("halves", "interleaved")
+
+EXAMPLES = """\b
+Examples:
+  clockhands convert path/to/llama path/to/converted --layout interleaved
+  clockhands convert model.safetensors out/model.safetensors --layout halves
+  clockhands convert adapter converted --layout interleaved --config base/config.json
+"""
+
+
+@click.command("convert", epilog=EXAMPLES)
+@click.argument("source", metavar="IN")
+@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="How the rows shall stand.")
+@click.option(
+    "--from", "from_", type=click.Choice(LAYOUTS), help="How they stand, if not as the files and their type say."
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The model's config.json, if none lies beside: for an adapter, its base model's.",
+)
+@click.option("--others", is_flag=True, help="Copy the other files of the folder too, but no other weights.")
+@click.option("--force", is_flag=True, help="Replace files that are already there.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def command(  # noqa: PLR0917 - click passes them by name
+    source: str,
+    out: Path,
+    layout: Layout,
+    from_: Layout | None,
+    config: Path | None,
+    others: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Move a checkpoint's query and key weights to the other pairing of channels.
+
+    IN is a model folder, a .safetensors file or an index of shards; OUT is a folder, or a file for a file. Weights,
+    biases and norms of queries and keys move, with their adapters and scales; all else is copied bit for bit. What
+    cannot be moved exactly is refused by name, before anything is written.
+    """
+    done = convert(source, out, layout, from_=from_, config=config, force=force, others=others, progress=talk)
+    if as_json:
+        print_json(done.to_dict())
+    moved = f"{len(done.moved):,} of {len(done.moved) + done.kept:,} tensors moved"
+    talk(f"{out}: {moved} from {done.from_} ({done.because}) to {done.layout}.")
+    for note in done.notes:
+        talk(f"note: {note}")

@@ -1,0 +1,27 @@
+"""What PyTorch's compiler takes as known: it cannot follow arithmetic of 128 bits, and need not.
+
+Imported only where there is PyTorch. The compiler runs these functions while it compiles, keeps what they return as
+constants of its graph, and compiles again when it is given another spec or ladder.
+"""
+
+from typing import Any
+
+import torch
+
+from clockhands.ladders import Ladder
+
+
+@torch.compiler.assume_constant_result
+def remember(spec: Any) -> bool:
+    """Have a spec compute what it remembers about itself, which a copied or unpickled one has not done yet."""
+    for ladder in (getattr(spec, "ladder", None), *getattr(spec, "ladders", ())):
+        if ladder is not None:
+            _ = ladder.turns
+    return True
+
+
+@torch.compiler.assume_constant_result
+def limbs(ladder: Ladder) -> list[list[int]]:
+    """The upper three 32-bit words of each rate's turns per token, as plain integers."""
+    high, low = ladder.turns.high.tolist(), ladder.turns.low.tolist()
+    return [[word >> 32 for word in high], [word & 0xFFFFFFFF for word in high], [word >> 32 for word in low]]

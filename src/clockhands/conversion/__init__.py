@@ -1,0 +1,11 @@
+"""Weights moved between the two pairing layouts, so that code of the other layout computes the same model.
+
+``convert`` moves a checkpoint in safetensors files, a shard at a time; ``convert_rows`` one array. Everything that is
+indexed by a channel of a query or a key moves; all else passes through bit for bit.
+"""
+
+from clockhands.conversion.converting import Converted, convert
+from clockhands.conversion.planning import CannotConvert
+from clockhands.conversion.rows import Arrangement, convert_rows, row_order
+
+__all__ = ["Arrangement", "CannotConvert", "Converted", "convert", "convert_rows", "row_order"]

@@ -1,0 +1,132 @@
+"""The rows of a projection: which of them are a rotated channel of which pair, and their order in the other layout.
+
+A row is an output channel of a query or key projection. Rows come in slots of one head's width, each a head's
+query, key or value: the same channels of every slot that turns change their places, and nothing else moves.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.layouts import Layout, layout_of, permutation
+
+Part = Literal["first", "last"]
+
+# How the slots of a tensor follow one another: heads alone; one head's channels, shared by all; groups of query heads
+# with their key and value; all queries, all keys, all values; four parts, in each queries, values, keys.
+Arrangement = Literal["heads", "head", "groups", "stacked", "quarters"]
+
+
+def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way
+    tensor: Any, heads: int, head_width: int, rotated: int | None, part: Part, from_: Layout, to: Layout
+) -> Any:
+    """The same projection for code that pairs channels the other way: its rows in another order, none changed.
+
+    ``converted[h w + j] = tensor[h w + order[j]]`` for head ``h`` of width ``w``, where ``order`` moves the rotated
+    channels and leaves the others. Queries and keys moved alike have the same scores, because a score sums over
+    channels. There and back is the identity, bit for bit.
+
+    Args:
+        tensor: [heads * head_width, ...]: a weight with output channels as rows, a bias, a norm over all heads; a
+            NumPy or PyTorch array, which is not changed.
+        heads: Heads that the rows hold: of a key projection, its own.
+        head_width: Channels of a head.
+        rotated: Channels of a head that turn; None is all.
+        part: Whether the first or the last of a head turn: multi-head latent attention turns the last.
+        from_: The layout in which the rows stand.
+        to: The layout in which they shall stand.
+
+    Raises:
+        InvalidValue, InvalidType: The rows are not those of so many heads, an odd number of channels turns, or a
+            layout is unknown.
+
+    Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.4.2, and GPT-NeoX's code: one rotation, two orders.
+
+    >>> convert_rows(np.arange(8), 2, 4, None, "first", "interleaved", "halves").tolist()
+    [0, 2, 1, 3, 4, 6, 5, 7]
+    """
+    shape = getattr(tensor, "shape", None)
+    if shape is None or not len(shape):
+        raise InvalidType(
+            f"`tensor` must be an array with rows, got {type(tensor).__name__}.", "Pass a NumPy or PyTorch array."
+        )
+    heads = count("heads", heads)
+    order = row_order([True] * heads, head_width, rotated, part, from_=from_, to=to)
+    if shape[0] != len(order):
+        raise InvalidValue(
+            f"`tensor` has {shape[0]} rows, but {heads} heads of {head_width} channels have {len(order)}.",
+            "Rows are output channels; of a key projection count the key heads, and transpose a Conv1D weight first.",
+        )
+    return tensor[order]
+
+
+def row_order(
+    slots: Sequence[bool], head_width: int, rotated: int | None, part: Part, *, from_: Layout, to: Layout
+) -> np.ndarray:
+    """Order of all rows, int64 of shape [len(slots) * head_width]: ``converted = tensor[row_order(...)]``.
+
+    Args:
+        slots: For each slot of ``head_width`` rows whether it turns (a query or a key) or stays (a value).
+        head_width: Channels of a head.
+        rotated: Channels of a head that turn; None is all.
+        part: Whether the first or the last of a head turn.
+        from_: The layout in which the rows stand.
+        to: The layout in which they shall stand.
+
+    Raises:
+        InvalidValue, InvalidType: More channels turn than there are, an odd number of them, or a word is unknown.
+
+    >>> row_order([True, False], 4, 4, "first", from_="halves", to="interleaved").tolist()
+    [0, 2, 1, 3, 4, 5, 6, 7]
+    """
+    width = count("head_width", head_width)
+    turning = width if rotated is None else count("rotated", rotated)
+    if turning > width or turning % 2:
+        raise InvalidValue(
+            f"`rotated` must be even and at most the head's width {width}, got {turning}.",
+            "It is the number of channels of a head that turn, in pairs.",
+        )
+    if part not in get_args(Part):
+        raise InvalidValue(
+            f'`part` must be "first" or "last", got {shown(part)}.', "It says which channels of a head turn."
+        )
+    start = 0 if part == "first" else width - turning
+    channels = np.arange(width)
+    channels[start : start + turning] = start + permutation(turning // 2, layout_of(from_), layout_of(to))
+    order = np.arange(len(slots) * width).reshape(-1, width)
+    turns = np.asarray(slots, dtype=bool)
+    order[turns] = order[turns][:, channels]
+    return order.reshape(-1)
+
+
+def slots_of(arrangement: Arrangement, slots: int, heads: int | None) -> list[bool] | None:
+    """For each of the slots of a tensor whether it turns; None where so many heads cannot be arranged so.
+
+    Args:
+        arrangement: How the slots follow one another.
+        slots: How many there are.
+        heads: Query heads of the model; only fused tensors need them.
+
+    >>> slots_of("groups", 8, heads=4)  # two groups of two queries, a key and a value
+    [True, True, True, False, True, True, True, False]
+    """
+    if arrangement == "head":
+        return [True] if slots == 1 else None
+    if arrangement == "heads":
+        return [True] * slots if slots else None
+    if heads is None or slots <= heads or (slots - heads) % 2:
+        return None
+    keys = (slots - heads) // 2
+    if heads % keys:
+        return None
+    if arrangement == "groups":
+        return ([True] * (heads // keys + 1) + [False]) * keys
+    if arrangement == "stacked":
+        return [True] * (heads + keys) + [False] * keys
+    quarter = heads // 4
+    if keys != heads or heads % 4:
+        return None
+    return ([True] * quarter + [False] * quarter + [True] * quarter) * 4

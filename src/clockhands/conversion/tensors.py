@@ -1,0 +1,134 @@
+"""What is known about the names of tensors: a table of data, and how to ask it.
+
+``tensors.json`` says for each model type which modules are indexed by a query's or key's channel, and for all types
+what the tensors of such a module are. What is in no row is never guessed at.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, cast
+
+from clockhands.conversion.rows import Arrangement, Part
+from clockhands.layouts import Layout
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The tensors of one model type.
+
+    Attributes:
+        name: The type.
+        modules: Pattern of a module to the arrangement of its rows; a pattern names the ``layer``, and in ``of``
+            whether it is a query's or a key's where it is not both.
+        stays: Patterns of tensors whose names look like a query's or key's and whose rows are no rotated channels.
+        part: Which channels of a head turn.
+        latent: Whether keys are made of one latent vector beside the rotated channels.
+        layout: How channels pair, for a type that no config's table holds.
+        defaults: What the class takes where a key is absent, for such a type.
+        keys: Key of the config that counts key heads; None where no key says it for sure.
+        switch: Key of the config that says the layout, and its value for each.
+    """
+
+    name: str
+    modules: Mapping[str, Arrangement]
+    stays: Sequence[str] = ()
+    part: Part = "first"
+    latent: bool = False
+    layout: Layout | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    keys: str | None = "num_key_value_heads"
+    switch: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor of a module that is in the table.
+
+    Attributes:
+        layer: Its layer.
+        of: ``q``, ``k``, or None for one that is both, or is neither's alone.
+        arrangement: How the rows of its module are arranged.
+        module: The name of the module.
+        leaf: The rest of the tensor's name.
+        role: ``rows``, ``scale``, ``stays``, or None for a leaf that is in no row.
+    """
+
+    layer: int
+    of: str | None
+    arrangement: Arrangement
+    module: str
+    leaf: str
+    role: str | None
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    """The whole table, as data."""
+    return json.loads(resources.files("clockhands.conversion").joinpath("tensors.json").read_text(encoding="utf-8"))
+
+
+@cache
+def tensors_of(name: str) -> Tensors | None:
+    """The tensors of the type of that name, or None where the table has no row for it."""
+    if name not in table()["types"]:
+        return None
+    entry = _filled(name)
+    entry.pop("notes", None)
+    return Tensors(name, **entry)
+
+
+def type_names() -> tuple[str, ...]:
+    """All names in the table."""
+    return tuple(table()["types"])
+
+
+def _filled(name: str) -> dict[str, Any]:
+    entry = dict(table()["types"][name])
+    return {**_filled(entry.pop("like")), **entry} if "like" in entry else entry
+
+
+def held(name: str, known: Tensors) -> Held | None:
+    """What the table says about a tensor of this name; None where it is of no module in it."""
+    for pattern, arrangement in known.modules.items():
+        found = _module(pattern).fullmatch(name)
+        if found is not None:
+            of, leaf = found.groupdict().get("of"), found["leaf"]
+            module = name.removesuffix(f".{leaf}")
+            return Held(int(found["layer"]), of, arrangement, module, leaf, _of_leaf(leaf, "leaves"))
+    return None
+
+
+def stays(name: str, known: Tensors) -> bool:
+    """Whether the table says that a tensor of this name is indexed by no rotated channel."""
+    return any(re.fullmatch(table()["prefix"] + pattern, name) for pattern in known.stays)
+
+
+def quantisation(leaf: str) -> str | None:
+    """The quantisation that this leaf belongs to, if it is one that cannot be moved."""
+    return _of_leaf(leaf, "refused")
+
+
+def looks_like_query_or_key(name: str) -> bool:
+    """Whether the name of a tensor is one that queries or keys have in some model.
+
+    >>> looks_like_query_or_key("h.0.attn.q_proj.weight"), looks_like_query_or_key("mlp.up_proj.weight")
+    (True, False)
+    """
+    looks = table()["looks"]
+    pieces = name.lower().split(".")
+    return any(piece in looks["names"] or not set(piece.split("_")).isdisjoint(looks["words"]) for piece in pieces)
+
+
+def _of_leaf(leaf: str, where: str) -> str | None:
+    rows = table()[where]
+    return cast("str | None", next((rows[each] for each in rows if each != "says" and re.fullmatch(each, leaf)), None))
+
+
+@cache
+def _module(pattern: str) -> re.Pattern[str]:
+    # The leaf is the shortest rest, so that a pattern ends where a name in the file does.
+    return re.compile(f"{table()['prefix']}{pattern}\\.(?P<leaf>.+)")

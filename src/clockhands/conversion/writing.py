@@ -1,0 +1,96 @@
+"""Safetensors files written as they are read: the header first, then one tensor after the other, never whole.
+
+The ``safetensors`` library writes from memory: it takes all tensors of a file at once. A conversion changes the
+order of rows only, so the header of the new file is known before any number is read.
+
+Source: the format section of the safetensors README, https://github.com/huggingface/safetensors.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.files import open_regular
+from clockhands.sources.safetensors import TYPES, Header
+
+# Bytes that are held at once: a slot of rows of a large model has 4 MB.
+PIECE = 2**24
+
+_CODES = {name or code: code for code, (_, name) in TYPES.items()}
+
+
+def write(out: Path, header: Header, metadata: Mapping[str, str], orders: Mapping[str, tuple[np.ndarray, int]]) -> None:
+    """Write the tensors of a file to another, some with their rows in another order.
+
+    Args:
+        out: The new file; nothing may be there.
+        header: The file to read, with its tensors in the order of the data.
+        metadata: The new file's metadata.
+        orders: For each tensor that changes the order of all rows, and how many form a slot: no row leaves its slot.
+
+    Raises:
+        Unreadable: The file has become shorter since its header was read.
+        OSError: The new file cannot be written.
+    """
+    with open_regular(header.path) as source, out.open("xb") as target:
+        target.write(header_bytes(header.tensors, metadata))
+        for info in header.tensors.values():
+            source.seek(info.offset)
+            if info.name in orders:
+                _reorder(source, target, info, *orders[info.name])
+            else:
+                _copy(source, target, info)
+
+
+def header_bytes(tensors: Mapping[str, TensorInfo], metadata: Mapping[str, str]) -> bytes:
+    """The length and the header of a file that holds these tensors in this order, as the library writes them."""
+    fields: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
+    at = 0
+    for name, info in tensors.items():
+        end = at + size_of(info)
+        fields[name] = {"dtype": _CODES[info.dtype], "shape": list(info.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the data begins at a multiple of 8 bytes
+    return len(text).to_bytes(8, "little") + text
+
+
+def size_of(info: TensorInfo) -> int:
+    """Bytes of a tensor."""
+    return info.elements * TYPES[_CODES[info.dtype]][0] // 8
+
+
+def _copy(source: BinaryIO, target: BinaryIO, info: TensorInfo) -> None:
+    left = size_of(info)
+    while left:
+        data = _exactly(source, min(left, PIECE), info)
+        target.write(data)
+        left -= len(data)
+
+
+def _reorder(source: BinaryIO, target: BinaryIO, info: TensorInfo, order: np.ndarray, slot: int) -> None:
+    """Rows are bytes here: their order is all that changes, whatever the numbers are."""
+    row = size_of(info) // len(order)
+    if not row:
+        return
+    rows = slot * max(1, math.floor(PIECE / max(1, slot * row)))
+    for start in range(0, len(order), rows):
+        places = order[start : start + rows]
+        data = _exactly(source, len(places) * row, info)
+        target.write(np.frombuffer(data, np.uint8).reshape(len(places), row)[places - start].data)
+
+
+def _exactly(source: BinaryIO, count: int, info: TensorInfo) -> bytes:
+    data = source.read(count)
+    if len(data) < count:
+        raise Unreadable(
+            f"{info.file} ends inside {shown(info.name)}.", "The file has changed meanwhile: convert it again."
+        )
+    return data

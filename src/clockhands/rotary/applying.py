@@ -1,0 +1,52 @@
+"""Turning by the way of the array's library: the plain formula, or a faster way to do the same.
+
+`clockhands.rotary.formula.plain` is the definition. A library with a better way has a row in `WAYS`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from clockhands.rotary.formula import plain
+from clockhands.rotary.spec import Rotary
+from clockhands.traces import library_of
+
+
+def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
+    """``x`` turned by the way of its library.
+
+    ``cosine`` and ``sine`` broadcast to its pairs: NumPy arrays, or the library's own where they were traced.
+    """
+    from array_api_compat import array_namespace, device
+
+    way = WAYS.get(library_of(x))
+    if way is not None:
+        return way()(x, cosine, sine, spec)
+    xp = array_namespace(x)
+    if isinstance(cosine, np.ndarray):
+        cosine, sine = xp.asarray(cosine, device=device(x)), xp.asarray(sine, device=device(x))
+    return plain(x, cosine, sine, spec, xp)
+
+
+def _numpy_way() -> Callable[..., Any]:
+    from clockhands.rotary.numpy_way import turned
+
+    return turned
+
+
+def _torch_way() -> Callable[..., Any]:
+    from clockhands.rotary.torch_way import turned
+
+    return turned
+
+
+def _jax_way() -> Callable[..., Any]:
+    from clockhands.rotary.jax_way import turned
+
+    return turned
+
+
+# Library -> what imports the faster way there; anything else goes by `plain`. An import statement is a thing that
+# PyTorch's compiler follows, `import_module` is not.
+WAYS = {"numpy": _numpy_way, "torch": _torch_way, "jax": _jax_way}

@@ -1,0 +1,337 @@
+"""Turning queries and keys, in the array library they come in.
+
+Cosine and sine are made from exact phases in float32 (float64 for a float64 query), whatever the dtype of the
+query; the product is made in that precision and rounded once, to the query's dtype.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands import traces
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phases import FINE, fill, units
+from clockhands.positions import Positions, positions_of
+from clockhands.rotary.applying import turned
+from clockhands.rotary.spec import Rotary
+from clockhands.traces import is_traced
+
+# exp(85) and its inverse lie well within float32.
+_LARGEST_EXPONENT = 85.0
+
+_NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+# Sequences from position 0 on of more than the first and at most the second number of tokens find their cosine and sine
+# on the spec: shorter ones are quickly made, and longer ones would keep more than 16 MB at 64 pairs.
+_REMEMBERED = (2 * FINE, 1 << 15)
+
+
+def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, role: str | None = None) -> Any:
+    """Queries or keys turned by their positions, in ``x``'s library, dtype and place.
+
+    ``(x, y) -> f (x cos(p r) - y sin(p r), x sin(p r) + y cos(p r))`` for each pair of rate ``r``; channels
+    that do not turn are left as they are, bit for bit. ``x`` is not changed. The backward of a rotation
+    is the rotation back.
+
+    Args:
+        x: [..., seq, head_width], or with ``seq`` at ``seq_axis``: a NumPy, PyTorch or JAX array, or any array-API
+            library's.
+        spec: A rotary code of that head width.
+        positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
+            coordinates, for codes of several axes. None is 0 to seq - 1.
+        seq_axis: Which axis of ``x`` is the sequence.
+        role: ``"query"`` or ``"key"``: required where the code treats them differently (xPos), refused elsewhere.
+
+    Accuracy: cosine and sine correctly rounded to float32 at every position up to 2**63, two products and a
+    sum in float32, one rounding to ``x``'s dtype: within 2**-22 of the largest channel for float32.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+
+    Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2.
+
+    >>> rotate(np.eye(2), Rotary(head_width=2, base=100.0), [0, 1]).round(4).tolist()
+    [[1.0, 0.0], [-0.8415, 0.5403]]
+    """
+    shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
+    _check_role(spec, role)
+    positions = _given(positions, spec, x, axis)
+    if is_traced(positions):
+        cosine, sine = traced_cosine_sine(spec, positions, role)
+        return _applied(x, spec, *_wide((cosine, sine), kind), axis)
+    at = _checked(positions_of(positions), spec, shape, axis)
+    dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
+    return _applied(x, spec, *cosine_sine(spec, at, dtype, role), axis)
+
+
+def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -> Any:
+    """Cached keys moved from one set of positions to another, without turning them back first.
+
+    A key that was turned for position ``from_`` becomes the key that `rotate` would have made at ``to``, within the
+    rounding of its dtype: the difference of the phases is made exactly, so that a cache may be moved by any distance.
+    The attention factor is in the keys already and is not applied again.
+
+    Args:
+        keys: Rotated keys [..., seq, head_width].
+        spec: The rotary code that rotated them.
+        from_: Where they stand, [seq] or [batch, seq] (and coordinates).
+        to: Where they shall stand, of the same shape.
+        seq_axis: Which axis of ``keys`` is the sequence.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+    """
+    shape, kind, axis = _heads(keys, spec, seq_axis, "rerotate")
+    if spec.reordered:
+        raise InvalidValue(
+            "These keys came out in another order than they went in, so they cannot be turned again.",
+            "Cache them with reordered=False; scores do not change if queries do the same.",
+        )
+    start, end = (_given(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
+    if is_traced(start) or is_traced(end):
+        return _applied(keys, spec, *_wide(_traced_difference(spec, start, end), kind), axis)
+    start, end = (
+        _checked(positions_of(place, name), spec, shape, axis, name) for place, name in ((start, "from_"), (end, "to"))
+    )
+    if start.shape != end.shape:
+        raise InvalidValue(
+            f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
+            "Give each key a position in both.",
+        )
+    dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
+    turn = _units(spec, end) * _units(spec, start).conj()
+    if spec.xpos is not None:
+        turn = turn * _growth(spec, _distances(start) - _distances(end))
+    return _applied(keys, spec, turn.real.astype(dtype), turn.imag.astype(dtype), axis)
+
+
+def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine and sine of every pair times what the code multiplies them by, [*positions, pairs] each.
+
+    The sine is negative where the code turns backward.
+    """
+    if at.progression and (at.start, at.step) == (0, 1) and _REMEMBERED[0] < at.size <= _REMEMBERED[1]:
+        return _remembered(spec, at.size, dtype, role)
+    return _made(spec, at, dtype, role)
+
+
+def _remembered(spec: Rotary, number: int, dtype: np.dtype, role: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows of a table that is kept on the spec that it follows from, and grows by doubling."""
+    held = spec.first_rows.get((dtype.name, role))
+    if held is None or len(held[0]) < number:
+        rows = min(max(number, 0 if held is None else 2 * len(held[0])), _REMEMBERED[1])
+        held = _made(spec, positions_of(range(rows)), dtype, role)
+        spec.first_rows[dtype.name, role] = held
+    return held[0][:number], held[1][:number]
+
+
+def _made(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None) -> tuple[np.ndarray, np.ndarray]:
+    shape = (*(at.shape if spec.axes is None else at.shape[:-1]), spec.rotated // 2)
+    cosine, sine = np.empty(shape, dtype), np.empty(shape, dtype)
+    factor = spec.attention_factor
+    sign = 1 if spec.direction == "forward" else -1
+    if spec.axes is None and spec.xpos is None:
+        rows = (-1, shape[-1])
+        flat_cosine, flat_sine = cosine.reshape(rows), sine.reshape(rows)
+
+        def write(rows: slice, pairs: slice, block: NDArray[np.complexfloating]) -> None:
+            if factor != 1:
+                block = block * factor
+            flat_cosine[rows, pairs] = block.real
+            if sign > 0:
+                flat_sine[rows, pairs] = block.imag
+            else:
+                np.negative(block.imag, out=flat_sine[rows, pairs], casting="same_kind")
+
+        fill(write, spec.ladder, at, swapped=False, fine=dtype == np.float64)
+        return cosine, sine
+    turn = _units(spec, at) * factor
+    if spec.xpos is not None:
+        away = _distances(at) - spec.xpos.centre
+        turn = turn * _growth(spec, away if role == "query" else -away)
+    cosine[...], sine[...] = turn.real, turn.imag
+    return cosine, sine
+
+
+def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) -> tuple[Any, Any]:
+    """`cosine_sine` at positions that exist only inside a trace, float32 in their own library.
+
+    Accuracy: see `clockhands.traces`.
+    """
+    traces.prepare(spec)
+    xp = traces.library(positions)
+    if spec.axes is None:
+        cosine, sine = traces.cosine_sine(spec.ladder, positions, xp)
+    else:
+        parts = [traces.cosine_sine(ladder, positions[..., axis], xp) for axis, ladder in enumerate(spec.ladders)]
+        # Side by side by axis, then put into the order of the pairs.
+        order = np.argsort(np.argsort(np.array(spec.axes), kind="stable"), kind="stable")
+        index = xp.asarray(order.astype(np.int32))
+        cosine, sine = (xp.take(xp.concat(list(part), axis=-1), index, axis=-1) for part in zip(*parts, strict=True))
+    if spec.attention_factor != 1:
+        cosine, sine = cosine * spec.attention_factor, sine * spec.attention_factor
+    if spec.xpos is not None:
+        away = xp.astype(positions, xp.float32) - spec.xpos.centre
+        logarithms = xp.asarray(spec.xpos.logarithms(spec.rotated // 2).astype(np.float32))
+        growth = xp.exp((away if role == "query" else -away)[..., None] * logarithms)
+        cosine, sine = cosine * growth, sine * growth
+    return cosine, (sine if spec.direction == "forward" else -sine)
+
+
+def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
+    """``cos + i sin`` of every pair at the coordinate of its axis, turned backward where the code says so."""
+    if spec.axes is None:
+        turn = units(spec.ladder, at)
+    else:
+        turn = np.empty((*at.shape[:-1], spec.rotated // 2), np.complex128)
+        owners = np.array(spec.axes)
+        for axis, ladder in enumerate(spec.ladders):
+            turn[..., owners == axis] = units(ladder, at.coordinate(axis))
+    return turn if spec.direction == "forward" else turn.conj()
+
+
+def _distances(at: Positions) -> np.ndarray:
+    """Positions as float64; for the decay, which is smooth, that is enough."""
+    return at.as_float64().reshape(at.shape)
+
+
+def _growth(spec: Rotary, away: np.ndarray) -> np.ndarray:
+    """What xPos multiplies each pair by, ``zeta_j ** (away / scale)``."""
+    assert spec.xpos is not None
+    exponent = away[..., None] * spec.xpos.logarithms(spec.rotated // 2)
+    if exponent.size and np.abs(exponent).max() > _LARGEST_EXPONENT:
+        far = float(np.abs(away).max())
+        raise InvalidValue(
+            f"xPos has no numbers {far:g} tokens away from its centre: they leave the range of float32.",
+            "Move its centre near the positions in use, XPos(centre=…), the same for all queries and keys.",
+        )
+    return np.exp(exponent)
+
+
+def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
+    """Cosine and sine of the turns from ``start`` to ``end``, where one of them is traced."""
+    if tuple(start.shape) != tuple(end.shape):
+        raise InvalidValue(
+            f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
+            "Give each key a position in both.",
+        )
+    # Two turns and not one by the difference, which the integers of a trace may not hold; queries grow as keys shrink.
+    roles = (None, None) if spec.xpos is None else ("query", "key")
+    (cosine, sine), (along, up) = (
+        traced_cosine_sine(spec, place, role) for place, role in zip((start, end), roles, strict=True)
+    )
+    twice = spec.attention_factor**2
+    return (along * cosine + up * sine) / twice, (up * cosine - along * sine) / twice
+
+
+def _wide(parts: tuple[Any, Any], kind: str) -> tuple[Any, Any]:
+    """Traced numbers in float64 where the query is, so that it is not rounded to theirs."""
+    if kind != "float64":
+        return parts
+    xp = traces.library(parts[0])
+    cosine, sine = (xp.astype(part, xp.float64) for part in parts)
+    return cosine, sine
+
+
+def _applied(x: Any, spec: Rotary, cosine: Any, sine: Any, axis: int) -> Any:
+    """Cosine and sine brought to the axes of ``x``, and turned by."""
+    lead = [1] * (len(x.shape) - 1)
+    lead[axis] = x.shape[axis]
+    if cosine.ndim == 3:
+        lead[0] = cosine.shape[0]
+    shape = (*lead, spec.rotated // 2)
+    return turned(x, cosine.reshape(shape), sine.reshape(shape), spec)
+
+
+def _heads(x: Any, spec: object, seq_axis: int, call: str) -> tuple[tuple[int, ...], str, int]:
+    if not isinstance(spec, Rotary):
+        raise InvalidType(
+            f"`{call}` takes a rotary code, got {type(spec).__name__}.",
+            "Take the code of a layer, spec.layer(0)."
+            if hasattr(spec, "layer")
+            else "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
+        )
+    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
+    shape, kind = tuple(x.shape), str(x.dtype).removeprefix("torch.").rpartition(".")[2]
+    if len(shape) < 2 or shape[-1] != spec.head_width:
+        raise InvalidValue(
+            f"`x` must be of shape [..., seq, {spec.head_width}], got {list(shape)}.",
+            "The last axis is a head's width: split the heads first.",
+        )
+    if kind not in FLOATS:
+        raise InvalidType(f"`x` must be of a float dtype, got {kind}.", "Rotate queries and keys, not token ids.")
+    if isinstance(seq_axis, bool) or not hasattr(seq_axis, "__index__") or not -len(shape) <= seq_axis < len(shape):
+        raise InvalidValue(
+            f"`seq_axis` must be an axis of x of shape {list(shape)}, got {shown(seq_axis)}.", "It is -2 unless said."
+        )
+    axis = seq_axis % len(shape)
+    if axis == len(shape) - 1:
+        raise InvalidValue(f"`seq_axis` must not be the last axis, got {seq_axis}.", "The last axis is a head's width.")
+    return shape, kind, axis
+
+
+def _check_role(spec: Rotary, role: str | None) -> None:
+    if spec.xpos is None:
+        if role is not None:
+            raise InvalidValue(
+                f"`role` is for codes that treat queries and keys differently, got {shown(role)}.",
+                "Leave it out: this one turns both alike.",
+            )
+    elif role not in ("query", "key"):
+        raise InvalidValue(
+            f'This code has xPos, and `role` must be "query" or "key", got {shown(role)}.',
+            "Queries grow where keys shrink.",
+        )
+
+
+def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positions") -> Any:
+    """The positions, or those that None stands for, as far as they can be known before their numbers are."""
+    shape = tuple(x.shape)
+    if positions is None:
+        if name != "positions":
+            raise InvalidType(f"`{name}` must be given, got None.", "Write the positions that the keys stand at.")
+        if spec.axes is not None:
+            raise InvalidValue(
+                f"A code of {spec.number_of_axes} axes has no positions of its own.",
+                "Give them, [seq, axes]; see clockhands.rotary.grid.",
+            )
+        positions = traces.counted(0, shape[axis], x)
+    if hasattr(positions, "dtype") and not isinstance(positions, _NUMPY):
+        theirs, ours = traces.library_of(positions), traces.library_of(x)
+        if theirs != ours:
+            raise InvalidType(
+                f"`{name}` are an array of {theirs}, and `x` is one of {ours}.",
+                "Give positions as NumPy values, as a list, or in the library of x.",
+            )
+    positions = traces.as_traced(positions, x)
+    if is_traced(positions):
+        _check_shape(tuple(positions.shape), spec, shape, axis, name)
+    return positions
+
+
+def _checked(at: Positions, spec: Rotary, shape: tuple[int, ...], axis: int, name: str = "positions") -> Positions:
+    _check_shape(at.shape, spec, shape, axis, name)
+    return at
+
+
+def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], axis: int, name: str) -> None:
+    seq, axes, several = shape[axis], spec.number_of_axes, spec.axes is not None
+    body = given[:-1] if several else given
+    coordinates = not several or (len(given) > 1 and given[-1] == axes)
+    batched = len(body) == 2 and len(shape) >= 3 and axis != 0 and body[0] in (1, shape[0])
+    if coordinates and body[-1:] == (seq,) and (len(body) == 1 or batched):
+        return
+    tail = f", {axes}]" if several else "]"
+    allowed = f"[{seq}{tail}" + (f" or [{shape[0]}, {seq}{tail}" if len(shape) >= 3 and axis != 0 else "")
+    hint = "They are [seq], or [batch, seq] where batch is axis 0 of x"
+    if several and given[:1] == (axes,):
+        hint = "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]"
+    raise InvalidValue(
+        f"`{name}` must be of shape {allowed} for x of shape {list(shape)}, got {list(given)}.", f"{hint}."
+    )

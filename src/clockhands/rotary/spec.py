@@ -1,0 +1,300 @@
+"""The value that says which rotary code it is: ladder, pairs, axes, direction, decay."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+
+from clockhands.arguments import count, positive, real, settle, shown
+from clockhands.clocks import Clock
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
+from clockhands.layouts import Layout, layout_of, pair_channels
+from clockhands.scaling import Scaling
+
+Place = Literal["first", "last"]
+Direction = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True)
+class XPos:
+    """xPos: queries grow and keys shrink with their position, so that scores decay with distance.
+
+    Pair ``j`` of ``n`` is multiplied by ``zeta_j ** ((p - centre) / scale)`` in a query and divided by it in a
+    key, with ``zeta_j = (j / n + smoothing) / (1 + smoothing)``. The centre cancels in every score; it only keeps
+    the numbers small. Code that takes it from the length in use (half of the sequence) changes keys that
+    are already cached: a centre is a number, stated here.
+
+    Attributes:
+        scale: Tokens over which a pair decays by its ``zeta``.
+        smoothing: Keeps ``zeta`` away from 0.
+        centre: Position at which nothing is scaled.
+
+    Raises:
+        InvalidValue: A value is not finite, or the scale or smoothing is not positive.
+
+    Source: Sun et al. 2022, arXiv:2212.10554, section 3.2; torchscale 0.3.0, ``XPOS``.
+    """
+
+    scale: float = 512.0
+    smoothing: float = 0.4
+    centre: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(
+            self,
+            scale=positive("scale", self.scale),
+            smoothing=positive("smoothing", self.smoothing),
+            centre=real("centre", self.centre),
+        )
+        if not math.isfinite(self.centre):
+            raise InvalidValue(f"`centre` must be finite, got {shown(self.centre)}.", "Leave it out for 0.")
+
+    def logarithms(self, pairs: int) -> np.ndarray:
+        """``ln(zeta_j) / scale``, per token, float64 [pairs]."""
+        return np.log((np.arange(pairs) / pairs + self.smoothing) / (1 + self.smoothing)) / self.scale
+
+
+@dataclass(frozen=True, init=False)
+class Rotary:
+    """A rotary code: in pair ``i`` a query or key at position ``p`` is turned by ``p rate_i`` radians.
+
+    ``(x, y) -> f (x cos - y sin, x sin + y cos)`` with ``f`` the scaling's attention factor.
+
+    Attributes:
+        head_width: Channels of a head.
+        layout: Which two channels form a pair: ``"halves"`` (i, i + d/2), as in GPT-NeoX and
+            Transformers' Llama, or ``"interleaved"`` (2i, 2i + 1), as in GPT-J and Meta's Llama.
+        spacing: How the rates are spaced; ``base`` is short for ``Geometric(base)``. The exponent runs over the
+            rotated channels; ``Geometric(base, span=head_width / 2)`` runs it over the whole head.
+        rotated: Channels that turn; all unless said.
+        part: Whether those are the ``"first"`` or the ``"last"`` of the head (DeepSeek).
+        axes: For several axes, the axis of each pair; see `chunked`, `interleaved`, `alternating`.
+        blocks: Pairs of each block that has a layout of its own (Gemma 4's vision: halves within each axis).
+        direction: ``"backward"`` turns by ``-p rate_i``; the same scores, other keys (nanochat).
+        reordered: Whether pairs that come in interleaved go out as halves (DeepSeek-V3 in Transformers).
+        xpos: A decay of the scores with distance, or None.
+        scaling: A scaling of the ladder, or None.
+        length: Tokens in use, for scalings that depend on it; None is their original length.
+
+    Raises:
+        InvalidValue: A width is not a positive even number, ``rotated`` is above ``head_width``, a field does not
+            fit another, or the ladder does not exist.
+
+    Source: Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2.
+
+    >>> Rotary(head_width=4, base=100.0).rates
+    (1.0, 0.1)
+    """
+
+    head_width: int
+    layout: Layout
+    spacing: Spacing
+    rotated: int
+    part: Place
+    axes: tuple[int, ...] | None
+    blocks: tuple[int, ...]
+    direction: Direction
+    reordered: bool
+    xpos: XPos | None
+    scaling: Scaling | None
+    length: int | None
+
+    def __init__(
+        self,
+        head_width: int,
+        layout: Layout = "halves",
+        base: float | None = None,
+        *,
+        spacing: Spacing | None = None,
+        rotated: int | None = None,
+        part: Place = "first",
+        axes: tuple[int, ...] | None = None,
+        blocks: tuple[int, ...] = (),
+        direction: Direction = "forward",
+        reordered: bool = False,
+        xpos: XPos | None = None,
+        scaling: Scaling | None = None,
+        length: int | None = None,
+    ) -> None:
+        """Check the values and make the ladder once, so that an impossible one is refused here."""
+        head_width = count("head_width", head_width)
+        turning = _rotated(head_width, rotated)
+        if scaling is not None and (isinstance(scaling, type) or not isinstance(scaling, Scaling)):
+            raise InvalidType(
+                f"`scaling` must be a function ladder -> ladder, got {shown(scaling)}.",
+                "Use one of clockhands.scaling, such as Linear(factor=4).",
+            )
+        if xpos is not None and not isinstance(xpos, XPos):
+            raise InvalidType(f"`xpos` must be an XPos or None, got {shown(xpos)}.", "Write xpos=XPos(scale=512).")
+        if not isinstance(reordered, bool):
+            raise InvalidType(f"`reordered` must be True or False, got {shown(reordered)}.", "Leave it out for False.")
+        layout = layout_of(layout)
+        if reordered and (layout != "interleaved" or blocks):
+            raise InvalidValue(
+                "`reordered` says that interleaved pairs go out as halves, and the layout is "
+                f"{'that of blocks' if blocks else 'halves'}.",
+                'Use layout="interleaved" without blocks.',
+            )
+        settle(
+            self,
+            head_width=head_width,
+            layout=layout,
+            spacing=spacing_of(base, spacing),
+            rotated=turning,
+            part=_one_of("part", part, Place),
+            axes=None if axes is None else _axes(axes, turning // 2),
+            blocks=_blocks(blocks, turning // 2),
+            direction=_one_of("direction", direction, Direction),
+            reordered=reordered,
+            xpos=xpos,
+            scaling=scaling,
+            length=None if length is None else count("length", length),
+        )
+        _ = self.ladder
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """The ladder in use: spaced, then scaled for `length`."""
+        ladder = self.spacing.ladder(self.rotated // 2, self.rotated)
+        return ladder if self.scaling is None else self.scaling(ladder, self.length)
+
+    @property
+    def base(self) -> float | None:
+        """The base of a geometric ladder before scaling, else None."""
+        return self.spacing.base if isinstance(self.spacing, Geometric) else None
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rate of each pair in radians per token, nearest float64."""
+        return self.ladder.rates
+
+    @property
+    def attention_factor(self) -> float:
+        """What cosine and sine are multiplied by."""
+        return self.ladder.attention_factor
+
+    @cached_property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """The rates of each axis' pairs, in the order of the pairs."""
+        if self.axes is None:
+            return (self.ladder,)
+        owned = [
+            [rate for rate, owner in zip(self.ladder.exact, self.axes, strict=True) if owner == axis]
+            for axis in range(self.number_of_axes)
+        ]
+        return tuple(Ladder(tuple(rates), origin=f"axis {axis}") for axis, rates in enumerate(owned))
+
+    @property
+    def number_of_axes(self) -> int:
+        """Coordinates of a position: 1 unless `axes` says more."""
+        return 1 if self.axes is None else max(self.axes) + 1
+
+    @property
+    def start(self) -> int:
+        """The first channel that turns."""
+        return self.head_width - self.rotated if self.part == "last" else 0
+
+    @cached_property
+    def first_rows(self) -> dict[tuple[str, str | None], tuple[np.ndarray, np.ndarray]]:
+        """Cosine and sine of the first positions, by dtype and role, remembered on the value that they follow from."""
+        return {}
+
+    @cached_property
+    def in_order(self) -> "Rotary":
+        """This code without reordering its output."""
+        return dataclasses.replace(self, reordered=False)
+
+    @cached_property
+    def channels(self) -> np.ndarray:
+        """The two channels of each pair in the head, int64 [pairs, 2], read-only."""
+        blocks = self.blocks or (self.rotated // 2,)
+        found, first = [], 0
+        for pairs in blocks:
+            if pairs:
+                found.append(2 * first + pair_channels(pairs, self.layout))
+            first += pairs
+        channels = self.start + np.concatenate(found)
+        channels.flags.writeable = False
+        return channels
+
+    def clock(self) -> Clock:
+        """The clock that turns the rotated channels; turning by p is `shift(spec, p)`.
+
+        Raises:
+            InvalidValue: The code has several axes, or a decay: then no single rotation shifts it.
+        """
+        if self.axes is not None or self.xpos is not None or self.reordered:
+            why = (
+                "several axes" if self.axes is not None else "a decay" if self.xpos is not None else "reordered output"
+            )
+            raise InvalidValue(
+                f"This rotary code has {why}, so no single rotation of its channels is a shift.",
+                "Ask the code without it: clockhands.specs.with_fields(spec, axes=None, xpos=None, reordered=False).",
+            )
+        order = "cos-sin" if self.direction == "forward" else "sin-cos"
+        return Clock(self.ladder, self.layout, order, self.rotated, self.channels)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled and copied: the fields, not the numbers remembered from them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def _rotated(head_width: int, rotated: int | None) -> int:
+    turning = head_width if rotated is None else count("rotated", rotated)
+    if turning > head_width:
+        raise InvalidValue(
+            f"`rotated` must be at most the head's width {head_width}, got {turning}.",
+            "It is the number of channels of a head that turn.",
+        )
+    if turning % 2:
+        name = "head_width" if rotated is None else "rotated"
+        raise InvalidValue(
+            f"`{name}` must be even where its channels turn in pairs, got {turning}.",
+            "Give an even number of rotated channels with rotated=.",
+        )
+    return turning
+
+
+def _axes(axes: tuple[int, ...], pairs: int) -> tuple[int, ...]:
+    if isinstance(axes, str) or not hasattr(axes, "__iter__"):
+        raise InvalidType(
+            f"`axes` must be the axis of each pair, got {shown(axes)}.",
+            "Write axes=chunked([16, 24, 24]), for example.",
+        )
+    given = tuple(count("axes", axis, least=0) for axis in axes)
+    if len(given) != pairs:
+        raise InvalidValue(
+            f"`axes` names the axis of {len(given)} pairs, and {pairs} turn.",
+            "The sections must add up to half of the rotated channels.",
+        )
+    missing = sorted(set(range(max(given))) - set(given))
+    if missing:
+        raise InvalidValue(
+            f"`axes` goes up to axis {max(given)} and gives no pair to axis {missing[0]}.", "Number the axes from 0 on."
+        )
+    return given
+
+
+def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:
+    if isinstance(blocks, str) or not hasattr(blocks, "__iter__"):
+        raise InvalidType(f"`blocks` must be the pairs of each block, got {shown(blocks)}.", "Write blocks=(16, 16).")
+    given = tuple(count("blocks", size, least=0) for size in blocks)
+    if given and sum(given) != pairs:
+        raise InvalidValue(
+            f"`blocks` holds {sum(given)} pairs, and {pairs} turn.", "They add up to half of the rotated channels."
+        )
+    return given
+
+
+def _one_of(name: str, value: object, allowed: object) -> object:
+    if value not in get_args(allowed):
+        raise InvalidValue(
+            f"`{name}` must be one of {', '.join(get_args(allowed))}, got {shown(value)}.",
+            "Leave it out for the first.",
+        )
+    return value

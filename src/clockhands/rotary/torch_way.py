@@ -1,0 +1,102 @@
+"""Turning PyTorch tensors: in one pass where pairs lie side by side, with a backward that turns back."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from array_api_compat import torch as xp
+
+from clockhands.rotary.formula import in_cache, members, plain, regions
+from clockhands.rotary.spec import Rotary
+
+
+def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tensor:
+    """See `clockhands.rotary.formula.plain`, to which this is equal."""
+    cos, sin = (torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in (cosine, sine))
+    cos, sin = cos.to(x.device), sin.to(x.device)
+    if torch.compiler.is_compiling() or x.device.type == "meta":
+        return plain(x, cos, sin, spec, xp)
+    return Turn.apply(x, cos, sin, spec)  # type: ignore[no-any-return]
+
+
+class Turn(torch.autograd.Function):
+    """A rotation; its backward is the rotation by the negative sine."""
+
+    @staticmethod
+    def forward(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+        """Turn forward."""
+        return _turn(x, cos, sin, spec)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG004 - torch's own name
+        """Keep what the backward needs: not the tensor itself."""
+        _, cos, sin, spec = inputs
+        ctx.save_for_backward(cos, sin)
+        ctx.save_for_forward(cos, sin)
+        ctx.spec = spec
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[torch.Tensor, int]:
+        """The mapped axis goes in front, where all three broadcast."""
+        *arrays, spec = args
+        x, cos, sin = (
+            part if dim is None else part.movedim(dim, 0) for part, dim in zip(arrays, in_dims[:3], strict=True)
+        )
+        if in_dims[0] is None:
+            x = x.expand(info.batch_size, *x.shape)
+        return Turn.apply(x, cos, sin, spec), 0
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        """Turn back; where the output was reordered, put it back in order."""
+        (gradient,) = grad_outputs
+        cos, sin = ctx.saved_tensors
+        spec: Rotary = ctx.spec
+        if spec.reordered:
+            return _turn_back(gradient, cos, sin, spec), None, None, None
+        return Turn.apply(gradient, cos, -sin, spec), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> torch.Tensor:
+        """A rotation is linear."""
+        cos, sin = ctx.saved_tensors
+        return Turn.apply(grad_inputs[0], cos, sin, ctx.spec)  # type: ignore[no-any-return]
+
+
+def _turn_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+    begin, end, half = spec.start, spec.start + spec.rotated, spec.rotated // 2
+    ordered = gradient.clone()
+    ordered[..., begin:end:2] = gradient[..., begin : begin + half]
+    ordered[..., begin + 1 : end : 2] = gradient[..., begin + half : end]
+    return Turn.apply(ordered, cos, -sin, spec.in_order)  # type: ignore[no-any-return]
+
+
+def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+    work = x.to(cos.dtype)
+    out = torch.empty(x.shape, dtype=cos.dtype, device=x.device)
+    if spec.rotated < spec.head_width:
+        out[..., : spec.start] = work[..., : spec.start]
+        out[..., spec.start + spec.rotated :] = work[..., spec.start + spec.rotated :]
+    for channels, pairs in regions(spec):
+        block, result, c, s = work[..., channels], out[..., channels], cos[..., pairs], sin[..., pairs]
+        if spec.layout == "interleaved" and not spec.reordered and _complex_view_fits(block):
+            numbers = torch.view_as_complex(block.unflatten(-1, (-1, 2)))
+            torch.mul(numbers, torch.complex(c, s), out=torch.view_as_complex(result.unflatten(-1, (-1, 2))))
+            continue
+        half = block.shape[-1] // 2
+        kept = spec.layout == "interleaved" and not spec.reordered
+        c, s = (part.expand(*block.shape[:-1], half) for part in (c, s))
+        for part in in_cache(tuple(block.shape)):
+            first, second = members(block[part], spec)
+            into, beside = members(result[part], spec) if kept else (result[part][..., :half], result[part][..., half:])
+            torch.mul(first, c[part], out=into)
+            into.addcmul_(second, s[part], value=-1)
+            torch.mul(first, s[part], out=beside)
+            beside.addcmul_(second, c[part])
+    return out.to(x.dtype)
+
+
+def _complex_view_fits(block: torch.Tensor) -> bool:
+    """Whether pairs lie side by side and start at even places."""
+    *lead, last = block.stride()
+    return last == 1 and block.storage_offset() % 2 == 0 and all(step % 2 == 0 for step in lead)

@@ -1,0 +1,192 @@
+"""Biases for FlexAttention: a function of one score, so that nothing of size queries x keys is stored."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands.arguments import shown
+from clockhands.biases import BiasCode, Fire, LogWindow, Window
+from clockhands.biases.distances import Batches, Pairs, batches_of, reals_of
+from clockhands.biases.values import Values, values_of
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.positions import Positions
+
+# FlexAttention's own order: score, batch, head, index of the query, index of the key.
+ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
+
+# Diagonals that a table may have where positions are not consecutive: 64 MiB for 16 heads.
+_MOST_DIAGONALS = 1 << 20
+
+
+def score_mod(
+    spec: BiasCode, queries: Any, keys: Any, *, values: Any = None, device: torch.device | str | None = None
+) -> ScoreMod:
+    """The bias as a ``score_mod`` for `torch.nn.attention.flex_attention.flex_attention`.
+
+    It adds the very numbers of ``bias(spec, queries, keys)``, looked up in tables of one row a head that are as long
+    as there are distances, ``queries + keys - 1`` for consecutive positions; FIRE's network is evaluated score by
+    score. Nothing is masked: that is what FlexAttention's ``block_mask`` is for. With one, compiled, the attention
+    needs no memory of size queries x keys; without one, PyTorch's kernel for the CPU takes all keys as one block, and
+    uncompiled it stores all scores.
+
+    Args:
+        spec: A bias.
+        queries: Positions, or a count, which stands at the last of the keys; as for `bias`. Whole numbers.
+        keys: Positions, or a count.
+        values: Learned numbers, as for `bias`; gradients reach those of PyTorch as far as FlexAttention's do.
+        device: Where the attention happens, if not where the values are.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+
+    >>> from clockhands.biases import Alibi
+    >>> mod = score_mod(Alibi(heads=2), 1, 4)
+    >>> float(mod(torch.tensor(1.0), 0, 0, torch.tensor(0), torch.tensor(2)))
+    0.9375
+    """
+    if not isinstance(spec, BiasCode):
+        raise InvalidType(
+            f"`score_mod` takes a bias, got {type(spec).__name__} {shown(spec)}.",
+            "Biases are Alibi, Buckets and those of clockhands.biases.",
+        )
+    at = batches_of(queries, keys)
+    if 0 in at.shape:
+        raise InvalidValue(f"`score_mod` needs queries and keys, got {at.shape[0]} and {at.shape[1]}.", "Give some.")
+    learned = _learned(spec, values, device)
+    if isinstance(spec, Window | LogWindow):
+        return _in_plane(spec, at, learned)
+    if spec.reads == "key":
+        return _by_key(spec, at, learned)
+    if isinstance(spec, Fire):
+        return _by_network(spec, at, learned)
+    return _by_distance(spec, at, learned)
+
+
+def _learned(spec: BiasCode, values: Any, device: Any) -> Values:
+    """Learned numbers as tensors; where there are none, the library that tables are to be made in."""
+    given = values_of(type(spec).__name__, values, spec.shapes)
+    if given.in_numpy:
+        wrong = spec.refuse(given.arrays)
+        if wrong:
+            raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
+        return Values(np, given.arrays, "float64", device)
+    if not all(isinstance(array, torch.Tensor) for array in given.arrays.values()):
+        raise InvalidType("`values` must be PyTorch's or NumPy's here, got another library's.", "Convert them first.")
+    return given
+
+
+def _tensor(numbers: Any, values: Values) -> torch.Tensor:
+    """Numbers as a tensor to look up in: float32 unless the values are float64 tensors."""
+    if isinstance(numbers, torch.Tensor):
+        return numbers
+    array = np.ascontiguousarray(numbers, np.float32 if numbers.dtype == np.float64 else None)
+    return torch.from_numpy(array).to(device=values.device)
+
+
+def _by_key(spec: BiasCode, at: Batches, values: Values) -> ScoreMod:
+    table = _tensor(np.stack([spec.numbers(grid.columns(), values) for grid in at.grids()]), values)
+    batched = bool(at.batch)
+
+    def add(score: Any, batch: Any, head: Any, _query: Any, key: Any) -> Any:
+        return score + table[batch if batched else 0, head, key]
+
+    return add
+
+
+def _by_distance(spec: BiasCode, at: Batches, values: Values) -> ScoreMod:
+    pairs, diagonal = _diagonals(at, values)
+    table = _tensor(spec.numbers(pairs, values), values)
+
+    def add(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+        return score + table[head, diagonal(batch, query, key)]
+
+    return add
+
+
+def _by_network(spec: Fire, at: Batches, values: Values) -> ScoreMod:
+    pairs, diagonal = _diagonals(at, values)
+    above = _tensor(spec.numerator(pairs.distances.past, values), values)
+    places = [reals_of(grid.queries.sizes(0, grid.queries.size)) for grid in at.grids()]
+    below = _tensor(spec.denominator(np.stack(places), values), values)
+    w1, b1, w2, b2 = (_tensor(values.arrays[name], values) for name in ("w1", "b1", "w2", "b2"))
+    batched = bool(at.batch)
+
+    def add(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+        share = above[diagonal(batch, query, key)] / below[batch if batched else 0, query]
+        number = b2[head]
+        for channel in range(spec.hidden):
+            number = number + w2[head, channel] * torch.relu(w1[channel, 0] * share + b1[channel])
+        return score + number
+
+    return add
+
+
+def _in_plane(spec: Window | LogWindow, at: Batches, values: Values) -> ScoreMod:
+    table = _tensor(spec.table(values), values)
+    sides = []
+    for side in ("queries", "keys"):
+        sizes = [(each := getattr(grid, side)).sizes(0, each.size) for grid in at.grids()]
+        outside = np.stack([size.whole < np.uint64(spec.first_token) for size in sizes])
+        places = np.stack([spec.places(size) for size in sizes])
+        sides += [_tensor(np.where(outside, 0, places), values), _tensor(outside, values)]
+    query_places, query_outside, key_places, key_outside = sides
+    batched, half, last = bool(at.batch), spec.differences // 2, spec.rows - 1
+
+    def add(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+        sequence = batch if batched else 0
+        row = query_places[sequence, query] - key_places[sequence, key] + half
+        if spec.first_token:
+            from_class, to_class = query_outside[sequence, query], key_outside[sequence, key]
+            row = torch.where(from_class, last - 2, torch.where(to_class, last - 1, row))
+            row = torch.where(from_class & to_class, last, row)
+        return score + table[row, head]
+
+    return add
+
+
+def _diagonals(at: Batches, values: Values) -> tuple[Pairs, Callable[[Any, Any, Any], Any]]:
+    """One pair for each distance that occurs, and which of them a query and a key have."""
+    grids = list(at.grids())
+    if not at.batch and grids[0].even:
+        last = at.shape[0] - 1
+        return grids[0].diagonals(), lambda _batch, query, key: key - query + last
+    queries, keys, first, count = _offsets(at)
+    places, others, batched = _tensor(queries, values), _tensor(keys, values), bool(at.batch)
+    # Each distance as that of a query there from a key at 0.
+    line, zero = Positions((count,), start=first), Positions((1,))
+
+    def diagonal(batch: Any, query: Any, key: Any) -> Any:
+        sequence = batch if batched else 0
+        return places[sequence, query] - others[sequence, key]
+
+    return Pairs(line.sizes(0, count), zero.sizes(0, 1), zero.sizes(0, 1)), diagonal
+
+
+def _offsets(at: Batches) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Numbers for queries and keys whose difference counts distances, the first distance, and how many there are."""
+    queries, keys = _whole(at.queries), _whole(at.keys)
+    start, end = min(queries), max(keys)
+    first, count = start - end, max(queries) - min(keys) - (start - end) + 1
+    if count > max(_MOST_DIAGONALS, 4 * sum(at.shape)) or abs(first) + count > 2**63:
+        raise InvalidValue(
+            f"`score_mod` looks distances up, and these positions span {count} of them from {first} on.",
+            "Use positions that lie closer together, or bias(spec, queries, keys).",
+        )
+    sides = []
+    for side, begin, length in ((queries, start, at.shape[0]), (keys, end, at.shape[1])):
+        numbers = np.array([each - begin for each in side], np.int64).reshape(-1, length)
+        sides.append(np.broadcast_to(numbers, (*(at.batch or (1,)), length)).copy())
+    return sides[0], sides[1], first, count
+
+
+def _whole(at: Positions) -> list[int]:
+    elements = [at.element(index) for index in range(at.size)]
+    for element in elements:
+        if not isinstance(element, int):
+            raise InvalidValue(
+                f"`score_mod` looks distances up and takes whole positions only, got {element}.",
+                "Use bias(spec, queries, keys) for real positions.",
+            )
+    return [int(element) for element in elements]

@@ -1,0 +1,263 @@
+"""Which row of a learned table a token gets: the published rules, and the ways to get them wrong."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.additive import token_positions, token_rows
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.specs import describe, from_json, to_json
+
+BERT = ch.Learned(8, rows=16)
+GPT2_BATCHED = ch.Learned(8, rows=16, padding_row=1)
+BART = ch.Learned(8, rows=16, offset=2)
+ROBERTA = ch.Learned(8, rows=16, offset=2, padding_row=1)
+FAIRSEQ = ch.Sinusoidal(8, first=2, zero_rows=(1,))
+VALUES = np.random.default_rng(5).standard_normal((16, 8)).astype(np.float32)
+
+IDS = np.array([[1, 1, 5, 6, 7, 1], [5, 6, 7, 8, 9, 4]])
+MASK = IDS != 1
+
+
+def by_hand(spec, mask):
+    """The rules in words, token by token."""
+    rows = []
+    for sequence in mask:
+        seen = 0
+        row = []
+        for place, real in enumerate(sequence):
+            if spec is BERT:
+                row.append(place)
+            elif spec is BART:
+                row.append(place + 2)
+            elif spec is GPT2_BATCHED:
+                row.append(seen if real else 1)
+            else:
+                row.append(2 + seen if real else 1)
+            seen += bool(real)
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("spec", [BERT, GPT2_BATCHED, BART, ROBERTA, FAIRSEQ], ids=describe)
+def test_every_rule_gives_the_rows_that_it_says(spec, backend):
+    masks = np.random.default_rng(1).random((64, 9)) < 0.6
+    wanted = by_hand(spec, masks)
+    for given in (masks, masks.astype(np.int64), masks.astype(np.int32)):
+        rows = token_rows(backend.asarray(given), spec)
+        assert type(rows).__module__.partition(".")[0] in (backend.name, "jaxlib")
+        assert backend.to_numpy(rows).tolist() == wanted
+        assert "int" in str(rows.dtype)
+        places = backend.to_numpy(token_positions(backend.asarray(given), spec))
+        assert (places + getattr(spec, "offset", 0)).tolist() == wanted
+
+
+def test_ids_with_padding_are_a_mask(backend):
+    for spec in (BERT, BART, ROBERTA, FAIRSEQ):
+        wanted = backend.to_numpy(token_rows(backend.asarray(MASK), spec))
+        got = token_rows(backend.asarray(IDS), spec, padding=1)
+        assert np.array_equal(backend.to_numpy(got), wanted)
+        assert np.array_equal(backend.to_numpy(token_rows(backend.asarray(IDS[0]), spec, padding=1)), wanted[0])
+
+
+@pytest.mark.parametrize(("key", "spec"), [("posids_roberta", ROBERTA), ("posids_bart", BART), ("posids_bert", BERT)])
+def test_published_rows_are_these(shared, key, spec):
+    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
+        assert token_rows(arrays["input_ids"], spec, padding=1).tolist() == arrays["pos"].tolist()
+        others = {BERT, BART, ROBERTA} - {spec}
+        assert all(token_rows(arrays["input_ids"], other, 1).tolist() != arrays["pos"].tolist() for other in others)
+
+
+def test_every_published_rule_is_checked(shared):
+    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
+    keys = {entry["key"] for entry in index if entry["family"] == "learned_offsets"}
+    assert keys == {"posids_roberta", "posids_bart", "posids_bert"}
+
+
+def test_the_sinusoid_of_fairseq_stands_at_the_published_ids(shared):
+    with np.load(shared / "conventions" / "tables" / "sin_hf_m2m100_forward_padded.npz") as arrays:
+        ids, table = np.array([[1, 1, 5, 6, 7, 8, 1, 9]]), arrays["table"]
+        places = token_positions(ids, ch.preset("fairseq", width=64), padding=1)
+        assert places.tolist() == arrays["position_ids"].tolist()
+    added = ch.add(np.zeros((1, 8, 64)), ch.preset("fairseq", width=64), places)
+    assert np.abs(added[0] - table).max() < 1e-6
+    assert not added[0, [0, 1, 6]].any()
+
+
+def test_positions_may_exist_only_inside_a_trace():
+    jax = pytest.importorskip("jax")
+    torch = pytest.importorskip("torch")
+    for spec in (BERT, GPT2_BATCHED, BART, ROBERTA, FAIRSEQ):
+        wanted = token_rows(IDS, spec, padding=1)
+        for given, padding in ((IDS, 1), (MASK, None), (MASK.astype(np.int32), None)):
+            traced = jax.jit(lambda x, padding=padding, spec=spec: token_rows(x, spec, padding))
+            assert np.array_equal(traced(given), wanted)
+            assert np.array_equal(jax.vmap(traced)(given), wanted)
+            mapped = torch.func.vmap(lambda x, padding=padding, spec=spec: token_rows(x, spec, padding))
+            assert np.array_equal(mapped(torch.tensor(given)).numpy(), wanted)
+
+
+def test_a_compiled_model_numbers_its_tokens():
+    torch = pytest.importorskip("torch")
+
+    def embedded(ids, values):
+        places = token_positions(ids, ROBERTA, padding=1)
+        return token_rows(ids, ROBERTA, padding=1), ch.add(torch.zeros(*ids.shape, 8), ROBERTA, places, values=values)
+
+    compiled = torch.compile(embedded, fullgraph=True, backend="eager")
+    rows, added = compiled(torch.tensor(IDS), torch.tensor(VALUES))
+    assert np.array_equal(rows.numpy(), token_rows(IDS, ROBERTA, padding=1))
+    assert np.array_equal(added.numpy(), VALUES[rows.numpy()])
+
+
+def test_padding_reads_its_own_row(backend):
+    x = backend.asarray(np.zeros((2, 6, 8)), "float32")
+    places = token_positions(backend.asarray(MASK), ROBERTA)
+    added = backend.to_numpy(ch.add(x, ROBERTA, places, values=VALUES))
+    assert np.array_equal(added, VALUES[token_rows(MASK, ROBERTA)])
+    assert np.array_equal(ch.table(ROBERTA, [-1, 0], values=VALUES), VALUES[[1, 2]])
+
+
+def test_a_sequence_does_not_notice_the_padding_around_it():
+    alone = token_rows(np.array([[5, 6, 7]]), ROBERTA, padding=1)[0]
+    for ids in ([1, 1, 5, 6, 7], [5, 6, 7, 1, 1], [1, 5, 6, 7, 1]):
+        rows = token_rows(np.array([ids]), ROBERTA, padding=1)[0]
+        assert rows[np.array(ids) != 1].tolist() == alone.tolist()
+    # BART's do: a batch that is padded on the left stands elsewhere.
+    assert token_rows(np.array([[1, 1, 5, 6, 7]]), BART, padding=1)[0, 2:].tolist() != [2, 3, 4]
+
+
+# --- the faults that were made with this, each seen as what it is ----------------------------------------------
+
+
+def test_flattened_sequences_numbered_from_zero_read_rows_two_off():
+    # Without padding, sequences one after another: each starts at position 0 again, whose row is the offset.
+    lengths = (3, 2)
+    places = np.concatenate([np.arange(length) for length in lengths])
+    flat = ch.add(np.zeros((5, 8), np.float32), ROBERTA, places, values=VALUES)
+    apart = [ch.add(np.zeros((length, 8), np.float32), ROBERTA, values=VALUES) for length in lengths]
+    assert np.array_equal(flat, np.concatenate(apart))
+    wrong = VALUES[places]
+    assert not np.array_equal(wrong, flat)
+    assert np.array_equal(wrong[2], flat[0])  # every row is read two rows too early
+
+
+def test_averaged_position_ids_are_refused():
+    # Checkpoints that are merged average their integer buffers too, and numbers between the rows come out.
+    merged = (np.arange(16) + np.arange(16).clip(2)) / 2
+    with pytest.raises(InvalidValue, match=r"whole positions only, got 1\.5"):
+        ch.table(ch.Learned(8, 16), merged, values=VALUES)
+    with pytest.raises(InvalidValue, match=r"whole positions only, got 0\.999"):
+        ch.table(ch.Learned(8, 16), np.float16([0.9995]), values=VALUES)
+    assert np.array_equal(ch.table(ch.Learned(8, 16), np.float16([1.0, 2.0]), values=VALUES), VALUES[1:3])
+
+
+def test_a_sequence_beyond_the_table_is_refused():
+    for spec, most in ((BERT, 16), (BART, 14)):
+        assert token_rows(np.ones((2, most), bool), spec).max() == 15
+        with pytest.raises(InvalidValue, match=f"^The table has rows for {most} tokens, got {most + 1}"):
+            token_rows(np.ones((2, most + 1), bool), spec)
+    long = np.ones((2, 20), bool)
+    long[:, :8] = False
+    assert token_rows(long, ROBERTA).max() == 13  # 12 real tokens, and padding takes no row
+    with pytest.raises(InvalidValue, match=r"^The table has rows for 14 tokens, got 20\.\nhint: Cut the sequence"):
+        token_rows(np.ones((1, 20), bool), ROBERTA)
+    with pytest.raises(InvalidValue, match=r"positions 0 to 13, got 14"):
+        ch.add(np.zeros((15, 8)), ROBERTA, values=VALUES)
+
+
+def test_a_sequence_beyond_the_table_is_refused_inside_a_trace():
+    jax = pytest.importorskip("jax")
+    with pytest.raises(InvalidValue, match="rows for 14 tokens, got 15"):
+        jax.jit(lambda mask: token_rows(mask, BART))(np.ones((2, 15), bool))
+
+
+def test_no_sequences_and_no_tokens():
+    for spec in (BERT, ROBERTA):
+        assert token_rows(np.ones((0, 4), bool), spec).shape == (0, 4)
+        assert token_rows(np.ones((2, 0), bool), spec).shape == (2, 0)
+
+
+def test_arguments_stay_as_they_are():
+    ids = IDS.copy()
+    token_rows(ids, ROBERTA, padding=1)
+    assert np.array_equal(ids, IDS)
+
+
+def test_the_rule_is_part_of_the_spec():
+    assert from_json(to_json(ROBERTA)) == ROBERTA != BART
+    assert describe(ROBERTA) == "Learned, width 8, rows 16, offset 2, padding row 1"
+    assert describe(BART) == "Learned, width 8, rows 16, offset 2"
+    assert (ROBERTA.padding_position, BART.padding_position, GPT2_BATCHED.padding_position) == (-1, None, 1)
+    assert (FAIRSEQ.padding_position, ch.Sinusoidal(8).padding_position) == (1, None)
+    assert ch.Sinusoidal(8, zero_rows=(0,), first=1).padding_position == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "padding_row", "rows"),
+    [
+        ("bert", 0, None, 512),
+        ("gpt2", 0, None, 1024),
+        ("roberta", 2, 1, 514),
+        ("xlm-roberta", 2, 1, 514),
+        ("esm", 2, 1, 1026),
+        ("opt", 2, 1, 2050),
+        ("bart", 2, None, 1026),
+    ],
+)
+def test_presets_of_learned_tables(name, offset, padding_row, rows):
+    spec = ch.preset(name)
+    assert (spec.offset, spec.padding_row, spec.rows) == (offset, padding_row, rows)
+    assert ch.preset(name, rows=10, width=4) == ch.Learned(4, 10, offset, padding_row)
+
+
+REFUSED = [
+    (
+        lambda: ch.Learned(8, 16, padding_row=16),
+        "`padding_row` must be below the 16 rows, got 16.",
+        "Leave it out where padding is counted like any other token.",
+    ),
+    (lambda: ch.Learned(8, 16, padding_row=-1), "`padding_row` must be at least 0, got -1.", "Give `padding_row`"),
+    (
+        lambda: ch.table(BART, [-1], values=VALUES),
+        "The table has rows for positions 0 to 13, got -1.",
+        "It has 16 rows",
+    ),
+    (
+        lambda: ch.table(ROBERTA, [-1, -2], values=VALUES),
+        "The table has rows for positions 0 to 13, got -2.",
+        "It has 16 rows",
+    ),
+    (
+        lambda: token_positions(IDS, ROBERTA),
+        "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
+        "Say which id is padding, padding=…, if these are ids.",
+    ),
+    (
+        lambda: token_positions(MASK, ROBERTA, padding=1),
+        "`tokens` must be ids of tokens, got bool.",
+        "Leave `padding` out for a mask.",
+    ),
+    (
+        lambda: token_positions(MASK * 1.0, ROBERTA),
+        "`tokens` must be a mask of booleans or of 0 and 1, got float64.",
+        "Write mask > 0.5, or mask == 0 for one that is added to scores.",
+    ),
+    (lambda: token_positions(MASK.tolist(), ROBERTA), "`tokens` must be an array, got list.", "Give a NumPy"),
+    (lambda: token_positions(np.array(1), ROBERTA), "`tokens` must be of shape [..., seq], got one", "Give a whole"),
+    (lambda: token_positions(IDS, ROBERTA, padding=-1), "`padding` must be at least 0, got -1.", "Give `padding`"),
+    (
+        lambda: token_positions(MASK, "roberta"),
+        "`spec` must be an additive code, got str 'roberta'.",
+        "Learned and Sinusoidal say how tokens are numbered.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}.*\nhint: {re.escape(hint)}"):
+        call()

@@ -1,0 +1,352 @@
+"""Resized tables against PyTorch's interpolation, and the arguments that models get wrong."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands import memory
+from clockhands.additive import resize, resize_matrix
+from clockhands.errors import InvalidType, InvalidValue, TooLarge
+
+
+def drawn(*shape):
+    return np.random.default_rng(8).standard_normal(shape)
+
+
+LINE = drawn(7, 3)
+GRID = drawn(5 * 6, 3)
+SIZES = (1, 2, 3, 5, 7, 8, 11, 20)
+
+
+@pytest.fixture(scope="module")
+def torch():
+    return pytest.importorskip("torch")
+
+
+def interpolated(torch, values, grid, size, **how):
+    """What PyTorch makes of the rows of a grid."""
+    image = torch.from_numpy(values).reshape(*grid, -1).permute(2, 0, 1)[None]
+    out = torch.nn.functional.interpolate(image, size=size, **how)
+    return out[0].permute(1, 2, 0).reshape(-1, values.shape[-1]).numpy()
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("rows", SIZES)
+def test_lines_are_those_of_pytorch(torch, rows, align_corners):
+    got = resize(LINE, rows, align_corners=align_corners)
+    rows_last = torch.from_numpy(LINE).T[None]
+    wanted = torch.nn.functional.interpolate(rows_last, size=rows, mode="linear", align_corners=align_corners)
+    assert np.abs(got - wanted[0].T.numpy()).max() < 1e-12
+    # There is no cubic one for lines, but a grid of one column is a line.
+    got = resize(LINE, rows, "cubic", align_corners=align_corners)
+    wanted = interpolated(torch, LINE, (7, 1), (rows, 1), mode="bicubic", align_corners=align_corners)
+    assert np.abs(got - wanted).max() < 1e-12
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 9), (5, 6), (4, 5), (16, 16), (13, 3)])
+@pytest.mark.parametrize(("align_corners", "antialias"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("kind", ["linear", "cubic"])
+def test_grids_are_those_of_pytorch(torch, kind, align_corners, antialias, size):
+    got = resize(GRID, size, kind, grid=(5, 6), align_corners=align_corners, antialias=antialias)
+    how = {"mode": f"bi{kind}", "align_corners": align_corners, "antialias": antialias}
+    wanted = interpolated(torch, GRID, (5, 6), size, **how)
+    assert got.shape == wanted.shape
+    assert np.abs(got - wanted).max() < 1e-12
+
+
+def test_the_comparison_with_pytorch_can_fail(torch):
+    """Each argument moves the numbers by far more than the tolerance."""
+    how = {"mode": "bicubic", "align_corners": False, "antialias": True}
+    wanted = interpolated(torch, GRID, (5, 6), (3, 4), **how)
+    right = {"grid": (5, 6), "antialias": True}
+    assert np.abs(resize(GRID, (3, 4), "cubic", **right) - wanted).max() < 1e-12
+    for kind, wrong in (
+        ("linear", {}),
+        ("cubic", {"antialias": False}),
+        ("cubic", {"antialias": False, "align_corners": True}),
+        ("cubic", {"cubic": -0.75}),
+        ("cubic", {"grid": (6, 5)}),
+        ("cubic", {"scale_factor": 0.6}),
+    ):
+        assert np.abs(resize(GRID, (3, 4), kind, **{**right, **wrong}) - wanted).max() > 1e-3, wrong
+
+
+@pytest.mark.parametrize("kind", ["linear", "cubic"])
+def test_a_given_scale_factor_is_that_of_pytorch(torch, kind):
+    # DINO adds 0.1 so that rounding keeps the size, and the factor is then not the ratio of the sizes.
+    factors = ((8 + 0.1) / 5, (9 + 0.1) / 6)
+    image = torch.from_numpy(GRID).reshape(5, 6, 3).permute(2, 0, 1)[None]
+    for antialias in (False, True):
+        out = torch.nn.functional.interpolate(image, scale_factor=factors, mode=f"bi{kind}", antialias=antialias)
+        assert out.shape[2:] == (8, 9)
+        wanted = out[0].permute(1, 2, 0).reshape(-1, 3).numpy()
+        got = resize(GRID, (8, 9), kind, grid=(5, 6), antialias=antialias, scale_factor=factors)
+        assert np.abs(got - wanted).max() < 1e-12
+        assert np.abs(resize(GRID, (8, 9), kind, grid=(5, 6), antialias=antialias) - wanted).max() > 1e-3
+
+
+def test_cubic_weights_of_both_kinds_are_those_of_jax_and_pytorch():
+    jax = pytest.importorskip("jax")
+    image = GRID.astype(np.float32).reshape(5, 6, 3)
+    for kind, method in (("linear", "linear"), ("cubic", "cubic")):
+        for size in ((12, 13), (3, 4)):
+            wanted = jax.image.resize(image, (*size, 3), method)
+            got = resize(GRID, size, kind, grid=(5, 6), antialias=True)
+            assert np.abs(got.reshape(wanted.shape) - wanted).max() < 1e-5
+    inner = resize_matrix(8, 16, "cubic", cubic=-0.5)[6]  # far from the edges both of its kinds are one
+    assert np.abs(inner - resize_matrix(8, 16, "cubic", antialias=True)[6]).max() < 1e-15
+    assert np.abs(inner - resize_matrix(8, 16, "cubic")[6]).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["linear", "cubic"])
+@pytest.mark.parametrize("how", [{}, {"align_corners": True}, {"antialias": True}])
+def test_what_every_way_keeps(kind, how):
+    for old in SIZES:
+        for new in SIZES:
+            matrix = resize_matrix(old, new, kind, **how)
+            assert matrix.shape == (new, old)
+            assert np.abs(matrix.sum(axis=1) - 1).max() < 1e-14  # a constant stays what it is
+            if new > 1 or not how.get("align_corners"):  # one row cannot be both the first and the last
+                assert np.abs(matrix - matrix[::-1, ::-1]).max() < 1e-14  # no side is preferred
+        assert np.array_equal(resize_matrix(old, old, kind, **how), np.eye(old))
+
+
+def test_a_straight_line_of_rows_stays_straight():
+    """But for the edges, and for cubic weights of a = -0.75, which make waves of it."""
+    line, inner = np.arange(32.0)[:, None], slice(3, -3)
+    places = (np.arange(64) + 0.5) / 2 - 0.5
+    for kind, how in (("linear", {}), ("cubic", {"cubic": -0.5}), ("linear", {"antialias": True})):
+        assert np.abs(resize(line, 64, kind, **how)[:, 0] - places)[inner].max() < 1e-12
+    assert np.abs(resize(line, 64, "cubic")[:, 0] - places)[inner].max() > 0.04
+    assert np.abs(resize(line, 63, align_corners=True)[:, 0] - np.arange(63) / 2).max() < 1e-13
+
+
+def test_kept_rows_stay_bit_for_bit(backend):
+    values = drawn(2 + 30, 4).astype(np.float32)
+    given = backend.asarray(values)
+    for rows, how in ((12, {}), ((8, 9), {"grid": (5, 6)})):
+        resized = backend.to_numpy(resize(given, rows, kept=2, **how))
+        assert np.array_equal(resized[:2], values[:2])
+        assert np.abs(resized[2:] - resize(values[2:].astype(np.float64), rows, **how)).max() < 4e-6
+    # A class token before a square.
+    assert resize(values[:26], (7, 7), kept=1).shape == (50, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_every_library_and_dtype_gives_the_same_rows(backend, dtype):
+    if dtype == "float64" and backend.name == "jax":
+        dtype = "float32"
+    given = backend.asarray(drawn(1, 1 + 36, 5), dtype) if backend.name != "numpy" else None
+    if given is None:
+        import ml_dtypes
+
+        kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        given = drawn(1, 1 + 36, 5).astype(kind)
+    exact = backend.to_numpy(given).astype(np.float64)
+    for rows, kind, how in (
+        ((14, 9), "cubic", {"antialias": True}),
+        ((4, 4), "linear", {"antialias": True}),
+        (50, "linear", {"align_corners": True}),
+    ):
+        resized = resize(given, rows, kind, kept=1, **how)
+        assert resized.dtype == given.dtype
+        wanted = resize(exact, rows, kind, kept=1, **how)
+        got = backend.to_numpy(resized).astype(np.float64)
+        # A sum of at most six products along each axis, and one rounding to the dtype.
+        rounding = {"float64": 2.0**-49, "float32": 2.0**-20, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+        assert np.abs(got - wanted).max() <= rounding * np.abs(exact).max()
+    assert np.array_equal(backend.to_numpy(given).astype(np.float64), exact)
+
+
+def test_numpy_rounds_once():
+    values = drawn(9, 4).astype(np.float16)
+    wanted = resize(values.astype(np.float64), 13, "cubic").astype(np.float16)
+    assert np.array_equal(resize(values, 13, "cubic"), wanted)
+
+
+def test_gradients_pass(torch):
+    jax = pytest.importorskip("jax")
+    matrix = np.kron(resize_matrix(3, 5), resize_matrix(4, 2))
+    values = torch.randn(13, 2, requires_grad=True)
+    resize(values, (5, 2), grid=(3, 4), kept=1).sum().backward()
+    wanted = np.concatenate([[1.0], matrix.sum(axis=0)])[:, None] * np.ones((1, 2))
+    assert np.abs(values.grad.numpy() - wanted).max() < 1e-6
+
+    def total(rows):
+        return resize(rows, (5, 2), grid=(3, 4), kept=1).sum()
+
+    assert np.abs(jax.jit(jax.grad(total))(np.float32(values.detach())) - wanted).max() < 1e-6
+
+
+# --- the faults that were made with this, each seen as what it is ----------------------------------------------
+
+
+def test_corners_that_are_not_aligned_move_every_box():
+    """A table made with aligned corners, resized without: rows far from the middle are not those that were trained."""
+    places = np.arange(48.0)
+    grid = np.stack(np.meshgrid(places, places, indexing="ij"), -1).reshape(-1, 2)
+    right = resize(grid, (37, 53), align_corners=True).reshape(37, 53, 2)
+    assert np.abs(right[:, 0, 0] - np.linspace(0, 47, 37)).max() < 1e-12  # the linspace of the model's own code
+    assert np.abs(right[0, :, 1] - np.linspace(0, 47, 53)).max() < 1e-12
+    wrong = resize(grid, (37, 53)).reshape(37, 53, 2)
+    # What is off grows with the distance from the middle: places are read 47 / 36 and 48 / 37 apart.
+    slope = np.polyfit(np.arange(37)[3:-3], wrong[3:-3, 20, 0] - right[3:-3, 20, 0], 1)[0]
+    assert slope == pytest.approx(48 / 37 - 47 / 36, abs=1e-12)
+    values = drawn(48 * 48, 8)
+    assert np.abs(resize(values, (37, 53)) - resize(values, (37, 53), align_corners=True)).max() > 0.5
+
+
+def test_shrinking_without_antialias_leaves_rows_out():
+    """Small pictures: every third row of the table is not read at all."""
+    assert (np.abs(resize_matrix(48, 16)).sum(axis=0) == 0).sum() == 32
+    assert (np.abs(resize_matrix(48, 16, antialias=True)).sum(axis=0) > 0).all()
+    noise = drawn(48 * 48, 4)
+    assert resize(noise, (16, 16)).std() > 2 * resize(noise, (16, 16), antialias=True).std()
+
+
+def test_bicubic_is_not_bilinear():
+    """Bicubic overshoots: rows come out larger than any that was trained."""
+    step = np.repeat([0.0, 1.0], 8)[:, None] * np.ones((1, 2))
+    assert resize(step, 40).max() == 1
+    assert resize(step, 40, "cubic").max() > 1.05
+    assert resize(step, 40, "cubic").min() < -0.05
+
+
+def test_a_resize_is_never_passed_over():
+    """The number of rows is what was asked for, and a spec with other rows refuses the values."""
+    values = drawn(2 + 16, 4)
+    spec = ch.Learned(4, rows=18, offset=2)
+    longer = resize(values, 32, kept=spec.offset)
+    assert longer.shape == (34, 4)
+    with pytest.raises(InvalidValue, match="positions 0 to 15, got 16"):
+        ch.table(spec, 17, values=values)
+    with pytest.raises(InvalidValue, match=r"must be of shape \[18, 4\], got \[34, 4\]"):
+        ch.table(spec, 17, values=longer)
+    wider = ch.specs.with_fields(spec, rows=len(longer))
+    assert np.array_equal(ch.table(wider, 32, "float64", values=longer), longer[2:])
+    # A computed code needs no resizing: it has a row for every position.
+    assert ch.table(ch.Sinusoidal(4), [10**6]).shape == (1, 4)
+
+
+def test_the_offset_rows_belong_to_no_position():
+    """Resizing the rows before position 0 along with the others mixes padding into the first tokens."""
+    values = drawn(18, 4)
+    values[:2] = 100
+    assert np.abs(resize(values, 34)[2:]).max() > 20
+    assert np.abs(resize(values, 32, kept=2)[2:]).max() < 5
+
+
+REFUSED = [
+    (lambda: resize(GRID, 0), "`rows` must be at least 1, got 0."),
+    (lambda: resize(GRID, 4.5), "`rows` must be a whole number, got 4.5."),
+    (lambda: resize(GRID, (2, 3, 4)), "`rows` must be one number, or (height, width) of a grid, got (2, 3, 4)."),
+    (lambda: resize(GRID, (4, 4)), "The table has 30 rows to resize, and they are no square grid."),
+    (lambda: resize(GRID, (4, 4), grid=(5, 5)), "`grid` must be (height, width) of the 30 rows to resize, got (5, 5)."),
+    (lambda: resize(GRID, (4, 4), grid=30), "`grid` must be (height, width) of the 30 rows to resize, got 30."),
+    (lambda: resize(GRID, 4, grid=(5, 6)), "`grid` is for tables of grids, got (5, 6) and one number of rows."),
+    (lambda: resize(GRID, 4, kept=30), "`kept` must be below the 30 rows, got 30."),
+    (lambda: resize(GRID, 4, kept=-1), "`kept` must be at least 0, got -1."),
+    (lambda: resize(GRID, 4, "nearest"), "`kind` must be one of linear, cubic, got 'nearest'."),
+    (lambda: resize(GRID, 4, "bicubic"), "`kind` must be one of linear, cubic, got 'bicubic'."),
+    (lambda: resize(GRID, 4, antialias=1), "`antialias` must be True or False, got 1."),
+    (lambda: resize(GRID, 4, align_corners=None), "`align_corners` must be True or False, got None."),
+    (lambda: resize(GRID, 4, antialias=True, align_corners=True), "`antialias` and `align_corners` cannot both be"),
+    (lambda: resize(GRID, 4, align_corners=True, scale_factor=2.0), "`scale_factor` says nothing where"),
+    (lambda: resize(GRID, 4, scale_factor=0.0), "`scale_factor` must be finite and positive, got 0."),
+    (lambda: resize(GRID, 4, scale_factor=(1.0, 1.0)), "`scale_factor` must be one number for each of 1 axes, got"),
+    (lambda: resize(GRID, 4, cubic=-0.5), "`cubic` is for cubic weights only, got -0.5."),
+    (lambda: resize(GRID, 4, "cubic", cubic=float("nan")), "`cubic` must be finite, got nan."),
+    (lambda: resize(GRID.tolist(), 4), "`values` must be an array, got list."),
+    (lambda: resize(GRID[0], 4), "`values` must be of shape [..., rows, width], got [3]."),
+    (lambda: resize(GRID.astype(int), 4), "`values` must be of a float dtype, got int64."),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:60] for _, message in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}.*\nhint: [A-Z].*\\.$"):
+        call()
+
+
+def test_what_would_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1 << 30)
+    with pytest.raises(TooLarge, match=r"A matrix of shape \[1000000, 1000000\] would take 7.28 TiB"):
+        resize_matrix(10**6, 10**6)
+
+
+# --- scaled and standardised tables ----------------------------------------------------------------------------
+
+SCALED = ch.Sinusoidal(8, scaled=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "scale"),
+    [
+        ("sin_xtransformers_scaled", "x-transformers-sinusoidal", 64**-0.5),
+        ("sin_hf_speecht5_scaled", "speecht5", 0.7),
+    ],
+)
+def test_published_scaled_tables_are_these(shared, key, name, scale):
+    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
+        published = arrays["table"]
+    made = ch.table(ch.preset(name, width=64), len(published), values=scale)
+    # They round phases to float32, up to 127 x 2**-24 of a radian, and the scale.
+    assert np.abs(made - published).max() < 128 * 2.0**-24 * scale * 1.5
+    assert np.abs(ch.table(ch.preset(name, width=64), len(published), values=1.01 * scale) - published).max() > 1e-3
+
+
+def test_published_standardised_tables_are_these(shared):
+    from clockhands.additive import standardised
+
+    with np.load(shared / "conventions" / "tables" / "sin_hf_patchtst.npz") as arrays:
+        published = arrays["table"]
+    rows = ch.table(ch.Sinusoidal(64), 128, "float64")
+    assert np.abs(standardised(rows) - published).max() < 1e-6
+    assert np.abs(standardised(rows[:127]) - published[:127]).max() > 1e-5  # another length, other rows
+    with pytest.raises(InvalidValue, match="must hold different numbers"):
+        standardised(np.ones((2, 2)))
+    with pytest.raises(InvalidType, match="must be a NumPy array, got list"):
+        standardised([[1.0, 2.0]])
+
+
+def test_a_scale_multiplies_every_number(backend):
+    plain = ch.table(ch.Sinusoidal(8), 5, "float64")
+    for scale in (0.125, np.float32(0.125), np.array([0.125]), backend.asarray(np.array(0.125, np.float32))):
+        assert np.array_equal(ch.table(SCALED, 5, "float64", values=scale), 0.125 * plain)
+    x = backend.asarray(np.ones((2, 5, 8)), "float32")
+    got = backend.to_numpy(ch.add(x, SCALED, values=backend.asarray(np.array([0.3], np.float32))))
+    assert np.abs(got - (1 + float(np.float32(0.3)) * plain)).max() < 2.0**-23
+
+
+def test_a_scale_is_rounded_once():
+    exact = ch.table(ch.Sinusoidal(8), 100, "float64")
+    for dtype in (np.float32, np.float16):
+        assert np.array_equal(ch.table(SCALED, 100, dtype, values=1 / 3), (exact * (1 / 3)).astype(dtype))
+
+
+def test_gradients_reach_the_scale(torch):
+    jax = pytest.importorskip("jax")
+    total = ch.table(ch.Sinusoidal(8), 5, "float64").sum()
+    scale = torch.tensor(0.5, requires_grad=True)
+    ch.add(torch.zeros(5, 8), SCALED, values=scale).sum().backward()
+    assert scale.grad.item() == pytest.approx(total, rel=1e-6)
+    slope = jax.grad(lambda s: ch.add(jax.numpy.zeros((5, 8)), SCALED, values=s).sum())(jax.numpy.float32(0.5))
+    assert float(slope) == pytest.approx(total, rel=1e-5)
+
+
+def test_a_scaled_code_says_so():
+    assert ch.describe(SCALED).endswith(", times a learned scale")
+    assert json.loads(ch.to_json(SCALED))["scaled"] is True
+    assert ch.from_json(ch.to_json(SCALED)) == SCALED != ch.Sinusoidal(8)
+    for call, message in (
+        (lambda: ch.table(SCALED, 5), "This Sinusoidal has a trained scale and needs it."),
+        (lambda: ch.table(SCALED, 5, values=[1.0, 2.0]), "`values` must be one number, got an array of shape [2]."),
+        (lambda: ch.table(SCALED, 5, values="one"), "`values` must be numbers, got an array of <U3."),
+        (lambda: ch.table(ch.Sinusoidal(8), 5, values=1.0), "Sinusoidal is computed and takes no values."),
+        (lambda: ch.Sinusoidal(8, scaled=0.5), "`scaled` must be True or False, got 0.5."),
+    ):
+        with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}"):
+            call()

@@ -1,0 +1,62 @@
+"""Presets of biases: what each model has, and that describing, writing and changing them works."""
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.biases import Alibi, BiasCode, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.presets import presets
+from laws.bias_members import values_for
+
+WANTED = {
+    "alibi": Alibi(8),
+    "alibi-symmetric": Alibi(8, "symmetric"),
+    "baichuan-13b": Alibi(40, "key"),
+    "beit": Window(12, 14, 14, class_token=True),
+    "bloom": Alibi(112, "key"),
+    "deberta": Clipped(12, 512),
+    "deberta-v2": CeilingBuckets(24, 256, 512),
+    "falcon-rw": Alibi(32, "key"),
+    "fire": Fire(12, 32),
+    "gpt-neox-alibi": Alibi(12, "past"),
+    "kerple-log": Kerple(12),
+    "kerple-power": Kerple(12, "power"),
+    "mesh-transformer-jax": Buckets(16, 32, 128, bidirectional=False, epsilon=2.0**-23),
+    "mpnet": Buckets(12, 32, 128),
+    "mpt": Alibi(32, "last-key"),
+    "retnet": Decay(8),
+    "swin": Window(3, 7, 7),
+    "swin-v2": LogWindow(3, 8, 8),
+    "t5": Buckets(12, 32, 128),
+    "t5-decoder": Buckets(12, 32, 128, bidirectional=False),
+    "wavlm": Buckets(12, 320, 800),
+    "x-transformers-t5": Buckets(8, 32, 128, bidirectional=False, scale=8.0),
+}
+
+
+def test_every_preset_of_a_bias_is_known_here():
+    assert {each.name: each.spec for each in presets() if isinstance(each.spec, BiasCode)} == WANTED
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_a_preset_makes_a_bias(name):
+    spec = ch.preset(name)
+    tokens = spec.tokens if isinstance(spec, Window | LogWindow) else 16
+    made = ch.bias(spec, 5, tokens, values=values_for(spec))
+    assert made.shape == (spec.heads, 5, tokens)
+    assert np.isfinite(made).all()
+    assert ch.from_json(ch.to_json(spec)) == spec
+    assert str(spec.heads) in ch.describe(spec)
+    assert ch.preset(name, heads=3).heads == 3
+
+
+def test_what_models_read_causally_is_the_same_to_softmax():
+    """Bloom's, MPT's and the paper's bias differ by a constant in each row, which softmax does not see."""
+    made = [
+        ch.bias(ch.preset(name, heads=12), 9, 9, causal=True, dtype="float64") for name in ("alibi", "bloom", "mpt")
+    ]
+    rows = [np.exp(each - each.max(axis=-1, keepdims=True)) for each in made]
+    shares = [each / each.sum(axis=-1, keepdims=True) for each in rows]
+    for other in shares[1:]:
+        np.testing.assert_allclose(other, shares[0], rtol=1e-14)
+    assert not np.allclose(made[0], made[1])

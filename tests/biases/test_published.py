@@ -1,0 +1,232 @@
+"""Numbers that other libraries' own code made: presets and specs give them, or the library is wrong."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.biases import Alibi, Buckets, CeilingBuckets, Decay, row_numbers
+from oracles import extract_biases as extract
+
+PUBLISHED = json.loads(extract.PUBLISHED.read_text("utf-8"))
+ENCODER, DECODER = ch.preset("t5"), ch.preset("t5-decoder")
+
+
+def kerple(values):
+    values = {name.removeprefix("bias_"): np.reshape(array, 4) for name, array in values.items()}
+    return ch.bias(ch.preset("kerple-log", heads=4), 24, 24, values=values)
+
+
+def fire(values):
+    names = {"c": "c", "L": "threshold", "W1": "w1", "b1": "b1", "W2": "w2", "b2": "b2"}
+    values = {names[name]: np.asarray(array) for name, array in values.items()}
+    return ch.bias(ch.preset("fire", heads=4, hidden=8), 24, 24, values=values)
+
+
+def retention(_):
+    """Torchscale's mask: the decay, each row over the root of its sum."""
+    mask = np.exp(ch.bias(ch.preset("retnet", heads=4), 16, 16, causal=True, dtype="float64"))
+    return mask / np.sqrt(mask.sum(axis=-1, keepdims=True))
+
+
+# What makes each published array, from the learned numbers beside it.
+OURS = {
+    "alibi_slopes_paper_h8": lambda _: ch.preset("alibi").slopes,
+    "alibi_slopes_paper_h12": lambda _: ch.preset("alibi", heads=12).slopes,
+    "alibi_bias_paper": lambda _: ch.bias(Alibi(8, "key"), 1, 32),
+    "alibi_hf_bloom_h8": lambda _: ch.bias(ch.preset("bloom", heads=8), 1, 32),
+    "alibi_hf_bloom_h12": lambda _: ch.bias(ch.preset("bloom", heads=12), 1, 32),
+    "alibi_hf_mpt_h8": lambda _: ch.bias(ch.preset("mpt", heads=8), 1, 32),
+    "alibi_llmfoundry_full_h12": lambda _: ch.bias(ch.preset("alibi-symmetric", heads=12), 16, 16)[None],
+    "alibi_x_transformers_h12": lambda _: ch.bias(ch.preset("alibi-symmetric", heads=12), 8, 20),
+    "alibi_opennmt": lambda _: ch.bias(ch.preset("alibi-symmetric"), 1, 12),
+    "t5_bucket_bidirectional": lambda _: row_numbers(ENCODER, 40, 300),
+    "t5_bucket_causal": lambda _: row_numbers(DECODER, 40, 300),
+    "t5_bucket_bidirectional_square": lambda _: row_numbers(ENCODER, 256, 256),
+    "x_transformers_bucket_causal": lambda _: row_numbers(ch.preset("x-transformers-t5"), 256, 256),
+    "mesh_jax_bucket_causal": lambda _: row_numbers(ch.preset("mesh-transformer-jax"), 256, 256),
+    "deberta_v1_rel": lambda _: row_numbers(ch.preset("deberta"), 20, 20) - ch.preset("deberta").span,
+    "swin_index": lambda _: row_numbers(ch.preset("swin", height=4, width=5), 20, 20),
+    "swin_original_index": lambda _: row_numbers(ch.preset("swin", height=4, width=5), 20, 20),
+    "beit_index": lambda _: row_numbers(ch.preset("beit", height=4, width=5), 21, 21),
+    "swinv2_logcpb": lambda _: ch.preset("swin-v2").coordinates(),
+    "swinv2_logcpb_transfer": lambda _: ch.preset("swin-v2", height=16, width=16, trained=(12, 12)).coordinates(),
+    "kerple_log": kerple,
+    "fire_bias": fire,
+    "retnet_decay": retention,
+}
+
+
+def worst(got, wanted):
+    got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
+    assert got.shape == wanted.shape
+    return float(np.abs(got - wanted).max())
+
+
+@pytest.mark.parametrize("key", OURS)
+def test_biases_are_the_published_ones(key):
+    published, made = PUBLISHED[key], np.asarray(OURS[key](PUBLISHED[key]["values"]))
+    kept = extract.KEPT.get(key, [("", extract.WHOLE)])
+    for (_, index), row in zip(kept, published["rows"], strict=True):
+        assert worst(made[index], row) <= published["tolerance"]
+
+
+def test_every_published_bias_is_made():
+    assert PUBLISHED.keys() == OURS.keys()
+
+
+@pytest.mark.parametrize("key", OURS)
+def test_the_whole_arrays_are_the_published_ones(key, shared):
+    made = extract.arrays(shared, key)
+    name = extract.KEPT.get(key, [(next(iter(made)), ())])[0][0]
+    values = {other: array for other, array in made.items() if other != name}
+    assert worst(OURS[key](values), made[name]) <= extract.entries(shared)[key]["tolerance"]
+
+
+def test_every_table_of_these_families_is_kept(shared):
+    assert extract.entries(shared).keys() == PUBLISHED.keys()
+    assert extract.as_text(extract.extract(shared)) == extract.PUBLISHED.read_text("utf-8")
+
+
+@pytest.mark.parametrize("key", OURS)
+def test_the_check_can_fail(key):
+    published = PUBLISHED[key]
+    made = np.asarray(OURS[key](published["values"]), np.float64)
+    index = extract.KEPT.get(key, [("", extract.WHOLE)])[0][1]
+    changed = made + (1 if not published["tolerance"] else 3 * published["tolerance"] + 1e-6)
+    assert worst(changed[index], published["rows"][0]) > published["tolerance"]
+
+
+# --- where the originals go wrong -------------------------------------------------------------------------------
+
+
+def test_opennmt_cuts_its_cached_bias_from_the_wrong_end():
+    """After a full pass, a decoding step gets the first query's row: the latest key is penalised most."""
+    right = ch.bias(Alibi(8, "symmetric"), 1, 12)
+    cached = ch.bias(Alibi(8, "symmetric"), 16, 16)[..., :1, :12]
+    assert cached[0, 0].tolist() == [-0.5 * key for key in range(12)]
+    assert right[0, 0].tolist() == [-0.5 * (11 - key) for key in range(12)]
+    assert worst(cached, right) == 5.5
+    # What its fresh module gives is right.
+    assert np.array_equal(right, np.array(PUBLISHED["alibi_opennmt"]["rows"][0], np.float32))
+
+
+def test_falcon_multiplies_in_bfloat16():
+    """Of 2,048 keys only 641 have a bias of their own, off by up to 2 at the first head's slope."""
+    import ml_dtypes
+
+    slopes = np.array(ch.preset("falcon-rw", heads=8).slopes)
+    keys = np.arange(2_048)
+    original = (slopes.astype(ml_dtypes.bfloat16)[:, None] * keys.astype(ml_dtypes.bfloat16)).astype(np.float64)
+    right = ch.bias(ch.preset("falcon-rw", heads=8), 1, 2_048)[:, 0]
+    assert len(np.unique(original[0])) == 641
+    assert len(np.unique(right[0])) == 2_048
+    assert worst(original, right) == 2.0
+    # In the same dtype, rounded once from the exact product, the first head is no better: this wants float32.
+    coarse = ch.bias(ch.preset("falcon-rw", heads=8), 1, 2_048, dtype="bfloat16")[:, 0]
+    assert np.array_equal(coarse.astype(np.float64)[0], original[0])
+
+
+def test_gpt_neox_makes_distances_in_the_dtype_of_the_model():
+    """In bfloat16 a distance has 8 bits, so the bias has steps of up to 8 tokens."""
+    import ml_dtypes
+
+    spec = ch.preset("gpt-neox-alibi", heads=8)
+    distances = np.arange(2_048)[::-1].astype(ml_dtypes.bfloat16)
+    slopes = np.array(spec.slopes).astype(ml_dtypes.bfloat16)
+    original = -(distances[None] * slopes[:, None]).astype(np.float64)
+    right = ch.bias(spec, 1, 2_048)[:, 0]
+    assert len(np.unique(original[0])) == 641
+    assert worst(original, right) == 2.0
+    assert worst(ch.bias(spec, 1, 256, dtype="bfloat16"), ch.bias(spec, 1, 256)) == 0
+
+
+def float32_t5(distances, buckets, most):
+    """T5's buckets of one direction as transformers computes them, in float32."""
+    import torch
+
+    apart = torch.from_numpy(distances)
+    exact = buckets // 2
+    share = torch.log(apart.float() / exact) / math.log(most / exact)
+    large = torch.clamp(exact + (share * (buckets - exact)).to(torch.long), max=buckets - 1)
+    return torch.where(apart < exact, apart, large).numpy()
+
+
+def test_transformers_t5_buckets_fall_below_a_boundary_that_they_are_on():
+    """54 = 24 (81 / 24) ** (2 / 3) is the first distance of bucket 40; a float32 logarithm puts it into 39."""
+    assert 54**24 == 81**16 * 24**8
+    spec = Buckets(1, buckets=48, max_distance=81, bidirectional=False)
+    distances = np.arange(200)
+    right = row_numbers(spec, [199], 200)[0][::-1]
+    original = float32_t5(distances, 48, 81)
+    assert np.flatnonzero(right != original).tolist() == [54]
+    assert (right[54], original[54]) == (40, 39)
+    # At T5's own numbers it happens to be right.
+    assert np.array_equal(row_numbers(DECODER, [199], 200)[0][::-1], float32_t5(distances, 32, 128))
+
+
+def test_the_epsilon_of_mesh_transformer_jax_mends_it_there():
+    exact = Buckets(1, buckets=48, max_distance=81, bidirectional=False)
+    with_epsilon = Buckets(1, buckets=48, max_distance=81, bidirectional=False, epsilon=2.0**-23)
+    assert exact.boundaries == with_epsilon.boundaries
+    # It is another formula all the same: where a boundary lies right above a whole number, that number is moved.
+    whole = 2**22 + 1
+    wide = {"buckets": 4, "max_distance": (whole**2 + 1) // 2, "bidirectional": False}
+    assert Buckets(1, **wide).boundaries == (1, 2, whole + 1)  # the root of whole ** 2 + 1
+    assert Buckets(1, **wide, epsilon=2.0**-23).boundaries == (1, 2, whole)
+
+
+def float32_deberta(distances, span, most):
+    """DeBERTa-v2's buckets as transformers computes them, in float32; cut as the model cuts them."""
+    import torch
+
+    apart, middle = torch.from_numpy(distances), span // 2
+    size = torch.where((apart < middle) & (apart > -middle), torch.tensor(middle - 1), torch.abs(apart))
+    share = torch.log(size / middle) / torch.log(torch.tensor((most - 1) / middle))
+    steps = torch.ceil(share * (middle - 1)) + middle
+    made = torch.where(size <= middle, apart.type_as(steps), steps * torch.sign(apart)).long()
+    return torch.clamp(made + span, 0, 2 * span - 1).numpy()
+
+
+@pytest.mark.parametrize(("span", "most"), [(256, 512), (64, 512), (8, 16), (128, 1_024)])
+def test_deberta_v2_buckets_as_its_code_has_them(span, most):
+    distances = np.arange(-3 * most, 3 * most)
+    made = row_numbers(CeilingBuckets(1, span, most), distances, 1)[:, 0]
+    assert np.array_equal(made, float32_deberta(distances, span, most))
+
+
+def test_transformers_deberta_buckets_rise_above_a_boundary_that_they_are_on():
+    """12 = 9 (16 / 9) ** (4 / 8) is the last distance of its bucket; a float32 logarithm puts it into the next."""
+    assert 12**8 == 16**4 * 9**4
+    distances = np.arange(-40, 40)
+    right = row_numbers(CeilingBuckets(1, 18, 17), distances, 1)[:, 0]
+    original = float32_deberta(distances, 18, 17)
+    assert distances[right != original].tolist() == [-12, 12]
+    assert right[distances == 12] - 18 == 13
+    assert original[distances == 12] - 18 == 14
+
+
+def mpt_slopes(heads):
+    """As MPT and llm-foundry cut them: of the next power of two, every second, then the others."""
+    above = 1 << (heads - 1).bit_length()
+    slopes = [2.0 ** (-8 * (head + 1) / above) for head in range(above)]
+    return slopes if above == heads else (slopes[1::2] + slopes[0::2])[:heads]
+
+
+def test_mpt_has_the_papers_slopes_for_the_same_heads():
+    """It cuts another list, and was said to give the heads another order: they are the same, for any number."""
+    for heads in range(1, 300):
+        np.testing.assert_allclose(mpt_slopes(heads), Alibi(heads).slopes, rtol=1e-14)
+
+
+def test_the_papers_text_and_its_code_differ_where_heads_are_no_power_of_two():
+    assert Alibi(12).slopes[:8] == Alibi(8).slopes
+    assert Alibi(12, series="plain").slopes[11] == 2.0**-8
+    assert Alibi(16, series="plain").slopes == Alibi(16).slopes
+
+
+def test_retention_is_a_product_and_its_logarithm_a_bias():
+    gammas = 1 - 2.0 ** (-5 - np.arange(4))
+    np.testing.assert_allclose(np.exp(-np.array(Decay(4).slopes)), gammas, rtol=1e-15)

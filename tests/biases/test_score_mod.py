@@ -1,0 +1,223 @@
+"""The bias as a score_mod: the numbers of the whole matrix, in far less memory."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.biases import Alibi, Buckets, Fire, Kerple, Window
+from clockhands.errors import InvalidType, InvalidValue
+from laws.bias_members import MEMBERS, values_for
+
+torch = pytest.importorskip("torch")
+flex = pytest.importorskip("torch.nn.attention.flex_attention")
+score_mod = pytest.importorskip("clockhands.torch").score_mod
+
+
+@pytest.fixture
+def attend():
+    """FlexAttention without a compiler, which stores all scores and says so."""
+
+    def attend(*arguments, **further):
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return flex.flex_attention(*arguments, **further)
+
+    return attend
+
+
+def tensors(spec):
+    known = values_for(spec)
+    return known and {name: torch.from_numpy(np.array(array)) for name, array in known.items()}
+
+
+def added(mod, heads, shape, batch=1):
+    """What a score_mod adds, score by score, as FlexAttention calls it."""
+    score = torch.zeros(())
+    for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
+        mod = torch.vmap(mod, in_dims=(None, *dims))
+    return mod(score, *(torch.arange(number, dtype=torch.int32) for number in (batch, heads, *shape)))
+
+
+@pytest.mark.parametrize("row", MEMBERS, ids=[row.name for row in MEMBERS])
+def test_it_adds_the_numbers_of_the_matrix(row):
+    values = tensors(row.spec)
+    count = min(24, row.positions.stop)
+    for queries, keys in ((7, count), (count, count), (range(3, 9), 5), ([4, 0, 9], [8, 1, 1, 0])):
+        wanted = torch.as_tensor(ch.bias(row.spec, queries, keys, values=values))
+        got = added(score_mod(row.spec, queries, keys, values=values), row.spec.heads, wanted.shape[1:])[0]
+        if isinstance(row.spec, Fire):  # the same sums in another order
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+        else:
+            assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("row", MEMBERS, ids=[row.name for row in MEMBERS])
+def test_attention_with_it_is_attention_with_the_matrix(row, attend):
+    torch.manual_seed(3)
+    values, count = tensors(row.spec), min(24, row.positions.stop)
+    q, k, v = (torch.randn(2, row.spec.heads, number, 8) for number in (7, count, count))
+    bias = torch.as_tensor(ch.bias(row.spec, 7, count, values=values))
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    got = attend(q, k, v, score_mod=score_mod(row.spec, 7, count, values=values))
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    without = attend(q, k, v)
+    assert not torch.allclose(without, wanted, atol=1e-3)
+
+
+def test_a_batch_has_positions_of_its_own():
+    at = np.array([[0, 1, 2, 3], [0, 0, 0, 1]])
+    for spec in (Alibi(3), Alibi(3, "key"), Alibi(3, "last-key"), Buckets(3), Fire(3, 4), Window(3, 2, 2)):
+        values = tensors(spec)
+        wanted = torch.as_tensor(ch.bias(spec, at, at, values=values))
+        for queries, keys in ((at, at), (torch.from_numpy(at), at.tolist())):
+            got = added(score_mod(spec, queries, keys, values=values), 3, (4, 4), batch=2)
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_positions_may_lie_anywhere():
+    for spec in (Alibi(2), Buckets(2), Kerple(2)):
+        queries, keys, values = [2**62 + 5, 2**62 - 3], [2**62 + 1, 2**62 + 2, 2**62 - 4], tensors(spec)
+        wanted = torch.as_tensor(ch.bias(spec, queries, keys, values=values))
+        assert torch.equal(added(score_mod(spec, queries, keys, values=values), 2, (2, 3))[0], wanted)
+
+
+@pytest.mark.parametrize("spec", [row.spec for row in MEMBERS if row.spec.learned], ids=ch.describe)
+def test_gradients_are_those_of_the_matrix(spec):
+    count = 20 if spec.ordered else 40
+    weights, gradients = torch.randn(spec.heads, count, count), []
+    for way in ("matrix", "mod"):
+        values = {name: array.requires_grad_() for name, array in tensors(spec).items()}
+        if way == "matrix":
+            made = ch.bias(spec, count, count, values=values)
+        else:
+            made = added(score_mod(spec, count, count, values=values), spec.heads, (count, count))[0]
+        (made * weights).sum().backward()
+        gradients.append([array.grad for array in values.values()])
+    for matrix, mod in zip(*gradients, strict=True):
+        torch.testing.assert_close(mod, matrix, rtol=1e-3, atol=1e-3)
+
+
+def captured(mod):
+    """Bytes of all tensors that a function holds, however deep."""
+    held, waiting = {}, [mod]
+    while waiting:
+        for cell in waiting.pop().__closure__ or ():
+            inside = cell.cell_contents
+            if isinstance(inside, torch.Tensor):
+                held[inside.data_ptr()] = inside.numel() * inside.element_size()
+            elif callable(inside) and hasattr(inside, "__closure__"):
+                waiting.append(inside)
+    return sum(held.values())
+
+
+@pytest.mark.parametrize("row", [row for row in MEMBERS if row.spec.ordered], ids=lambda row: row.name)
+def test_it_holds_a_number_a_distance_and_no_matrix(row):
+    heads, values = row.spec.heads, tensors(row.spec)
+    learned = sum(array.numel() * 4 for array in (values or {}).values())
+    for length in (64, 4_096):
+        held = captured(score_mod(row.spec, length, length, values=values))
+        assert 4 * length <= held <= 4 * 2 * length * max(heads, 2) + learned
+    # Also where positions are not consecutive.
+    scattered = np.arange(0, 8_192, 2)
+    scattered[5] += 1
+    assert captured(score_mod(row.spec, scattered, scattered, values=values)) <= 8 * 8_192 * (2 * heads + 4) + learned
+
+
+# The second call is measured: nothing is compiled in it any more. The mask is made before, of 32 x 32 blocks.
+MEASURE = """
+import re, sys
+from pathlib import Path
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+import clockhands as ch
+from clockhands.torch import score_mod
+
+def memory(what):
+    return int(re.search(what + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+
+torch.set_num_threads(1)
+length, heads = 4096, 2
+spec = ch.from_json(sys.argv[1])
+values = {name: torch.rand(shape) for name, shape in spec.shapes.items()} or None
+attend = torch.compile(flex_attention, dynamic=False)
+mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu")
+q, k, v = (torch.randn(1, heads, length, 16) for _ in range(3))
+mod = score_mod(spec, length, length, values=values)
+with torch.no_grad():
+    attend(q, k, v, score_mod=mod, block_mask=mask)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmRSS")
+    if sys.argv[2] == "mod":
+        made = attend(q, k, v, score_mod=score_mod(spec, length, length, values=values), block_mask=mask)
+    else:
+        bias = torch.as_tensor(ch.bias(spec, length, length, values=values, causal=True))
+        made = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias[None])
+print(memory("VmHWM") - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", [Alibi(2), Buckets(2), Kerple(2), Fire(2, 8)], ids=ch.describe)
+def test_compiled_attention_takes_less_than_queries_times_keys(spec):
+    if not sys.platform.startswith("linux") or not shutil.which("g++"):
+        pytest.skip("the compiled way needs a C++ compiler, and measuring it Linux")
+    taken = {}
+    for way in ("mod", "matrix"):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", MEASURE, ch.to_json(spec), way],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        taken[way] = int(re.findall(r"^\d+$", done.stdout, re.MULTILINE)[-1])
+    one_head = 4_096 * 4_096 * 4
+    assert taken["mod"] < one_head / 4
+    # The measure sees a matrix where there is one.
+    assert taken["matrix"] > one_head
+
+
+REFUSED = [
+    (
+        lambda: score_mod("alibi", 2, 2),
+        "`score_mod` takes a bias, got str 'alibi'.\nhint: Biases are Alibi, Buckets and those of clockhands.biases.",
+    ),
+    (lambda: score_mod(Alibi(2), 0, 4), "`score_mod` needs queries and keys, got 0 and 4.\nhint: Give some."),
+    (
+        lambda: score_mod(Alibi(2), [0.5], 4),
+        "`score_mod` looks distances up and takes whole positions only, got 0.5.\n"
+        "hint: Use bias(spec, queries, keys) for real positions.",
+    ),
+    (
+        lambda: score_mod(Alibi(2), [0, 2**40], [0, 1, 5]),
+        "`score_mod` looks distances up, and these positions span 1099511627782 of them from -5 on.\n"
+        "hint: Use positions that lie closer together, or bias(spec, queries, keys).",
+    ),
+    (
+        lambda: score_mod(Kerple(2), 2, 2, values={"p": np.zeros(2), "a": np.ones(2)}),
+        "`p` of a log kernel must be finite and above 0, got 0.\n"
+        "hint: The codes that train such numbers clamp them before each use: do so first.",
+    ),
+    (
+        lambda: score_mod(Kerple(2), 2, 2),
+        "Kerple has learned numbers and needs them.\nhint: Pass them as values=: p [2]; a [2].",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
+def test_refused_in_words(call, message):
+    with pytest.raises((InvalidValue, InvalidType)) as refusal:
+        call()
+    assert str(refusal.value) == message
+
+
+def test_values_of_another_library_are_refused():
+    jnp = pytest.importorskip("jax.numpy")
+    with pytest.raises(InvalidType, match="`values` must be PyTorch's or NumPy's here"):
+        score_mod(Kerple(2), 2, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)})

@@ -1,0 +1,376 @@
+"""What a conversion reads and writes: whole files or none, in pieces, with everything else as it was."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from clockhands.conversion import CannotConvert, convert, convert_rows, writing
+from clockhands.errors import InvalidValue, Unreadable
+from clockhands.sources import open_target, safetensors
+from clockhands.sources.resolve import resolve
+from written_files import entry, refusal, safetensors_bytes, written
+
+from .conftest import ATTENTION, LLAMA, llama_tensors, numbered
+
+
+def expected(tensors, to="interleaved"):
+    """Llama's tensors with q and k moved by the function for single arrays."""
+    from_ = "halves" if to == "interleaved" else "interleaved"
+    heads = {"q_proj": 4, "k_proj": 2}
+    return {
+        name: convert_rows(array, heads[name.split(".")[-2]], 4, None, "first", from_, to)
+        if name.split(".")[-2] in heads
+        else array
+        for name, array in tensors.items()
+    }
+
+
+def same(folder, tensors):
+    read = {}
+    for file in folder.glob("*.safetensors"):
+        read |= load_file(file)
+    assert read.keys() == tensors.keys()
+    for name, array in tensors.items():
+        np.testing.assert_array_equal(read[name], array, err_msg=name)
+
+
+def metadata(file):
+    with safe_open(file, "np") as opened:
+        return opened.metadata()
+
+
+def test_queries_and_keys_move_and_all_else_is_as_it_was(checkpoint, tmp_path):
+    done = convert(checkpoint(), tmp_path / "out", "interleaved")
+    same(tmp_path / "out", expected(llama_tensors()))
+    assert (done.from_, done.layout) == ("halves", "interleaved")
+    assert done.because == "architecture of llama (transformers 5.23.0)"
+    assert set(done.moved) == {f"{ATTENTION.format(n, name)}.weight" for n in (0, 1) for name in ("q_proj", "k_proj")}
+    assert done.kept == 5
+    assert [file.name for file in done.files] == ["model.safetensors", "config.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out"]
+
+
+def test_the_result_says_how_it_pairs_and_the_way_back_forgets_it(checkpoint, tmp_path):
+    model = checkpoint()
+    done = convert(model, tmp_path / "there", "interleaved")
+    assert metadata(tmp_path / "there" / "model.safetensors") == {
+        "format": "pt",
+        "clockhands.layout": "interleaved",
+        "clockhands.layout_from": "halves",
+    }
+    said = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert said == LLAMA | {"clockhands_layout": "interleaved"}
+    assert done.notes[-1] == (
+        "A llama pairs halves in Transformers, which reads no other layout: "
+        f"{tmp_path / 'there'} is for code that pairs interleaved."
+    )
+    back = convert(tmp_path / "there", tmp_path / "back", "halves")
+    assert back.because == "clockhands.layout in the metadata"
+    assert back.notes == ()
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "back" / name).read_bytes() == (model / name).read_bytes()
+
+
+def test_an_audit_of_the_result_reads_the_layout(checkpoint, tmp_path):
+    convert(checkpoint(), tmp_path / "out", "interleaved")
+    (code,) = resolve(open_target(tmp_path / "out")).codes
+    assert (code.layout, code.spec.layout) == ("interleaved", "interleaved")
+    assert code.source["layout"] == "config.json:clockhands_layout"
+
+
+def test_the_config_alone_says_it_too(checkpoint, tmp_path):
+    model = checkpoint(config=LLAMA | {"clockhands_layout": "interleaved"})
+    done = convert(model, tmp_path / "out", "halves")
+    assert done.because == "config.json:clockhands_layout"
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == LLAMA
+
+
+def test_what_the_caller_says_goes_before_all(checkpoint, tmp_path):
+    done = convert(checkpoint(), tmp_path / "out", "halves", from_="interleaved")
+    assert done.because == "as the caller says"
+    same(tmp_path / "out", expected(llama_tensors(), "halves"))
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == LLAMA
+    assert done.notes == ()
+
+
+@pytest.mark.parametrize("named", ["folder", "index"])
+def test_shards_are_converted_one_by_one(checkpoint, tmp_path, named):
+    model = checkpoint(shards=3)
+    source = model if named == "folder" else model / "model.safetensors.index.json"
+    told = []
+    convert(source, tmp_path / "out", "interleaved", progress=told.append)
+    same(tmp_path / "out", expected(llama_tensors()))
+    assert told == [f"model-0000{n}-of-00003.safetensors ({n} of 3)" for n in (1, 2, 3)]
+    name = "model.safetensors.index.json"
+    assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
+    convert(tmp_path / "out", tmp_path / "back", "halves")
+    for file in model.glob("*.safetensors"):
+        assert load_file(tmp_path / "back" / file.name).keys() == load_file(file).keys()
+    same(tmp_path / "back", llama_tensors())
+
+
+def test_a_file_becomes_a_file(checkpoint, tmp_path):
+    model = checkpoint()
+    (tmp_path / "new").mkdir()
+    done = convert(model / "model.safetensors", tmp_path / "new" / "x.safetensors", "interleaved")
+    assert [file.name for file in done.files] == ["x.safetensors", "config.json"]
+    assert json.loads((tmp_path / "new" / "config.json").read_text())["clockhands_layout"] == "interleaved"
+    assert done.notes[0] == f"{model / 'config.json'} beside it is read too."
+
+
+def test_beside_the_original_its_config_stays(checkpoint):
+    model = checkpoint()
+    before = (model / "config.json").read_bytes()
+    done = convert(model / "model.safetensors", model / "x.safetensors", "interleaved", force=True)
+    assert [file.name for file in done.files] == ["x.safetensors"]
+    assert (model / "config.json").read_bytes() == before
+    note = f"{model / 'config.json'} was there already and is left as it is: it does not know of the layout."
+    assert note in done.notes
+
+
+def test_other_files_are_copied_only_if_asked_and_weights_never(checkpoint, tmp_path):
+    model = checkpoint()
+    for name in ("tokenizer.json", "merges.txt", "pytorch_model.bin", "old.gguf", "consolidated.safetensors"):
+        (model / name).write_text("{}")
+    (model / "folder").mkdir()
+    convert(model, tmp_path / "few", "interleaved")
+    assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["config.json", "model.safetensors"]
+    convert(model, tmp_path / "all", "interleaved", others=True)
+    names = sorted(path.name for path in (tmp_path / "all").iterdir())
+    assert names == ["config.json", "merges.txt", "model.safetensors", "tokenizer.json"]
+    assert json.loads((tmp_path / "all" / "config.json").read_text())["clockhands_layout"] == "interleaved"
+
+
+def test_a_type_with_a_key_of_its_own_says_it_there(checkpoint, tmp_path):
+    config = {
+        "model_type": "deepseek_v3", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1,
+        "qk_nope_head_dim": 2, "qk_rope_head_dim": 4, "kv_lora_rank": 3, "q_lora_rank": None,
+    }  # fmt: skip
+    q, k = numbered(12, 8), numbered(7, 8, start=100)
+    tensors = {
+        ATTENTION.format(0, "q_proj.weight"): q,
+        ATTENTION.format(0, "kv_a_proj_with_mqa.weight"): k,
+        ATTENTION.format(0, "kv_b_proj.weight"): numbered(8, 3),
+        ATTENTION.format(0, "kv_a_layernorm.weight"): numbered(3),
+        ATTENTION.format(1, "q_proj.weight"): q,  # the layer that predicts a further token
+        ATTENTION.format(1, "kv_a_proj_with_mqa.weight"): k,
+    }
+    done = convert(checkpoint(config=config, tensors=tensors), tmp_path / "out", "halves")
+    said = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert said == config | {"rope_interleave": False}
+    assert done.notes == ()
+    rope = [0, 2, 1, 3]
+    heads = np.concatenate([[0, 1], np.array(rope) + 2, [6, 7], np.array(rope) + 8])
+    shared = [0, 1, 2, *(np.array(rope) + 3)]
+    moved = {"q_proj.weight": q[heads], "kv_a_proj_with_mqa.weight": k[shared]}
+    same(tmp_path / "out", tensors | {ATTENTION.format(n, name): x for n in (0, 1) for name, x in moved.items()})
+    assert convert(tmp_path / "out", tmp_path / "back", "interleaved").because == "clockhands.layout in the metadata"
+
+
+def test_layers_that_do_not_rotate_stay(checkpoint, tmp_path):
+    config = LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]}
+    done = convert(checkpoint(config=config), tmp_path / "out", "interleaved")
+    assert {name.split(".")[2] for name in done.moved} == {"0"}
+
+
+def test_memory_is_bounded_by_a_piece_and_not_by_a_tensor(checkpoint, tmp_path, monkeypatch):
+    config = LLAMA | {"hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 16, "num_hidden_layers": 1}
+    name = "model.layers.0.self_attn.{}_proj.weight"
+    tensors = {name.format(each): np.ones((1024, 1024), "float32") for each in "qkv"}  # 4 MiB each
+    model = checkpoint(config=config, tensors=tensors)
+    del tensors
+    convert(model, tmp_path / "first", "interleaved")  # whatever is imported and remembered is there by now
+
+    def peak(out):
+        tracemalloc.start()
+        try:
+            convert(model, out, "interleaved")
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(tmp_path / "whole") > 2**22, "what holds a tensor must be seen"
+    monkeypatch.setattr(writing, "PIECE", 2**18)
+    assert peak(tmp_path / "out") < 2 * 2**18 + 2**20
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == (
+        tmp_path / "first" / "model.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("piece", [1, 100, 2**24])
+def test_the_size_of_a_piece_changes_nothing(checkpoint, tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(writing, "PIECE", piece)
+    convert(checkpoint(), tmp_path / "out", "interleaved")
+    same(tmp_path / "out", expected(llama_tensors()))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "float8_e4m3fn"])
+def test_rows_are_bytes_whatever_the_numbers_are(checkpoint, tmp_path, dtype):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    tensors = {name: np.minimum(array, 100).astype(kind) for name, array in llama_tensors().items()}
+    code = {"float64": "F64", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3"}[dtype]
+    fields, data = {}, b""
+    for name, array in tensors.items():
+        fields[name] = entry(code, array.shape, (len(data), len(data) + array.nbytes))
+        data += array.tobytes()
+    model = checkpoint(tensors={})
+    written(model / "model.safetensors", safetensors_bytes(fields, data))
+    convert(model, tmp_path / "out", "interleaved")
+    header = safetensors.read_header(tmp_path / "out" / "model.safetensors")
+    for name, array in expected(tensors).items():
+        info = header.tensors[name]
+        raw = info.file.read_bytes()[info.offset : info.offset + array.nbytes]
+        assert raw == array.tobytes(), name
+
+
+def test_nothing_is_left_of_a_conversion_that_fails(checkpoint, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writing, "_copy", full)
+    with pytest.raises(OSError, match="No space left"):
+        convert(checkpoint(), tmp_path / "out", "interleaved")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_file_that_shrinks_meanwhile_is_refused(checkpoint, tmp_path, monkeypatch):
+    model = checkpoint()
+    header_bytes = writing.header_bytes
+
+    def shrinking(*arguments):
+        with (model / "model.safetensors").open("r+b") as file:
+            file.truncate(2000)
+        return header_bytes(*arguments)
+
+    monkeypatch.setattr(writing, "header_bytes", shrinking)
+    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
+    assert message.startswith(f"{model / 'model.safetensors'} ends inside 'model.")
+    assert hint == "The file has changed meanwhile: convert it again."
+
+
+def test_what_is_there_is_not_replaced_unless_forced(checkpoint, tmp_path):
+    model, out = checkpoint(), tmp_path / "out"
+    out.mkdir()
+    convert(model, out, "interleaved")  # an empty folder is no result
+    message, hint = refusal(convert, model, out, "interleaved", error=InvalidValue)
+    assert message == f"{out} is already there."
+    assert hint == "Give another name, or `--force` to replace its files."
+    (out / "mine.txt").write_text("kept")
+    (out / "model.safetensors").write_text("old")
+    convert(model, out, "interleaved", force=True)
+    same(out, expected(llama_tensors()))
+    assert (out / "mine.txt").read_text() == "kept"
+    file = tmp_path / "x.safetensors"
+    convert(model / "model.safetensors", file, "interleaved")
+    message, _ = refusal(convert, model / "model.safetensors", file, "interleaved", error=InvalidValue)
+    assert message == f"{file} is already there."
+    convert(model / "model.safetensors", file, "interleaved", force=True)
+
+
+def test_nothing_is_converted_in_place(checkpoint, tmp_path):
+    model = checkpoint()
+    (tmp_path / "link").symlink_to(model)
+    (tmp_path / "hard.safetensors").hardlink_to(model / "model.safetensors")
+    file = model / "model.safetensors"
+    for source, out in [
+        (model, model),
+        (model, tmp_path / "link"),
+        (tmp_path / "link", model),
+        (file, file),
+        (file, tmp_path / "link" / "model.safetensors"),
+        (file, tmp_path / "hard.safetensors"),
+    ]:
+        message, hint = refusal(convert, source, out, "interleaved", force=True, error=InvalidValue)
+        assert message == f"{out} is what is converted; it would be lost if the conversion failed."
+        assert hint == "Name another place."
+
+
+def test_a_file_for_a_folder_and_a_folder_for_a_file_are_refused(checkpoint, tmp_path):
+    model = checkpoint()
+    message, hint = refusal(convert, model, tmp_path / "x.safetensors", "interleaved", error=InvalidValue)
+    assert message == f"{tmp_path / 'x.safetensors'} is the name of a file, and a folder is converted."
+    assert hint == "Name a folder for the result."
+    message, hint = refusal(convert, model / "model.safetensors", tmp_path / "x", "interleaved", error=InvalidValue)
+    assert message == f"{tmp_path / 'x'} does not end in .safetensors, and a single file is converted."
+    assert hint == "Name a file for the result."
+
+
+def test_what_is_no_checkpoint_is_refused(checkpoint, tmp_path):
+    model = checkpoint()
+    cases = [
+        ("vaswani2017", "vaswani2017 is no checkpoint in safetensors files.", CannotConvert),
+        (str(model / "config.json"), f"{model / 'config.json'} is a config, which holds no tensors.", CannotConvert),
+        (str(tmp_path / "absent"), f"{tmp_path / 'absent'} does not exist.", Unreadable),
+    ]
+    for source, expected_message, error in cases:
+        assert refusal(convert, source, tmp_path / "out", "interleaved", error=error)[0] == expected_message
+    (model / "model.safetensors").unlink()
+    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message == f"{model} holds no tensors in safetensors files."
+
+
+def test_a_missing_shard_and_a_lying_header_are_refused_by_the_reader(checkpoint, tmp_path):
+    model = checkpoint(shards=2)
+    shard = model / "model-00002-of-00002.safetensors"
+    whole = shard.read_bytes()
+    shard.unlink()
+    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
+    assert message.endswith("names the shard 'model-00002-of-00002.safetensors', which is not beside it.")
+    shard.write_bytes(whole[:-4])
+    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=Unreadable)
+    assert "its tensors take" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tensor_in_two_shards_is_refused(checkpoint, tmp_path):
+    model = checkpoint(shards=2)
+    first = load_file(model / "model-00001-of-00002.safetensors")
+    second = load_file(model / "model-00002-of-00002.safetensors")
+    name = next(iter(first))
+    save_file(second | {name: first[name]}, model / "model-00002-of-00002.safetensors")
+    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message == f"'{name}' stands in model-00001-of-00002.safetensors and in model-00002-of-00002.safetensors."
+    assert hint == "Save the model again with each tensor in one file."
+
+
+def test_files_of_different_conversions_are_refused(checkpoint, tmp_path):
+    model = checkpoint(shards=2)
+    convert(model, tmp_path / "out", "interleaved")
+    name = "model-00001-of-00002.safetensors"
+    (tmp_path / "out" / name).write_bytes((model / name).read_bytes())
+    message, hint = refusal(convert, tmp_path / "out", tmp_path / "back", "halves", error=CannotConvert)
+    assert message == (f"The files of {tmp_path / 'out'} say different layouts in their metadata: 'interleaved', none.")
+    assert hint == "They are of different conversions: convert the original again."
+
+
+def test_what_is_in_the_layout_already_is_refused(checkpoint, tmp_path):
+    model = checkpoint()
+    message, hint = refusal(convert, model, tmp_path / "out", "halves", error=CannotConvert)
+    assert message == f"{model} is in the layout halves already (architecture of llama (transformers 5.23.0))."
+    assert hint == "If its rows stand otherwise, say so: --from interleaved (from_= in Python)."
+    convert(model, tmp_path / "out", "interleaved")
+    message, _ = refusal(convert, tmp_path / "out", tmp_path / "again", "interleaved", error=CannotConvert)
+    assert message.endswith("is in the layout interleaved already (clockhands.layout in the metadata).")
+
+
+def test_a_header_is_what_the_library_writes(tmp_path):
+    tensors = {
+        "b": numbered(3, 2),
+        "é": numbered(5, dtype="int8"),
+        "a": np.zeros((0, 4), "float64"),
+        "s": np.float32(1),
+    }
+    tensors = {name: np.asarray(array) for name, array in tensors.items()}
+    save_file(tensors, tmp_path / "x.safetensors", metadata={"format": "np", "ö": "ü"})
+    header = safetensors.read_header(tmp_path / "x.safetensors")
+    writing.write(tmp_path / "y.safetensors", header, header.metadata, {})
+    read, again = load_file(tmp_path / "y.safetensors"), safetensors.read_header(tmp_path / "y.safetensors")
+    assert again.metadata == header.metadata
+    assert read.keys() == tensors.keys()
+    for name, array in tensors.items():
+        np.testing.assert_array_equal(read[name], array)

@@ -1,0 +1,362 @@
+"""Which tensors move and how; what is not known, contradicts the config, or cannot be moved exactly is refused."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from clockhands.conversion import CannotConvert, convert
+from clockhands.conversion.planning import model_of, moves
+from clockhands.conversion.tensors import looks_like_query_or_key, tensors_of, type_names
+from clockhands.errors import ClockhandsError
+from clockhands.sources import safetensors
+from clockhands.sources.model_types import model_type
+from written_files import entry, refusal, safetensors_bytes, written
+
+from .conftest import ATTENTION, LLAMA, llama_tensors, numbered
+
+Q, K = ATTENTION.format(0, "q_proj"), ATTENTION.format(0, "k_proj")
+HEAD = np.array([0, 2, 1, 3])  # halves to interleaved, for a head of 4 channels
+SOURCE_HINT = "What it is indexed by is not known; convert its rows with clockhands.conversion.convert_rows."
+EXACT_HINT = "Convert a copy of the model in float32, float16 or bfloat16, and quantise it again."
+
+
+def order(heads, head=HEAD):
+    return (np.arange(heads)[:, None] * len(head) + head).reshape(-1)
+
+
+def converted(checkpoint, tmp_path, tensors, config=LLAMA, **named):
+    convert(checkpoint(config=config, tensors=tensors), tmp_path / "out", "interleaved", **named)
+    return load_file(tmp_path / "out" / "model.safetensors")
+
+
+def test_biases_move_with_their_weights(checkpoint, tmp_path):
+    extra = {f"{Q}.bias": numbered(16), f"{K}.bias": numbered(8), ATTENTION.format(0, "v_proj.bias"): numbered(8)}
+    made = converted(checkpoint, tmp_path, llama_tensors() | extra)
+    assert made[f"{Q}.bias"].tolist() == order(4).tolist()
+    assert made[f"{K}.bias"].tolist() == order(2).tolist()
+    assert made[ATTENTION.format(0, "v_proj.bias")].tolist() == list(range(8))
+
+
+def test_norms_of_one_head_and_of_all(checkpoint, tmp_path):
+    norms = {ATTENTION.format(n, f"{each}_norm.weight"): numbered(4) for n in (0, 1) for each in "qk"}
+    made = converted(checkpoint, tmp_path, llama_tensors() | norms, LLAMA | {"model_type": "qwen3", "head_dim": 4})
+    assert all(made[name].tolist() == HEAD.tolist() for name in norms)
+    names = ("q_norm.weight", 16), ("k_norm.weight", 8)
+    norms = {ATTENTION.format(n, name): numbered(size) for n in (0, 1) for name, size in names}
+    model = checkpoint("olmo2", LLAMA | {"model_type": "olmo2"}, llama_tensors() | norms)
+    convert(model, tmp_path / "olmo2-out", "interleaved")
+    made = load_file(tmp_path / "olmo2-out" / "model.safetensors")
+    assert made[ATTENTION.format(1, "k_norm.weight")].tolist() == order(2).tolist()
+
+
+def test_only_the_channels_that_turn_move(checkpoint, tmp_path):
+    config = LLAMA | {"model_type": "stablelm", "num_attention_heads": 2, "num_key_value_heads": 1}
+    config |= {"partial_rotary_factor": 0.5}
+    tensors = {name: array for name, array in llama_tensors().items() if "_proj" in name}
+    made = converted(checkpoint, tmp_path, tensors, config)
+    head = np.array([0, 2, 1, 3, 4, 5, 6, 7])
+    np.testing.assert_array_equal(made[f"{Q}.weight"], tensors[f"{Q}.weight"][order(2, head)])
+
+
+LORA = "base_model.model.model.layers.{}.self_attn.{}"
+
+
+def adapter(**more):
+    tensors = {}
+    for layer in (0, 1):
+        for name, rows in (("q_proj", 16), ("v_proj", 8)):
+            tensors[f"{LORA.format(layer, name)}.lora_A.weight"] = numbered(2, 16)
+            tensors[f"{LORA.format(layer, name)}.lora_B.weight"] = numbered(rows, 2)
+    return tensors | more
+
+
+def test_of_an_adapter_b_moves_and_a_does_not(checkpoint, tmp_path):
+    """W + B A is moved by its rows, which are B's; peers train q and v alone, so k may be absent."""
+    base = checkpoint("base", tensors={"x": numbered(1)})
+    q = LORA.format(0, "q_proj")
+    extra = {f"{q}.lora_magnitude_vector": numbered(16), f"{q}.lora_B.bias": numbered(16)}
+    folder = checkpoint("adapter", None, adapter(**extra), file="adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text("{}")
+    done = convert(folder, tmp_path / "out", "interleaved", config=base / "config.json")
+    assert len(done.moved) == 4
+    assert [file.name for file in done.files] == ["adapter_model.safetensors", "adapter_config.json"]
+    made = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    before = adapter(**extra)
+    moved = {f"{LORA.format(n, 'q_proj')}.lora_B.weight" for n in (0, 1)} | set(extra)
+    for name, array in before.items():
+        np.testing.assert_array_equal(made[name], array[order(4)] if name in moved else array)
+    merged = before[f"{q}.lora_B.weight"] @ before[f"{q}.lora_A.weight"]
+    np.testing.assert_array_equal(made[f"{q}.lora_B.weight"] @ made[f"{q}.lora_A.weight"], merged[order(4)])
+
+
+def test_an_adapter_without_its_base_is_refused(checkpoint, tmp_path):
+    folder = checkpoint("adapter", None, adapter(), file="adapter_model.safetensors")
+    message, hint = refusal(convert, folder, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message == f"No config.json lies beside the tensors of {folder}, so their heads are not known."
+    assert hint == "Name the config.json of the model, or of an adapter's base model, with --config."
+
+
+# Quantised. Heads of 4 channels; 8-bit numbers in rows, with scales of each published form.
+
+FP8 = LLAMA | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [4, 16]}}
+
+
+def fp8(folder, scales, rows=(16, 8)):
+    """A llama of float8 weights with scales of some shape, written by hand: the library has no float8 in NumPy."""
+    fields, data = {}, b""
+    tensors = {}
+    for layer in (0, 1):
+        for name, count in zip(("q_proj", "k_proj"), rows, strict=True):
+            module = ATTENTION.format(layer, name)
+            tensors[f"{module}.weight"] = numbered(count, 16).astype(ml_dtypes.float8_e4m3fn)
+            tensors[f"{module}.weight_scale_inv"] = scales(count)
+            tensors[f"{module}.input_scale"] = np.float32(2)[None]
+    for name, array in tensors.items():
+        code = "F32" if array.dtype == np.float32 else "F8_E4M3"
+        fields[name] = entry(code, array.shape, (len(data), len(data) + array.nbytes))
+        data += array.tobytes()
+    written(folder / "model.safetensors", safetensors_bytes(fields, data))
+    return tensors
+
+
+def raw(folder, name):
+    info = safetensors.read_header(folder / "model.safetensors").tensors[name]
+    return info.file.read_bytes()[info.offset :]
+
+
+@pytest.mark.parametrize(
+    ("shape", "moves"),
+    [
+        (lambda _rows: (1,), False),
+        (lambda _rows: (), False),
+        (lambda rows: (rows,), True),
+        (lambda rows: (rows, 1), True),
+        (lambda rows: (rows // 4, 1), False),  # a block holds a head
+    ],
+)
+def test_scales_of_rows_move_and_of_blocks_stay(checkpoint, tmp_path, shape, moves):
+    model = checkpoint(config=FP8, tensors={})
+    before = fp8(model, lambda rows: numbered(*shape(rows)))
+    convert(model, tmp_path / "out", "interleaved")
+    for name, heads in ((Q, 4), (K, 2)):
+        weight, scale = before[f"{name}.weight"], before[f"{name}.weight_scale_inv"]
+        assert raw(tmp_path / "out", f"{name}.weight").startswith(weight[order(heads)].tobytes())
+        assert raw(tmp_path / "out", f"{name}.weight_scale_inv").startswith(
+            (scale[order(heads)] if moves else scale).tobytes()
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "shape", "message"),
+    [
+        (
+            FP8 | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 16]}},
+            lambda rows: (rows // 2, 1),
+            "holds one scale for each 2 rows, and rows would leave their block.",
+        ),
+        (
+            LLAMA,
+            lambda rows: (rows // 4, 1),
+            "has the shape [4, 1], which is neither one scale for each of 16 rows nor one for each block of them.",
+        ),
+        (
+            FP8,
+            lambda _rows: (3,),
+            "has the shape [3], which is neither one scale for each of 16 rows nor one for each block of them.",
+        ),
+    ],
+)
+def test_scales_that_cannot_be_moved_exactly(checkpoint, tmp_path, config, shape, message):
+    model = checkpoint(config=config, tensors={})
+    fp8(model, lambda rows: numbered(*shape(rows)))
+    said, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert said == f"{model / 'model.safetensors'}: '{Q}.weight_scale_inv' {message}"
+    assert hint == EXACT_HINT
+
+
+def test_rows_packed_along_the_inputs_move(checkpoint, tmp_path):
+    tensors = {}
+    for layer in (0, 1):
+        for name, rows in (("q_proj", 16), ("k_proj", 8)):
+            module = ATTENTION.format(layer, name)
+            tensors[f"{module}.weight_packed"] = numbered(rows, 2, dtype="int32")
+            tensors[f"{module}.weight_scale"] = numbered(rows, 4)
+            tensors[f"{module}.weight_shape"] = np.array([rows, 16])
+            tensors[f"{module}.weight_g_idx"] = numbered(16, dtype="int32")
+    config = LLAMA | {"quantization_config": {"quant_method": "compressed-tensors"}}
+    made = converted(checkpoint, tmp_path, tensors, config)
+    for leaf in ("weight_packed", "weight_scale"):
+        np.testing.assert_array_equal(made[f"{K}.{leaf}"], tensors[f"{K}.{leaf}"][order(2)])
+    for leaf in ("weight_shape", "weight_g_idx"):
+        np.testing.assert_array_equal(made[f"{K}.{leaf}"], tensors[f"{K}.{leaf}"])
+
+
+# Refused by name
+
+
+def changed(drop=(), **more):
+    return {name: array for name, array in llama_tensors().items() if name not in drop} | more
+
+
+ONE_D = "is a one-dimensional tensor of a query or key that is not known: "
+REFUSED = [
+    ({f"{Q}.gate": numbered(16)}, f"'{Q}.gate' {ONE_D}'gate'.", SOURCE_HINT),
+    ({f"{K}.lora_E": numbered(2, 2)}, f"'{K}.lora_E' is a tensor of a query or key that is not known: 'lora_E'.",
+     SOURCE_HINT),
+    ({f"{Q}.qweight": numbered(2, 16, dtype="int32")},
+     f"'{Q}.qweight' is quantised by GPTQ or AWQ, whose numbers do not lie row by row.", EXACT_HINT),
+    ({f"{Q}.weight.absmax": numbered(4)},
+     f"'{Q}.weight.absmax' is quantised by bitsandbytes, whose numbers do not lie row by row.", EXACT_HINT),
+    ({f"{Q}.weight.quant_state.bitsandbytes__nf4": numbered(4)},
+     f"'{Q}.weight.quant_state.bitsandbytes__nf4' is quantised by bitsandbytes, whose numbers do not lie row by row.",
+     EXACT_HINT),
+    ({f"{Q}.weight": numbered(16, 16, dtype="uint8")},
+     f"'{Q}.weight' is stored as uint8 without a scale beside it, so it is packed in a way that is not known.",
+     EXACT_HINT),
+    ({ATTENTION.format(0, "q_norm.weight"): numbered(4)},
+     "'model.layers.0.self_attn.q_norm.weight' looks like a tensor of queries or keys, and a llama is not known to have"
+     " it.", SOURCE_HINT),
+    ({"model.layers.0.self_attn.Wqkv.weight": numbered(4, 4)},
+     "'model.layers.0.self_attn.Wqkv.weight' looks like a tensor of queries or keys, and a llama is not known to have"
+     " it.", SOURCE_HINT),
+    ({"vision_tower.layers.0.self_attn.q_proj.weight": numbered(4, 4)},
+     "'vision_tower.layers.0.self_attn.q_proj.weight' looks like a tensor of queries or keys, and a llama is not known"
+     " to have it.", SOURCE_HINT),
+    ({f"{Q}.weight": numbered(12, 16)},
+     f"'{Q}.weight' has 12 rows, which are not those of 4 heads of 4 channels.",
+     "config.json and the tensors are not of one model, or the tensor is packed or transposed."),
+    ({f"{K}.weight": numbered(16, 16)},
+     f"'{K}.weight' has 16 rows, which are not those of 2 key heads of 4 channels.",
+     "config.json and the tensors are not of one model, or the tensor is packed or transposed."),
+    ({f"{Q}.weight": numbered(16, 2, 8)},
+     f"'{Q}.weight' has the shape [16, 2, 8], where rows of output channels are expected.", SOURCE_HINT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "message", "hint"), REFUSED)
+def test_what_is_not_known_is_refused_by_name_and_nothing_is_written(checkpoint, tmp_path, more, message, hint):
+    model = checkpoint(tensors=changed(**more))
+    said = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert said == (f"{model / 'model.safetensors'}: {message}", hint)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_no_channel_indexes_is_no_matter(checkpoint, tmp_path):
+    single = {f"{K}.k_scale": np.float32([2]), "model.layers.0.self_attn.attn.q_scale": np.array(np.float32(2))}
+    rates = {"model.layers.0.self_attn.rotary_emb.inv_freq": numbered(2)}
+    made = converted(checkpoint, tmp_path, llama_tensors() | single | rates)
+    for name, array in (single | rates).items():
+        np.testing.assert_array_equal(made[name], array)
+
+
+@pytest.mark.parametrize("word", ["query", "key"])
+def test_a_layer_of_which_a_part_only_would_move_is_refused(checkpoint, tmp_path, word):
+    model = checkpoint(tensors=changed(drop=[f"{ATTENTION.format(1, word[0] + '_proj')}.weight"]))
+    said = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert said == (
+        f"Layer 1 has no {word} projection among the tensors.",
+        "Name the whole model: its folder, or the index of its shards.",
+    )
+
+
+def test_one_shard_of_several_is_refused(checkpoint, tmp_path):
+    model = checkpoint(shards=9)
+    shard = model / "model-00001-of-00009.safetensors"
+    refusal(convert, shard, tmp_path / "x.safetensors", "interleaved", error=CannotConvert)
+
+
+def test_a_layer_of_which_the_config_says_nothing(checkpoint, tmp_path):
+    config = LLAMA | {"model_type": "smollm3", "no_rope_layers": [1, 0]}
+    model = checkpoint(config=config, tensors=llama_tensors(3))
+    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message.endswith("_proj.weight' is of layer 2, of which config.json says nothing.")
+
+
+CONFIGS = [
+    (LLAMA | {"model_type": "newllama"}, "config.json is of the model type 'newllama', whose tensors are not known."),
+    ({"hidden_size": 4}, "config.json is of the model type None, whose tensors are not known."),
+    (LLAMA | {"model_type": ["llama"]}, "config.json is of the model type ['llama'], whose tensors are not known."),
+    ({"model_type": "gpt2"}, "config.json is of the model type 'gpt2', whose tensors are not known."),
+    ({"model_type": "qwen2_vl", "text_config": LLAMA},
+     "config.json is of the model type 'qwen2_vl', whose tensors are not known."),
+    ({"model_type": "llava", "text_config": LLAMA, "vision_config": {"model_type": "pixtral"}},
+     "config.json has a vision part of the type 'pixtral', which may be rotary in a way of its own."),
+    (LLAMA | {"vision_config": {"model_type": "clip_vision_model"}},
+     "config.json has a vision part of the type 'clip_vision_model', which may be rotary in a way of its own."),
+    (LLAMA | {"model_type": "falcon", "alibi": True}, "config.json declares alibi positions."),
+    (LLAMA | {"model_type": "stablelm", "partial_rotary_factor": 0.25},
+     "config.json lets 1 of a head's 4 channels turn, which cannot be pairs."),
+    (LLAMA | {"hidden_size": "wide"}, "config.json does not say how wide a head is."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "message"), CONFIGS)
+def test_configs_that_do_not_say_enough(checkpoint, tmp_path, config, message):
+    model = checkpoint(config=config)
+    said, _ = refusal(convert, model, tmp_path / "out", "interleaved", from_="halves", error=CannotConvert)
+    assert said == message
+
+
+ODD = [None, True, 0, -1, 3, 4.0, 1e308, 2**70, "4", "x", [], [1], {}, {"model_type": "llama"}, [[["deep"]]]]
+
+
+@pytest.mark.parametrize("key", [*LLAMA, "head_dim", "quantization_config", "text_config", "clockhands_layout"])
+def test_no_value_of_a_config_ends_in_anything_but_a_plan_or_a_refusal(checkpoint, key):
+    tensors = safetensors.read_header(checkpoint() / "model.safetensors").tensors
+    for value in ODD:
+        for config in (LLAMA | {key: value}, {"model_type": "llava", "text_config": LLAMA | {key: value}}):
+            try:
+                made = moves(tensors, model_of(config, "config.json"))
+            except ClockhandsError:
+                continue
+            assert len(made) == 4, config
+
+
+def test_another_model_s_weights_are_refused(checkpoint, tmp_path):
+    model = checkpoint(tensors={"classifier.weight": numbered(4, 4)})
+    said = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert said == ("None of the tensors is a query or key of a llama.", "Name the weights of that model.")
+
+
+def test_methods_that_the_leaves_do_not_describe_are_refused(checkpoint, tmp_path):
+    model = checkpoint(config=LLAMA | {"quantization_config": {"quant_method": "eetq"}})
+    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message.endswith("_proj.weight' is quantised by eetq, whose numbers do not lie row by row.")
+    assert hint == EXACT_HINT
+
+
+# The table
+
+
+@pytest.mark.parametrize("name", type_names())
+def test_every_row_is_of_a_type_whose_layout_is_known(name):
+    known = tensors_of(name)
+    assert known is not None
+    row = model_type(name)
+    layouts = {code.layout for code in row.rows} if row is not None else {known.layout}
+    assert layouts <= {"halves", "interleaved"}
+    assert row is None or known.layout is None, "one table says it, not two"
+    assert row is None or {code.latent for code in row.rows} == {known.latent}
+
+
+@pytest.mark.parametrize(
+    ("name", "looks"),
+    [
+        ("model.layers.0.self_attn.q_proj.weight", True),
+        ("transformer.h.0.attn.c_attn.weight", True),
+        ("model.layers.0.self_attn.W_pack.weight", True),
+        ("encoder.layer.0.attention.self.query.bias", True),
+        ("layers.0.attention.wk.weight", True),
+        ("blk.attn_qkv.weight", True),
+        ("model.layers.0.self_attn.kv_b_proj.weight", True),
+        ("model.layers.0.mixer.in_proj.weight", True),
+        ("model.layers.0.self_attn.v_proj.weight", False),
+        ("model.layers.0.self_attn.o_proj.weight", False),
+        ("model.layers.0.mlp.gate_proj.weight", False),
+        ("model.embed_tokens.weight", False),
+        ("gpt_neox.layers.0.attention.masked_bias", False),
+    ],
+)
+def test_what_looks_like_a_query_or_key(name, looks):
+    assert looks_like_query_or_key(name) == looks

@@ -1,0 +1,297 @@
+"""JAX: the same numbers under jit, grad, vmap and scan, in 32 bits and in 64, with specs as static arguments."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.biases import Fire, Kerple, Window
+from clockhands.phases import units
+from clockhands.positions import positions_of
+from clockhands.rotary import XPos, chunked
+from clockhands.traces import BOUND
+
+jax = pytest.importorskip("jax")
+held = pytest.importorskip("clockhands.jax")
+jnp = jax.numpy
+
+FAR = np.array([0, 1, 255, 256, 257, 65_537, 131_071, 16_777_217, 2**30 + 3, 2**31 - 1, -1, -(2**31)], np.int64)
+KNOWN = [0, 5, 2**31, 2**40 + 5, 2**53 + 1, 2**62 + 1, 2**63 - 1, -(2**63)]
+ROWS = np.random.default_rng(2).standard_normal((40, 8)).astype(np.float32)
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(params=[False, True], ids=["32 bits", "64 bits"])
+def wide(request: pytest.FixtureRequest):
+    with jax.enable_x64(request.param):
+        yield request.param
+
+
+CODES = {
+    "rotary": (held.Rotary(ch.Rotary(16)), (2, 3, 5, 16), {}),
+    "interleaved": (held.Rotary(ch.Rotary(16, "interleaved", rotated=8)), (2, 3, 5, 16), {}),
+    "xpos": (held.Rotary(ch.Rotary(16, xpos=XPos())), (2, 3, 5, 16), {"role": "query"}),
+    "sinusoid": (held.Additive(ch.Sinusoidal(8, zero_rows=(1,))), (2, 5, 8), {}),
+    "scaled": (held.Additive(ch.Sinusoidal(8, scaled=True), np.float32(0.5)), (2, 5, 8), {}),
+    "learned": (held.Additive(ch.Learned(width=8, rows=40, offset=2), ROWS), (2, 5, 8), {}),
+}
+PLACES = np.array([[0, 1, 2, 3, 4], [9, 30, 0, 0, 7]])
+BIASES = (ch.Alibi(heads=4), ch.Buckets(heads=4), Kerple(heads=4), Fire(heads=4, hidden=3), Window(4, 2, 3))
+
+
+def prepared(name: str) -> tuple[Any, Any, Any]:
+    code, shape, further = CODES[name]
+    code = jax.tree.map(jnp.asarray, code)
+    return code, jnp.asarray(np.random.default_rng(1).standard_normal(shape), jnp.float32), further
+
+
+def test_a_turned_one_is_exact_at_every_traced_position(wide: bool):
+    spec = ch.Rotary(head_width=128, base=5e5)
+    x = jnp.zeros((len(FAR), 128)).at[:, :64].set(1)
+    positions = jnp.asarray(FAR, jnp.int64 if wide else jnp.int32)
+    out = np.asarray(jax.jit(held.Rotary(spec))(x, positions), np.float64)
+    turn = units(spec.ladder, positions_of(FAR))
+    assert max(np.abs(out[:, :64] - turn.real).max(), np.abs(out[:, 64:] - turn.imag).max()) <= BOUND
+    # The usual product in float32 is not.
+    phase = np.asarray(positions.astype(jnp.float32)[:, None] * jnp.asarray(spec.rates, jnp.float32))
+    assert np.abs(np.cos(phase.astype(np.float64)) - turn.real).max() > 1000 * BOUND
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "jit"])
+def test_known_positions_are_exact_up_to_the_last(traced: bool):
+    spec = ch.Rotary(head_width=64)
+    x = jnp.zeros((len(KNOWN), 64)).at[:, :32].set(1)
+    for known in (KNOWN, np.array(KNOWN)):
+
+        def rotate(x: Any, known: Any = known) -> Any:
+            return held.Rotary(spec)(x, known)
+
+        out = np.asarray((jax.jit(rotate) if traced else rotate)(x), np.float64)
+        turn = units(spec.ladder, positions_of(KNOWN))
+        assert max(np.abs(out[:, :32] - turn.real).max(), np.abs(out[:, 32:] - turn.imag).max()) <= 2.0**-24
+
+
+def test_what_jax_would_have_made_of_them():
+    """The reason for the rule: without 64 bits it wraps them, and says nothing."""
+    with jax.enable_x64(False):
+        assert jnp.asarray(np.array([2**40 + 5])).tolist() == [5]
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("name", CODES)
+def test_transformed_functions_give_the_same_numbers(name: str):
+    code, x, further = prepared(name)
+    wanted = np.asarray(code(x, PLACES, **further))
+    within = 6 * BOUND * np.abs(wanted).max()
+    places = jnp.asarray(PLACES, jnp.int32)
+    given = {
+        "jit": jax.jit(lambda code, x, at: code(x, at, **further))(code, x, places),
+        "jit, known": jax.jit(lambda code, x: code(x, PLACES, **further))(code, x),
+        "vmap": jax.vmap(lambda x, at: code(x, at, **further))(x, places),
+        "vmap of jit": jax.vmap(jax.jit(lambda x, at: code(x, at, **further)))(x, places),
+        "scan": jax.lax.scan(lambda held, step: (held, held(*step, **further)), code, (x, places))[1],
+    }
+    for how, numbers in given.items():
+        assert np.abs(np.asarray(numbers) - wanted).max() <= within, how
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_gradients_are_the_same(name: str):
+    code, x, further = prepared(name)
+    weight = jnp.asarray(np.random.default_rng(3).standard_normal(x.shape), jnp.float32)
+
+    def loss(code: Any, x: Any, at: Any) -> Any:
+        return (code(x, at, **further) * weight).sum()
+
+    plain = jax.grad(lambda code, x: loss(code, x, PLACES), argnums=(0, 1))(code, x)
+    traced = jax.jit(jax.grad(loss, argnums=(0, 1)))(code, x, jnp.asarray(PLACES, jnp.int32))
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(traced), strict=True):
+        assert np.abs(one - other).max() <= 8 * BOUND * max(1, np.abs(one).max())
+    assert len(jax.tree.leaves(plain[0])) == len(jax.tree.leaves(code))
+    assert all(float(np.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(plain[0]))
+
+
+def test_the_backward_of_a_rotation_is_the_rotation_back():
+    code, back = held.Rotary(ch.Rotary(16)), held.Rotary(ch.Rotary(16, direction="backward"))
+    x, gradient = jnp.ones((5, 16)), jnp.asarray(np.random.default_rng(3).standard_normal((5, 16)), jnp.float32)
+    given = jax.vjp(code, x)[1](gradient)[0]
+    assert np.abs(given - back(gradient)).max() <= 4 * BOUND
+    assert np.abs(given - code(gradient)).max() > 0.1
+
+
+@pytest.mark.usefixtures("wide")
+def test_a_decoding_loop():
+    """Keys turned one at a time, at a position that is carried along, are those turned at once."""
+    code, first = held.Rotary(ch.Rotary(16)), 2**31 - 12
+    keys = jnp.asarray(np.random.default_rng(3).standard_normal((9, 2, 16)), jnp.float32)
+
+    def step(position: Any, key: Any) -> Any:
+        return position + 1, code(key[:, None], position[None])[:, 0]
+
+    _, turned = jax.lax.scan(step, jnp.int32(first), keys)
+    wanted = code(keys, range(first, first + 9), seq_axis=0)
+    assert np.abs(turned - wanted).max() <= 8 * BOUND
+    cache = jax.lax.fori_loop(
+        0,
+        9,
+        lambda index, cache: cache.at[index].set(code(keys[index], (first + index)[None] + jnp.zeros(2, jnp.int32))),
+        jnp.zeros_like(keys),
+    )
+    assert np.abs(cache - wanted).max() <= 8 * BOUND
+
+
+def test_equal_specs_are_compiled_once_and_others_again():
+    traced = []
+
+    @jax.jit
+    def rotate(code: Any, x: Any) -> Any:
+        traced.append(code.spec)
+        return code(x)
+
+    x = jnp.ones((5, 16))
+    outs = [rotate(held.Rotary(ch.Rotary(16, base=base)), x) for base in (1e4, 5e5, 1e4, 5e5)]
+    assert len(traced) == 2
+    assert np.abs(outs[0] - outs[1]).max() > 0.1
+    assert (outs[0] == outs[2]).all()
+
+
+def test_specs_are_static_arguments():
+    rotate = jax.jit(ch.rotary.rotate, static_argnums=1)
+    add = jax.jit(ch.add, static_argnums=1)
+    x = jnp.ones((5, 16))
+    for base in (1e4, 5e5):
+        spec, code = ch.Rotary(16, base=base), ch.Sinusoidal(16, base=base)
+        assert np.abs(rotate(x, spec, jnp.arange(5)) - ch.rotary.rotate(x, spec)).max() <= 4 * BOUND
+        assert np.abs(add(x, code, jnp.arange(5)) - ch.add(x, code)).max() <= 4 * BOUND
+
+
+@pytest.mark.parametrize("spec", BIASES, ids=lambda spec: type(spec).__name__)
+def test_biases(spec: Any):
+    code = held.Bias.drawn(spec, KEY)
+    tokens = getattr(spec, "tokens", 6)
+    scores = jnp.asarray(np.random.default_rng(1).standard_normal((2, 4, tokens, tokens)), jnp.float32)
+    values = None if code.values is None else {name: np.asarray(number) for name, number in code.values.items()}
+    wanted = np.asarray(scores, np.float64) + ch.bias(spec, tokens, tokens, values=values, dtype="float64")
+    mapped = jax.vmap(code)(scores)
+    compiled = jax.jit(lambda code, scores: code(scores))(code, scores)
+    for given in (code(scores), mapped, compiled):
+        assert np.abs(given - wanted).max() <= 2.0**-20 * np.abs(wanted).max()
+    weight = jnp.asarray(np.random.default_rng(1).standard_normal(scores.shape), jnp.float32)
+    gradients = jax.grad(lambda code: (code(scores) * weight).sum())(code)
+    assert [leaf.shape for leaf in jax.tree.leaves(gradients)] == [leaf.shape for leaf in jax.tree.leaves(code)]
+    narrow = code(scores.astype(jnp.bfloat16))
+    assert narrow.dtype == jnp.bfloat16
+    off = np.abs(np.asarray(narrow, np.float64) - np.asarray(code(scores.astype(jnp.bfloat16).astype(jnp.float32))))
+    assert (off <= np.abs(np.asarray(narrow, np.float64)) * 2.0**-8).all()
+
+
+def test_a_bias_is_masked_when_asked_and_stands_where_it_is_told():
+    code = held.Bias(ch.Alibi(heads=2))
+    assert int(np.isneginf(code(jnp.zeros((2, 4, 4)), causal=True)).sum()) == 12
+    assert (code(jnp.zeros((2, 1, 4)), [2**40], range(2**40 - 3, 2**40 + 1)) == code(jnp.zeros((2, 1, 4)))).all()
+
+
+def test_kerple_stays_a_kernel():
+    spec = Kerple(heads=2, kernel="power")
+    code = held.Bias(spec, {"p": jnp.array([3.0, -1.0]), "a": jnp.array([-1.0, 1.0])})
+    allowed = held.Bias(spec, {"p": jnp.array([2.0, 0.01]), "a": jnp.array([0.01, 1.0])})
+    assert (code.matrix(4, 4) == allowed.matrix(4, 4)).all()
+
+
+@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_dtypes_are_rounded_once(name: str, dtype: str):
+    code, x, further = prepared(name)
+    x = x.astype(dtype)
+    given, wanted = code(x, PLACES, **further), np.asarray(code(x.astype(jnp.float32), PLACES, **further), np.float64)
+    assert given.dtype == x.dtype
+    info = jnp.finfo(x.dtype)
+    off = np.abs(np.asarray(given, np.float64) - wanted)
+    assert (off <= np.abs(wanted) * float(info.eps) / 2 + float(info.tiny)).all()
+
+
+def test_what_is_learned_are_leaves():
+    learned = held.Additive.drawn(ch.Learned(width=8, rows=40), KEY)
+    assert [leaf.shape for leaf in jax.tree.leaves(learned)] == [(40, 8)]
+    assert 0.01 < float(jnp.std(learned.values)) < 0.03
+    assert float(held.Additive.drawn(ch.Sinusoidal(8, scaled=True), KEY).values) == 1
+    assert jax.tree.leaves(held.Rotary(ch.Rotary(16))) == []
+    assert jax.tree.leaves(held.Additive.drawn(ch.Sinusoidal(8), KEY)) == []
+    assert [leaf.shape for leaf in jax.tree.leaves(held.Bias.drawn(ch.Buckets(heads=3), KEY))] == [(32, 3)]
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, learned)
+    assert doubled.spec == learned.spec
+    assert (doubled.values == 2 * learned.values).all()
+    again = pickle.loads(pickle.dumps(learned))
+    assert again.spec == learned.spec
+    assert (again.values == learned.values).all()
+    table = jnp.ones((32, 2))
+    assert (held.Bias(ch.Buckets(heads=2), table).values["table"] == table).all()
+
+
+def test_a_position_without_a_row_is_seen():
+    code = held.Additive(ch.Learned(width=8, rows=40, offset=2), jnp.asarray(ROWS))
+    given = jax.jit(code)(jnp.zeros((5, 8)), jnp.array([0, 37, 38, -1, 2**31 - 1], jnp.int32))
+    assert np.isnan(given).all(axis=1).tolist() == [False, False, True, True, True]
+
+
+def test_several_axes_inside_a_trace():
+    spec = ch.Rotary(16, axes=chunked([2, 3, 3]))
+    places = np.random.default_rng(0).integers(0, 1000, (5, 3))
+    x = jnp.ones((5, 16))
+    assert np.abs(jax.jit(held.Rotary(spec))(x, jnp.asarray(places)) - held.Rotary(spec)(x, places)).max() <= 4 * BOUND
+
+
+def test_queries_and_keys_are_turned_in_their_roles():
+    spec = ch.Rotary(16, xpos=XPos())
+    queries, keys = jnp.ones((2, 4, 5, 16)), jnp.ones((2, 1, 5, 16))
+    turned = held.Rotary(spec).both(queries, keys)
+    assert (turned[0] == ch.rotary.rotate(queries, spec, role="query")).all()
+    assert (turned[1] == ch.rotary.rotate(keys, spec, role="key")).all()
+    assert np.abs(turned[0][:, :1] - turned[1]).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: held.Rotary(None),
+            "`spec` must be a rotary code, got NoneType None.\nhint: Write Rotary(clockhands.Rotary(head_width=64)).",
+        ),
+        (
+            lambda: held.Additive("sinusoid"),
+            "`spec` must be an additive code, got str 'sinusoid'.\n"
+            "hint: Write Additive(clockhands.Sinusoidal(width=512)).",
+        ),
+        (
+            lambda: held.Bias(ch.Alibi),
+            "`spec` must be a bias, got ABCMeta <class 'clockhands.biases.linear.Alibi'>.\n"
+            "hint: Write Bias(clockhands.Alibi(heads=8)).",
+        ),
+        (
+            lambda: jax.jit(held.Additive(ch.additive.Counter(8)))(jnp.zeros((3, 8)), jnp.arange(3)),
+            "Counter has no form at positions that exist only inside a trace.\n"
+            "hint: Give positions as NumPy values or Python numbers, outside of jit, vmap and compile.",
+        ),
+        (
+            lambda: jax.jit(held.Additive(ch.Learned(width=8, rows=9)))(jnp.zeros((3, 8)), jnp.arange(3)),
+            "Learned is a trained table and needs its rows.\nhint: Pass them as values=, [rows, width].",
+        ),
+        (
+            lambda: jax.jit(held.Additive(ch.Sinusoidal(8)))(jnp.zeros((3, 8)), jnp.arange(3.0)),
+            "Positions inside a trace must be integers, got float32.\n"
+            "hint: Real positions need more bits than a trace has: give them as NumPy values, outside of it.",
+        ),
+        (
+            lambda: jax.jit(held.Additive(ch.Sinusoidal(8)))(jnp.zeros((3, 8)), jnp.arange(4)),
+            "`positions` must be of shape [3] for x of shape [3, 8], got [4].\n"
+            "hint: They are [seq], or [batch, seq] where batch is axis 0 of x.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, message: str):
+    with pytest.raises(ch.errors.ClockhandsError) as caught:
+        make()
+    assert str(caught.value) == message

@@ -1,0 +1,215 @@
+"""Inside PyTorch's compiler: one graph, exact at every position, the numbers of the spec at hand."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.biases import Fire
+from clockhands.phases import units
+from clockhands.positions import positions_of
+from clockhands.rotary import XPos, chunked
+from clockhands.traces import BOUND
+
+torch = pytest.importorskip("torch")
+held = pytest.importorskip("clockhands.torch")
+
+# What inductor imports of PyTorch is made by what PyTorch has since deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+
+# "eager" only traces and then runs the graph; "inductor" compiles it, which takes a compiler and a while.
+BACKENDS = ["eager", pytest.param("inductor", marks=pytest.mark.slow)]
+# Far apart, negative, and the last that an int32 holds.
+FAR = [0, 1, 255, 256, 257, 65_537, 131_071, 16_777_217, 2**30 + 3, 2**31 - 1, -1, -(2**31) + 1]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch.compiler.reset()
+
+
+def exact(spec: Any, positions: Any) -> tuple[np.ndarray, np.ndarray]:
+    turn = spec.attention_factor * units(spec.ladder, positions_of(positions))
+    return np.real(turn), np.imag(turn)
+
+
+def turned_ones(spec: Any, rotate: Callable[..., Any], positions: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine and sine, as the rotation of (1, 0) in every pair shows them."""
+    first, second = spec.channels.T.tolist()
+    x = torch.zeros(len(positions), spec.head_width)
+    x[:, first] = 1
+    out = rotate(x, torch.tensor(positions)).double().numpy()
+    return out[:, first], out[:, second]
+
+
+# What stands first is tried by `make test` too, without a compiler.
+SPECS = {
+    "halves": ch.Rotary(head_width=128, base=5e5),
+    "interleaved": ch.Rotary(head_width=64, layout="interleaved"),
+    "scaled": ch.Rotary(head_width=64, scaling=ch.scaling.Yarn(factor=8.0, original=64)),
+    "in part": ch.Rotary(head_width=64, rotated=32, part="last"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [("halves", "eager"), *(pytest.param(name, "inductor", marks=pytest.mark.slow) for name in SPECS)],
+)
+def test_a_compiled_rotation_is_exact_at_every_position(name: str, backend: str):
+    spec = SPECS[name]
+    rotate = torch.compile(held.Rotary(spec), fullgraph=True, backend=backend)
+    given, wanted = turned_ones(spec, rotate, FAR), exact(spec, FAR)
+    for one, other in zip(given, wanted, strict=True):
+        assert np.abs(one - other).max() <= BOUND * spec.attention_factor
+
+
+def test_the_bound_can_fail():
+    """A float32 position times a float32 rate, as it is usually compiled."""
+    spec = SPECS["halves"]
+
+    def usual(_: Any, positions: Any) -> Any:
+        rates = torch.tensor(spec.rates)
+        phase = positions.float()[:, None] * rates
+        return torch.cat([phase.cos(), phase.sin()], dim=-1)
+
+    given, wanted = turned_ones(spec, usual, FAR), exact(spec, FAR)
+    assert max(np.abs(one - other).max() for one, other in zip(given, wanted, strict=True)) > 1000 * BOUND
+
+
+ROWS = np.random.default_rng(2).standard_normal((40, 8)).astype(np.float32)
+HEADS = (2, 3, 5, 16)
+CODES = {
+    "rotary": (lambda: held.Rotary(ch.Rotary(head_width=16)), HEADS, {}),
+    "reordered": (lambda: held.Rotary(ch.Rotary(16, "interleaved", reordered=True)), HEADS, {}),
+    "xpos": (lambda: held.Rotary(ch.Rotary(16, xpos=XPos())), HEADS, {"role": "query"}),
+    "sinusoid": (lambda: held.Additive(ch.Sinusoidal(8, layout="halves", zero_rows=(1,))), (2, 5, 8), {}),
+    "odd": (lambda: held.Additive(ch.Sinusoidal(7, odd="extra")), (2, 5, 7), {}),
+    "scaled": (lambda: held.Additive(ch.Sinusoidal(8, scaled=True), 0.5), (2, 5, 8), {}),
+    "learned": (lambda: held.Additive(ch.Learned(width=8, rows=40, offset=2), ROWS), (2, 5, 8), {}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", CODES)
+def test_compiled_modules_give_what_they_give(name: str, dtype: str, backend: str):
+    make, shape, further = CODES[name]
+    kind = getattr(torch, dtype)
+    module = make().to(kind)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(kind)
+    compiled = torch.compile(module, fullgraph=True, backend=backend)
+    eps = torch.finfo(kind).eps
+    choices = [None, torch.tensor([[0, 1, 2, 3, 4], [9, 30, 0, 0, 7]]), torch.arange(3, 8, dtype=torch.int32)]
+    for positions in choices if backend == "eager" else choices[1:2]:
+        given = compiled(x, positions, **further).double()
+        wanted = module(x, positions, **further).double()
+        assert float((given - wanted).detach().abs().max()) <= 6 * BOUND + eps * float(wanted.detach().abs().max())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_decoding_loop_is_compiled_once(backend: str):
+    """Another position is no reason to compile again, nor is a spec that is equal and shared."""
+    module = held.Rotary(ch.Rotary(head_width=16))
+    counter = torch._dynamo.testing.CompileCounterWithBackend(backend)
+    compiled = torch.compile(module, fullgraph=True, backend=counter)
+    x = torch.randn(1, 2, 1, 16)
+    for position in (0, 1, 2**20 + 1, 2**31 - 1):
+        given = compiled(x, torch.tensor([[position]]))
+        assert torch.allclose(given, module(x, [[position]]), rtol=0, atol=8 * BOUND)
+    layers = [copy.deepcopy(module) for _ in range(12)]
+
+    def step(layer: Any, x: Any, at: Any) -> Any:
+        return layer(x, at)
+
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    before = counter.frame_count
+    for layer in layers:
+        compiled(layer, x, torch.tensor([[7]]))
+    assert counter.frame_count == before + 1
+
+
+def test_two_specs_are_two_compilations():
+    """The words of the rates are constants of the graph: another spec must not be given the first one's."""
+
+    def rotate(module: Any, x: Any, positions: Any) -> Any:
+        return module(x, positions)
+
+    compiled = torch.compile(rotate, fullgraph=True, backend="eager")
+    x, positions = torch.randn(5, 16), torch.tensor([0, 3, 50, 700, 11_000])
+    modules = [held.Rotary(ch.Rotary(head_width=16, base=base)) for base in (1e4, 5e5, 1e4)]
+    for module in (*modules, *modules):
+        assert torch.allclose(compiled(module, x, positions), module(x, positions), rtol=0, atol=8 * BOUND)
+    modules[0].spec = modules[1].spec
+    assert torch.allclose(compiled(modules[0], x, positions), modules[1](x, positions), rtol=0, atol=8 * BOUND)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda spec: pickle.loads(pickle.dumps(spec))])
+def test_a_spec_that_has_computed_nothing_yet_compiles(copied: Callable[[Any], Any]):
+    spec = copied(ch.Rotary(head_width=16, axes=chunked([2, 3, 3])))
+    x, places = torch.randn(4, 16), torch.tensor([[0, 1, 2], [3, 4, 5], [9, 9, 9], [700, 1, 0]])
+    compiled = torch.compile(lambda x, at: ch.rotary.rotate(x, spec, at), fullgraph=True, backend="eager")
+    given = compiled(x, places)
+    assert torch.allclose(given, ch.rotary.rotate(x, spec, places), rtol=0, atol=8 * BOUND)
+
+
+@pytest.mark.slow
+def test_known_positions_inside_the_compiler():
+    spec, x = ch.Rotary(head_width=16), torch.randn(3, 16)
+    array = np.array([5, 2**40 + 5, 7])
+    for known in ([5, 2**40 + 5, 7], range(5, 8), array):
+        compiled = torch.compile(
+            lambda x, known=known: ch.rotary.rotate(x, spec, known), fullgraph=True, backend="eager"
+        )
+        assert torch.allclose(compiled(x), ch.rotary.rotate(x, spec, known), rtol=0, atol=8 * BOUND)
+
+
+@pytest.mark.slow
+def test_another_length_is_one_graph_more_and_no_further():
+    module = held.Rotary(ch.Rotary(head_width=16))
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    compiled = torch.compile(module, fullgraph=True, backend=counter)
+    for length in range(4, 30, 3):
+        x = torch.randn(2, length, 16)
+        assert torch.allclose(compiled(x), module(x), rtol=0, atol=8 * BOUND)
+    assert counter.frame_count <= 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_pass_through_a_compiled_module(backend: str):
+    module = held.Rotary(ch.Rotary(head_width=16))
+    compiled = torch.compile(module, fullgraph=True, backend=backend)
+    x, weight, at = torch.randn(5, 16, requires_grad=True), torch.randn(5, 16), torch.tensor([9, 3, 7, 1, 0])
+    (compiled(x, at) * weight).sum().backward()
+    given, x.grad = x.grad, None
+    (module(x, at) * weight).sum().backward()
+    assert torch.allclose(given, x.grad, rtol=0, atol=8 * BOUND)
+
+
+# PyTorch warns of itself where a graph is cut at a tensor that has a gradient function.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.parametrize("spec", [ch.Alibi(heads=4), ch.Buckets(heads=4), Fire(heads=4, hidden=3)])
+def test_a_bias_cuts_the_graph(spec: Any):
+    module, scores = held.Bias(spec), torch.randn(4, 3, 7)
+    compiled = torch.compile(module, backend="eager")
+    assert torch.equal(compiled(scores), module(scores))
+    torch.compiler.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="disable"):
+        torch.compile(module, fullgraph=True, backend="eager")(scores)
+
+
+def test_a_code_without_a_form_inside_says_so():
+    compiled = torch.compile(held.Additive(ch.additive.Counter(8)), backend="eager")
+    with pytest.raises(ch.errors.InvalidType, match="Counter has no form at positions that exist only inside a trace"):
+        compiled(torch.zeros(3, 8), torch.arange(3))
+
+
+def test_a_position_without_a_row_is_seen():
+    module = held.Additive(ch.Learned(width=8, rows=40, offset=2), ROWS)
+    compiled = torch.compile(module, fullgraph=True, backend="eager")
+    given = compiled(torch.zeros(4, 8), torch.tensor([0, 37, 38, -1])).detach()
+    assert given.isnan().all(dim=1).tolist() == [False, False, True, True]

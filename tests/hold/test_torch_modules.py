@@ -1,0 +1,455 @@
+"""Every module of PyTorch in every circumstance: one table, and a module of the usual kind that fails in it."""
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.biases import Fire, Kerple, Window
+from clockhands.rotary import XPos, chunked
+
+torch = pytest.importorskip("torch")
+held = pytest.importorskip("clockhands.torch")
+
+ROWS = np.random.default_rng(11).standard_normal((24, 8))
+SEQ = 6
+
+
+@dataclass(frozen=True)
+class Row:
+    """A module, another one of the same family, the shape of its input, and the names of what it has learned."""
+
+    name: str
+    make: Callable[..., Any]
+    other: Callable[..., Any]
+    shape: tuple[int, ...]
+    keys: tuple[str, ...] = ()
+    arguments: dict[str, Any] = field(default_factory=dict)
+    positions: bool = True  # whether it takes positions that may be tensors
+    slack: float = 0.0  # beside one rounding, of the largest number: for sums that come in another order
+
+    def input(self, dtype: str = "float32", seed: int = 5) -> Any:
+        values = np.random.default_rng(seed).standard_normal(self.shape)
+        return torch.from_numpy(values).to(getattr(torch, dtype))
+
+
+def rotary(**fields: Any) -> Callable[..., Any]:
+    return lambda: held.Rotary(ch.Rotary(**{"head_width": 16, **fields}))
+
+
+def additive(spec: Any, values: Any = None) -> Callable[..., Any]:
+    return lambda **where: held.Additive(spec, values, **where)
+
+
+def bias(spec: Any) -> Callable[..., Any]:
+    return lambda **where: seeded(lambda: held.Bias(spec, **where))
+
+
+def seeded(make: Callable[[], Any]) -> Any:
+    torch.manual_seed(3)
+    return make()
+
+
+HEADS, TOKENS = (2, 3, SEQ, 16), (2, SEQ, 8)
+PLACES = np.stack([np.arange(SEQ) // 3, np.arange(SEQ) % 3, np.arange(SEQ)], axis=-1)
+TABLE = ch.Learned(width=8, rows=24, offset=2)
+
+MODULES = (
+    Row("rotary", rotary(), rotary(base=5e5), HEADS),
+    Row("rotary interleaved", rotary(layout="interleaved"), rotary(layout="halves"), HEADS),
+    Row("rotary in part", rotary(rotated=8, part="last", direction="backward"), rotary(rotated=8), HEADS),
+    Row(
+        "rotary reordered",
+        rotary(layout="interleaved", reordered=True),
+        rotary(layout="interleaved"),
+        HEADS,
+    ),
+    Row(
+        "rotary scaled",
+        rotary(scaling=ch.scaling.Yarn(factor=8.0, original=64)),
+        rotary(scaling=ch.scaling.Linear(8.0)),
+        HEADS,
+    ),
+    Row("xpos", rotary(xpos=XPos()), rotary(xpos=XPos(scale=64)), HEADS, arguments={"role": "key"}),
+    Row(
+        "rotary of axes",
+        rotary(axes=chunked([2, 3, 3])),
+        rotary(axes=chunked([3, 3, 2])),
+        HEADS,
+        arguments={"positions": PLACES},
+    ),
+    Row("sinusoid", additive(ch.Sinusoidal(8)), additive(ch.Sinusoidal(8, layout="halves")), TOKENS),
+    Row(
+        "scaled sinusoid",
+        additive(ch.Sinusoidal(8, scaled=True), 0.375),
+        additive(ch.Sinusoidal(8, scaled=True), 0.5),
+        TOKENS,
+        ("scale",),
+    ),
+    Row("learned table", additive(TABLE, ROWS), additive(TABLE, 2 * ROWS), TOKENS, ("weight",)),
+    Row("no position", additive(ch.NoPosition(8)), additive(ch.Sinusoidal(8)), TOKENS),
+    Row("alibi", bias(ch.Alibi(heads=4)), bias(ch.Alibi(heads=4, form="key")), (2, 4, SEQ, 9), positions=False),
+    Row(
+        "buckets",
+        bias(ch.Buckets(heads=4)),
+        bias(ch.Buckets(heads=4, bidirectional=False)),
+        (2, 4, SEQ, 9),
+        ("table",),
+        positions=False,
+    ),
+    Row(
+        "kerple",
+        bias(Kerple(heads=4)),
+        bias(Kerple(heads=4, kernel="power")),
+        (2, 4, SEQ, 9),
+        ("a", "p"),
+        positions=False,
+    ),
+    Row(
+        "fire",
+        bias(Fire(heads=4, hidden=5)),
+        bias(Fire(heads=4, hidden=6)),
+        (2, 4, SEQ, 9),
+        ("b1", "b2", "c", "threshold", "w1", "w2"),
+        positions=False,
+        slack=2.0**-18,
+    ),
+    Row("window", bias(Window(4, 3, 2)), bias(Window(4, 2, 3)), (2, 4, SEQ, SEQ), ("table",), positions=False),
+)
+
+
+def call(row: Row, module: Any, x: Any) -> Any:
+    return module(x, **row.arguments)
+
+
+def fixed(row: Row, make: Callable[..., Any] | None = None) -> Any:
+    return seeded(make or row.make)
+
+
+def narrow(row: Row, dtype: str) -> None:
+    """Cast to a narrow dtype, it gives what it gives in float32, rounded once."""
+    kind = getattr(torch, dtype)
+    module = fixed(row).to(kind)
+    wide = fixed(row)
+    with torch.no_grad():  # learned numbers are the caller's, and were rounded by the cast
+        for name, number in wide.named_parameters():
+            number.copy_(module.get_parameter(name).float())
+    x = row.input(dtype)
+    given, wanted = call(row, module, x), call(row, wide, x.float())
+    assert given.dtype == kind
+    info = torch.finfo(kind)
+    off = (given.double() - wanted.double()).abs()
+    allowed = wanted.double().abs() * info.eps / 2 + info.tiny + row.slack * wanted.abs().max()
+    assert bool((off <= allowed).all())
+
+
+def bfloat16(row: Row) -> None:
+    narrow(row, "bfloat16")
+
+
+def half(row: Row) -> None:
+    narrow(row, "float16")
+
+
+def to_empty(row: Row) -> None:
+    """Made without memory and given some: all that is computed is there, whatever that memory holds."""
+    wanted = call(row, fixed(row), row.input())
+    state = fixed(row).state_dict()
+    with torch.device("meta"):
+        module = fixed(row)
+    module.to("meta")  # numbers that were given stay where they are
+    module.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in [*module.parameters(), *module.buffers()]:
+            tensor.fill_(99)
+    module.load_state_dict(state)
+    assert torch.equal(call(row, module, row.input()), wanted)
+
+
+def deepcopy(row: Row) -> None:
+    """A copy gives the same, and shares nothing that is learned."""
+    module = fixed(row)
+    wanted = call(row, module, row.input())
+    copied = copy.deepcopy(module)
+    with torch.no_grad():
+        for number in module.parameters():
+            number.fill_(99)
+    assert torch.equal(call(row, copied, row.input()), wanted)
+
+
+def pickled(row: Row) -> None:
+    """Pickled, or saved whole, it comes back the same."""
+    module = fixed(row)
+    wanted = call(row, module, row.input())
+    assert torch.equal(call(row, pickle.loads(pickle.dumps(module)), row.input()), wanted)
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    assert torch.equal(call(row, torch.load(file, weights_only=False), row.input()), wanted)
+
+
+def state_dict(row: Row) -> None:
+    """The state dict has what is learned, and nothing about positions; there are no buffers at all."""
+    module = fixed(row)
+    assert sorted(module.state_dict()) == sorted(row.keys)
+    assert list(module.buffers()) == []
+    fresh = fixed(row)
+    with torch.no_grad():
+        for number in fresh.parameters():
+            number.zero_()
+    fresh.load_state_dict(module.state_dict())
+    assert torch.equal(call(row, fresh, row.input()), call(row, module, row.input()))
+
+
+def vmap(row: Row) -> None:
+    """Mapped over an axis, it gives what a loop gives."""
+    module = fixed(row)
+    batch = torch.stack([row.input(seed=seed) for seed in (1, 2, 3)])
+    mapped = torch.func.vmap(lambda x: call(row, module, x))(batch)
+    looped = torch.stack([call(row, module, x) for x in batch])
+    assert torch.allclose(mapped, looped, rtol=0, atol=2.0**-21)
+    if not row.positions or row.arguments:
+        return
+    places = torch.tensor([[0, 1, 2, 3, 4, 5], [7, 5, 3, 20, 1, 0], [2, 2, 2, 2, 2, 2]])
+    mapped = torch.func.vmap(module)(batch, places)
+    looped = torch.stack([module(x, at) for x, at in zip(batch, places, strict=True)])
+    assert torch.allclose(mapped, looped, rtol=0, atol=2.0**-20)
+
+
+def gradcheck(row: Row) -> None:
+    """The gradients are those of the function, of the input and of what is learned."""
+    module = fixed(row).double()
+    names = [name for name, _ in module.named_parameters()]
+    x = row.input("float64").requires_grad_()
+
+    def function(x: Any, *numbers: Any) -> Any:
+        parameters = dict(zip(names, numbers, strict=True))
+        return torch.func.functional_call(module, parameters, (x,), row.arguments)
+
+    numbers = [number.detach().clone().requires_grad_() for number in module.parameters()]
+    assert torch.autograd.gradcheck(function, (x, *numbers), fast_mode=True, check_forward_ad=True)
+
+
+def functional_gradient(row: Row) -> None:
+    """`torch.func.grad`, mapped as well, gives what the backward gives."""
+    module = fixed(row)
+    x, weight = row.input(), row.input(seed=6)
+    wanted = x.clone().requires_grad_()
+    (call(row, module, wanted) * weight).sum().backward()
+    given = torch.func.grad(lambda x: (call(row, module, x) * weight).sum())(x)
+    assert torch.allclose(given, wanted.grad, rtol=0, atol=2.0**-21)
+    both = torch.func.vmap(torch.func.grad(lambda x: (call(row, module, x) * weight).sum()))(torch.stack([x, x]))
+    assert torch.allclose(both[1], wanted.grad, rtol=0, atol=2.0**-21)
+
+
+def two_models(row: Row) -> None:
+    """Two modules with other specs in one process give other numbers, each its own, in either order."""
+    first, second = fixed(row), fixed(row, row.other)
+    alone = call(row, first, row.input())
+    beside = call(row, second, row.input())
+    assert not torch.equal(alone, beside)
+    assert torch.equal(call(row, fixed(row), row.input()), alone)
+    assert torch.equal(call(row, fixed(row, row.other), row.input()), beside)
+
+
+def call_order(row: Row) -> None:
+    """What was asked before, longer or in another dtype, changes nothing."""
+    wanted = call(row, fixed(row), row.input())
+    module = fixed(row)
+    call(row, module, row.input("bfloat16"))
+    call(row, module, row.input("float64"))
+    if row.positions and not row.arguments:
+        call(row, module, row.input()[..., :2, :])
+        call(row, module, torch.cat([row.input()] * 3, dim=-2))
+        module(row.input(), range(7, 7 + SEQ))
+    assert torch.equal(call(row, module, row.input()), wanted)
+
+
+def moved(row: Row) -> None:
+    """On the meta device it has shapes; back from there and loaded, it has its numbers."""
+    module = fixed(row)
+    wanted, state = call(row, module, row.input()), copy.deepcopy(module.state_dict())
+    module.to("meta")
+    assert call(row, module, row.input().to("meta")).shape == row.shape
+    module.to_empty(device="cpu").load_state_dict(state)
+    assert torch.equal(call(row, module, row.input()), wanted)
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        bfloat16,
+        half,
+        to_empty,
+        moved,
+        deepcopy,
+        pickled,
+        state_dict,
+        vmap,
+        gradcheck,
+        functional_gradient,
+        two_models,
+        call_order,
+    )
+}
+
+
+# PyTorch's own forward derivatives are compiled by what PyTorch has since deprecated.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("row", MODULES, ids=lambda row: row.name)
+def test_modules(row: Row, check: str):
+    CHECKS[check](row)
+
+
+class Usual(torch.nn.Module):
+    """A rotary module as it is often written: a buffer of rates, a table kept by length, positions in x's dtype."""
+
+    tables: dict[Any, Any] = {}  # noqa: RUF012 - shared between all modules: that is the fault
+
+    def __init__(self, base: float = 10_000.0) -> None:
+        super().__init__()
+        self.register_buffer("inv_freq", base ** (-torch.arange(0, 16, 2).float() / 16), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        seq = x.shape[-2]
+        if seq not in self.tables:
+            phases = torch.outer(torch.arange(seq, dtype=x.dtype), self.inv_freq.to(x.dtype))
+            self.tables[seq] = phases.cos(), phases.sin()
+        cos, sin = (part.to(x.dtype) for part in self.tables[seq])
+        first, second = x[..., :8], x[..., 8:]
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+@pytest.mark.parametrize("check", ["bfloat16", "half", "to_empty", "state_dict", "two_models", "call_order"])
+def test_the_usual_module_is_found_out(check: str):
+    def make(base: float) -> Any:
+        Usual.tables = {}
+        return Usual(base)
+
+    # Seen by two modules, the tables are those of the first.
+    row = Row(
+        "usual", lambda: Usual(1e4) if check == "two_models" else make(1e4), lambda: Usual(5e5), HEADS, positions=False
+    )
+    with pytest.raises(AssertionError):
+        CHECKS[check](row)
+
+
+def test_the_backward_of_a_rotation_is_the_rotation_back():
+    module = held.Rotary(ch.Rotary(head_width=16, layout="interleaved"))
+    back = held.Rotary(ch.Rotary(head_width=16, layout="interleaved", direction="backward"))
+    x = torch.randn(2, 3, SEQ, 16, requires_grad=True)
+    gradient = torch.randn(2, 3, SEQ, 16)
+    module(x).backward(gradient)
+    assert torch.allclose(x.grad, back(gradient), rtol=0, atol=2.0**-21)
+    assert not torch.allclose(x.grad, module(gradient), rtol=0, atol=2.0**-3)
+
+
+def test_queries_and_keys_are_turned_in_their_roles():
+    spec = ch.Rotary(head_width=16, xpos=XPos())
+    queries, keys = torch.randn(2, 4, SEQ, 16), torch.randn(2, 1, SEQ, 16)
+    turned = held.Rotary(spec).both(queries, keys, range(40, 40 + SEQ))
+    for given, x, role in zip(turned, (queries, keys), ("query", "key"), strict=True):
+        assert torch.equal(given, ch.rotary.rotate(x, spec, range(40, 40 + SEQ), role=role))
+
+
+def test_layers_that_are_copied_keep_one_spec():
+    """The compiler knows a spec again by its identity."""
+    layer = torch.nn.Sequential(held.Rotary(ch.Rotary(head_width=16)))
+    assert copy.deepcopy(layer)[0].spec is layer[0].spec
+
+
+def test_values_are_copied_in():
+    rows = torch.from_numpy(ROWS).float()
+    module = held.Additive(TABLE, rows)
+    rows.zero_()
+    assert torch.equal(module.weight, torch.from_numpy(ROWS).float())
+    assert held.Additive(TABLE, ROWS, dtype=torch.bfloat16).weight.dtype == torch.bfloat16
+    assert held.Bias(ch.Buckets(heads=2), np.zeros((32, 2), np.float32)).table.dtype == torch.float32
+
+
+def test_what_is_learned_is_drawn_once_the_memory_is_there():
+    with torch.device("meta"):
+        modules = [held.Additive(TABLE), held.Bias(Fire(heads=4)), held.Bias(Kerple(heads=4))]
+    for module in modules:
+        module.to_empty(device="cpu")
+        for number in module.parameters():
+            number.data.fill_(torch.nan)
+        module.reset_parameters()
+        assert all(bool(number.isfinite().all()) for number in module.parameters())
+    assert 0.01 < modules[0].weight.std().item() < 0.03
+    assert modules[1].threshold.item() == 512
+
+
+def test_kerple_stays_a_kernel():
+    module = held.Bias(Kerple(heads=2, kernel="power"), {"p": np.array([3.0, -1.0]), "a": np.array([-1.0, 1.0])})
+    allowed = held.Bias(Kerple(heads=2, kernel="power"), {"p": np.array([2.0, 0.01]), "a": np.array([0.01, 1.0])})
+    assert torch.equal(module.matrix(4, 4), allowed.matrix(4, 4))
+
+
+def test_a_bias_is_masked_when_asked_and_stands_where_it_is_told():
+    module, scores = held.Bias(ch.Alibi(heads=2)), torch.zeros(2, 1, 4)
+    assert torch.equal(module(scores), torch.from_numpy(ch.bias(ch.Alibi(heads=2), 1, 4)))
+    causal = module(torch.zeros(2, 4, 4), causal=True)
+    assert bool(causal.isneginf().triu(1).sum() == 12)
+    moved = module(scores, [2**40], range(2**40 - 3, 2**40 + 1))
+    assert torch.equal(moved, module(scores))
+    narrow = module.matrix(4, 4, dtype=torch.bfloat16)
+    assert torch.equal(narrow, module.matrix(4, 4, dtype=torch.float64).to(torch.bfloat16))
+
+
+def test_the_score_mod_of_a_module_adds_its_matrix():
+    module = seeded(lambda: held.Bias(ch.Buckets(heads=2)))
+    mod, matrix = module.score_mod(3, 3), module.matrix(3, 3).detach()
+    for head, query, key in np.ndindex(2, 3, 3):
+        given = mod(torch.tensor(1.0), 0, torch.tensor(head), torch.tensor(query), torch.tensor(key))
+        assert abs(given.detach().item() - 1 - matrix[head, query, key].item()) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: held.Rotary(ch.Sinusoidal(8)),
+            "`spec` must be a rotary code, got Sinusoidal Sinusoidal(width=8, spacing=Geometric(base=10000.0, span="
+            "....\n"
+            "hint: Write Rotary(clockhands.Rotary(head_width=64)).",
+        ),
+        (
+            lambda: held.Additive("sinusoid"),
+            "`spec` must be an additive code, got str 'sinusoid'.\n"
+            "hint: Write Additive(clockhands.Sinusoidal(width=512)).",
+        ),
+        (
+            lambda: held.Bias(ch.Alibi),
+            "`spec` must be a bias, got ABCMeta <class 'clockhands.biases.linear.Alibi'>.\n"
+            "hint: Write Bias(clockhands.Alibi(heads=8)).",
+        ),
+        (
+            lambda: held.Additive(ch.Sinusoidal(8), ROWS),
+            "Sinusoidal is computed and takes no values.\nhint: Leave `values` out.",
+        ),
+        (
+            lambda: held.Additive(TABLE, ROWS[:3]),
+            "`values` must be of shape [24, 8], got [3, 8].\nhint: They are the table's rows.",
+        ),
+        (
+            lambda: held.Bias(ch.Alibi(heads=2), np.zeros((32, 2))),
+            "Alibi is computed and takes no values.\nhint: Leave `values` out.",
+        ),
+        (
+            lambda: held.Bias(ch.Buckets(heads=2), np.zeros((3, 2))),
+            "`table` of `values` must be of shape [32, 2], got [3, 2].\nhint: Buckets takes table [32, 2].",
+        ),
+    ],
+)
+def test_what_cannot_be_held_is_refused(make: Callable[[], Any], message: str):
+    with pytest.raises(ch.errors.ClockhandsError) as caught:
+        make()
+    assert str(caught.value) == message

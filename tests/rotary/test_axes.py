@@ -1,0 +1,140 @@
+"""Which pair belongs to which axis, where the cells of a grid stand, and ladders of several axes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clockhands as ch
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined
+from clockhands.rotary import alternating, chunked, grid, interleaved
+from clockhands.specs import with_fields
+
+SECTIONS = st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any)
+
+
+@given(SECTIONS)
+def test_chunks_are_as_long_as_they_are_said_to_be(sections):
+    axes = chunked(sections)
+    assert list(axes) == sorted(axes)
+    assert [axes.count(axis) for axis in range(len(sections))] == sections
+
+
+@given(SECTIONS)
+def test_interleaved_sections_are_as_large_as_they_are_said_to_be(sections):
+    try:
+        axes = interleaved(sections)
+    except InvalidValue:
+        # There is no room: the last place that an axis asks for lies behind the last pair.
+        stride = len(sections)
+        assert any(
+            pairs and axis + stride * (pairs - 1) >= sum(sections) for axis, pairs in enumerate(sections) if axis
+        )
+        return
+    assert [axes.count(axis) for axis in range(len(sections))] == sections
+    assert all(axis in (0, place % len(sections)) for place, axis in enumerate(axes))
+
+
+def test_the_sections_of_qwen3_vl():
+    # As its code does: start from time, and put height and width into every third place.
+    wanted = [0] * 64
+    for axis, pairs in ((1, 20), (2, 20)):
+        wanted[axis : 3 * pairs : 3] = [axis] * len(wanted[axis : 3 * pairs : 3])
+    assert interleaved([24, 20, 20]) == tuple(wanted)
+
+
+def test_alternating_pairs_go_round():
+    assert alternating(5, 2) == (0, 1, 0, 1, 0)
+    assert alternating(3, 1) == (0, 0, 0)
+
+
+def test_the_cells_of_a_grid_stand_row_by_row():
+    cells = grid(2, 3, 4)
+    assert cells.shape == (24, 3)
+    assert cells.dtype.kind == "i"
+    assert [tuple(cell) for cell in cells] == list(np.ndindex(2, 3, 4))
+    assert grid([0.5, -1.5], 2).tolist() == [[0.5, 0], [0.5, 1], [-1.5, 0], [-1.5, 1]]
+    assert grid([2**40], [7]).tolist() == [[2**40, 7]]
+    assert grid(0, 3).shape == (0, 2)
+    assert grid(5).shape == (5, 1)
+
+
+def test_joined_ladders_stand_beside_each_other():
+    parts = ((2, Geometric(100.0)), (1, EvenSteps(0.5, 1.0)), (3, Explicit((3.0, 2.0, 1.0))))
+    ladder = Joined(parts).ladder(6, 12)
+    assert ladder.rates == (1.0, 0.1, 0.5, 3.0, 2.0, 1.0)
+    assert ladder.ratio is None
+    # A part is spaced for twice as many channels as it has pairs, whatever the whole is.
+    assert Joined(((2, Geometric(100.0, span="closed")),)).ladder(2, 4).rates == (1.0, 0.01)
+
+
+def test_joined_ladders_may_take_turns():
+    parts = ((3, Geometric(1_000.0)), (3, Geometric(8.0)))
+    in_turns = Joined(parts, in_turns=True).ladder(6, 12)
+    one, other = (spacing.ladder(3, 6).exact for _, spacing in parts)
+    assert in_turns.exact == (one[0], other[0], one[1], other[1], one[2], other[2])
+
+
+def test_joined_ladders_are_values():
+    spacing = Joined([[2, Geometric()], (1, Geometric(5.0))])
+    assert spacing == Joined(((2, Geometric()), (1, Geometric(5.0))))
+    assert hash(spacing) == hash(Joined(spacing.parts))
+    spec = ch.Rotary(6, spacing=spacing, axes=chunked([2, 1]))
+    assert ch.from_json(ch.to_json(spec)) == spec
+    assert ch.describe(spec) == (
+        "rotary, halves, 6 of 6 channels, 2 pairs geometric (base 10000, open) + 1 pairs "
+        "geometric (base 5, open), 2 axes"
+    )
+    assert with_fields(spec, layout="interleaved").spacing == spacing
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Joined(3), InvalidType, "`parts` must be a sequence, got 3."),
+        (lambda: Joined("ab"), InvalidType, "`parts` must be a sequence, got 'ab'."),
+        (lambda: Joined(()), InvalidValue, "`parts` must hold at least one part, got none."),
+        (lambda: Joined(((1,),)), InvalidType, "Each of `parts` must be a number of pairs and a spacing, got (1,)."),
+        (lambda: Joined((8, Geometric())), InvalidType, "`parts` must be a sequence, got 8."),
+        (lambda: Joined(((8, 1e4),)), InvalidType, "Each of `parts` must be a number of pairs and a spacing"),
+        (lambda: Joined(((8, Joined(((8, Geometric()),))),)), InvalidType, "Each of `parts` must be a number of pairs"),
+        (lambda: Joined(((0, Geometric()),)), InvalidValue, "`parts` must be at least 1, got 0."),
+        (lambda: Joined(((1, Geometric()),), in_turns=1), InvalidType, "`in_turns` must be True or False, got 1."),
+        (
+            lambda: Joined(((1, Geometric()), (2, Geometric())), in_turns=True),
+            InvalidValue,
+            "Parts that take turns must be equally long, got [1, 2] pairs.",
+        ),
+        (
+            lambda: Joined(((1, Geometric()),)).ladder(2, 4),
+            InvalidValue,
+            "The parts of this ladder have [1] pairs, and there are 2 pairs of 4 channels.",
+        ),
+    ],
+)
+def test_what_cannot_be_joined_is_refused_in_words(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert caught.value.message.startswith(message)
+
+
+def test_two_pi_is_short_by_as_much_as_is_said():
+    from oracles.real_numbers import mp
+
+    short = 2 * mp.pi - mp.mpf(2 * math.pi)
+    assert 2.4e-16 < short < 2.5e-16
+
+
+def test_specs_of_several_axes_are_told_in_words():
+    spec = ch.Rotary(
+        16, "interleaved", rotated=8, part="last", axes=alternating(4, 2), direction="backward", xpos=ch.rotary.XPos()
+    )
+    assert ch.describe(spec) == (
+        "rotary, interleaved, 8 of 16 channels, geometric (base 10000, open), the last channels, 2 axes, "
+        "turning backward, XPos (scale 512, smoothing 0.4, centre 0)"
+    )
+    assert ch.describe(ch.Rotary(8, blocks=(2, 2))).endswith("a layout of its own in 2 blocks")
+    assert ch.describe(ch.Rotary(8, "interleaved", reordered=True)).endswith("reordered to halves")

@@ -1,0 +1,92 @@
+"""The backward of a rotation is the rotation back, in PyTorch and JAX, under every transformation of them."""
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.rotary import rotate
+from laws.rotary_members import ROTARY_MEMBERS
+
+SPECS = {row.name: row.spec for row in ROTARY_MEMBERS}
+
+
+def places(spec, seq=3):
+    shape = (seq,) if spec.axes is None else (seq, spec.number_of_axes)
+    return np.random.default_rng(0).integers(-500, 500, shape)
+
+
+def turn(spec, at):
+    return lambda x: rotate(x, spec, at, role="key" if spec.xpos else None)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_gradients_are_those_of_finite_differences(name):
+    torch = pytest.importorskip("torch")
+    spec = SPECS[name]
+    x = torch.randn(2, 3, spec.head_width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x.requires_grad_(True)
+    apply = turn(spec, places(spec))
+    assert torch.autograd.gradcheck(apply, x)
+    assert torch.autograd.gradgradcheck(apply, x)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_both_libraries_give_the_transposed_matrix(name):
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    spec, at = SPECS[name], places(SPECS[name])
+    apply = turn(spec, at)
+    x, cotangent = np.random.default_rng(1).standard_normal((2, 3, spec.head_width)).astype(np.float32)
+    # A linear map: its matrix from the unit vectors, token by token.
+    basis = np.repeat(np.eye(spec.head_width)[:, None], 3, axis=1)
+    matrix = apply(basis)
+    wanted = np.einsum("itj,tj->ti", matrix, cotangent)
+    allowed = 2.0**-20 * np.abs(matrix).max()
+    tensor = torch.tensor(x, requires_grad=True)
+    (gradient,) = torch.autograd.grad(apply(tensor), tensor, torch.tensor(cotangent))
+    assert np.abs(gradient.numpy() - wanted).max() <= allowed
+    _, back = jax.vjp(apply, x)
+    assert np.abs(np.asarray(back(cotangent)[0]) - wanted).max() <= allowed
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_mapping_over_a_batch_is_the_batch(name):
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    spec = SPECS[name]
+    apply = turn(spec, places(spec))
+    x = np.random.default_rng(1).standard_normal((4, 3, spec.head_width)).astype(np.float32)
+    wanted = apply(x)
+    allowed = 2.0**-22 * np.abs(wanted).max()
+    held = torch.tensor(x)
+    for mapped in (
+        torch.func.vmap(apply)(held),
+        torch.func.vmap(apply, in_dims=2)(held.permute(1, 2, 0).contiguous()),
+        jax.vmap(apply)(x),
+        torch.func.vmap(torch.func.vmap(apply))(held[None])[0],
+    ):
+        assert np.abs(np.asarray(mapped) - wanted).max() <= allowed
+    each = torch.func.vmap(torch.func.grad(lambda q: (apply(q) ** 2).sum()))(held)
+    tensor = held.clone().requires_grad_(True)
+    (apply(tensor) ** 2).sum().backward()
+    assert np.abs((each - tensor.grad).numpy()).max() <= 2.0**-19 * float(tensor.grad.abs().max())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("spec", [ch.Rotary(8), ch.Rotary(8, "interleaved", rotated=6, reordered=True)])
+def test_forward_derivatives(spec):
+    torch = pytest.importorskip("torch")
+    apply = turn(spec, places(spec))
+    generator = torch.Generator().manual_seed(0)
+    x, tangent = torch.randn(2, 3, 8, generator=generator)
+    value, derivative = torch.func.jvp(apply, (x,), (tangent,))
+    assert torch.equal(value, apply(x))
+    assert torch.equal(derivative, apply(tangent))
+    forward, backward = torch.func.jacfwd(apply)(x), torch.func.jacrev(apply)(x)
+    assert (forward - backward).abs().max() <= 2.0**-22
+
+
+def test_gradients_keep_the_dtype_of_the_heads():
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.bfloat16, torch.float16):
+        x = torch.ones(3, 8, dtype=dtype, requires_grad=True)
+        rotate(x, ch.Rotary(8)).sum().backward()
+        assert x.grad.dtype == dtype

@@ -1,0 +1,219 @@
+"""What cannot be rotated is refused in words: the argument, the value, what is allowed, what to do."""
+
+import re
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands import rotary
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Geometric, Joined
+from clockhands.rotary import XPos, alternating, chunked, grid, interleaved, rerotate, rotate
+from clockhands.scaling import Linear
+
+SPEC = ch.Rotary(8)
+AXES = ch.Rotary(8, axes=(0, 0, 1, 1))
+X = np.zeros((2, 5, 8), np.float32)
+FLAT = np.zeros((5, 8), np.float32)
+
+REFUSED = [
+    # What is turned.
+    (lambda: rotate(X, ch.Sinusoidal(8)), "`rotate` takes a rotary code, got Sinusoidal.", "clockhands.add"),
+    (lambda: rerotate(X, 3, 0, 0), "`rerotate` takes a rotary code, got int.", "head_width"),
+    (lambda: rotate([[0.0] * 8], SPEC), "`x` must be an array, got list.", "Give a NumPy, PyTorch or JAX array."),
+    (lambda: rotate(X[..., :6], SPEC), "`x` must be of shape [..., seq, 8], got [2, 5, 6].", "split the heads first"),
+    (lambda: rotate(X[0, 0], SPEC), "`x` must be of shape [..., seq, 8], got [8].", "split the heads first"),
+    (lambda: rotate(X.astype(np.int32), SPEC), "`x` must be of a float dtype, got int32.", "not token ids"),
+    (lambda: rotate(X.astype(np.complex64), SPEC), "`x` must be of a float dtype, got complex64.", "not token ids"),
+    (lambda: rotate(X, SPEC, seq_axis=3), "`seq_axis` must be an axis of x of shape [2, 5, 8], got 3.", "It is -2"),
+    (lambda: rotate(X, SPEC, seq_axis=-4), "`seq_axis` must be an axis of x of shape [2, 5, 8], got -4.", "It is -2"),
+    (lambda: rotate(X, SPEC, seq_axis=True), "`seq_axis` must be an axis of x of shape [2, 5, 8], got True.", "-2"),
+    (lambda: rotate(X, SPEC, seq_axis=1.0), "`seq_axis` must be an axis of x of shape [2, 5, 8], got 1.", "-2"),
+    (lambda: rotate(X, SPEC, seq_axis=-1), "`seq_axis` must not be the last axis, got -1.", "a head's width"),
+    # Where it stands.
+    (
+        lambda: rotate(X, SPEC, [0, 1]),
+        "`positions` must be of shape [5] or [2, 5] for x of shape [2, 5, 8], got [2].",
+        "They are [seq], or [batch, seq] where batch is axis 0 of x.",
+    ),
+    (
+        lambda: rotate(FLAT, SPEC, [[0, 1, 2, 3, 4]]),
+        "`positions` must be of shape [5] for x of shape [5, 8], got [1, 5].",
+        "They are [seq]",
+    ),
+    (
+        lambda: rotate(np.zeros((2, 3, 5, 8)), SPEC, np.zeros((3, 5), int)),
+        "`positions` must be of shape [5] or [2, 5] for x of shape [2, 3, 5, 8], got [3, 5].",
+        "where batch is axis 0 of x",
+    ),
+    (
+        lambda: rotate(X, SPEC, np.zeros((2, 2), int), seq_axis=0),
+        "`positions` must be of shape [2] for x of shape [2, 5, 8], got [2, 2].",
+        "They are [seq]",
+    ),
+    (
+        lambda: rotate(X, SPEC, np.zeros((2, 1, 5), int)),
+        "`positions` must be of shape [5] or [2, 5] for x of shape [2, 5, 8], got [2, 1, 5].",
+        "They are [seq]",
+    ),
+    (
+        lambda: rotate(X, SPEC, 4),
+        "`positions` must be of shape [5] or [2, 5] for x of shape [2, 5, 8], got [4].",
+        "[seq]",
+    ),
+    (
+        lambda: rotate(X, AXES, np.zeros((2, 2, 5), int)),
+        "`positions` must be of shape [5, 2] or [2, 5, 2] for x of shape [2, 5, 8], got [2, 2, 5].",
+        "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes].",
+    ),
+    (
+        lambda: rotate(FLAT, AXES, [0, 1, 2, 3, 4]),
+        "`positions` must be of shape [5, 2] for x of shape [5, 8], got [5].",
+        "They are [seq]",
+    ),
+    (lambda: rotate(X, AXES), "A code of 2 axes has no positions of its own.", "see clockhands.rotary.grid"),
+    (
+        lambda: rotate(X, SPEC, [0, 1, 2, 3, 2**63 + 1]),
+        "`positions` must be at most 2**63 in size",
+        "nothing is wrapped",
+    ),
+    (lambda: rotate(X, SPEC, [0, 1, 2, 3, float("nan")]), "`positions` must be finite, got nan.", "Remove NaN"),
+    (lambda: rotate(X, SPEC, "01234"), "`positions` must be numbers, got str '01234'.", "Give a count"),
+    # What it is.
+    (
+        lambda: rotate(X, SPEC, role="query"),
+        "`role` is for codes that treat queries and keys differently, got 'query'.",
+        "this one turns both alike",
+    ),
+    (
+        lambda: rotate(X, ch.Rotary(8, xpos=XPos())),
+        'This code has xPos, and `role` must be "query" or "key", got None.',
+        "Queries grow where keys shrink.",
+    ),
+    (lambda: rotate(X, ch.Rotary(8, xpos=XPos()), role="q"), "got 'q'.", "Queries grow where keys shrink."),
+    (
+        lambda: rotate(X, ch.Rotary(8, xpos=XPos()), [0, 1, 2, 3, 10**6], role="key"),
+        "xPos has no numbers 1e+06 tokens away from its centre: they leave the range of float32.",
+        "Move its centre near the positions in use",
+    ),
+    # rerotate
+    (
+        lambda: rerotate(X, ch.Rotary(8, "interleaved", reordered=True), 5, 5),
+        "These keys came out in another order than they went in, so they cannot be turned again.",
+        "Cache them with reordered=False",
+    ),
+    (
+        lambda: rerotate(X, SPEC, 5, np.zeros((2, 5), int)),
+        "`from_` and `to` must have one shape, got [5] and [2, 5].",
+        "Give each key a position in both.",
+    ),
+    (lambda: rerotate(X, SPEC, 4, 5), "`from_` must be of shape [5] or [2, 5]", "They are [seq]"),
+    (lambda: rerotate(X, SPEC, 5, 4), "`to` must be of shape [5] or [2, 5]", "They are [seq]"),
+    (lambda: rerotate(X, SPEC, None, 5), "`from_` must be given, got None.", "that the keys stand at"),
+    (lambda: rerotate(X, SPEC, 5, None), "`to` must be given, got None.", "that the keys stand at"),
+    (lambda: rerotate(X, SPEC, 5, "abcde"), "`to` must be numbers, got str 'abcde'.", "Give a count"),
+    # the spec
+    (lambda: ch.Rotary(7), "`head_width` must be even where its channels turn in pairs, got 7.", "rotated="),
+    (lambda: ch.Rotary(8, rotated=5), "`rotated` must be even where its channels turn in pairs, got 5.", "rotated="),
+    (lambda: ch.Rotary(8, rotated=10), "`rotated` must be at most the head's width 8, got 10.", "that turn"),
+    (lambda: ch.Rotary(0), "`head_width` must be at least 1, got 0.", "at least 1"),
+    (lambda: ch.Rotary(8, rotated=0), "`rotated` must be at least 1, got 0.", "at least 1"),
+    (lambda: ch.Rotary(8, "neox"), '`layout` must be "interleaved" or "halves", got \'neox\'.', "(i, i + d/2)"),
+    (lambda: ch.Rotary(8, part="middle"), "`part` must be one of first, last, got 'middle'.", "Leave it out"),
+    (lambda: ch.Rotary(8, direction="left"), "`direction` must be one of forward, backward, got 'left'.", "Leave it"),
+    (lambda: ch.Rotary(8, scaling=Linear), "`scaling` must be a function ladder -> ladder, got", "Linear(factor=4)"),
+    (lambda: ch.Rotary(8, scaling=4.0), "`scaling` must be a function ladder -> ladder, got 4.", "Linear(factor=4)"),
+    (lambda: ch.Rotary(8, xpos=512), "`xpos` must be an XPos or None, got 512.", "Write xpos=XPos(scale=512)."),
+    (lambda: ch.Rotary(8, reordered=1), "`reordered` must be True or False, got 1.", "Leave it out for False."),
+    (
+        lambda: ch.Rotary(8, reordered=True),
+        "`reordered` says that interleaved pairs go out as halves, and the layout is halves.",
+        'Use layout="interleaved" without blocks.',
+    ),
+    (
+        lambda: ch.Rotary(8, "interleaved", reordered=True, blocks=(2, 2)),
+        "`reordered` says that interleaved pairs go out as halves, and the layout is that of blocks.",
+        'Use layout="interleaved" without blocks.',
+    ),
+    (lambda: ch.Rotary(8, length=0), "`length` must be at least 1, got 0.", "at least 1"),
+    (lambda: ch.Rotary(8, axes="0011"), "`axes` must be the axis of each pair, got '0011'.", "chunked([16, 24, 24])"),
+    (lambda: ch.Rotary(8, axes=2), "`axes` must be the axis of each pair, got 2.", "chunked([16, 24, 24])"),
+    (lambda: ch.Rotary(8, axes=()), "`axes` names the axis of 0 pairs, and 4 turn.", "half of the rotated channels"),
+    (
+        lambda: ch.Rotary(8, axes=(0, 1)),
+        "`axes` names the axis of 2 pairs, and 4 turn.",
+        "half of the rotated channels",
+    ),
+    (lambda: ch.Rotary(8, axes=(0, 0, 2, 2)), "`axes` goes up to axis 2 and gives no pair to axis 1.", "from 0 on"),
+    (lambda: ch.Rotary(8, axes=(0, 0, -1, 1)), "`axes` must be at least 0, got -1.", "at least 0"),
+    (lambda: ch.Rotary(8, blocks=4), "`blocks` must be the pairs of each block, got 4.", "Write blocks=(16, 16)."),
+    (lambda: ch.Rotary(8, blocks=(2, 1)), "`blocks` holds 3 pairs, and 4 turn.", "half of the rotated channels"),
+    (lambda: ch.Rotary(8, blocks=(5, -1)), "`blocks` must be at least 0, got -1.", "at least 0"),
+    (lambda: ch.Rotary(8, base=1.0), "`base` must be a finite positive number other than 1, got 1.", "500000"),
+    (lambda: ch.Rotary(8, base=5.0, spacing=Joined(((4, Geometric()),))), "the spacing is Joined.", "Leave `base` out"),
+    (lambda: XPos(scale=0), "`scale` must be finite and positive, got 0.", "above 0"),
+    (lambda: XPos(smoothing=-1), "`smoothing` must be finite and positive, got -1.", "above 0"),
+    (lambda: XPos(centre=float("inf")), "`centre` must be finite, got inf.", "Leave it out for 0."),
+    (lambda: XPos(centre="8"), "`centre` must be a number, got '8'.", "int or a float"),
+    # what has no shift
+    (lambda: ch.shift(AXES, 1), "This rotary code has several axes, so no single rotation", "axes=None"),
+    (lambda: ch.kernel(ch.Rotary(8, xpos=XPos()), [1]), "This rotary code has a decay, so no single", "xpos=None"),
+    (
+        lambda: ch.shift(ch.Rotary(8, "interleaved", reordered=True), 1),
+        "This rotary code has reordered output, so no single rotation",
+        "reordered=False",
+    ),
+    # axes and grids
+    (lambda: chunked(3), "`sections` must be a list of pairs for each axis, got 3.", "Write [16, 24, 24]."),
+    (lambda: chunked("abc"), "`sections` must be a list of pairs for each axis, got 'abc'.", "Write [16, 24, 24]."),
+    (lambda: chunked([]), "`sections` must hold at least one pair.", "of each axis"),
+    (lambda: interleaved([0, 0]), "`sections` must hold at least one pair.", "of each axis"),
+    (lambda: chunked([1, -1]), "`sections` must be at least 0, got -1.", "at least 0"),
+    (lambda: chunked([1, 1.5]), "`sections` must be a whole number, got 1.5.", "an int"),
+    (lambda: interleaved([2, 3, 3]), "Axis 2 cannot own 3 of 8 pairs, one in 3.", "At most 2 fit"),
+    (lambda: alternating(4, 0), "`axes` must be at least 1, got 0.", "at least 1"),
+    (lambda: alternating(0, 2), "`pairs` must be at least 1, got 0.", "at least 1"),
+    (grid, "A grid needs at least one axis, got none.", "Write grid(rows, columns)."),
+    (lambda: grid(2, -1), "`sizes` must be at least 0, got -1.", "at least 0"),
+    (lambda: grid(2, 2.5), "`sizes` must be a whole number, got 2.5.", "an int"),
+    (lambda: grid([[0, 1]]), "An axis must be a list of positions, got array([[0, 1]]).", "grid(rows, columns)"),
+    (lambda: grid(["a"]), "An axis must be a list of positions, got array(['a']", "grid(rows, columns)"),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType)) as caught:
+        call()
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_libraries_are_not_mixed(any_backend):
+    """A query of one library with positions of another is a slip; NumPy's numbers go with all."""
+    torch = pytest.importorskip("torch")
+    if any_backend.name == "torch":
+        jnp = pytest.importorskip("jax.numpy")
+        x, positions, words = torch.zeros(5, 8), jnp.arange(5), "an array of jax, and `x` is one of torch"
+    else:
+        x = any_backend.asarray(FLAT)
+        positions, words = torch.arange(5), f"an array of torch, and `x` is one of {any_backend.name}"
+    for call, name in (
+        (lambda: rotate(x, SPEC, positions), "positions"),
+        (lambda: rerotate(x, SPEC, positions, np.arange(5)), "from_"),
+        (lambda: rerotate(x, SPEC, np.arange(5), positions), "to"),
+    ):
+        with pytest.raises(InvalidType, match=re.escape(f"`{name}` are {words}.")):
+            call()
+    rotate(x, SPEC, np.arange(5))
+
+
+def test_a_ladder_of_two_axes_is_refused_for_other_widths():
+    spec = ch.Rotary(8, spacing=Joined(((1, Geometric()), (3, Geometric()))))
+    with pytest.raises(InvalidValue, match=re.escape("have [1, 3] pairs, and there are 8 pairs of 16 channels")):
+        ch.rotary.Rotary(16, spacing=spec.spacing)
+
+
+def test_the_public_names_of_rotary():
+    assert list(rotary.__all__) == sorted(rotary.__all__)

@@ -1,0 +1,264 @@
+"""The head that looks three tokens back: right wherever its docstring derives it, and wrong from where on."""
+
+import re
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.additive import EvenlySpaced, SingleFrequency
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.heads import margin, relative_head
+from clockhands.ladders import Geometric
+from clockhands.rotary import XPos, rotate
+from clockhands.scaling import Yarn
+
+BACK = 3
+WIDTHS = (16, 64, 512)
+LENGTHS = (64, 512, 4_096)
+BLOCK = 512
+
+
+def heads(spec, length, *, back=BACK, start=0, backend=None, dtype="float32", temperature=1.0, content=None):
+    """Queries and keys of the head in a sequence, as NumPy arrays of ``dtype``."""
+    head = relative_head(spec, back, temperature)
+    positions = range(start, start + length)
+    given = (lambda x: x) if backend is None else (lambda x: backend.asarray(x, dtype))
+    to_numpy = np.asarray if backend is None else backend.to_numpy
+    if head.constant is None:
+        tokens = np.zeros((length, spec.width), dtype) if content is None else content.astype(dtype)
+        x = to_numpy(ch.add(given(tokens), spec, positions))
+        return x @ head.query.T.astype(dtype), x @ head.key.T.astype(dtype)
+    x = np.tile(head.constant, (length, 1)).astype(dtype)
+    query, key = x @ head.query.T.astype(dtype), x @ head.key.T.astype(dtype)
+    return tuple(to_numpy(rotate(given(each), spec, positions)) for each in (query, key))
+
+
+def missed(queries, keys, back=BACK):
+    """The tokens whose largest score, of all tokens before and after, is not that of the one ``back`` before."""
+    found = []
+    for begin in range(back, len(queries), BLOCK):
+        picked = (queries[begin : begin + BLOCK] @ keys.T).argmax(axis=1)
+        found.append(begin + np.flatnonzero(picked != np.arange(begin, begin + len(picked)) - back))
+    return np.concatenate(found)
+
+
+def neighbour(spec):
+    """``sum_i (1 - cos(rate_i))``, what the docstring derives for the margin."""
+    return float((1 - np.cos(np.array(spec.rates))).sum())
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+def test_the_token_three_back_is_picked_everywhere(code, width, length):
+    spec = code(width)
+    assert missed(*heads(spec, length)).size == 0
+    assert margin(spec, length) == pytest.approx(neighbour(spec), rel=1e-12)
+
+
+@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+def test_it_is_picked_far_out_and_in_every_library(code, backend):
+    for start in (0, 10**6, 10**12):
+        assert missed(*heads(code(64), 256, start=start, backend=backend)).size == 0
+
+
+@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+def test_the_margin_is_the_one_that_scores_have(code):
+    for width in (16, 64):
+        spec = code(width)
+        queries, keys = heads(spec, 512, dtype="float64")
+        scores = (queries @ keys.T)[BACK:]
+        right = scores[np.arange(len(scores)), np.arange(len(scores))].copy()
+        scores[np.arange(len(scores)), np.arange(len(scores))] = -np.inf
+        assert np.abs(right - width / 2).max() < 1e-12 * width
+        assert (right - scores.max(axis=1)).min() == pytest.approx(margin(spec, 512), abs=1e-12 * width)
+
+
+def test_what_is_attended_to_is_what_stood_there():
+    """A softmax at the temperature of the docstring gives 0.999 of the weight to the right token, and its content."""
+    length, left = 512, 1e-3
+    for width in WIDTHS:
+        spec = ch.Sinusoidal(width)
+        cold = margin(spec, length) / np.log((length - 1) / left)
+        queries, keys = heads(spec, length, dtype="float64", temperature=cold)
+        scores = queries @ keys.T
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        right = weights[np.arange(BACK, length), np.arange(length - BACK)]
+        assert right.min() >= 1 - left
+        content = np.random.default_rng(3).integers(0, 50, length)
+        read = weights @ np.eye(50)[content]
+        assert (read.argmax(axis=1)[BACK:] == content[:-BACK]).all()
+        # Ten times as warm, the neighbours get as much.
+        queries, keys = heads(spec, length, dtype="float64", temperature=10 * cold)
+        warm = np.exp(queries @ keys.T - (queries @ keys.T).max(axis=1, keepdims=True))
+        warm /= warm.sum(axis=1, keepdims=True)
+        assert np.median(warm[np.arange(BACK, length), np.arange(length - BACK)]) < 0.7
+
+
+@pytest.mark.parametrize("back", [0, 1, 17, -2])
+def test_it_looks_as_far_as_it_is_told(back):
+    for spec in (ch.Sinusoidal(64), ch.Rotary(64)):
+        queries, keys = heads(spec, 128, back=back)
+        picked = (queries @ keys.T).argmax(axis=1)
+        inside = slice(max(back, 0), 128 + min(back, 0))
+        assert (picked[inside] == np.arange(128)[inside] - back).all()
+
+
+def test_the_first_tokens_look_at_the_first():
+    queries, keys = heads(ch.Sinusoidal(64), 64)
+    assert (queries @ keys.T).argmax(axis=1)[:BACK].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ch.Sinusoidal(16, layout="halves", order="cos-sin"),
+        ch.Sinusoidal(17, layout="halves", odd="zero"),
+        ch.Sinusoidal(16, spacing=Geometric(span="closed")),
+        ch.Rotary(16, layout="interleaved"),
+        ch.Rotary(32, rotated=16),
+        ch.Rotary(32, rotated=16, part="last", layout="interleaved"),
+        ch.Rotary(16, direction="backward"),
+        ch.Rotary(16, blocks=(4, 4)),
+        ch.Rotary(16, scaling=Yarn(4.0, 4_096)),
+    ],
+    ids=ch.describe,
+)
+def test_every_convention_has_the_head(spec):
+    queries, keys = heads(spec, 256, dtype="float64")
+    assert missed(queries, keys).size == 0
+    # Scores are the kernel, whatever the code multiplies its channels by.
+    distances = np.arange(256)[:, None] - BACK - np.arange(256)
+    assert np.abs(queries @ keys.T - ch.kernel(spec, distances)).max() < 1e-12
+    assert relative_head(spec, BACK).key.tolist() == np.eye(len(keys[0])).tolist()
+
+
+# --- the derivation --------------------------------------------------------------------------------------------
+
+
+def test_the_inequality_of_the_derivation_holds():
+    """Terms of the window outweigh the tail of ``gap(1)``, for every ratio up to 5, and not for every larger one."""
+
+    def excess(ratio):
+        window = 2 * np.pi / (1 + ratio)
+        terms = ratio ** -np.arange(1 + np.floor(np.log(window) / np.log(ratio)))
+        tail = ratio ** (-2.0 * len(terms)) / (2 * (1 - ratio**-2.0))
+        return (np.cos(terms) - np.cos(window * terms)).sum() - tail
+
+    assert min(excess(ratio) for ratio in np.linspace(1.0005, 5, 4_000)) > 0
+    assert excess(5.2) < 0
+
+
+@pytest.mark.parametrize("span", ["open", "closed"])
+@pytest.mark.parametrize("base", [2.0, 10.0, 100.0, 10_000.0, 500_000.0])
+def test_up_to_the_base_the_neighbour_decides(base, span):
+    tried = 0
+    for width in (2, 4, 6, 8, 12, 16, 18, 32, 64, 256, 512):
+        steps = width // 2 - (span == "closed")
+        if not steps or base ** (1 / steps) > 5:
+            continue
+        spec = ch.Sinusoidal(width, spacing=Geometric(base, span=span))
+        length = min(int(base), 20_000)
+        assert margin(spec, length) == pytest.approx(neighbour(spec), rel=1e-11)
+        tried += 1
+    assert tried >= 3
+
+
+def test_the_sum_is_near_its_integral():
+    for width, within in ((16, 5e-3), (64, 1e-4), (512, 1e-4)):
+        pairs, log = width / 2, np.log(10_000)
+        estimate = 0.23981 * pairs / log + 0.22985 + 0.0701 * log / pairs
+        assert neighbour(ch.Sinusoidal(width)) == pytest.approx(estimate, abs=within)
+    assert [round(margin(ch.Sinusoidal(width), 4_096), 3) for width in WIDTHS] == [0.515, 1.083, 6.898]
+
+
+# --- from where on it fails ------------------------------------------------------------------------------------
+
+
+def test_with_few_pairs_another_distance_decides():
+    """Eight channels: rates 10 apart, and the fast pairs come round before the slow ones have moved."""
+    for width, length, at in ((4, 64, 19), (6, 64, 6), (8, 64, 63), (10, 64, 6)):
+        spec = ch.Sinusoidal(width)
+        assert margin(spec, length) < neighbour(spec) - 1e-3
+        assert margin(spec, length) == pytest.approx(float(np.diff(ch.kernel(spec, [at, 0]))[0]), rel=1e-9)
+        assert margin(spec, at) > margin(spec, at + 1)
+    assert margin(ch.Sinusoidal(12), 10_000) == pytest.approx(neighbour(ch.Sinusoidal(12)))
+    # And the lengths end as well: twelve channels are overtaken beyond the base.
+    assert margin(ch.Sinusoidal(12), 30_000) < 0.65 * neighbour(ch.Sinusoidal(12))
+
+
+@pytest.mark.parametrize("code", [ch.Sinusoidal, ch.Rotary])
+def test_one_pair_fails_in_float32_from_710_tokens_on(code):
+    """710 tokens are 113 turns to within 6e-5: a margin of 2e-9, which float32 scores of size 1 do not hold."""
+    spec = code(2)
+    assert margin(spec, 710) > 3e-5
+    assert margin(spec, 711) == pytest.approx((710 - 113 * 2 * np.pi) ** 2 / 2, rel=1e-3)
+    assert missed(*heads(spec, 710)).size == 0
+    assert missed(*heads(spec, 1_024)).size > 100
+    assert missed(*heads(spec, 1_024, dtype="float64")).size == 0  # the numbers have the margin, float32 has not
+
+
+def test_rates_that_come_round_fail_where_they_do():
+    spec = SingleFrequency(16, rate=2 * np.pi / 50)
+    assert margin(spec, 50) > 0.06
+    assert margin(spec, 51) == pytest.approx(0, abs=1e-12)
+    assert missed(*heads(spec, 50)).size == 0
+    assert missed(*heads(spec, 200)).size > 0
+    # Evenly spaced rates: a hand gains a whole turn on its neighbour in 1,602 tokens.
+    assert margin(EvenlySpaced(512), 1_600) > 40
+    assert margin(EvenlySpaced(512), 1_700) < 2
+
+
+def test_a_base_too_small_leaves_no_margin_for_coarse_tokens():
+    """All pairs turn alike, so all come round together: after 44 tokens, seven turns."""
+    near, far = ch.Sinusoidal(16, base=1.001), ch.Sinusoidal(16)
+    assert margin(near, 44) > 0.05
+    assert margin(near, 45) < 0.005
+    for spec, fails in ((near, True), (far, False)):
+        for dtype in ("float16", "bfloat16"):
+            rows = ch.table(spec, 512, dtype).astype(np.float32)
+            queries = rows @ relative_head(spec, BACK).query.T.astype(np.float32)
+            assert (missed(_rounded(queries, dtype), rows).size > 0) == fails, dtype
+
+
+def _rounded(numbers, dtype):
+    import ml_dtypes
+
+    return numbers.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).astype(np.float32)
+
+
+def test_what_the_tokens_hold_besides_may_drown_it():
+    spec = ch.Sinusoidal(512)
+    content = np.random.default_rng(1).standard_normal((512, 512))
+    content /= np.linalg.norm(content, axis=1, keepdims=True)
+    for size, fails in ((0.1, False), (20.0, True)):
+        allowed = 2 * size * np.sqrt(256) + size**2
+        queries, keys = heads(spec, 512, dtype="float64", content=size * content)
+        alone = heads(spec, 512, dtype="float64")
+        assert np.abs(queries @ keys.T - alone[0] @ alone[1].T).max() <= allowed
+        assert (2 * allowed < margin(spec, 512)) == (not fails)
+        assert (missed(queries, keys).size > 0) == fails
+
+
+REFUSED = [
+    (lambda: relative_head(ch.NoPosition(8), 3), "NoPosition has no shift matrix and no kernel: all its rows are zero"),
+    (lambda: relative_head(ch.Learned(8, 9), 3), "Learned has no shift matrix and no kernel: its rows are trained"),
+    (lambda: relative_head(ch.Sinusoidal(5, odd="cut"), 3), "Sinusoidal has no shift matrix and no kernel: its last"),
+    (lambda: relative_head(ch.Rotary(8, xpos=XPos()), 3), "This rotary code has a decay, so no single rotation"),
+    (lambda: relative_head("vaswani2017", 3), "`shift` takes a position code, got str 'vaswani2017'."),
+    (lambda: relative_head(ch.Sinusoidal(8), [3]), "`back` must be one number of tokens, got [3]."),
+    (lambda: relative_head(ch.Sinusoidal(8), True), "`back` must be a number, got True."),
+    (lambda: relative_head(ch.Sinusoidal(8), None), "`back` must be a number, got None."),
+    (lambda: relative_head(ch.Sinusoidal(8), float("inf")), "`back` must be finite, got inf."),
+    (lambda: relative_head(ch.Sinusoidal(8), 3, 0.0), "`temperature` must be finite and positive, got 0."),
+    (lambda: margin(ch.Sinusoidal(8), 1), "`length` must be at least 2, got 1."),
+    (lambda: margin(ch.Learned(8, 9), 9), "Learned has no shift matrix and no kernel: its rows are trained"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:60] for _, message in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}"):
+        call()

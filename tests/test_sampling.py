@@ -1,0 +1,117 @@
+"""Positions drawn for training: exact, each set alike, and nothing random but the generator."""
+
+import re
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands import memory
+from clockhands.errors import InvalidType, InvalidValue, TooLarge
+from clockhands.sampling import randomised, shifted
+
+
+@pytest.mark.parametrize("length", [5, 8, 50, 2_000, 10**6, 2**40, 2**63 - 1])
+def test_randomised_positions_ascend_below_the_length(length):
+    drawn = randomised(5, length, 3, batch=40)
+    assert drawn.dtype == np.int64
+    assert drawn.shape == (40, 5)
+    assert (np.diff(drawn) > 0).all()
+    assert drawn.min() >= 0
+    assert drawn.max() < length
+    assert randomised(5, length, 3).shape == (5,)
+
+
+def test_every_set_is_as_likely():
+    sets, counts = np.unique(randomised(2, 5, 11, batch=20_000), axis=0, return_counts=True)
+    assert len(sets) == 10
+    # Each comes 2,000 times; five deviations of a binomial count.
+    assert np.abs(counts - 2_000).max() < 5 * np.sqrt(20_000 * 0.1 * 0.9)
+
+
+def test_all_positions_are_the_usual_ones():
+    assert randomised(9, 9, 0).tolist() == list(range(9))
+
+
+def test_each_sequence_has_its_own():
+    assert len(np.unique(randomised(4, 100, 1, batch=50), axis=0)) > 45
+    assert len(np.unique(shifted(4, 10_000, 1, batch=50), axis=0)) > 45
+
+
+@pytest.mark.parametrize("largest", [0, 1, 500, 2**40, 2**63 - 5])
+def test_shifted_positions_are_consecutive(largest):
+    drawn = shifted(4, largest, 3, batch=300)
+    assert drawn.dtype == np.int64
+    assert (np.diff(drawn) == 1).all()
+    assert drawn[:, 0].min() >= 0
+    assert drawn[:, 0].max() <= largest
+    assert shifted(4, largest, 3).shape == (4,)
+    if largest < 100:
+        assert set(drawn[:, 0]) == set(range(largest + 1))  # both ends are drawn
+
+
+def test_only_the_generator_is_random():
+    for draw in (randomised, shifted):
+        np.random.seed(0)  # noqa: NPY002 - the global state is what must not matter
+        before = np.random.get_state()[1].tolist()  # noqa: NPY002
+        first = draw(8, 1_000, 5, batch=2)
+        assert np.array_equal(first, draw(8, 1_000, 5, batch=2))
+        assert np.array_equal(first, draw(8, 1_000, np.random.default_rng(5), batch=2))
+        assert not np.array_equal(first, draw(8, 1_000, 6, batch=2))
+        assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
+        generator = np.random.default_rng(5)
+        draw(8, 1_000, generator)
+        assert not np.array_equal(draw(8, 1_000, generator), draw(8, 1_000, 5))
+
+
+def test_any_code_takes_them(backend):
+    x = backend.asarray(np.zeros((3, 6, 8)), "float32")
+    for places in (randomised(6, 2**40, 1, batch=3), shifted(6, 2**40, 1, batch=3)):
+        added = backend.to_numpy(ch.add(x, ch.Sinusoidal(8), places))
+        assert np.array_equal(added, ch.table(ch.Sinusoidal(8), places))
+        turned = backend.to_numpy(ch.rotary.rotate(x + 1, ch.Rotary(8), places))
+        assert np.isfinite(turned).all()
+
+
+def test_a_shift_leaves_rotary_scores_as_they_were():
+    spec, rng = ch.Rotary(16), np.random.default_rng(2)
+    query, key = rng.standard_normal((2, 6, 16))
+
+    def scores(places):
+        return ch.rotary.rotate(query, spec, places) @ ch.rotary.rotate(key, spec, places).T
+
+    plain = scores(range(6))
+    assert np.abs(scores(shifted(6, 2**40, rng)) - plain).max() < 1e-12
+    assert np.abs(scores(randomised(6, 2**40, rng)) - plain).max() > 0.1  # distances are drawn too
+
+
+def test_no_tokens_and_no_sequences():
+    assert randomised(0, 5, 0).shape == shifted(0, 5, 0).shape == (0,)
+    assert randomised(3, 5, 0, batch=0).shape == shifted(3, 5, 0, batch=0).shape == (0, 3)
+
+
+REFUSED = [
+    (lambda: randomised(6, 5, 0), "`length` must be at least the 6 tokens, got 5."),
+    (lambda: randomised(6, 2**63, 0), "`length` must be below 2**63, got 9223372036854775808."),
+    (lambda: randomised(-1, 5, 0), "`seq` must be at least 0, got -1."),
+    (lambda: randomised(2.5, 5, 0), "`seq` must be a whole number, got 2.5."),
+    (lambda: shifted(2, 2**63 - 2, 0), "`largest` plus the 2 tokens must be below 2**63, got 9223372036854775806."),
+    (lambda: shifted(2, -1, 0), "`largest` must be at least 0, got -1."),
+    (lambda: shifted(2, 5, None), "`rng` must be a numpy.random.Generator or a seed, got None."),
+    (lambda: shifted(2, 5, True), "`rng` must be a numpy.random.Generator or a seed, got True."),
+    (lambda: shifted(2, 5, -1), "`rng` must be at least 0, got -1."),
+    (lambda: shifted(2, 5, 0, batch=1.5), "`batch` must be a whole number, got 1.5."),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:60] for _, message in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: [A-Z].*\\.$"):
+        call()
+
+
+def test_what_would_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1 << 30)
+    for draw in (randomised, shifted):
+        with pytest.raises(TooLarge, match=r"Positions of shape \[1000000, 1000000\] would take 7.28 TiB"):
+            draw(10**6, 10**7, 0, batch=10**6)

@@ -1,0 +1,278 @@
+"""Positions that exist only inside a trace: reduced exactly, in every framework, whatever integers they are."""
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands import testing, traces
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Explicit, geometric
+from clockhands.phases import units
+from clockhands.positions import positions_of
+from clockhands.rotary import XPos, chunked, rerotate, rotate
+from laws.rotary_members import ROTARY_MEMBERS
+
+jax = pytest.importorskip("jax")
+torch = pytest.importorskip("torch")
+jnp = jax.numpy
+
+LADDERS = (
+    geometric(16),
+    geometric(4, base=500_000.0),
+    Explicit((7.0, 65.3, 1_000.25, 0.0, 2.0**40)).ladder(5, 10),
+    # Rates next to a quarter and an eighth of a turn: where the reduction changes its mind.
+    Explicit((np.pi / 2, np.pi / 4, np.pi, 3 * np.pi / 4, 2 * np.pi)).ladder(5, 10),
+)
+
+
+def by_jit(function, *arrays):
+    return np.asarray(jax.jit(function)(*arrays))
+
+
+def by_vmap(function, *arrays):
+    return np.asarray(torch.func.vmap(function)(*(array[None] for array in arrays))[0])
+
+
+def by_compile(function, *arrays):
+    torch._dynamo.reset()
+    return np.asarray(torch.compile(function, backend="eager", fullgraph=True)(*arrays))
+
+
+TRACES = {
+    "jax.jit": (by_jit, jnp.asarray),
+    "torch.vmap": (by_vmap, torch.as_tensor),
+    "torch.compile": (by_compile, torch.as_tensor),
+}
+
+
+@pytest.fixture(params=TRACES)
+def trace(request):
+    """Something that traces, and what makes its arrays."""
+    request.node.user_properties.append(("backend", request.param.partition(".")[0]))
+    return TRACES[request.param]
+
+
+def phases(ladder, trace, at):
+    """cos + i sin from inside a trace."""
+    run, array = trace
+
+    def both(positions):
+        xp = traces.library(positions)
+        return xp.stack(traces.cosine_sine(ladder, positions, xp))
+
+    cosine, sine = run(both, array(at))
+    assert cosine.dtype == sine.dtype == np.float32
+    return cosine + 1j * sine
+
+
+def worst(ladder, got, at):
+    exact = units(ladder, positions_of(at))
+    return max(np.abs(got.real - exact.real).max(), np.abs(got.imag - exact.imag).max())
+
+
+@pytest.mark.parametrize("ladder", LADDERS, ids=lambda ladder: ladder.origin)
+def test_phases_are_within_the_bound(ladder, trace):
+    edges = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        7,
+        8,
+        63,
+        64,
+        2**16 - 1,
+        2**16,
+        2**24 + 1,
+        500_000,
+        2**31 - 1,
+        -1,
+        -4,
+        -(2**31),
+        -(2**24) - 1,
+    ]
+    drawn = np.random.default_rng(0).integers(-(2**31), 2**31, 20_000).tolist()
+    at = np.array(edges + drawn, np.int32)
+    assert worst(ladder, phases(ladder, trace, at), at) <= traces.BOUND
+    # It can fail: by a token.
+    assert worst(ladder, phases(ladder, trace, at), at.astype(np.int64) + 1) > traces.BOUND
+
+
+def test_a_product_in_float32_would_be_far_off():
+    at = np.array([500_000])
+    ladder = geometric(16)
+    naive = np.exp(1j * (at.astype(np.float32)[:, None] * np.asarray(ladder.rates, np.float32)).astype(np.float64))
+    assert worst(ladder, naive, at) > 1_000 * traces.BOUND
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32", "int64", "uint64"])
+def test_all_integers_are_taken(dtype, trace):
+    if dtype.endswith("64") and trace[0] is by_jit:
+        dtype = dtype.replace("64", "32")  # JAX has no others unless told so
+    limits = np.iinfo(dtype)
+    least, most = max(limits.min, -(2**63)), min(limits.max, 2**63)
+    at = np.array([least, least + 1, 0, 1, most // 3, most - 1, most], dtype)
+    if limits.min == 0:
+        at[0] = 5
+    for ladder in LADDERS:
+        assert worst(ladder, phases(ladder, trace, at), at) <= traces.BOUND
+
+
+def test_64_bits_of_jax_are_all_used():
+    at = np.array([2**62 + 3, -(2**63), 2**40 + 5, -1, 2**31], np.int64)
+    with jax.enable_x64(True):
+        for ladder in LADDERS:
+            assert worst(ladder, phases(ladder, TRACES["jax.jit"], at), at) <= traces.BOUND
+
+
+def test_what_jax_does_to_large_integers_never_happens_here():
+    """Without 64-bit mode JAX wraps them silently; given before tracing they never reach it as integers."""
+    spec, x = ch.Rotary(8), np.ones((1, 8), np.float32)
+    at = np.array([2**40 + 5])
+    assert jnp.asarray(at).tolist() == [5]
+    got = jax.jit(lambda q: rotate(q, spec, at))(x)
+    assert np.abs(np.asarray(got) - rotate(x, spec, at)).max() <= 2.0**-22
+    assert np.abs(np.asarray(got) - rotate(x, spec, [5])).max() > 0.1
+
+
+# --- rotations -------------------------------------------------------------------------------------------------
+
+INT32 = range(-(2**31) + 1, 2**31)
+
+
+@pytest.mark.parametrize("row", ROTARY_MEMBERS, ids=lambda row: row.name)
+def test_rotations_inside_a_trace_are_those_outside(row, trace):
+    run, array = trace
+    spec, role = row.spec, "key" if row.spec.xpos else None
+    shape = (2, 5) if spec.axes is None else (2, 5, spec.number_of_axes)
+    most = 4_000 if spec.xpos else 2**31 - 1
+    at = np.random.default_rng(0).integers(-most, most, shape).astype(np.int32)
+    x = np.random.default_rng(1).standard_normal((2, 3, 5, spec.head_width)).astype(np.float32)
+    got = run(lambda q, positions: rotate(q, spec, positions, role=role), array(x), array(at))
+    wanted = rotate(x.astype(np.float64), spec, at, role=role)
+    allowed = (traces.BOUND * 2 + 2.0**-22) * np.abs(wanted).max()
+    if spec.xpos:  # the exponential of a float32 exponent of at most 20
+        allowed *= 20
+    assert np.abs(got - wanted).max() <= allowed
+
+
+LAWS = [law for law in testing.LAWS if law.kinds == {testing.ROTARY}]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+@pytest.mark.parametrize("row", [ROTARY_MEMBERS[at] for at in (0, 1, 5, 8)], ids=lambda row: row.name)
+def test_the_laws_hold_inside_a_trace(row, law):
+    """To both ends of what 32 bits hold; `jit` and `vmap` alike, the first by compiled code."""
+
+    def apply(spec):
+        turned = jax.jit(lambda x, at: rotate(x, spec, at))
+        return lambda x, at: np.asarray(turned(x, np.asarray(at, np.int32)))
+
+    others = tuple(testing.Subject(other, apply(other), (), INT32, 2.0**-21) for other in row.others[:1])
+    subject = testing.Subject(row.spec, apply(row.spec), others, INT32, 2.0**-21)
+    assert testing.broken(law, subject) is None
+
+
+def test_scores_inside_vmap_and_compile_depend_on_distance_only(trace):
+    run, array = trace
+    (law,) = (law for law in LAWS if law.name == "scores depend on distance only")
+    spec = ch.Rotary(16)
+
+    def apply(x, at):
+        return run(lambda q, positions: rotate(q, spec, positions), array(x), array(np.asarray(at, np.int32)))
+
+    assert testing.broken(law, testing.Subject(spec, apply, (), INT32, 2.0**-21)) is None
+
+
+def test_float64_heads_are_not_rounded_to_float32():
+    x, at = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.arange(3)
+    got = torch.func.vmap(lambda q, p: rotate(q[None], ch.Rotary(8), p[None])[0])(x, at)
+    assert got.dtype == torch.float64
+    assert torch.equal(got[0], x[0])
+
+
+def test_cached_keys_move_inside_a_trace(trace):
+    run, array = trace
+    x = np.random.default_rng(1).standard_normal((2, 3, 5, 8)).astype(np.float32)
+    at = np.arange(10, dtype=np.int32).reshape(2, 5)
+    for spec, role in (
+        (ch.Rotary(8, rotated=6), None),
+        (ch.Rotary(8, axes=chunked([2, 2])), None),
+        (ch.Rotary(8, xpos=XPos(centre=7.0)), "key"),
+        (ch.Rotary(8, direction="backward", scaling=ch.scaling.Yarn(8.0, 4_096)), None),
+    ):
+        start = at if spec.axes is None else np.stack([at, 2 * at], axis=-1)
+        end = start + np.int32(1_000)
+        cached = rotate(x, spec, start, role=role)
+        wanted = rotate(x, spec, end, role=role)
+        got = run(lambda k, a, b, spec=spec: rerotate(k, spec, a, b), array(cached), array(start), array(end))
+        assert np.abs(got - wanted).max() <= 2.0**-19 * np.abs(wanted).max()
+
+
+def test_gradients_through_traced_positions():
+    spec, x = ch.Rotary(8), np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    wanted = 2 * x  # a rotation keeps the norm
+    by_jax = jax.jit(jax.grad(lambda q, at: (rotate(q, spec, at) ** 2).sum()))(x, jnp.arange(3) + 2**30)
+    assert np.abs(by_jax - wanted).max() < 1e-5
+    each = torch.func.vmap(torch.func.grad(lambda q, at: (rotate(q[None], spec, at[None]) ** 2).sum()))
+    by_torch = each(torch.as_tensor(x), torch.arange(3) + 2**30)
+    assert np.abs(by_torch.numpy() - wanted).max() < 1e-5
+
+
+# --- refusals --------------------------------------------------------------------------------------------------
+
+
+def test_real_positions_are_refused_inside_a_trace(trace):
+    run, array = trace
+    x, spec = array(np.zeros((3, 8), np.float32)), ch.Rotary(8)
+    # PyTorch's compiler cannot follow what is raised inside it, and says so in its own words.
+    error = torch._dynamo.exc.Unsupported if run is by_compile else InvalidType
+    with pytest.raises(error, match=None if run is by_compile else "inside a trace must be integers, got float32"):
+        run(lambda q, at: rotate(q, spec, at), x, array(np.zeros(3, np.float32)))
+
+
+def test_cached_keys_move_further_than_the_integers_of_a_trace_reach():
+    spec, x = ch.Rotary(8), np.random.default_rng(1).standard_normal((2, 8)).astype(np.float32)
+    for dtype, ends in ((np.int8, (-128, 127)), (np.int32, (-(2**31), 2**31 - 1)), (np.uint8, (255, 0))):
+        start, end = (np.array([end, 0], dtype) for end in ends)
+        got = by_jit(lambda k, a, b: rerotate(k, spec, a, b), rotate(x, spec, start), start, end)
+        assert np.abs(got - rotate(x, spec, end)).max() <= 2.0**-19
+
+
+def test_shapes_are_checked_inside_a_trace():
+    x, at = np.zeros((3, 8), np.float32), jnp.arange(4)
+    with pytest.raises(InvalidValue, match=r"must be of shape \[3\] for x of shape \[3, 8\], got \[4\]"):
+        jax.jit(lambda q, positions: rotate(q, ch.Rotary(8), positions))(x, at)
+    with pytest.raises(InvalidValue, match=r"`from_` and `to` must have one shape, got \[3\] and \[1, 3\]"):
+        jax.jit(lambda q, a, b: rerotate(q, ch.Rotary(8), a, b))(x[None], at[:3], at[None, :3])
+    with pytest.raises(InvalidType, match="are an array of jax, and `x` is one of torch"):
+        jax.jit(lambda positions: rotate(torch.zeros(4, 8), ch.Rotary(8), positions))(at)
+
+
+def test_what_is_traced_and_what_is_not():
+    seen = []
+    jax.jit(lambda a: seen.append(traces.is_traced(a)) or a)(jnp.arange(3))
+    torch.func.vmap(lambda a: seen.append(traces.is_traced(a)) or a)(torch.arange(3))
+    seen.append(traces.is_traced(torch.arange(3, device="meta")))
+    assert seen == [True] * 3
+    known = (None, 3, [0, 1], range(3), np.arange(3), jnp.arange(3), torch.arange(3))
+    assert not any(map(traces.is_traced, known))
+
+
+def test_heads_without_numbers_keep_their_shape():
+    """On the meta device there is nothing to turn, and shapes are all that is asked."""
+    for spec in (ch.Rotary(8), ch.Rotary(8, "interleaved", rotated=4)):
+        x = torch.empty(2, 5, 8, device="meta", dtype=torch.bfloat16)
+        for at in (None, torch.arange(5), torch.arange(5, device="meta")):
+            out = rotate(x, spec, at)
+            assert (out.shape, out.dtype, out.device.type) == (x.shape, x.dtype, "meta")
+
+
+def test_known_positions_inside_a_compiled_function():
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+    spec = ch.Rotary(8)
+    for at in (None, [0, 1, 2, 3, 4], range(5), np.arange(5)):
+        got = by_compile(lambda q, at=at: rotate(q, spec, at), x)
+        assert np.abs(got - rotate(x, spec, at).numpy()).max() <= 2.0**-20
