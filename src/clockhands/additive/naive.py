@@ -156,11 +156,7 @@ class _HandsOfTheirOwn(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, width=count("width", self.width))
-        if self.width % 2:
-            raise InvalidValue(
-                f"`width` must be even, a sine and a cosine for each pair, got {self.width}.", "Use an even width."
-            )
+        settle(self, width=_even_width(self.width))
         layout_of(self.layout)
         order_of(self.order)
         self.clock()
@@ -259,11 +255,7 @@ class WarpedPosition(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, width=count("width", self.width))
-        if self.width % 2:
-            raise InvalidValue(
-                f"`width` must be even, a sine and a cosine for each pair, got {self.width}.", "Use an even width."
-            )
+        settle(self, width=_even_width(self.width))
         if not isinstance(self.warp, str) or self.warp not in _WARPS:
             raise InvalidValue(
                 f"`warp` must be one of {', '.join(_WARPS)}, got {shown(self.warp)}.", "It replaces the position."
@@ -285,6 +277,15 @@ class WarpedPosition(AdditiveCode):
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
         return "a step turns its hands by an angle that depends on where one stands"
+
+
+def _even_width(width: int) -> int:
+    number = count("width", width)
+    if number % 2:
+        raise InvalidValue(
+            f"`width` must be even, a sine and a cosine for each pair, got {number}.", "Use an even width."
+        )
+    return number
 
 
 def _log(position: float) -> float:
