@@ -71,6 +71,7 @@ _SUBMODULES = frozenset(
         "layouts",
         "mixtures",
         "presets",
+        "recognition",
         "rotary",
         "sampling",
         "scaling",

@@ -1,0 +1,5 @@
+"""From numbers to the code that makes them."""
+
+from clockhands.recognition.matches import Match, Matches, Residual, Rows
+
+__all__ = ["Match", "Matches", "Residual", "Rows"]

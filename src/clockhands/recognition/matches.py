@@ -1,0 +1,86 @@
+"""What was recognised: a spec that makes what was given, and how well it does."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.specs import Spec
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table that follow another rule than the rest.
+
+    Attributes:
+        zeroed: Rows of zeros among the others (fairseq's padding).
+        prepended: Rows of zeros before the first position (class tokens).
+    """
+
+    zeroed: tuple[int, ...] = ()
+    prepended: int = 0
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How far a table lies from the code that it started as.
+
+    Attributes:
+        largest: The largest absolute difference.
+        root_mean_square: Of the difference, over the whole table.
+        share: Root mean square of the difference over that of the code: 0 for the code itself.
+        rows: The rows that moved furthest, furthest first, at most 10.
+        channels: The channels that moved furthest, furthest first, at most 10.
+    """
+
+    largest: float
+    root_mean_square: float
+    share: float
+    rows: tuple[int, ...]
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """One description of what was given.
+
+    ``ch.table(match.spec, match.positions, values=match.values)`` makes a table again, within ``error`` of the one
+    that was given, where ``residual`` is None.
+
+    Attributes:
+        spec: The code.
+        positions: Where the rows stand, as `clockhands.table` takes them; None for a function.
+        values: Learned numbers of the code, or None.
+        error: The largest absolute difference between what was given and what the spec makes, over every row.
+        confidence: How sure, from 0 to 1.
+        name: The preset that this is, or None.
+        equivalents: Other descriptions that make the same numbers, in words that `clockhands table` takes or as specs.
+        computed_in: The precision that the numbers were made in, such as ``"float32"``; None where it cannot be seen.
+        rows: Rows that follow another rule.
+        residual: How far the table has moved from the code, or None where it is the code.
+        evidence: What was seen, by name: JSON values.
+    """
+
+    spec: Spec
+    positions: Any = None
+    values: Any = None
+    error: float = 0.0
+    confidence: float = 1.0
+    name: str | None = None
+    equivalents: tuple[Any, ...] = ()
+    computed_in: str | None = None
+    rows: Rows = Rows()
+    residual: Residual | None = None
+    evidence: tuple[tuple[str, Any], ...] = ()
+
+
+class Matches(list[Match]):
+    """Matches, best first, with the reason in words: of the first match, or why there is none.
+
+    Attributes:
+        reason: One or more sentences.
+    """
+
+    def __init__(self, matches: Iterable[Match] = (), reason: str = "") -> None:
+        """Keep the matches and the reason."""
+        super().__init__(matches)
+        self.reason = reason
