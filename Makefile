@@ -96,7 +96,7 @@ types: $(STAMPS)/lint $(STAMPS)/test
 	$(BIN)/basedpyright
 
 bench: $(STAMPS)/bench
-	$(BIN)/python benchmarks/table.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 # The published tables beside the checkout are further away from the copy that is mutated.
 mutation: $(STAMPS)/mutation

@@ -1,4 +1,4 @@
-"""Ways to build a float32 table of sinusoids, ours and others', for `table.py` to time.
+"""Ways to build a float32 table of sinusoids, ours and others', for `run.py` to time.
 
 Each peer is called as its library means it to be called. None may answer from memory:
 

@@ -1,4 +1,4 @@
-"""Time and memory of tables, imports and audits, beside other libraries; run by `make bench`.
+"""Time and memory of tables, rotations, imports and audits, beside other libraries; run by `make bench`.
 
 Every figure is a ratio of medians of interleaved runs: one repetition times every contestant once, in an order that
 is drawn anew, and positions start elsewhere in each repetition. Read ratios, not milliseconds.
@@ -13,10 +13,8 @@ import resource
 import statistics
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from timing import Target, interleaved, say_free_cores
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 2**20
@@ -31,78 +30,8 @@ BIN = Path(sys.executable).parent
 SMALL, LARGE = (5_000, 512), (32_768, 1_024)
 
 
-@dataclass(frozen=True)
-class Target:
-    """One figure beside what it has to reach."""
-
-    what: str
-    measured: float
-    at_most: float
-    unit: str = "x"
-
-    @property
-    def met(self) -> bool:
-        return self.measured <= self.at_most
-
-
 def size(shape: tuple[int, int]) -> str:
     return f"{shape[0]:,} x {shape[1]:,}"
-
-
-def elapsed(call: Callable[[], object]) -> float:
-    """Seconds of one call; what it returns is let go after the clock has stopped."""
-    start = time.perf_counter()
-    kept = call()
-    seconds = time.perf_counter() - start
-    del kept
-    return seconds
-
-
-def touch_memory(size: int) -> None:
-    """Make the machine hand out so many bytes before the clock starts.
-
-    On a virtual machine, pages that nobody has touched for a while cost ten times as much as others, and would be
-    charged to whoever comes first.
-    """
-    np.empty(size, np.uint8).fill(1)
-
-
-def free_cores() -> float:
-    """How much more two threads get done than one, at this moment: 2 where nobody else works, 1 where somebody does."""
-
-    def work() -> None:
-        numbers = np.ones(1 << 15)
-        for _ in range(100):
-            np.sin(numbers, out=numbers)
-
-    def both() -> None:
-        other = threading.Thread(target=work)
-        other.start()
-        work()
-        other.join()
-
-    return 2 * min(elapsed(work) for _ in range(5)) / statistics.median(elapsed(both) for _ in range(5))
-
-
-def say_free_cores(show: Console) -> None:
-    free = free_cores()
-    warning = "" if free > 1.8 else " - [red]others are working here: figures for two threads mean little[/red]"
-    show.print(f"two threads get {free:.2f} times the work of one done{warning}")
-
-
-def interleaved(
-    calls: dict[str, Callable[[int], Callable[[], object]]], repetitions: int, memory: int = 0
-) -> dict[str, float]:
-    """Median seconds of each; ``calls[name](repetition)`` prepares what is then timed, in ``memory`` bytes."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for repetition in range(-1, repetitions):  # the first round only warms up
-        for name in random.sample(list(calls), len(calls)):
-            call = calls[name](repetition)
-            touch_memory(memory)
-            taken = elapsed(call)
-            if repetition >= 0:
-                seconds[name].append(taken)
-    return {name: statistics.median(each) for name, each in seconds.items()}
 
 
 # Tables beside peers
@@ -119,7 +48,7 @@ def race(contestants: Iterable[Any], shape: tuple[int, int], repetitions: int) -
 
 
 def tables(repetitions: dict[tuple[int, int], int], show: Console) -> tuple[list[dict], list[Target]]:
-    import peers
+    import table_makers as makers
     import torch
 
     rows: list[dict] = []
@@ -129,16 +58,16 @@ def tables(repetitions: dict[tuple[int, int], int], show: Console) -> tuple[list
         for threads in (1, 2):
             torch.set_num_threads(threads)
             os.environ["CLOCKHANDS_THREADS"] = str(threads)
-            everybody = peers.contestants()
+            everybody = makers.contestants()
             taking_part = [each for each in everybody if shape[0] * shape[1] <= (each.most_entries or math.inf)]
             # Those that take seconds would stretch the run: they are timed once, after the others.
             medians = race([each for each in taking_part if each.most_entries is None], shape, repetitions[shape])
             medians |= race([each for each in taking_part if each.most_entries is not None], shape, 1)
             left_out = [each.name for each in everybody if each not in taking_part]
-            fill = medians[peers.FILL]
+            fill = medians[makers.FILL]
             fill_alone = fill_alone or fill
-            ours = medians[peers.OURS]
-            fastest = min(medians[each.name] for each in taking_part if peers.is_peer(each))
+            ours = medians[makers.OURS]
+            fastest = min(medians[each.name] for each in taking_part if makers.is_peer(each))
             rows += [
                 {
                     "shape": size(shape),
@@ -175,6 +104,52 @@ def draw_tables(show: Console, rows: list[dict], title: str) -> None:
             row["name"], f"{row['milliseconds']:.2f}", f"{row['of the fill']:.2f}", f"{row['of clockhands']:.2f}"
         )
     show.print(drawn)
+
+
+# Rotation
+
+
+QUERIES = (1, 16, 2_048, 128)
+
+
+def rotations(repetitions: int, show: Console) -> tuple[list[dict], list[Target]]:
+    """Rotating queries beside copying them, float32."""
+    import rotators
+    import torch
+
+    rows: list[dict] = []
+    targets: list[Target] = []
+    shape = " x ".join(str(number) for number in QUERIES)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        os.environ["CLOCKHANDS_THREADS"] = str(threads)
+        q = torch.randn(QUERIES)
+        prepared = {each.name: each.prepare(q) for each in rotators.rotators()}
+        medians = interleaved(
+            {name: lambda _, rotate=rotate: rotate for name, rotate in prepared.items()},
+            repetitions,
+            4 * q.numel() * q.element_size(),  # what comes out, and what some peers hold beside it
+        )
+        copy = medians[rotators.COPY]
+        where = f"rotating {shape}, {threads} thread{'s' * (threads > 1)}"
+        targets += [
+            Target(f"{where}, interleaved: multiple of the copy", medians[rotators.INTERLEAVED] / copy, 1.7),
+            Target(
+                f"{where}, halves: part of transformers' time", medians[rotators.HALVES] / medians[rotators.LLAMA], 0.5
+            ),
+        ]
+        drawn = Table(title=where, title_justify="left")
+        drawn.add_column("who")
+        drawn.add_column("ms", justify="right")
+        drawn.add_column("x copy", justify="right")
+        for name, seconds in sorted(medians.items(), key=lambda row: row[1]):
+            drawn.add_row(name, f"{seconds * 1e3:.2f}", f"{seconds / copy:.2f}")
+            rows.append(
+                {"threads": threads, "name": name, "milliseconds": seconds * 1e3, "of the copy": seconds / copy}
+            )
+        show.print(drawn)
+    del os.environ["CLOCKHANDS_THREADS"]
+    return rows, targets
 
 
 # Long tables
@@ -315,7 +290,7 @@ def real_audit(repetitions: int) -> tuple[dict[str, float], list[Target]]:
     ]
 
 
-PARTS = ("tables", "linear", "next", "memory", "start", "audit")
+PARTS = ("tables", "rotations", "linear", "next", "memory", "start", "audit")
 
 
 def draw_targets(show: Console, targets: Iterable[Target]) -> None:
@@ -343,7 +318,15 @@ def main() -> None:
     share = 3 if asked.quick else 1
     show = Console(width=None if sys.stdout.isatty() else 120)
 
-    names = ("clockhands", "numpy", "torch", "transformers", "diffusers", "positional-encodings")
+    names = (
+        "clockhands",
+        "numpy",
+        "torch",
+        "transformers",
+        "diffusers",
+        "positional-encodings",
+        "rotary-embedding-torch",
+    )
     versions = {"python": sys.version.split()[0], **{name: version(name) for name in names}}
     show.print("; ".join(f"{name} {number}" for name, number in versions.items()))
     show.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}: medians of interleaved runs; read the ratios")
@@ -363,6 +346,9 @@ def main() -> None:
     targets: list[Target] = []
     if "tables" in asked.only:
         figures["tables"], reached = tables({SMALL: 45 // share, LARGE: 15 // share}, show)
+        targets += reached
+    if "rotations" in asked.only:
+        figures["rotations"], reached = rotations(63 // share, show)
         targets += reached
     units = {"linear": "ns an entry", "next": "us", "memory": "MiB beyond the output", "start": "ms", "audit": ""}
     for name, measure in parts.items():

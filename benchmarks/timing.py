@@ -1,0 +1,81 @@
+"""Medians of interleaved runs, and what a figure has to reach."""
+
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Target:
+    """One figure beside what it has to reach."""
+
+    what: str
+    measured: float
+    at_most: float
+    unit: str = "x"
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.at_most
+
+
+def elapsed(call: Callable[[], object]) -> float:
+    """Seconds of one call; what it returns is let go after the clock has stopped."""
+    start = time.perf_counter()
+    kept = call()
+    seconds = time.perf_counter() - start
+    del kept
+    return seconds
+
+
+def touch_memory(size: int) -> None:
+    """Make the machine hand out so many bytes before the clock starts.
+
+    On a virtual machine, pages that nobody has touched for a while cost ten times as much as others, and would be
+    charged to whoever comes first.
+    """
+    np.empty(size, np.uint8).fill(1)
+
+
+def interleaved(
+    calls: dict[str, Callable[[int], Callable[[], object]]], repetitions: int, memory: int = 0
+) -> dict[str, float]:
+    """Median seconds of each; ``calls[name](repetition)`` prepares what is then timed, in ``memory`` bytes."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for repetition in range(-1, repetitions):  # the first round only warms up
+        for name in random.sample(list(calls), len(calls)):
+            call = calls[name](repetition)
+            touch_memory(memory)
+            taken = elapsed(call)
+            if repetition >= 0:
+                seconds[name].append(taken)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def free_cores() -> float:
+    """How much more two threads get done than one, at this moment: 2 where nobody else works, 1 where somebody does."""
+
+    def work() -> None:
+        numbers = np.ones(1 << 15)
+        for _ in range(100):
+            np.sin(numbers, out=numbers)
+
+    def both() -> None:
+        other = threading.Thread(target=work)
+        other.start()
+        work()
+        other.join()
+
+    return 2 * min(elapsed(work) for _ in range(5)) / statistics.median(elapsed(both) for _ in range(5))
+
+
+def say_free_cores(show: Console) -> None:
+    free = free_cores()
+    warning = "" if free > 1.8 else " - [red]others are working here: figures for two threads mean little[/red]"
+    show.print(f"two threads get {free:.2f} times the work of one done{warning}")
