@@ -334,7 +334,7 @@ def test_every_row_is_of_a_type_whose_layout_is_known(name):
     known = tensors_of(name)
     assert known is not None
     row = model_type(name)
-    layouts = {code.layout for code in row.rows} if row is not None else {known.layout}
+    layouts = {code.layout for code in row.rows if code.kind == "rotary"} if row is not None else {known.layout}
     assert layouts <= {"halves", "interleaved"}
     assert row is None or known.layout is None, "one table says it, not two"
     assert row is None or {code.latent for code in row.rows} == {known.latent}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from clockhands.rotary import Rotary
 from clockhands.sources.resolve import Code, Resolved, resolve
 from clockhands.sources.targets import Opened
 
@@ -57,17 +58,21 @@ def fact_gaps(found: Resolved, facts: Mapping[str, Any]) -> Iterator[str]:
     codes = [code for code in found.codes if code.part not in TOWERS]
     rotary = [code for code in codes if code.kind == "rotary"]
     expected = {
-        "kind": _kinds({code.kind for code in codes if code.kind != "none" or not rotary}, facts["kind"]),
+        "kind": _kinds({code.kind for code in codes}, facts["kind"]),
         "context": ({found.context}, {facts.get("usable_length") or facts.get("max_length")}),
     }
     if rotary:
-        scaling = facts.get("scaling")
+        # Where kinds of layers differ, each says its own, and what is said of the whole is one of them.
+        kinds = [kind for kind in (facts.get("per_layer_type") or {}).values() if "head_dim" in kind] or [facts]
+        scalings = {_scaling(kind.get("scaling"), found) for kind in kinds} - {None}
         numbers = [number for code in codes for number in layer_numbers(code)]
         expected |= {
-            "width": ({code.width for code in rotary}, {facts.get("head_dim")}),
-            "rotated": ({code.rotated for code in rotary}, {facts.get("rotated")}),
+            "width": ({code.width for code in rotary}, {kind.get("head_dim") for kind in kinds}),
+            "rotated": ({code.rotated for code in rotary}, {kind.get("rotated") for kind in kinds}),
             "base": ({facts.get("base")} & {code.base for code in rotary} or {None}, {facts.get("base")}),
-            "scaling": (_scalings(rotary), {_scaling(scaling, found)}),
+            "bases": ({code.base for code in rotary}, {kind.get("base") for kind in kinds if len(kinds) > 1} or {None}),
+            "scaling": (_scalings(rotary), scalings or {None}),
+            "sections": (_sections(rotary), {tuple(facts["sections"]) if facts.get("sections") else None}),
             "layers": ({len(numbers)}, {facts.get("layers")}),
             "window": ({code.window for code in rotary if code.window} or {None}, {facts.get("window")}),
             "layers without position": (
@@ -82,7 +87,7 @@ def fact_gaps(found: Resolved, facts: Mapping[str, Any]) -> Iterator[str]:
         expected["rows and offset"] = (rows, {(facts["rows"], facts["offset"])})
     for name, (ours, theirs) in expected.items():
         # Facts leave out what a file does not say; only a scaling or a window that is not there says something.
-        silent = theirs == {None} and name not in ("scaling", "window")
+        silent = theirs == {None} and name not in ("scaling", "window", "sections")
         if ours != theirs and not silent:
             yield f"{name}: resolved {_listed(ours)}, facts {_listed(theirs)}"
 
@@ -98,7 +103,15 @@ def _kinds(ours: set[str | None], theirs: str) -> tuple[set[str | None], set[str
     """Facts call several kinds together mixed."""
     if theirs == "mixed":
         return ours, ours if len(ours) > 1 else {"mixed"}
+    ours = ours - {"none"} if "rotary" in ours else ours
     return ours, {{"t5": "buckets"}.get(theirs, theirs)}
+
+
+def _sections(codes: list[Code]) -> set[Any]:
+    """Pairs of time, rows and columns, where the file itself says them."""
+    declared = [code for code in codes if "mrope_section" in code.source.get("axes", "")]
+    axes = [code.spec.axes for code in declared if isinstance(code.spec, Rotary) and code.spec.axes is not None]
+    return {tuple(each.count(axis) for axis in range(3)) for each in axes} or {None}
 
 
 def _scalings(codes: list[Code]) -> set[Any]:

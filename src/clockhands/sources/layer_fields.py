@@ -43,6 +43,8 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
     window = _window(fields)
     kinds, source = _kinds(fields, row, number, window, type_source)
     labels = _label_names()
+    if row is not None and row.windows.get("last") and kinds[-1] == "sliding" and number:
+        kinds = [*kinds[:-1], "full"]
     still = _still_layers(fields, row, number, type_source)
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
@@ -56,6 +58,8 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
         if kind == "sliding" and window is not None:
             seen = window.value
             known["window"] = _join(window.source, source)
+            if row is not None and row.windows.get("both") and seen is not None:
+                seen = 2 * (seen // 2) + 1  # half of it on either side of the query
         layers = layer_ranges(places) if number is not None else None
         groups.append(Group(kind, labels.get(kind, ()), layers, seen, source is not None, known))
     return groups
@@ -88,7 +92,7 @@ def _kinds(
     rule = dict(row.windows) if row is not None else {"rule": "period" if fields.declares("window_period") else "all"}
     name = rule.get("rule")
     # Kinds that differ in more than their window stay what they are without one.
-    apart = row is not None and bool(row.nested or row.bases)
+    apart = row is not None and bool(row.nested or row.bases or "others" in row.windows)
     if name is None or ((window is None or not window.value) and not apart):
         return ["full"] * (number or 1), None
     if name == "all":
@@ -105,8 +109,10 @@ def _kinds(
     every: int | None = period.value
     if every is None:
         return ["full"] * (number or 1), None
-    # One layer in so many sees all; the others slide.
-    kinds = ["full" if (layer + 1) % every == 0 else "sliding" for layer in range(number or every)]
+    # One layer in so many sees all, the last of them or the first; the others slide.
+    turn = 0 if rule.get("first") else every - 1
+    others = rule.get("others", "sliding")
+    kinds = ["full" if layer % every == turn else others for layer in range(number or every)]
     if rule.get("until"):
         edge = fields.whole("window_from", least=0)
         kinds = [kind if edge and edge.value and layer < edge.value else "full" for layer, kind in enumerate(kinds)]

@@ -21,7 +21,9 @@ class Row:
         part: Which part of the model has it.
         kind: What it is.
         layout: How channels pair.
-        windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``) and its numbers.
+        windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``) and its numbers; whether
+            the ``first`` of a period sees all instead of the last; whether the ``last`` layer sees all whatever is
+            listed; whether the window lies on ``both`` sides of the query; the kind of the ``others`` of a period.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
@@ -36,6 +38,12 @@ class Row:
         zero_rows: Quantity that names a row of zeros.
         span: Span of a sinusoid's ladder.
         tensors: Names that the table has in a file of weights, their ends.
+        when: Quantity to the values that it must have for the type to have this code.
+        block: The rotary block that the class takes where the file has none.
+        sections: How the pairs are shared among time, rows and columns: ``chunked``, ``interleaved`` or not.
+        section_sizes: The sections that the class takes where the file declares none.
+        grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together`` or ``apart``.
+        padding: Row of padding where it is not counted, or the quantity that holds it.
     """
 
     part: str
@@ -56,6 +64,12 @@ class Row:
     zero_rows: str | None = None
     span: str = "open"
     tensors: Sequence[str] = ()
+    when: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    block: Mapping[str, Any] = field(default_factory=dict)
+    sections: str | None = None
+    section_sizes: Sequence[int] = ()
+    grid: str | None = None
+    padding: int | str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
 from clockhands.sources.fields import Fields, Found
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
-from clockhands.sources.model_types import ModelType, model_type, table
+from clockhands.sources.model_types import ModelType, Row, model_type, table
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.rotary_fields import Reader
 from clockhands.sources.section_fields import Section, declared_kinds, ignored_keys, outer_keys, part_of, sections
@@ -147,18 +147,26 @@ class _ConfigReader:
         made: list[tuple[Code, int | None]] = []
         context = fields.whole("context")
         for row in known.rows:
+            because = _chosen(fields, row)
+            if because is None:
+                continue
             own = row if row.part != "text" or section.part == "text" else replace(row, part=section.part)
             if own.kind == "rotary":
-                made += Reader(fields, known, own, own.part, self.length).codes()
+                made += [
+                    (_because(code, because), original)
+                    for code, original in Reader(fields, known, own, own.part, self.length).codes()
+                ]
             elif own.kind in ("learned", "sinusoidal"):
                 code, positions = table_code(fields, known, own, self.opened.tensors)
-                made.append((code, None))
+                made.append((_because(code, because), None))
                 if own.rows == "context" and context is not None:
                     # Positions, not rows: a table may begin with rows that no token gets.
                     context = Found(positions, code.source.get("context", context.source))
             else:
-                because = known.architecture_source
-                made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", because)]
+                says = because or known.architecture_source
+                made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", says)]
+        if not made:
+            made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         ignored_keys(fields, known)
         if context is not None and context.source == known.default_source:
             of = f"{known.name} ({known.library})"
@@ -187,6 +195,22 @@ class _ConfigReader:
         return _Part(made, fields.whole("context"))
 
 
+def _chosen(fields: Fields, row: Row) -> str | None:
+    """What makes a type have this code: the sources of its conditions, "" without any; None where it has it not."""
+    sources = []
+    for quantity, values in row.when.items():
+        found = fields.flag(quantity) if isinstance(values[0], bool) else fields.text(quantity)
+        if found is None or found.value not in values:
+            return None
+        sources.append(found.source)
+    return ", ".join(sources)
+
+
+def _because(code: Code, chosen: str) -> Code:
+    """A code with what chose it, where a type has one of several."""
+    return replace(code, source={**code.source, "kind": chosen}) if chosen else code
+
+
 def _without_rates(fields: Fields, part: str, because: str) -> Code:
     made = Reader(fields, None, None, part, None).codes()[0][0]
     source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}
@@ -200,8 +224,11 @@ def _in_part(code: Code, part: str) -> Code:
 
 
 def _known(section: Section, name: str | None, top: str | None) -> ModelType | None:
-    """The row for a section: by its own type, else by what the type around it has in that place."""
-    if name is not None and section.path:
+    """The row for a section: by its own type, else by what the type around it has in that place.
+
+    Old files name the whole model's type in a part of it.
+    """
+    if name is not None and section.path and name != top:
         return model_type(name)
     around = model_type(top) if top is not None else None
     if not section.path:

@@ -9,6 +9,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.ladders import Spacing
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, LongRope, Proportional
+from clockhands.sources.axis_fields import axes_of, in_grid
 from clockhands.sources.fields import LONGEST, WIDEST, Fields, Found
 from clockhands.sources.layer_fields import Group, layer_groups
 from clockhands.sources.model_types import ModelType, Row, table
@@ -64,7 +65,7 @@ class Reader:
     def codes(self) -> list[tuple[Code, int | None]]:
         """The codes, each with the original length of its scaling."""
         groups = layer_groups(self.fields, self.row, self.architecture)
-        blocks = Blocks(self.fields, self.row, groups)
+        blocks = Blocks(self.fields, self.row, groups, self.known.default_source if self.known else "")
         found = []
         for group in groups:
             if group.kind == "none":
@@ -113,7 +114,20 @@ class Reader:
             window=group.window,
             source=source,
         )
-        return built(code, declared, self.fields, self.length), declared.original
+        more: dict[str, Any] = {"part": "last"} if self._is_latent() else {}
+        axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
+        if axes is not None:
+            code = replace(code, source={**code.source, "axes": axes.source})
+            more["axes"] = axes.value
+        if self.row is not None and self.row.grid and shape.pairs and code.base is not None:
+            if shape.pairs % 2:
+                evidence = {code.source["width"]: code.width, "allowed": "a whole number of pairs for rows and columns"}
+                self.fields.note("impossible-value", evidence, group.layers)
+                return code, declared.original
+            more |= in_grid(self.row.grid, shape.pairs, code.base)
+        # Without its axes a code of several is another code, with the same ladder.
+        whole = axes is None or axes.value is not None
+        return built(code, declared, self.fields, self.length, assumed=whole, more=more), declared.original
 
     def _layout(self) -> Found[str] | None:
         if self.fields.values.get(LAYOUT_KEY) in ("interleaved", "halves"):
@@ -221,7 +235,7 @@ class Reader:
         # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
         unmeant = self.row.latent if self.row else named is not None and named.value == 0
         channels = None if unmeant else self.fields.whole("rotated", most=WIDEST)
-        reads_share = self.known is None or bool(self.known.reads.get("share"))
+        reads_share = self.known is None or "share" in self.known.reads
         share = self._share(block) if reads_share else None
         kind = None if block is None else scaling_type(block, {})
         if kind is not None and kind.value == "proportional" and width is not None and width.value:
@@ -268,7 +282,7 @@ class Reader:
 class Blocks:
     """The rotary block of a config, old or new, flat or one for each kind of layer."""
 
-    def __init__(self, fields: Fields, row: Row | None, groups: list[Group]) -> None:
+    def __init__(self, fields: Fields, row: Row | None, groups: list[Group], default_source: str) -> None:
         """Look at both spellings of the block; where both stand, the old one is used, as Transformers does."""
         self.fields = fields
         self.nested = row is not None and row.nested
@@ -277,6 +291,11 @@ class Blocks:
         spellings = table()["spellings"]["block"]
         found = [fields.inside(key, spellings) for key in fields.spellings.get("blocks", ())]
         self.blocks = [block for block in found if block is not None]
+        if not self.blocks and row is not None and row.block:
+            self.blocks = [Assumed(row.block, fields, spellings, default_source)]
+            evidence = {"field": fields.spellings["blocks"][-1], "used": _in_words(row.block)}
+            of = default_source.removeprefix("class default of ")
+            fields.note("default-value", {**evidence, "default of": of, "documented": True})
         self.flat = next((block for block in self.blocks if not self._inner(block)), None)
         if self.nested:
             self._old_spelling()
@@ -359,6 +378,25 @@ class Blocks:
             self.fields.note("conflicting-keys", {**evidence, "used": old.source("")[:-1].rstrip(".")})
 
 
+class Assumed(Fields):
+    """A block that no file holds: the one that a class takes where there is none."""
+
+    def __init__(
+        self, values: Mapping[str, Any], fields: Fields, spellings: Mapping[str, Any], default_source: str
+    ) -> None:
+        """Take the block in the place where the file's would stand."""
+        super().__init__(values, fields.file, spellings, fields.facts, path=fields.path, default_source=default_source)
+
+    def source(self, key: str) -> str:
+        """Where the values come from."""
+        return self.default_source
+
+    def inside(self, key: str, spellings: Mapping[str, Any]) -> "Fields | None":
+        """The object under a key, which is assumed too."""
+        inner = super().inside(key, spellings)
+        return None if inner is None else Assumed(inner.values, self, spellings, self.default_source)
+
+
 class Layered(Fields):
     """Two objects seen as one, the first before the second."""
 
@@ -381,8 +419,19 @@ def built(
     *,
     spacing: Spacing | None = None,
     assumed: bool = True,
+    more: Mapping[str, Any] | None = None,
 ) -> Code:
-    """The code with its ladder, or without rates and with a fact where no ladder can be made."""
+    """The code with its ladder, or without rates and with a fact where no ladder can be made.
+
+    Args:
+        code: What is known of it.
+        declared: Its scaling.
+        fields: Where facts go.
+        length: Tokens at which the rates shall hold.
+        spacing: Its rates, where they are no geometric ladder of its base.
+        assumed: Whether all that a spec says is known.
+        more: Further fields of the spec.
+    """
     if not declared.known or code.width is None or code.rotated is None:
         return code
     if code.base is None and spacing is None:
@@ -393,11 +442,10 @@ def built(
         spec = Rotary(
             code.width,
             "halves" if code.layout is None else code.layout,  # type: ignore[arg-type]
-            code.base if spacing is None else None,
-            spacing=spacing,
             rotated=code.width if proportional else code.rotated,
             scaling=declared.scaling,
             length=length if regimes and length is not None and length <= LONGEST else None,
+            **{"base": code.base if spacing is None else None, "spacing": spacing, **(more or {})},
         )
     except ClockhandsError as error:
         evidence = {
@@ -437,6 +485,13 @@ def _share_fits(value: float) -> bool:
 
 def _value(found: Found[Any] | None) -> Any:
     return None if found is None else found.value
+
+
+def _in_words(block: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key} ({_in_words(value)})" if isinstance(value, Mapping) else f"{key} {value}"
+        for key, value in block.items()
+    )
 
 
 def _comparable(block: Fields, name: str) -> Any:

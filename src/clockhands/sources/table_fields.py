@@ -55,7 +55,7 @@ def table_code(
     )
     if row.kind == "sinusoidal":
         return _sinusoidal(fields, known, row, code), usable
-    return _learned(fields, code), usable
+    return _learned(fields, row, code), usable
 
 
 def bias_codes(fields: Fields, kind: str | None, because: str | None) -> list[Code]:
@@ -100,13 +100,16 @@ def _sinusoidal(fields: Fields, known: ModelType, row: Row, code: Code) -> Code:
     return replace(code, spec=spec, rates=rates)
 
 
-def _learned(fields: Fields, code: Code) -> Code:
+def _learned(fields: Fields, row: Row, code: Code) -> Code:
+    padding = row.padding
+    if isinstance(padding, str):
+        padding = _value(fields.whole(padding, least=0))
     if code.width is None or code.rows is None or code.offset is None or code.rows <= code.offset:
         return code
     from clockhands.additive import Learned
 
     try:
-        return replace(code, spec=Learned(code.width, code.rows, code.offset))
+        return replace(code, spec=Learned(code.width, code.rows, code.offset, padding))
     except ClockhandsError as error:
         evidence = {code.source[name]: getattr(code, name) for name in ("width", "rows", "offset")}
         fields.note("impossible-value", {**evidence, "allowed": error.message}, "input")
