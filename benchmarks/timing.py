@@ -1,7 +1,9 @@
 """Medians of interleaved runs, and what a figure has to reach."""
 
+import ctypes
 import random
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -41,6 +43,19 @@ def touch_memory(size: int) -> None:
     charged to whoever comes first.
     """
     np.empty(size, np.uint8).fill(1)
+
+
+def keep_memory() -> None:
+    """Have the allocator of C keep what it was given back, from here to the end of the process.
+
+    Left to itself it hands large blocks back to the system or not by what else lies beside them, and whoever gets fresh
+    pages takes up to three times as long. A process that has run for a while reuses its memory; so do all here.
+    """
+    trim, mmap = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+    if sys.platform == "linux":
+        allocator = ctypes.CDLL(None)
+        if not (hasattr(allocator, "mallopt") and allocator.mallopt(trim, 2**30) and allocator.mallopt(mmap, 2**30)):
+            print("the allocator cannot be told to keep its memory: figures of rotations depend on fresh pages")
 
 
 def interleaved(

@@ -1,13 +1,16 @@
 """Turning PyTorch tensors: in one pass where pairs lie side by side, with a backward that turns back."""
 
+import inspect
 from typing import Any
 
 import numpy as np
 import torch
 from array_api_compat import torch as xp
 
-from clockhands.rotary.formula import in_cache, members, plain, regions
+from clockhands.rotary.formula import members, plain, regions
 from clockhands.rotary.spec import Rotary
+
+_IN_CACHE = 1 << 18  # numbers that are turned at a time
 
 
 def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tensor:
@@ -63,6 +66,10 @@ class Turn(torch.autograd.Function):
         return Turn.apply(grad_inputs[0], cos, sin, ctx.spec)  # type: ignore[no-any-return]
 
 
+# PyTorch asks for it in every call, and working it out costs as much as turning a short sequence.
+Turn.forward.__signature__ = inspect.signature(Turn.forward)  # type: ignore[attr-defined]
+
+
 def _turn_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
     begin, end, half = spec.start, spec.start + spec.rotated, spec.rotated // 2
     ordered = gradient.clone()
@@ -83,17 +90,29 @@ def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -
             numbers = torch.view_as_complex(block.unflatten(-1, (-1, 2)))
             torch.mul(numbers, torch.complex(c, s), out=torch.view_as_complex(result.unflatten(-1, (-1, 2))))
             continue
-        half = block.shape[-1] // 2
-        kept = spec.layout == "interleaved" and not spec.reordered
-        c, s = (part.expand(*block.shape[:-1], half) for part in (c, s))
-        for part in in_cache(tuple(block.shape)):
-            first, second = members(block[part], spec)
-            into, beside = members(result[part], spec) if kept else (result[part][..., :half], result[part][..., half:])
-            torch.mul(first, c[part], out=into)
-            into.addcmul_(second, s[part], value=-1)
-            torch.mul(first, s[part], out=beside)
-            beside.addcmul_(second, c[part])
+        _in_parts(block, result, c, s, spec)
     return out.to(x.dtype)
+
+
+def _in_parts(block: torch.Tensor, result: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
+    """Turn channels of one layout, at a time as many tokens of all heads as stay in the cache between the passes."""
+    halves = spec.layout == "halves"
+    if halves:
+        cos = torch.cat((cos, cos), dim=-1)  # turns both halves in one pass over all channels
+    tokens = max(1, _IN_CACHE * block.shape[-2] // max(1, block.numel()))
+    cos, sin = (part.expand(*block.shape[:-1], part.shape[-1]) for part in (cos, sin))
+    parts = (tensor.split(tokens, dim=-2) for tensor in (block, result, cos, sin))
+    for given, made, c, s in zip(*parts, strict=True):
+        first, second = members(given, spec)
+        into, beside = made.chunk(2, dim=-1) if halves or spec.reordered else members(made, spec)
+        if halves:
+            torch.mul(given, c, out=made)
+            beside.addcmul_(first, s)
+        else:
+            torch.mul(first, c, out=into)
+            torch.mul(first, s, out=beside)
+            beside.addcmul_(second, c)
+        into.addcmul_(second, s, value=-1)
 
 
 def _complex_view_fits(block: torch.Tensor) -> bool:
