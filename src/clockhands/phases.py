@@ -68,7 +68,7 @@ PRODUCT_PLAIN = 2.0**-46
 
 FINE = 64  # consecutive rows that share one coarse row
 _GROUP = FINE * FINE  # rows of one group of coarse rows
-_COLUMNS = 1024  # pairs at once: blocks of 64 x 1024 complex128 are 1 MB
+_COLUMNS = 1024  # pairs x coarse rows at once: blocks of 64 x 1024 complex128 are 1 MB
 _DIRECT = 1 << 14  # phases at once where each is computed for itself
 _THREADED = 1 << 18  # numbers from which a second thread pays for its start
 
@@ -193,16 +193,20 @@ class _Progression:
         """Write the rows of this range, which count from the first position."""
         first, last = rows.start + self.skip, rows.stop + self.skip
         for columns in _columns(self.ladder.pairs):
-            block = np.empty((FINE, columns.stop - columns.start), np.complex128)
+            wide = columns.stop - columns.start
+            together = max(1, _COLUMNS // wide)  # fewer and larger blocks: fewer hand-overs between threads
+            block = np.empty((together, FINE, wide), np.complex128)
             fine = self.fine[:, columns]
             for group in range(first // _GROUP, -(-last // _GROUP)):
                 begin, end = max(first, group * _GROUP), min(last, (group + 1) * _GROUP)
-                coarse = self._coarse(group, range(begin // FINE, -(-end // FINE)), columns)
-                for lead, row in zip(coarse, range(begin // FINE * FINE, end, FINE), strict=True):
-                    low, high = max(begin - row, 0), min(end - row, FINE)
-                    part = block[: high - low]
-                    np.multiply(lead, fine[low:high], out=part)
-                    write(slice(row + low - self.skip, row + high - self.skip), columns, part)
+                runs = range(begin // FINE, -(-end // FINE))
+                coarse = self._coarse(group, runs, columns)
+                for run in range(0, len(runs), together):
+                    leads = coarse[run : run + together]
+                    made = np.multiply(leads[:, None], fine, out=block[: len(leads)]).reshape(-1, wide)
+                    row = runs[run] * FINE
+                    low, high = max(begin, row), min(end, row + len(made))
+                    write(slice(low - self.skip, high - self.skip), columns, made[low - row : high - row])
 
     def _coarse(self, group: int, blocks: range, columns: slice) -> np.ndarray:
         turns = Turns(*(limb[columns] for limb in self.ladder.turns))
