@@ -128,3 +128,46 @@ def small_gguf(order: str = "<", version: int = 3) -> bytes:
     data += struct.pack(order + "6e", 1, 2, 3, 4, 5, 6).ljust(32, b"\0")
     data += struct.pack(order + "2H", 0x3F80, 0xC000).ljust(32, b"\0")  # 1 and -2 in bfloat16
     return gguf_bytes(keys, tensors, data + b"\1" * 36, order=order, version=version)
+
+
+def varint(number: int) -> bytes:
+    """An integer as protocol buffers write it."""
+    made = bytearray()
+    while number >= 128:
+        made.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*made, number])
+
+
+def onnx_field(number: int, value: int | bytes) -> bytes:
+    """A field of a message: an integer, or bytes with their length."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def onnx_tensor(
+    name: str, shape: tuple[int, ...], *, kind: int = 1, raw: bytes | None = None, more: bytes = b""
+) -> bytes:
+    sizes = b"".join(onnx_field(1, size) for size in shape)
+    numbers = b"" if raw is None else onnx_field(9, raw)
+    return sizes + onnx_field(2, kind) + more + onnx_field(8, name.encode()) + numbers
+
+
+def onnx_outside(name: str, shape: tuple[int, ...], location: str = "data", **entries: str) -> bytes:
+    """A tensor whose numbers are said to lie in another file."""
+    pairs = {"location": location, **entries}
+    told = (onnx_field(1, key.encode()) + onnx_field(2, value.encode()) for key, value in pairs.items())
+    return onnx_tensor(name, shape, more=b"".join(onnx_field(13, pair) for pair in told) + onnx_field(14, 1))
+
+
+def onnx_node(operator: str, more: bytes = b"", inputs: tuple[str, ...] = (), output: str = "y") -> bytes:
+    """A field of a graph: one node."""
+    named = b"".join(onnx_field(1, name.encode()) for name in inputs)
+    return onnx_field(1, named + onnx_field(2, output.encode()) + onnx_field(4, operator.encode()) + more)
+
+
+def onnx_bytes(tensors: list[bytes], nodes: bytes = b"") -> bytes:
+    """A model whose graph has these tensors; the set of operators comes last."""
+    graph = nodes + onnx_field(2, b"main") + b"".join(onnx_field(5, tensor) for tensor in tensors)
+    return onnx_field(1, 8) + onnx_field(7, graph) + onnx_field(8, onnx_field(2, 20))

@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.sources import open_target
-from written_files import entry, safetensors_bytes, small_gguf, written
+from written_files import (
+    entry,
+    onnx_bytes,
+    onnx_field,
+    onnx_node,
+    onnx_outside,
+    onnx_tensor,
+    safetensors_bytes,
+    small_gguf,
+    written,
+)
 
 
 def npy_file() -> bytes:
@@ -34,6 +44,19 @@ def npz_file() -> bytes:
     return stream.getvalue()
 
 
+def onnx_file() -> bytes:
+    """Tensors raw, one by one, as varints and outside; a constant, and a graph inside a node."""
+    constant = onnx_field(5, onnx_field(1, b"value") + onnx_field(5, onnx_tensor("", (2,), raw=bytes(8))))
+    inner = onnx_field(5, onnx_field(1, b"then_branch") + onnx_field(6, onnx_node("Constant", constant)))
+    tensors = [
+        onnx_tensor("a", (2, 3), raw=bytes(24)),
+        onnx_tensor("b", (3,), more=onnx_field(4, bytes(12))),
+        onnx_tensor("c", (3,), kind=10, more=onnx_field(5, bytes([1, 2, 128, 1]))),
+        onnx_outside("d", (2,), offset="16", length="8"),
+    ]
+    return onnx_bytes(tensors, onnx_node("Constant", constant) + onnx_node("If", inner) + onnx_node("Add", b"", ("a",)))
+
+
 SOUND = {
     "model.gguf": small_gguf(),
     "big-endian.gguf": small_gguf(">"),
@@ -41,6 +64,7 @@ SOUND = {
         {"a": entry(), "b": entry("BF16", (2, 2), (8, 16)), "__metadata__": {"format": "pt"}}, bytes(16)
     ),
     "model.safetensors.index.json": json.dumps({"weight_map": {"a": "x.safetensors"}}).encode(),
+    "model.onnx": onnx_file(),
     "table.npy": npy_file(),
     "table.npz": npz_file(),
     "config.json": b'{"model_type": "llama", "rope_theta": 1e4, "rope_scaling": {"factor": 8.0, "list": [1, 2]}}',

@@ -16,7 +16,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import Opened, open_target
 from written_files import gguf_bytes, gguf_key, refusal, small_gguf, written
 
-READ = "a model folder, config.json, .gguf, .safetensors (or its index), .npy, .npz"
+READ = "a model folder, config.json, .gguf, .safetensors (or its index), .onnx, .npy, .npz"
 CONFIG = b'{"model_type": "llama", "rope_theta": 10000.0}'
 
 
@@ -342,7 +342,7 @@ def test_arrays_are_opened(here):
             "weights is a PyTorch or Python pickle, which can run code when loaded; it is not opened.",
             "Save the model as .safetensors, or name its config.json.",
         ),
-        ("model.onnx", b"", "model.onnx is an ONNX model, which is not read yet.", f"Name {READ}."),
+        ("model.onnx", b"", "model.onnx is not an ONNX model: it is empty.", "Write or download the file again."),
         (
             "blob",
             b"version https://git-lfs.github.com/spec/v1\n",
@@ -368,7 +368,7 @@ def test_no_tensor_is_picked_from_a_config(here):
     written(here / "config.json", CONFIG)
     assert refused("config.json:a") == (
         "config.json holds no tensors to pick 'a' from.",
-        "Tensors are picked from .npz, .safetensors and .gguf files.",
+        "Tensors are picked from .npz, .safetensors, .onnx and .gguf files.",
     )
 
 

@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -50,6 +50,7 @@ class TensorInfo:
         fortran: The first axis is the one that lies together.
         big_endian: The bytes of each number are in big-endian order.
         member: The member of an .npz archive.
+        held: The bytes of its numbers, where no part of the file holds them as they are.
     """
 
     name: str
@@ -60,6 +61,7 @@ class TensorInfo:
     fortran: bool = False
     big_endian: bool = False
     member: str | None = None
+    held: bytes | None = field(default=None, repr=False)
 
     @property
     def elements(self) -> int:
@@ -187,6 +189,9 @@ def _numbers(data: bytes, dtype: np.dtype, big_endian: bool) -> np.ndarray:
 
 @contextmanager
 def _stream(info: TensorInfo) -> Iterator[IO[bytes]]:
+    if info.held is not None:
+        yield io.BytesIO(info.held)
+        return
     if info.member is None:
         with open_regular(info.file) as file:
             file.seek(info.offset)

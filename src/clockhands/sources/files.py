@@ -27,7 +27,7 @@ KINDS = {
 }
 
 # Kinds that hold tensors which can be picked by name.
-CONTAINERS = frozenset({"index", "safetensors", "gguf", "npy", "npz"})
+CONTAINERS = frozenset({"index", "safetensors", "gguf", "npy", "npz", "onnx"})
 
 # First bytes that give a file away, and what to call it. Files in download caches have no endings.
 SIGNATURES = (

@@ -17,11 +17,11 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
-from clockhands.sources import arrays, documents, files, gguf, safetensors
+from clockhands.sources import arrays, documents, files, gguf, onnx, safetensors
 from clockhands.sources.arrays import Summary, TensorInfo
 from clockhands.sources.hub_cache import cached_model, hub_folder
 
-_READ = "a model folder, config.json, .gguf, .safetensors (or its index), .npy, .npz"
+_READ = "a model folder, config.json, .gguf, .safetensors (or its index), .onnx, .npy, .npz"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Opened:
 
     Attributes:
         target: As the caller wrote it.
-        form: "preset", "config", "gguf", "safetensors" or "array" (a .npy, or one tensor of a file).
+        form: "preset", "config", "gguf", "safetensors", "onnx" or "array" (a .npy, or one tensor of a file).
         path: The file or folder on disk; None for a preset and for standard input.
         config: The parsed config.json, or the keys of a GGUF file as they stand there; None if there is none.
         config_name: The file that ``source`` names: that of ``config``, "<stdin>" for standard input, or the array's.
@@ -38,6 +38,7 @@ class Opened:
         spec: The spec of a preset.
         notes: What a person should know about how the target was understood.
         duplicates: Keys that the config gives more than once; the last value counts.
+        added: Tensors that the graph of an ONNX model adds, or takes rows of.
     """
 
     target: str
@@ -49,6 +50,7 @@ class Opened:
     spec: object | None = None
     notes: tuple[str, ...] = ()
     duplicates: tuple[str, ...] = ()
+    added: frozenset[str] = frozenset()
 
     def array(self, name: str) -> np.ndarray:
         """Read one tensor; no other is touched.
@@ -204,15 +206,15 @@ def _open_path(path: Path, target: str, tensor: str | None) -> Opened:
     if tensor is not None and kind not in files.CONTAINERS:
         raise Unreadable(
             f"{path} holds no tensors to pick {shown(tensor)} from.",
-            "Tensors are picked from .npz, .safetensors and .gguf files.",
+            "Tensors are picked from .npz, .safetensors, .onnx and .gguf files.",
         )
     if kind in ("npy", "npz"):
         return _open_array(path, target, kind, tensor)
     if kind == "json":
         document = documents.read(path)
         return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
-    if kind in ("gguf", "safetensors", "index"):
-        opened = _open_gguf(path, target) if kind == "gguf" else _open_safetensors(path, target, kind)
+    if kind in ("gguf", "safetensors", "index", "onnx"):
+        opened = _OPENERS[kind](path, target)
         return opened if tensor is None else _picked(opened, tensor)
     raise _unsupported(path, kind)
 
@@ -223,8 +225,6 @@ def _unsupported(path: Path, kind: str | None) -> Unreadable:
             f"{path} is a PyTorch or Python pickle, which can run code when loaded; it is not opened.",
             "Save the model as .safetensors, or name its config.json.",
         )
-    if kind == "onnx":
-        return Unreadable(f"{path} is an ONNX model, which is not read yet.", f"Name {_READ}.")
     if kind == "pointer":
         return Unreadable(
             f"{path} is a Git LFS pointer, not the file it stands for.", "Run `git lfs pull` in its folder."
@@ -269,23 +269,41 @@ def _open_gguf(path: Path, target: str) -> Opened:
     return Opened(target, "gguf", path, header.fields, path.name, header.tensors, notes=tuple(notes))
 
 
-def _open_safetensors(path: Path, target: str, kind: str) -> Opened:
-    """A file of tensors, with the config.json beside it if there is one: alone it says nothing about positions."""
-    header = safetensors.read_index(path) if kind == "index" else safetensors.read_header(path)
-    config = path.parent / "config.json"
+def _open_safetensors(path: Path, target: str) -> Opened:
+    tensors = safetensors.read_header(path).tensors
+    return _with_config(Opened(target, "safetensors", path, tensors=tensors), path.parent / "config.json")
+
+
+def _open_index(path: Path, target: str) -> Opened:
+    tensors = safetensors.read_index(path).tensors
+    return _with_config(Opened(target, "safetensors", path, tensors=tensors), path.parent / "config.json")
+
+
+def _open_onnx(path: Path, target: str) -> Opened:
+    header = onnx.read_header(path)
+    notes = tuple(f"{name}, which holds tensors of {path.name}, is not there." for name in header.absent[:8])
+    opened = Opened(target, "onnx", path, tensors=header.tensors, notes=notes, added=header.added)
+    beside = path.parent / "config.json"
+    # Libraries for browsers keep the models of a repository in a folder `onnx`, and the config above it.
+    above = path.parent.absolute().name == "onnx" and files.place(beside) is None
+    return _with_config(opened, path.absolute().parents[1] / "config.json" if above else beside)
+
+
+def _with_config(opened: Opened, config: Path) -> Opened:
+    """Tensors with the config.json that belongs to them, if there is one: alone they say little about positions."""
     if files.place(config) is None:
-        return Opened(target, "safetensors", path, tensors=header.tensors)
+        return opened
     document = documents.read(config)
-    return Opened(
-        target,
-        "safetensors",
-        path,
-        document.fields,
-        config.name,
-        header.tensors,
-        notes=(f"{config} beside it is read too.",),
+    return _replace(
+        opened,
+        config=document.fields,
+        config_name=config.name,
         duplicates=document.duplicates,
+        notes=(*opened.notes, f"{config} beside it is read too."),
     )
+
+
+_OPENERS = {"gguf": _open_gguf, "safetensors": _open_safetensors, "index": _open_index, "onnx": _open_onnx}
 
 
 def _open_folder(folder: Path, target: str) -> Opened:

@@ -1,0 +1,386 @@
+"""ONNX: tensors are found where the ``onnx`` package finds them, and lies are refused before memory is taken."""
+
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import clockhands as ch
+from clockhands.errors import Unreadable
+from clockhands.sources import arrays, open_target
+from clockhands.sources import onnx as reader
+from written_files import (
+    onnx_bytes,
+    onnx_field,
+    onnx_node,
+    onnx_outside,
+    onnx_tensor,
+    refusal,
+    varint,
+    written,
+)
+
+AGAIN = "Write or download the file again."
+
+
+def model_of(*tensors, nodes=(), functions=(), opset=20):
+    """A model of the package's own making that holds these tensors."""
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+    nodes = nodes or [helper.make_node("Identity", ["x"], ["y"])]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
+    graph = helper.make_graph(list(nodes), "main", [value], [output], list(tensors))
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=imports, functions=list(functions))
+
+
+def saved(path, model) -> Path:
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def same(path, expected: dict[str, np.ndarray]) -> None:
+    """Every tensor has the numbers of the package, bit for bit."""
+    header = reader.read_header(path)
+    assert set(expected) <= set(header.tensors)
+    for name, array in expected.items():
+        read = arrays.read(header.tensors[name])
+        assert (read.dtype, read.shape) == (array.dtype, array.shape), name
+        assert read.tobytes() == np.ascontiguousarray(array).tobytes(), name
+
+
+KINDS = [
+    "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "BOOL", "FLOAT16", "DOUBLE", "UINT32", "UINT64",
+    "COMPLEX64", "COMPLEX128", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", [True, False], ids=["raw", "typed"])
+@pytest.mark.parametrize("shape", [(2, 3), (6,), (), (0, 4)], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_package_writes_is_read(tmp_path, kind, shape, raw):
+    number = getattr(TensorProto, kind)
+    dtype = helper.tensor_dtype_to_np_dtype(number)
+    signed = dtype.kind in "ifcV" and not kind.startswith("FLOAT8")
+    array = (np.arange(np.prod(shape, dtype=int)) % 5 - (2 if signed else 0)).reshape(shape).astype(dtype)
+    if raw:
+        tensor = helper.make_tensor("t", number, shape, array.tobytes(), raw=True)
+    else:
+        tensor = helper.make_tensor("t", number, shape, array.flatten().tolist())
+    assert numpy_helper.to_array(tensor).tobytes() == array.tobytes()
+    same(saved(tmp_path / "m.onnx", model_of(tensor)), {"t": array})
+
+
+def test_text_and_numbers_that_share_a_byte_have_a_shape_and_no_numbers(tmp_path):
+    text = helper.make_tensor("text", TensorProto.STRING, [2], [b"a", b"b"])
+    narrow = helper.make_tensor("narrow", TensorProto.INT4, [3], [1, -2, 3])
+    opened = open_target(saved(tmp_path / "m.onnx", model_of(text, narrow)))
+    assert {name: (info.dtype, info.shape) for name, info in opened.tensors.items()} == {
+        "text": ("STRING", (2,)),
+        "narrow": ("INT4", (3,)),
+    }
+    message, _ = refusal(opened.array, "narrow", error=Unreadable)
+    assert "is stored as INT4, whose numbers cannot be read one by one." in message
+
+
+def constant(name, array):
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, "inner name"))
+
+
+def branch(name, *nodes, tensors=()):
+    return helper.make_graph(list(nodes), name, [], [helper.make_tensor_value_info("r", 1, [2])], list(tensors))
+
+
+def test_constants_subgraphs_and_functions_are_looked_into(tmp_path):
+    first, second, third, fourth = (np.full((2, 4), number, np.float32) for number in range(4))
+    deep = helper.make_node(
+        "If", ["c"], ["r"], then_branch=branch("inner", constant("k", third)), else_branch=branch("empty")
+    )
+    both = helper.make_node(
+        "If",
+        ["c"],
+        ["y"],
+        then_branch=branch("then", constant("k", second)),
+        else_branch=branch("else", deep, tensors=[numpy_helper.from_array(fourth, "table")]),
+    )
+    function = helper.make_function(
+        "own", "Positions", [], ["k"], [constant("k", first + 10)], [helper.make_opsetid("", 20)]
+    )
+    floats = helper.make_node("Constant", [], ["floats"], value_floats=[1.0, 0.5, 0.25])
+    other = helper.make_node("Constant", [], ["other"], value=numpy_helper.from_array(first), domain="own")
+    nodes = [constant("k", first), floats, both, other]
+    model = model_of(numpy_helper.from_array(first + 20, "table"), nodes=nodes, functions=[function])
+    same(
+        saved(tmp_path / "m.onnx", model),
+        {
+            "k": first,
+            "then/k": second,
+            "else/inner/k": third,
+            "else/table": fourth,
+            "table": first + 20,
+            "Positions/k": first + 10,
+            "floats": np.array([1, 0.5, 0.25], np.float32),
+        },
+    )
+    assert "other" not in reader.read_header(tmp_path / "m.onnx").tensors
+
+
+def test_what_is_added_is_told_from_what_is_multiplied(tmp_path):
+    tensors = [numpy_helper.from_array(np.zeros((4, 2), np.float32), name) for name in ("pe", "rows", "weight")]
+    nodes = [
+        helper.make_node("Add", ["x", "pe"], ["a"]),
+        helper.make_node("Gather", ["rows", "x"], ["b"]),
+        helper.make_node("MatMul", ["a", "weight"], ["y"]),
+    ]
+    assert reader.read_header(saved(tmp_path / "m.onnx", model_of(*tensors, nodes=nodes))).added == {"pe", "rows"}
+
+
+def test_data_beside_the_model(tmp_path):
+    weight = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    tensors = [numpy_helper.from_array(weight * factor, name) for factor, name in ((1, "a"), (2, "b"))]
+    path = tmp_path / "m.onnx"
+    onnx.save(model_of(*tensors), path, save_as_external_data=True, location="m.onnx_data", size_threshold=0)
+    assert (tmp_path / "m.onnx_data").stat().st_size >= 2 * weight.nbytes
+    same(path, {"a": weight, "b": weight * 2})
+    assert reader.read_header(path).absent == ()
+    # In a download cache it is a link.
+    (tmp_path / "m.onnx_data").rename(tmp_path / "blob")
+    (tmp_path / "m.onnx_data").symlink_to("blob")
+    same(path, {"b": weight * 2})
+
+
+def test_absent_data_is_a_note_and_an_error_only_where_it_is_read(tmp_path):
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_outside("t", (4, 2), location="data/part")]))
+    opened = open_target(path)
+    assert opened.notes == ("data/part, which holds tensors of m.onnx, is not there.",)
+    assert opened.tensor("t").shape == (4, 2)
+    message, _ = refusal(opened.array, "t", error=Unreadable)
+    assert message == f"{tmp_path / 'data' / 'part'} does not exist."
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["/etc/hostname", "../up", "a/../../up", "C:\\x", "\\\\server\\x", "a\\b", "", "C:x", "x\0y", "..", "a/..", "/"],
+)
+def test_data_outside_the_folder_are_refused(tmp_path, location):
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_outside("t", (4, 2), location=location)]))
+    message, hint = refusal(reader.read_header, path, error=Unreadable)
+    assert message == (
+        f"{path}: tensor 't' names the file {ch.arguments.shown(location)}, which is not one in the model's folder."
+    )
+    assert hint == "Do not trust this model; its data lie beside it."
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"offset": "-1"}, "has the offset '-1' in its file, where a whole number is expected."),
+        ({"offset": "1e3"}, "has the offset '1e3' in its file, where a whole number is expected."),
+        ({"offset": "9" * 30}, f"has the offset '{'9' * 30}' in its file, where a whole number is expected."),
+        ({"length": "31"}, "has 31 bytes, but its shape [4, 2] and type float32 take 32."),
+        ({"offset": "69"}, "ends at byte 101 of data, which has 100."),
+    ],
+)
+def test_places_outside_that_cannot_be(tmp_path, entries, message):
+    written(tmp_path / "data", bytes(100))
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_outside("t", (4, 2), **entries)]))
+    said, _ = refusal(reader.read_header, path, error=Unreadable)
+    assert said == f"{path}: tensor 't' {message}"
+
+
+def test_a_pipe_as_data_is_not_waited_for(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no pipes here")
+    os.mkfifo(tmp_path / "data")
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_outside("t", (4, 2))]))
+    assert reader.read_header(path).absent == ("data",)
+
+
+VERSION, OPSET = onnx_field(1, 8), onnx_field(8, onnx_field(2, 20))
+
+
+@pytest.mark.parametrize(
+    ("data", "fault", "hint"),
+    [
+        (b"", "it is empty", AGAIN),
+        (VERSION + OPSET, "it has no graph", AGAIN),
+        (onnx_field(7, b"") + OPSET, "it has no version", AGAIN),
+        (VERSION + onnx_field(7, b""), "it has no set of operators", AGAIN),
+        (onnx_field(7, 3), "a number stands where a part of the model is expected", AGAIN),
+        (b"\x0b", "byte 0 begins a field of kind 3, which no such file has", AGAIN),
+        (b"\x02\x00", "byte 1 begins a field without a number", AGAIN),
+        (b"\x08" + b"\xff" * 10, "the number at byte 1 does not end", AGAIN),
+        (
+            onnx_field(7, onnx_field(5, b"") + b"\x2a\x05") + bytes(9),
+            "the 5 bytes from byte 6 on reach beyond the message that ends at 6",
+            AGAIN,
+        ),
+    ],
+    ids=range(9),
+)
+def test_what_is_no_model_is_refused(tmp_path, data, fault, hint):
+    path = written(tmp_path / "m.onnx", data)
+    message, way_out = refusal(reader.read_header, path, error=Unreadable)
+    assert message in {f"{path} is not an ONNX model: {fault}.", f"{path} is not an ONNX model, or damaged: {fault}."}
+    assert way_out == hint
+
+
+def test_a_truncated_model_is_told_as_such(tmp_path):
+    whole = onnx_bytes([onnx_tensor("t", (4, 2), raw=bytes(32))])
+    path = written(tmp_path / "m.onnx", whole[:-20])
+    message, hint = refusal(reader.read_header, path, error=Unreadable)
+    assert message.startswith(f"{path} ends after {len(whole) - 20} bytes, inside a field of ")
+    assert hint == "The file is truncated: download it again."
+
+
+def test_a_pointer_is_told_as_such(tmp_path):
+    path = written(tmp_path / "m.onnx", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    message, hint = refusal(open_target, str(path), error=Unreadable)
+    assert (message, hint) == (
+        f"{path} is a Git LFS pointer, not the model.",
+        "Run `git lfs pull` in the model folder.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "raw", "message"),
+    [
+        ((4, 2), bytes(31), "has 31 bytes, but its shape [4, 2] and type float32 take 32."),
+        ((4, 2), None, "has 0 bytes, but its shape [4, 2] and type float32 take 32."),
+        ((2**62, 2**62), bytes(8), "has the absurd shape (4611686018427387904, 4611686018427387904)."),
+        ((2**64 - 1,), bytes(8), "has the absurd shape (-1,)."),
+        ((1,) * 65, bytes(4), f"has the absurd shape {str((1,) * 65)[:57]}...."),
+    ],
+    ids=["short", "none", "overflow", "negative", "axes"],
+)
+def test_tensors_that_cannot_be(tmp_path, shape, raw, message):
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_tensor("t", shape, raw=raw)]))
+    said, hint = refusal(reader.read_header, path, error=Unreadable)
+    assert (said, hint) == (f"{path}: tensor 't' {message}", AGAIN)
+
+
+def test_a_type_of_a_newer_format_has_a_name_and_no_numbers(tmp_path):
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_tensor("t", (4,), kind=99, raw=bytes(5))]))
+    opened = open_target(path)
+    assert opened.tensor("t").dtype == "type 99"
+    refusal(opened.array, "t", error=Unreadable)
+
+
+def test_numbers_one_by_one_and_in_several_parts(tmp_path):
+    """What a writer may do and none does: fields that are not packed, or packed in several parts."""
+    numbers = np.array([1, -2, 0.5], np.float32)
+    single = b"".join(varint(4 << 3 | 5) + struct.pack("<f", number) for number in numbers)
+    parts = onnx_field(4, numbers[:1].tobytes()) + onnx_field(4, numbers[1:].tobytes())
+    bits = numbers.astype(np.float16).view(np.uint16)
+    halves = b"".join(onnx_field(5, int(number)) for number in bits)
+    tensors = [
+        onnx_tensor("single", (3,), more=single),
+        onnx_tensor("parts", (3,), more=parts),
+        onnx_tensor("halves", (3,), kind=10, more=halves),
+        onnx_tensor("wide", (2,), kind=7, more=onnx_field(7, varint(2**64 - 5) + varint(2**63 - 1))),
+    ]
+    same(
+        written(tmp_path / "m.onnx", onnx_bytes(tensors)),
+        {
+            "single": numbers,
+            "parts": numbers,
+            "halves": numbers.astype(np.float16),
+            "wide": np.array([-5, 2**63 - 1], np.int64),
+        },
+    )
+
+
+def test_numbers_that_would_have_to_be_kept_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "_KEPT_IN_ALL", 16)
+    tensors = [onnx_tensor(name, (3,), kind=7, more=onnx_field(7, bytes([1, 2, 3]))) for name in "ab"]
+    opened = open_target(written(tmp_path / "m.onnx", onnx_bytes(tensors)))
+    message, _ = refusal(opened.array, "b", error=Unreadable)
+    assert "is stored as scattered int64" in message
+
+
+def test_graphs_are_not_followed_without_end(tmp_path):
+    graph = b""
+    for _ in range(40):
+        graph = onnx_node("If", onnx_field(5, onnx_field(1, b"then_branch") + onnx_field(6, graph)))
+    path = written(tmp_path / "m.onnx", VERSION + onnx_field(7, graph) + OPSET)
+    message, _ = refusal(reader.read_header, path, error=Unreadable)
+    assert message == f"{path} is not an ONNX model, or damaged: it nests graphs deeper than 32 levels."
+
+
+def test_tensors_without_end_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MOST_TENSORS", 8)
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_tensor("", (1,), raw=bytes(4))] * 9))
+    message, _ = refusal(reader.read_header, path, error=Unreadable)
+    assert message == f"{path} holds more than 8 tensors."
+
+
+def test_tensors_of_one_name_are_all_kept(tmp_path):
+    many = [onnx_tensor("t", (1,), raw=struct.pack("<f", number)) for number in range(3)]
+    opened = open_target(written(tmp_path / "m.onnx", onnx_bytes(many)))
+    assert [float(opened.array(name)[0]) for name in opened.tensors] == [0, 1, 2]
+
+
+def test_a_large_model_is_not_read(tmp_path):
+    """4 GiB of weights in a sparse file, more than the package can open: only the way to the table is walked."""
+    table = ch.table(ch.preset("vaswani2017", width=8), 16)
+    inside = onnx_tensor("pe", (16, 8), raw=table.tobytes())
+    beginning = onnx_tensor("w", (2**30,), raw=b"")[:-2] + varint(9 << 3 | 2) + varint(2**32)
+    weight = varint(5 << 3 | 2) + varint(len(beginning) + 2**32) + beginning
+    ending = onnx_field(5, inside)
+    start = VERSION + varint(7 << 3 | 2) + varint(len(weight) + 2**32 + len(ending)) + weight
+    path = tmp_path / "m.onnx"
+    with path.open("wb") as file:
+        file.write(start)
+        file.seek(len(start) + 2**32)
+        file.write(ending + OPSET)
+    opened = open_target(path)
+    assert opened.tensor("w").shape == (2**30,)
+    assert np.array_equal(opened.array("pe"), table)
+
+
+def test_a_config_beside_or_above_is_read_too(tmp_path):
+    inner = tmp_path / "onnx"
+    inner.mkdir()
+    path = written(inner / "model.onnx", onnx_bytes([onnx_tensor("t", (1,), raw=bytes(4))]))
+    assert open_target(path).config is None
+    written(tmp_path / "config.json", b'{"model_type": "above"}')
+    assert open_target(path).config == {"model_type": "above"}
+    written(inner / "config.json", b'{"model_type": "beside"}')
+    opened = open_target(path)
+    assert opened.config == {"model_type": "beside"}
+    assert opened.notes == (f"{inner / 'config.json'} beside it is read too.",)
+
+
+def test_one_tensor_of_a_model(tmp_path):
+    path = written(tmp_path / "m.onnx", onnx_bytes([onnx_tensor("a:b", (2,), raw=bytes(8))]))
+    opened = open_target(f"{path}:a:b")
+    assert (opened.form, list(opened.tensors)) == ("array", ["a:b"])
+
+
+def test_real_models_hold_what_the_package_finds():
+    """Models that PyTorch exported, which come with the package: every initialiser and every constant."""
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    paths = [*sorted(folder.glob("pytorch-*/*/model.onnx")), *sorted(folder.glob("simple/*/model.onnx"))]
+    assert len(paths) > 50
+    tensors = 0
+    for path in paths:
+        model = onnx.load(path)
+        expected = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                expected[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        plain = {name: array for name, array in expected.items() if array.dtype.kind != "O"}
+        same(path, plain)
+        tensors += len(plain)
+    assert tensors > 50
+
+
+def test_the_comparison_can_fail(tmp_path):
+    path = saved(tmp_path / "m.onnx", model_of(numpy_helper.from_array(np.ones(3, np.float32), "t")))
+    with pytest.raises(AssertionError):
+        same(path, {"t": np.ones(3, np.float32) * 2})
+    with pytest.raises(AssertionError):
+        same(path, {"u": np.ones(3, np.float32)})
