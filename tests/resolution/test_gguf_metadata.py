@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from clockhands.rotary import Rotary
+from clockhands.rotary.axes import chunked
 from clockhands.scaling import Linear, Yarn
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.resolve import resolve
@@ -84,6 +85,36 @@ def test_the_order_of_keys_does_not_matter():
 def test_how_rows_pair(name, layout):
     (code,) = resolve(gguf(named(name))).codes
     assert code.layout == layout
+
+
+def test_latent_heads_turn_their_last_channels():
+    config = named("deepseek2", attention__key_length=192)
+    assert resolve(gguf(config)).codes[0].spec == Rotary(192, "interleaved", 1e5, rotated=64, part="last")
+    # Newer files hold the width of the latent as the key's length, and that of a head beside it.
+    config = named("deepseek2", attention__key_length=576, attention__key_length_mla=192)
+    assert resolve(gguf(config)).codes[0].spec == Rotary(192, "interleaved", 1e5, rotated=64, part="last")
+    assert resolve(gguf(named("llama", attention__key_length=192))).codes[0].spec.part == "first"
+
+
+@pytest.mark.parametrize(
+    ("sections", "axes"),
+    [([8, 12, 12, 0], chunked([8, 12, 12])), ([8, 12, 11, 0], None), ([0, 0, 0, 0], None), (None, None)],
+)
+def test_sections_are_axes(sections, axes):
+    more = {} if sections is None else {"rope__dimension_sections": sections}
+    found = resolve(gguf(named("qwen2vl", **more)))
+    (code,) = found.codes
+    assert (code.spec and code.spec.axes) == axes
+    assert len(code.rates) == 32
+    assert [fact.code for fact in found.facts] == (["impossible-value"] if sections and sections[2] == 11 else [])
+
+
+def test_sections_of_an_architecture_whose_order_is_not_known_leave_no_spec():
+    (code,) = resolve(gguf(named("llama", rope__dimension_sections=[8, 12, 12, 0]))).codes
+    assert code.spec is None
+    assert len(code.rates) == 32
+    (code,) = resolve(gguf(named("llama", rope__dimension_sections=[0, 0, 0, 0]))).codes
+    assert code.spec == Rotary(64, "interleaved", 1e5)
 
 
 def test_an_absent_base_is_the_readers():

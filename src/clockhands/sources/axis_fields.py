@@ -27,10 +27,10 @@ def axes_of(block: Fields | None, row: Row, pairs: int, type_source: str) -> Fou
         return None
     declared = None if block is None else block.items("sections")
     if declared is None or block is None:
-        return Found(_axes(row.section_sizes, row.sections, pairs), type_source)
+        return Found(axes_in_order(row.section_sizes, row.sections, pairs), type_source)
     if declared.value is None:
         return Found(None, declared.source)
-    axes = _axes(declared.value, row.sections, pairs)
+    axes = axes_in_order(declared.value, row.sections, pairs)
     if axes is None:
         key = declared.source.rsplit(":", 1)[-1].removeprefix(block.path)
         order = "side by side" if row.sections == "chunked" else "taking turns"
@@ -52,7 +52,8 @@ def in_grid(order: str, pairs: int, base: float) -> dict[str, Any]:
     return {"base": None, "spacing": spacing, "axes": (0,) * half + (1,) * half, "blocks": blocks}
 
 
-def _axes(sizes: object, order: str, pairs: int) -> tuple[int, ...] | None:
+def axes_in_order(sizes: object, order: str, pairs: int) -> tuple[int, ...] | None:
+    """The axis of each pair for sections of these sizes, ``chunked`` or ``interleaved``; None if they do not fit."""
     if not isinstance(sizes, list | tuple) or not all(type(size) is int and 0 <= size <= pairs for size in sizes):
         return None
     if sum(sizes) != pairs or len(sizes) < COORDINATES or len(sizes) > pairs:

@@ -12,6 +12,7 @@ from typing import Any
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, geometric
 from clockhands.scaling import LongRope, Yarn
+from clockhands.sources.axis_fields import axes_in_order
 from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Found
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code, Fact, layer_ranges
@@ -136,8 +137,28 @@ class _File:
             spacing = self._explicit(code, numbers, where)
             if spacing is None:
                 return code, declared.original
-        made = built(code, declared, self.fields, self.length, spacing=spacing)
+        more, whole = self._place(code)
+        made = built(code, declared, self.fields, self.length, spacing=spacing, assumed=whole, more=more)
         return self._magnified(made, declared), declared.original
+
+    def _place(self, code: Code) -> tuple[dict[str, Any], bool]:
+        """Which channels turn and by which coordinate, as fields of the spec, and whether all of that is known."""
+        more: dict[str, Any] = {}
+        if self.name in self.table["latent"] or self.fields.declares("latent_width"):
+            more["part"] = "last"
+        sections = self.fields.items("sections")
+        order = self.table["sections"].get(self.name)
+        # There are four, of which the last stay empty.
+        sizes = [size for size in (sections.value if sections else None) or () if size != 0]
+        if sections is None or not sizes:
+            return more, order is None
+        axes = None if order is None or code.rotated is None else axes_in_order(sizes, order, code.rotated // 2)
+        if axes is None and order is not None:
+            allowed = "pairs of time, rows and columns, together all that turn"
+            self.fields.note("impossible-value", {sections.source: sections.value, "allowed": allowed})
+        if axes is not None:
+            more["axes"] = axes
+        return more, axes is not None
 
     def _magnified(self, code: Code, declared: Declared) -> Code:
         """The code with the file's factor, where no scaling has taken it up: this reader applies it to all."""
