@@ -19,6 +19,7 @@ from clockhands.recognition.measured import COSTS, USUAL, Fit, Measured, falls, 
 from clockhands.scaling import Llama3, LongRope, Yarn
 
 _LENGTHS = tuple(1 << power for power in range(7, 25))
+_CLOSER = 8
 _USUAL_LENGTHS = tuple(1 << power for power in range(11, 18))
 # The numbers of a LongRoPE must be this much rarer than decimals that fit by chance, as a power of 10.
 _RARER = 6.0
@@ -53,6 +54,10 @@ def _falls(measured: Measured) -> Iterator[Interval]:
     yield from fast
     if slow is not None:
         yield slow
+    # A pair near the end of a ramp has a share that a small error of the base moves far: look closer.
+    for found in fast[:1]:
+        ends = np.linspace(found.low, found.high, _CLOSER + 1)
+        yield from (Interval(float(low), float(high)) for low, high in itertools.pairwise(ends))
 
 
 def _from_fast(measured: Measured) -> list[Interval]:
