@@ -7,23 +7,19 @@ can be searched for. Nothing depends on colour: it only makes sources quiet and 
 
 import math
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
+from clockhands.show.page import Page, safe
 from clockhands.sources.resolved import COMPUTED, Code
 
-_LABEL = 15  # width of the column of names, its margin included
-_PLACE = 48  # the column in which sources start, where they fit
-_PROSE = 88  # words are set no wider than this
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
@@ -50,13 +46,12 @@ def _any(audit: Audit, severity: str) -> bool:
     return any(finding.severity == severity for finding in audit.findings)
 
 
-class _Report:
-    """One report: the console it goes to and the short names of the files it speaks of."""
+class _Report(Page):
+    """One report: the audit and the short names of the files it speaks of."""
 
     def __init__(self, console: Console, audit: Audit) -> None:
-        self.console = console
+        super().__init__(console)
         self.audit = audit
-        self.width = max(40, min(console.width, 120))
         self.files = _short_names(audit)
         self.libraries = list(dict.fromkeys(found for source in _sources(audit) for found in _LIBRARY.findall(source)))
 
@@ -103,47 +98,9 @@ class _Report:
             self.pair(self.shortened(safe(name)), safe(value))
         self.paragraph(f"hint: {self.shortened(finding.hint)}", indent=2)
 
-    # How a line is laid out
-
-    def line(self, text: Text | str = "") -> None:
-        """One line exactly as it is, however long: what must not be broken."""
-        self.console.print(text, soft_wrap=True)
-
-    def paragraph(self, text: str, style: str = "", indent: int = 0) -> None:
-        """Words, wrapped between words; a word that is longer than the line stays whole."""
-        for line in broken(text, min(self.width, _PROSE) - indent):
-            self.line(Text(" " * indent + line, style=style))
-
-    def row(self, label: str, value: str, *sources: str | None) -> None:
-        """A name, a value, and quietly where the value stands."""
-        self.beside(value, f"  {label}".ljust(_LABEL), [source for source in sources if source])
-
-    def beside(self, value: str, label: str, sources: Iterable[str], style: str = "") -> None:
-        """A value with its sources: the first on the line's end where it fits, the others below."""
-        places = [self.shortened(together(safe(source))) for source in sources]
-        start = cell_len(label)
-        lines = broken(value, self.width - start)
-        for number, line in enumerate(lines):
-            text = Text(label if number == 0 else " " * start) + Text(line, style=style)
-            used = cell_len(text.plain)
-            if number == len(lines) - 1 and places and max(_PLACE, used + 2) + cell_len(places[0]) <= self.width:
-                text.append(" " * (max(_PLACE, used + 2) - used))
-                text.append(places.pop(0), style="dim")
-            self.line(text)
-        for place in places:
-            at_place = _PLACE + cell_len(place) <= self.width
-            for line in [place] if at_place else broken(f"from {place}", self.width - _LABEL):
-                self.line(Text(" " * (_PLACE if at_place else _LABEL)) + Text(line, style="dim"))
-
-    def pair(self, name: str, value: str) -> None:
-        """A piece of evidence: where it stands and what stands there, on one line where it fits."""
-        text = f"    {name} = {value}"
-        if cell_len(text) <= self.width:
-            self.line(Text(text, style="dim"))
-            return
-        self.line(Text(f"    {name} =", style="dim"))
-        for line in broken(value, self.width - 6):
-            self.line(Text(f"      {line}", style="dim"))
+    def place(self, source: str) -> str:
+        """A source with its keys together, and without what the heading says once for all."""
+        return self.shortened(together(safe(source)))
 
     def shortened(self, text: str) -> str:
         """The text without what the heading says once for all: libraries, and long file names for short ones."""
@@ -159,15 +116,6 @@ def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
         unsaid = isinstance(value, int | float) and not isinstance(value, bool) and spoken(value) not in finding.message
         if in_a_file(name) or unsaid:
             yield name, spoken(value)
-
-
-def broken(text: str, room: int) -> list[str]:
-    """The lines of a text, broken between words only, so that a path or a key can be copied.
-
-    >>> broken("see config.json:rope_theta", 12)
-    ['see', 'config.json:rope_theta']
-    """
-    return textwrap.wrap(safe(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def places_of(code: Code, *fields: str) -> list[str]:
@@ -294,15 +242,6 @@ def scaling_in_words(scaling: Mapping[str, Any] | None) -> str:
     if scaling.get("original") is not None:
         words.append(f"from {spoken(scaling['original'])} positions")
     return ", ".join(words)
-
-
-def safe(text: object) -> str:
-    """Text from a file, with everything that could move a terminal's cursor or break a line made visible.
-
-    >>> safe("yarn" + chr(27) + "[2J") == "yarn" + chr(92) + "x1b[2J"
-    True
-    """
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
 
 
 def layers_in_words(layers: str | None, most: int | None = None) -> str:

@@ -1,0 +1,88 @@
+"""How a report is set in a terminal: names, values and where they stand, each line broken between words only."""
+
+import textwrap
+from collections.abc import Iterable
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+LABEL = 15  # width of the column of names, its margin included
+PLACE = 48  # the column in which sources start, where they fit
+PROSE = 88  # words are set no wider than this
+
+
+class Page:
+    """Where a report is written, line by line.
+
+    Attributes:
+        console: What it goes to.
+        width: Columns that are used.
+    """
+
+    def __init__(self, console: Console) -> None:
+        """Use no more columns than can be read at a glance."""
+        self.console = console
+        self.width = max(40, min(console.width, 120))
+
+    def line(self, text: Text | str = "") -> None:
+        """One line exactly as it is, however long: what must not be broken."""
+        self.console.print(text, soft_wrap=True)
+
+    def paragraph(self, text: str, style: str = "", indent: int = 0) -> None:
+        """Words, wrapped between words; a word that is longer than the line stays whole."""
+        for line in broken(text, min(self.width, PROSE) - indent):
+            self.line(Text(" " * indent + line, style=style))
+
+    def row(self, label: str, value: str, *sources: str | None) -> None:
+        """A name, a value, and quietly where the value stands."""
+        self.beside(value, f"  {label}".ljust(LABEL), [source for source in sources if source])
+
+    def beside(self, value: str, label: str, sources: Iterable[str], style: str = "") -> None:
+        """A value with its sources: the first on the line's end where it fits, the others below."""
+        places = [self.place(source) for source in sources]
+        start = cell_len(label)
+        lines = broken(value, self.width - start)
+        for number, line in enumerate(lines):
+            text = Text(label if number == 0 else " " * start) + Text(line, style=style)
+            used = cell_len(text.plain)
+            if number == len(lines) - 1 and places and max(PLACE, used + 2) + cell_len(places[0]) <= self.width:
+                text.append(" " * (max(PLACE, used + 2) - used))
+                text.append(places.pop(0), style="dim")
+            self.line(text)
+        for place in places:
+            at_place = PLACE + cell_len(place) <= self.width
+            for line in [place] if at_place else broken(f"from {place}", self.width - LABEL):
+                self.line(Text(" " * (PLACE if at_place else LABEL)) + Text(line, style="dim"))
+
+    def pair(self, name: str, value: str) -> None:
+        """A piece of evidence: where it stands and what stands there, on one line where it fits."""
+        text = f"    {name} = {value}"
+        if cell_len(text) <= self.width:
+            self.line(Text(text, style="dim"))
+            return
+        self.line(Text(f"    {name} =", style="dim"))
+        for line in broken(value, self.width - 6):
+            self.line(Text(f"      {line}", style="dim"))
+
+    def place(self, source: str) -> str:
+        """A source as this report writes it."""
+        return safe(source)
+
+
+def broken(text: str, room: int) -> list[str]:
+    """The lines of a text, broken between words only, so that a path or a key can be copied.
+
+    >>> broken("see config.json:rope_theta", 12)
+    ['see', 'config.json:rope_theta']
+    """
+    return textwrap.wrap(safe(text), room, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def safe(text: object) -> str:
+    """Text from a file, with everything that could move a terminal's cursor or break a line made visible.
+
+    >>> safe("yarn" + chr(27) + "[2J") == "yarn" + chr(92) + "x1b[2J"
+    True
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
