@@ -406,8 +406,8 @@ REFUSED = [
     ),
     (
         lambda: ch.Sinusoidal(4, order="sin"),
-        '`order` must be "sin-cos" or "cos-sin", got \'sin\'.',
-        "It says which of the two stands first.",
+        "`order` must be one of sin-cos, cos-sin, sin-sin, cos-cos, -sin-cos, cos--sin, got 'sin'.",
+        'It says which wave stands first; "sin-cos" is the paper\'s.',
     ),
     (lambda: ch.Sinusoidal(4, first=-1), "`first` must be at least 0, got -1.", COUNT.format("first", 0)),
     (

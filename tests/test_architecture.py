@@ -18,6 +18,7 @@ errors
 arguments
 dtypes memory
 ladders positions sampling
+grids
 scaling phases layouts compiling
 clocks traces
 additive rotary biases
@@ -42,6 +43,7 @@ ALLOWED = {
     "biases": {"array_api_compat"},
     "torch": {"torch"},
     "jax": {"jax"},
+    "conversion": {"array_api_compat"},
     "sources": {"ml_dtypes", "safetensors"},
     "testing": {"pytest", "hypothesis", "array_api_compat"},
     "probes": {"torch", "jax"},

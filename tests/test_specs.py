@@ -194,7 +194,8 @@ def test_every_public_code_and_part_has_a_name_in_json():
     assert {code for code in codes if dataclasses.is_dataclass(code)} | {LayerMixture} == set(specs.SPECS)
     parts = {value for value in vars(scaling).values() if isinstance(value, type) and dataclasses.is_dataclass(value)}
     parts -= {ladders.Ladder}
-    assert parts | {Geometric, EvenSteps, Explicit, ladders.Joined, rotary.XPos} == set(specs.PARTS)
+    spacings = {Geometric, EvenSteps, Explicit, ladders.Joined, ladders.Repeated}
+    assert parts | spacings | {rotary.XPos} == set(specs.PARTS)
 
 
 # --- JSON as it is written -------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ def test_json_says_every_field():
     assert to_json(ch.Sinusoidal(4)) == (
         '{"type": "Sinusoidal", "width": 4, "spacing": {"type": "Geometric", "base": 10000.0, "span": "open", '
         '"multiplier": 1.0}, "layout": "interleaved", "order": "sin-cos", "odd": "refuse", "first": 0, '
-        '"zero_rows": [], "scaled": false}'
+        '"zero_rows": [], "scale": 1.0, "scaled": false, "standardised": null}'
     )
     assert to_dict(ch.Rotary(4, scaling=Ntk(2.0)))["scaling"] == {"type": "Ntk", "factor": 2.0}
 
@@ -236,7 +237,7 @@ ALL_TYPES = f"Types are {', '.join(kind.__name__ for kind in (*specs.SPECS, *spe
 NOT_JSON = "A spec is one JSON object, and this is not JSON: "
 PASS = "Pass what to_json returned."
 WRITE = "Write it as to_json does."
-SINUSOIDAL_FIELDS = "Its fields are first, layout, odd, order, scaled, spacing, width, zero_rows."
+SINUSOIDAL_FIELDS = "Its fields are first, layout, odd, order, scale, scaled, spacing, standardised, width, zero_rows."
 
 REFUSED = [
     ("", f"{NOT_JSON}Expecting value: line 1 column 1 (char 0).", PASS),
@@ -505,7 +506,8 @@ UNCHANGEABLE = [
     (
         lambda: with_fields(ch.Sinusoidal(8), xyz=4),
         "Sinusoidal has no field 'xyz'.",
-        "Its fields are base, first, layout, multiplier, odd, order, scaled, spacing, span, width, zero_rows.",
+        "Its fields are base, first, layout, multiplier, odd, order, scale, scaled, spacing, span, standardised, width, "
+        "zero_rows.",
     ),
     (lambda: with_fields(ch.NoPosition(8), xyz=4), "NoPosition has no field 'xyz'.", "Its fields are width."),
     *[

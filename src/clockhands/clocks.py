@@ -4,11 +4,13 @@ What tables, rotations, shifts and kernels share. A clock's hands are pairs of a
 channel; a shift of the position turns each by its own angle, the same wherever it stood.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clockhands.arguments import shown
 from clockhands.dtypes import before_rounding
@@ -47,6 +49,8 @@ class Clock:
         order: Whether sine or cosine stands first.
         width: Channels that are written, ``2 * pairs``, or one less where the last hand has no second.
         channels: The two channels of each hand, int64 [pairs, 2], where they are not those of the layout.
+        axes: For positions of several coordinates, the ladders and hands of each: as many hands of the first axis'
+            ladder, then of the next, in the order of ``ladder`` and ``channels``; else none.
     """
 
     ladder: Ladder
@@ -54,6 +58,19 @@ class Clock:
     order: Order
     width: int
     channels: np.ndarray | None = field(default=None, compare=False)
+    axes: tuple[Ladder, ...] = ()
+
+    @property
+    def number_of_axes(self) -> int:
+        """Coordinates of a position."""
+        return max(1, len(self.axes))
+
+    def units(self, positions: Positions) -> NDArray[np.complex128]:
+        """``cos + i sin`` of every hand, complex128 [*positions, pairs]; the positions are [..., axes] of several."""
+        if not self.axes:
+            return units(self.ladder, positions)
+        parts = [units(ladder, positions.coordinate(axis)) for axis, ladder in enumerate(self.axes)]
+        return np.concatenate(parts, axis=-1)
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None) -> None:
         """Write the hands at these (flattened) positions into ``out`` [rows, width]."""
@@ -64,9 +81,9 @@ class Clock:
         fine = out.dtype == np.float64
         fill(write, self.ladder, positions, swapped=self.order == "sin-cos", fine=fine, threads=threads)
 
-    def shift(self, distance: int | float, width: int) -> np.ndarray:
+    def shift(self, distance: Any, width: int) -> np.ndarray:
         """The rotation of all hands by ``distance`` tokens, float64 [width, width]; other channels stay as they are."""
-        turn = units(self.ladder, positions_of([distance], "k"))[0]
+        turn = self.units(positions_of([distance], "k"))[0]
         channels = pair_channels(self.ladder.pairs, self.layout) if self.channels is None else self.channels
         first, second = channels.T
         # (sin, cos) turns against (cos, sin).
@@ -86,11 +103,12 @@ class HasClock(Protocol):
         ...
 
 
-def shift(spec: Any, k: int | float) -> np.ndarray:
+def shift(spec: Any, k: Any) -> np.ndarray:
     """The matrix ``R_k`` that moves a code by ``k`` tokens: ``table(t + k) = table(t) @ R_k.T``.
 
     A rotation of every pair by ``k rate_i``, the same wherever one stands; float64 [width, width],
-    orthogonal, and ``R_j R_k = R_(j + k)``. For a rotary code it is what turns a query or key.
+    orthogonal, and ``R_j R_k = R_(j + k)``. For a rotary code it is what turns a query or key. For a code of several
+    axes ``k`` is a distance along each of them.
 
     Accuracy: each entry within 0.78 ulp of 1; see `clockhands.phases`.
 
@@ -104,13 +122,15 @@ def shift(spec: Any, k: int | float) -> np.ndarray:
     >>> shift(Sinusoidal(width=2), 1).round(4).tolist()
     [[0.5403, 0.8415], [-0.8415, 0.5403]]
     """
-    _check_distance(k)
     clock = _clock_of(spec, "shift")
+    _check_distance(k, clock.number_of_axes)
     return clock.shift(k, getattr(spec, "width", None) or spec.head_width)
 
 
 def kernel(spec: Any, distances: Any) -> np.ndarray:
     """``sum_i cos(rate_i distance)``: the dot product of two positions' codes, float64 in the distances' shape.
+
+    For a code of several axes the distances are [..., axes], and the last axis is summed over.
 
     Accuracy: within ``pairs`` times 0.78 ulp of 1, and the rounding of the sum.
 
@@ -124,16 +144,24 @@ def kernel(spec: Any, distances: Any) -> np.ndarray:
     >>> kernel(Sinusoidal(width=512), [0, 10]).round(3).tolist()
     [256.0, 173.79]
     """
-    ladder = _clock_of(spec, "kernel").ladder
-    at = positions_of(distances, "distances")
-    refuse_larger((at.size,), 8, "A kernel")
-    out = np.empty(at.size)
-    step = max(1, _CHUNK // ladder.pairs)
-    for begin in range(0, at.size, step):
-        end = min(begin + step, at.size)
-        sizes = at.sizes(begin, end)
-        out[begin:end] = units(ladder, Positions((end - begin,), sizes.whole, sizes.part)).real.sum(axis=-1)
-    return out.reshape(at.shape)
+    clock = _clock_of(spec, "kernel")
+    at, axes = positions_of(distances, "distances"), clock.number_of_axes
+    if axes > 1 and at.shape[-1:] != (axes,):
+        raise InvalidValue(
+            f"`distances` must be of shape [..., {axes}] for a code of {axes} axes, got {list(at.shape)}.",
+            "Give one distance for each axis, in the order of the code's axes.",
+        )
+    shape = at.shape if axes == 1 else at.shape[:-1]
+    refuse_larger(shape, 8, "A kernel")
+    out = np.empty(math.prod(shape))
+    step = max(1, _CHUNK // clock.ladder.pairs)
+    for begin in range(0, len(out), step):
+        end = min(begin + step, len(out))
+        sizes = at.sizes(begin * axes, end * axes)
+        piece = (end - begin,) if axes == 1 else (end - begin, axes)
+        whole, part = (None if limb is None else limb.reshape(piece) for limb in sizes[:2])
+        out[begin:end] = clock.units(Positions(piece, whole, part)).real.sum(axis=-1)
+    return out.reshape(shape)
 
 
 def _clock_of(spec: object, call: str) -> Clock:
@@ -145,6 +173,13 @@ def _clock_of(spec: object, call: str) -> Clock:
     return spec.clock()
 
 
-def _check_distance(k: object) -> None:
+def _check_distance(k: Any, axes: int) -> None:
+    if axes > 1:
+        if not isinstance(k, Sequence | np.ndarray) or isinstance(k, str | bytes) or np.shape(k) != (axes,):
+            raise InvalidValue(
+                f"`k` must be one distance for each of {axes} axes, got {shown(k)}.",
+                "They stand in the order of the code's axes.",
+            )
+        return
     if isinstance(k, Sequence | np.ndarray) or k is None:
         raise InvalidType(f"`k` must be one number of tokens, got {shown(k)}.", "Call shift once for each distance.")

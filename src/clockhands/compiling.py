@@ -21,6 +21,14 @@ def remember(spec: Any) -> bool:
 
 
 @torch.compiler.assume_constant_result
+def numbers_of(spec: Any, name: str) -> list[Any]:
+    """Numbers that follow from a spec, as plain numbers in lists."""
+    known = getattr(spec, name)
+    known = known() if callable(known) else known
+    return known.tolist() if hasattr(known, "tolist") else list(known)
+
+
+@torch.compiler.assume_constant_result
 def limbs(ladder: Ladder) -> list[list[int]]:
     """The upper three 32-bit words of each rate's turns per token, as plain integers."""
     high, low = ladder.turns.high.tolist(), ladder.turns.low.tolist()

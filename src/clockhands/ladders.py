@@ -361,6 +361,47 @@ class Joined:
         return Ladder(tuple(order), origin="; then ".join(ladder.origin for ladder in ladders))
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """Each rate of another spacing several times in a row: rates ``r0 r0 r1 r1 …``, for as many channels fewer.
+
+    Attributes:
+        spacing: How the different rates are spaced, over the channels that they would have alone.
+        times: How often each rate stands.
+
+    Raises:
+        InvalidValue, InvalidType: A value is not allowed; or, when the ladder is made, the pairs do not divide.
+
+    Source: SAM 2, ``get_1d_sine_pe``, where an index meant for interleaved channels numbers those of halves.
+
+    >>> Repeated(Geometric(100.0)).ladder(4, 8).rates
+    (1.0, 1.0, 0.1, 0.1)
+    """
+
+    spacing: "Geometric | EvenSteps | Explicit"
+    times: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not isinstance(self.spacing, Geometric | EvenSteps | Explicit):
+            raise InvalidType(
+                f"`spacing` must say how the different rates are spaced, got {shown(self.spacing)}.",
+                "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
+            )
+        settle(self, times=count("times", self.times))
+
+    def ladder(self, pairs: int, channels: int) -> Ladder:
+        """The ladder, if the pairs can be so many groups."""
+        if pairs % self.times:
+            raise InvalidValue(
+                f"{pairs} pairs are not groups of {self.times} with one rate each.",
+                f"Use a width of a multiple of {2 * self.times} channels.",
+            )
+        single = self.spacing.ladder(pairs // self.times, channels // self.times)
+        rates = tuple(rate for rate in single.exact for _ in range(self.times))
+        return Ladder(rates, origin=f"{single.origin}, each rate {self.times} times")
+
+
 def _sequence(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidType(f"`{name}` must be a sequence, got {shown(value)}.", "Give a tuple.")
@@ -379,7 +420,7 @@ def _part(part: object) -> "tuple[int, Geometric | EvenSteps | Explicit]":
 
 # How rates are spaced: the rule that makes a ladder for any width. ``channels`` is the number of channels that the
 # ladder is for (the width of a table, the rotated channels of a head), ``pairs`` how many rates are wanted.
-Spacing = Geometric | EvenSteps | Explicit | Joined
+Spacing = Geometric | EvenSteps | Explicit | Joined | Repeated
 
 
 def geometric(pairs: int, base: float = 10_000.0, span: Span = "open", multiplier: float = 1.0) -> Ladder:

@@ -48,7 +48,7 @@ does not depend on how a range is cut (up to the roundings above).
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -99,6 +99,33 @@ def units(ladder: Ladder, positions: Positions) -> NDArray[np.complex128]:
 
     _fill_directly(write, ladder, positions, range(positions.size), swapped=False, fine=True)
     return out.reshape(*positions.shape, ladder.pairs)
+
+
+def units_of_sums(
+    ladders: Sequence[Ladder], backward: Sequence[NDArray[np.bool_]], positions: Sequence[Positions]
+) -> NDArray[np.complex128]:
+    """``cos + i sin`` of phases that are sums over axes of position x rate, complex128 [positions, pairs].
+
+    Args:
+        ladders: The rates of each axis, one a pair.
+        backward: For each axis the pairs whose rate has a minus before it.
+        positions: The coordinates of each axis, flattened.
+
+    Accuracy: the fractions of a turn are added in fixed point, so each axis adds its 13 units of 2**-64 turns and
+    nothing else: each part is within `DIRECT_FINE` and 0.04 x 2**-53 for every axis past the first.
+    """
+    rows, pairs = positions[0].size, ladders[0].pairs
+    out = np.empty((rows, pairs), np.complex128)
+    height = max(1, _DIRECT // pairs)
+    for begin in range(0, rows, height):
+        end = min(begin + height, rows)
+        total = np.zeros((end - begin, pairs), np.uint64)
+        for ladder, turned, at in zip(ladders, backward, positions, strict=True):
+            fraction = _fractions(ladder.turns, at.sizes(begin, end))
+            np.subtract(np.uint64(0), fraction, out=fraction, where=turned)
+            total += fraction
+        out[begin:end] = _on_circle(total, fine=True)
+    return out
 
 
 def fill(
@@ -252,7 +279,11 @@ def _integers(places: range) -> Sizes:
 
 def _evaluate(turns: Turns, at: Sizes, *, fine: bool, swapped: bool = False) -> np.ndarray:
     """``cos + i sin`` (``sin + i cos`` where ``swapped``) for positions x pairs, complex128."""
-    fraction = _fractions(turns, at)
+    return _on_circle(_fractions(turns, at), fine=fine, swapped=swapped)
+
+
+def _on_circle(fraction: np.ndarray, *, fine: bool, swapped: bool = False) -> np.ndarray:
+    """Cosine and sine of fractions of a turn in units of 2**-64, which are overwritten."""
     fraction += _EIGHTH
     quarter = (fraction >> _S62).view(np.int64)
     fraction &= _QUARTER_MASK

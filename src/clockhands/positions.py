@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from clockhands.errors import InvalidType, InvalidValue
 
 LARGEST = 2**63
 
-_HINT_RANGE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
+HINT_RANGE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
 _HINT_KIND = "Give a count, a range, a list of ints and floats, or an array of integers or floats."
 
 
@@ -44,6 +44,7 @@ class Positions:
         part: Fraction of the size in [0, 1), float64; None where all positions are integers.
         negative: Where the position is below 0, bool; None where none is.
         start, step: The progression ``start + step * i`` of integers, where the positions are one.
+        grid: The `clockhands.grids.Grid` whose cells these are, or None.
     """
 
     shape: tuple[int, ...]
@@ -52,6 +53,7 @@ class Positions:
     negative: np.ndarray | None = None
     start: int = 0
     step: int = 1
+    grid: Any = None
 
     @property
     def progression(self) -> bool:
@@ -116,11 +118,21 @@ class Positions:
         return -value if self.negative is not None and self.negative.reshape(-1)[index] else value
 
 
+@runtime_checkable
+class HasPositions(Protocol):
+    """A description of positions, such as a grid."""
+
+    def as_positions(self, name: str) -> Positions:
+        """The positions described; errors call them by ``name``."""
+        ...
+
+
 def positions_of(given: Any, name: str = "positions") -> Positions:
     """The exact positions that ``given`` stands for.
 
     A whole number n is the positions 0 to n - 1; a ``range`` is itself; lists, tuples and arrays of
-    integers or floats are positions one by one, in their shape. A float means the real number it holds.
+    integers or floats are positions one by one, in their shape; a `clockhands.grids.Grid` is the positions of its
+    cells, [cells], or [cells, axes] where it has several axes. A float means the real number it holds.
 
     Raises:
         InvalidValue: A count is negative; a position is NaN, infinite or above 2**63 in size; a
@@ -129,6 +141,8 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
     """
     if isinstance(given, range):
         return _from_range(given, name)
+    if isinstance(given, HasPositions):
+        return given.as_positions(name)
     if isinstance(given, list | tuple):
         return _from_list(given, name)
     if isinstance(given, bool | np.bool_):
@@ -174,17 +188,17 @@ def _from_range(given: range, name: str) -> Positions:
 
 def _check_integer(value: int, name: str) -> None:
     if abs(value) > LARGEST:
-        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(value)}.", _HINT_RANGE)
+        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(value)}.", HINT_RANGE)
 
 
 def _from_list(given: Sequence[Any], name: str) -> Positions:
     shape, leaves = _flatten(given, name)
-    wholes, parts, negatives = [], [], []
-    for leaf in leaves:
-        whole, part, negative = _exact(leaf, name)
-        wholes.append(whole)
-        parts.append(part)
-        negatives.append(negative)
+    return from_exact([_exact(leaf, name) for leaf in leaves], shape)
+
+
+def from_exact(numbers: list[tuple[int, float, bool]], shape: tuple[int, ...]) -> Positions:
+    """Positions from (whole, part, negative) of each."""
+    wholes, parts, negatives = zip(*numbers, strict=True) if numbers else ((), (), ())
     return Positions(
         shape,
         np.array(wholes, np.uint64).reshape(shape),
@@ -232,7 +246,7 @@ def _exact_float(number: float, name: str) -> tuple[int, float, bool]:
     if not math.isfinite(number):
         raise InvalidValue(f"`{name}` must be finite, got {number}.", "Remove NaN and infinite positions.")
     if abs(number) > LARGEST:
-        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(number)}.", _HINT_RANGE)
+        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(number)}.", HINT_RANGE)
     part, whole = math.modf(abs(number))
     return int(whole), part, number < 0
 
@@ -253,7 +267,7 @@ def _from_integers(array: np.ndarray, name: str) -> Positions:
     if array.dtype.kind == "u":
         whole = array.astype(np.uint64)
         if whole.size and int(whole.max()) > LARGEST:
-            raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {int(whole.max())}.", _HINT_RANGE)
+            raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {int(whole.max())}.", HINT_RANGE)
         return _progression(array) or Positions(array.shape, whole)
     found = _progression(array)
     if found is not None:
@@ -291,7 +305,7 @@ def _from_reals(array: np.ndarray, name: str) -> Positions:
         raise InvalidValue(f"`{name}` must be finite, got {bad}.", "Remove NaN and infinite positions.")
     size = np.abs(reals)
     if size.size and size.max() > LARGEST:
-        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(float(size.max()))}.", _HINT_RANGE)
+        raise InvalidValue(f"`{name}` must be at most 2**63 in size, got {shown(float(size.max()))}.", HINT_RANGE)
     part, whole = np.modf(size)
     negative = reals < 0
     return Positions(

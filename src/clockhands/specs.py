@@ -17,6 +17,8 @@ Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerM
 
 SPECS = (
     additive.Sinusoidal,
+    additive.AxialSinusoidal,
+    additive.FourierFeatures,
     additive.Learned,
     additive.NoPosition,
     additive.Counter,
@@ -45,6 +47,7 @@ PARTS = (
     ladders.EvenSteps,
     ladders.Explicit,
     ladders.Joined,
+    ladders.Repeated,
     rotary.XPos,
     scaling.Linear,
     scaling.Ntk,
@@ -173,7 +176,17 @@ def describe(spec: Spec) -> str:
     if isinstance(spec, additive.Sinusoidal):
         words = [f"sinusoidal, width {spec.width}", spec.layout, spec.order, _spacing_words(spec.spacing)]
         words += [f"first token at {spec.first}"] if spec.first else []
+        words += [f"standardised over {spec.standardised} rows"] if spec.standardised is not None else []
+        words += [f"times {spec.scale:g}"] if spec.scale != 1 else []
         words += ["times a learned scale"] if spec.scaled else []
+        return ", ".join(words)
+    if isinstance(spec, additive.AxialSinusoidal):
+        shares = "" if len(set(spec.shares)) == 1 else f" sharing {':'.join(map(str, spec.shares))}"
+        words = [f"sinusoidal, width {spec.width}", f"{spec.number_of_axes} axes{shares}", spec.channels, spec.order]
+        each = spec.spacing if isinstance(spec.spacing, tuple) else (spec.spacing,)
+        words += [" then ".join(map(_spacing_words, each))]
+        words += [f"coordinates {spec.raw.replace('-', ' ')}"] if spec.raw is not None else []
+        words += [f"times {spec.scale:g}"] if spec.scale != 1 else []
         return ", ".join(words)
     if isinstance(spec, rotary.Rotary):
         words = ["rotary", spec.layout, f"{spec.rotated} of {spec.head_width} channels", _spacing_words(spec.spacing)]
@@ -210,6 +223,8 @@ def _spacing_words(spacing: ladders.Spacing) -> str:
         else:
             words = " + ".join(f"{pairs} pairs {part}" for (pairs, _), part in zip(spacing.parts, each, strict=True))
         return f"{words}, in turns" if spacing.in_turns else words
+    if isinstance(spacing, ladders.Repeated):
+        return f"{_spacing_words(spacing.spacing)}, each rate {spacing.times} times"
     return _part_words(spacing)
 
 

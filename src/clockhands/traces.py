@@ -45,10 +45,25 @@ def is_traced(positions: Any) -> bool:
     return wrapped or isinstance(positions, torch._subclasses.FakeTensor)  # noqa: SLF001
 
 
+def is_compiling() -> bool:
+    """Whether PyTorch's compiler is at work."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
+def known_numbers(spec: Any, name: str) -> Any:
+    """Numbers that follow from a spec, a property or a method of it: a tuple, an array, or a list while compiling."""
+    if is_compiling():
+        from clockhands.compiling import numbers_of
+
+        return numbers_of(spec, name)
+    known = getattr(spec, name)
+    return known() if callable(known) else known
+
+
 def prepare(spec: Any) -> None:
     """Have the spec remember its numbers, where PyTorch's compiler is at work: it cannot follow how they are made."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.compiler.is_compiling():
+    if is_compiling():
         from clockhands.compiling import remember
 
         remember(spec)

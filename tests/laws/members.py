@@ -8,15 +8,17 @@ import numpy as np
 
 import clockhands as ch
 from clockhands.additive import (
+    AxialSinusoidal,
     Binary,
     Counter,
     EvenlySpaced,
+    FourierFeatures,
     NormalizedCounter,
     SineOnly,
     SingleFrequency,
     WarpedPosition,
 )
-from clockhands.ladders import EvenSteps, Explicit, Geometric
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Repeated
 from clockhands.testing import Subject
 
 SHIFTS = {"shift is a rotation", "shifts compose", "kernel of distance"}
@@ -44,6 +46,7 @@ def member(spec: Any, *others: Any, breaks: set[str] = frozenset(), **further: A
     return Member(spec, others, frozenset(breaks), **further)
 
 
+RATES = np.random.default_rng(21).standard_normal((2, 4)) / 16
 ROWS = np.random.default_rng(20).standard_normal((96, 8))
 
 MEMBERS = (
@@ -77,6 +80,54 @@ MEMBERS = (
         breaks={"shifted by one matrix", "shift is a rotation", "kernel of distance"},
         positions=range(64),
     ),
+    # Funnel's tables, and SAM 2's rates.
+    member(ch.Sinusoidal(8, order="-sin-cos"), ch.Sinusoidal(8), ch.Sinusoidal(8, order="cos-sin")),
+    member(ch.Sinusoidal(8, order="cos--sin", layout="halves"), ch.Sinusoidal(8, order="cos-sin", layout="halves")),
+    member(ch.Sinusoidal(8, order="sin-sin"), ch.Sinusoidal(8), breaks=NO_SHIFT),
+    member(ch.Sinusoidal(8, order="cos-cos"), ch.Sinusoidal(8, order="sin-sin"), breaks=NO_SHIFT),
+    member(ch.Sinusoidal(8, spacing=Repeated(Geometric())), ch.Sinusoidal(8)),
+    # The kernel is that of the clock, before the scale.
+    member(ch.Sinusoidal(8, scale=0.5), ch.Sinusoidal(8), breaks={"kernel of distance"}),
+    # A mean is taken from every number; the fixed matrix that is found needs one more column, of ones.
+    member(
+        ch.Sinusoidal(8, standardised=64, scale=0.1),
+        ch.Sinusoidal(8, standardised=65, scale=0.1),
+        ch.Sinusoidal(8, scale=0.1),
+        breaks=NO_SHIFT,
+    ),
+    member(
+        AxialSinusoidal(16),
+        AxialSinusoidal(16, channels="axis-rate-wave"),
+        AxialSinusoidal(16, channels="wave-axis-rate"),
+        AxialSinusoidal(16, base=500.0),
+        AxialSinusoidal(16, (1, 3)),
+        AxialSinusoidal(16, order="cos-sin"),
+        AxialSinusoidal(16, spacing=(Geometric(), Geometric(500.0))),
+    ),
+    member(AxialSinusoidal(32, (1, 2, 1), channels="rate-wave-axis"), AxialSinusoidal(32, (1, 2, 1))),
+    member(AxialSinusoidal(32, (1, 1, 1, 1), order="-sin-cos"), AxialSinusoidal(32, (1, 1, 1, 1))),
+    member(AxialSinusoidal(8, (1,), channels="rate-axis-wave"), AxialSinusoidal(8, (1,))),
+    # Columns of zeros are moved by any matrix, but no rotation of pairs stands there.
+    member(AxialSinusoidal(10, uneven="zero"), AxialSinusoidal(10, uneven="cut"), breaks={"shift is a rotation"}),
+    # The last pair is cut off as a whole, and the other channels are pairs.
+    member(AxialSinusoidal(10, uneven="cut", channels="axis-rate-wave"), AxialSinusoidal(10, uneven="zero")),
+    member(AxialSinusoidal(11, uneven="cut", channels="axis-rate-wave"), breaks=NO_SHIFT),
+    member(
+        AxialSinusoidal(14, (1, 1), 0.5, raw="before", channels="rate-wave-axis"),
+        AxialSinusoidal(14, (1, 1), 0.5, raw="after", channels="rate-wave-axis"),
+        breaks={"bounded", *NO_SHIFT},
+        positions=range(-64, 64),
+    ),
+    # Any rates make a clock, but the spec does not hold them.
+    member(
+        FourierFeatures(8, 2, 1.0),
+        FourierFeatures(8, 2, 2.0),
+        FourierFeatures(8, 2, 1.0, layout="interleaved"),
+        FourierFeatures(8, 2, 1.0, order="cos-sin"),
+        breaks=SHIFTS,
+        values=RATES,
+    ),
+    member(FourierFeatures(8, 1, layout="interleaved"), breaks=SHIFTS, values=RATES[0]),
     member(SingleFrequency(4, 0.7), SingleFrequency(4, 0.6), SingleFrequency(4, 0.7, layout="halves")),
     member(EvenlySpaced(8), EvenlySpaced(8, last_rate=0.5), EvenlySpaced(8, order="cos-sin")),
     member(SineOnly(8), SineOnly(8, base=500.0), breaks=NO_SHIFT),

@@ -1,6 +1,8 @@
 """Additive codes: numbers for positions that are added to the tokens once, at the bottom."""
 
+from clockhands.additive.axial import AxialSinusoidal
 from clockhands.additive.codes import AdditiveCode
+from clockhands.additive.fourier import FourierFeatures
 from clockhands.additive.learned import Learned, NoPosition
 from clockhands.additive.naive import (
     Binary,
@@ -18,9 +20,11 @@ from clockhands.additive.tables import add, table
 
 __all__ = [
     "AdditiveCode",
+    "AxialSinusoidal",
     "Binary",
     "Counter",
     "EvenlySpaced",
+    "FourierFeatures",
     "Learned",
     "NoPosition",
     "NormalizedCounter",

@@ -21,9 +21,19 @@ class AdditiveCode(ABC):
     first: int = 0
 
     @property
+    def number_of_axes(self) -> int:
+        """Coordinates of a position."""
+        return 1
+
+    @property
+    def values_shape(self) -> tuple[int, ...] | None:
+        """Shape of the trained numbers, which are passed as ``values``; None where there are none."""
+        return None
+
+    @property
     def learned(self) -> bool:
-        """Whether the code has trained numbers, which are passed as ``values``."""
-        return False
+        """Whether the code has trained numbers."""
+        return self.values_shape is not None
 
     @property
     def padding_position(self) -> int | None:

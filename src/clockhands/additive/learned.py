@@ -70,9 +70,9 @@ class Learned(AdditiveCode):
             )
 
     @property
-    def learned(self) -> bool:
-        """True: every row is trained."""
-        return True
+    def values_shape(self) -> tuple[int, int]:
+        """Shape of the rows, all of them trained."""
+        return self.rows, self.width
 
     @property
     def padding_position(self) -> int | None:
@@ -116,7 +116,7 @@ class Learned(AdditiveCode):
         """Refuse anything but the table's rows."""
         if shape is None:
             raise InvalidValue("Learned is a trained table and needs its rows.", "Pass them as values=, [rows, width].")
-        if shape != (self.rows, self.width):
+        if shape != self.values_shape:
             raise InvalidValue(
                 f"`values` must be of shape [{self.rows}, {self.width}], got {list(shape)}.",
                 "They are the table's rows.",

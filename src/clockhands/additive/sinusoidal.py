@@ -9,12 +9,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from clockhands.additive.codes import AdditiveCode
-from clockhands.arguments import count, settle, shown
-from clockhands.clocks import Clock, Order, order_of
+from clockhands.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
+from clockhands.arguments import count, positive, settle, shown
+from clockhands.clocks import Clock
+from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
-from clockhands.layouts import Layout, layout_of
-from clockhands.positions import Positions
+from clockhands.layouts import Layout, layout_of, place
+from clockhands.memory import refuse_larger
+from clockhands.phases import fill
+from clockhands.positions import Positions, positions_of
 
 Odd = Literal["refuse", "zero", "extra", "cut"]
 
@@ -29,17 +33,22 @@ class Sinusoidal(AdditiveCode):
         width: Channels of a token.
         spacing: How the rates are spaced; ``base`` is short for ``Geometric(base)``, 10,000 unless said.
         layout: ``"interleaved"`` (2i, 2i + 1) or ``"halves"`` (i, i + d/2).
-        order: ``"sin-cos"`` or ``"cos-sin"``.
+        order: What a pair's two channels are: ``"sin-cos"`` or ``"cos-sin"``; Funnel's factorised tables have
+            ``"sin-sin"``, ``"cos-cos"`` and ``"-sin-cos"`` too.
         odd: What an odd width means: ``"refuse"``; ``"zero"``, a last column of zeros (tensor2tensor, fairseq,
             DDPM); ``"extra"``, a last hand without its second channel, on the ladder of the odd width (Marian,
             DistilBERT); ``"cut"``, the table of the next even width without its last column.
         first: Position of a sequence's first token when `add` is given none (fairseq: padding + 1).
         zero_rows: Positions whose row is zero (fairseq: the padding's).
-        scaled: Whether all numbers are multiplied by one trained number, which is passed as ``values``
+        scale: What all numbers are multiplied by.
+        scaled: Whether they are multiplied by one trained number as well, which is passed as ``values``
             (x-transformers starts it at ``width ** -0.5``, SpeechT5 at 1). A factor on the embeddings beside the
-            code, such as sqrt(width), is the model's. `kernel` is that of the clock, without the scale.
+            code, such as sqrt(width), is the model's. `kernel` is that of the clock, without either.
+        standardised: Before they are scaled, all numbers have the mean of the rows of the positions 0 to
+            ``standardised - 1`` taken from them and are divided by these rows' standard deviation (of n - 1). With
+            ``scale=0.1`` that is PatchTST, where each length of a table has other rows; None for a code as it is.
 
-    Shapes: a table is [positions, width]. Accuracy: see `clockhands.phases`.
+    Shapes: a table is [positions, width]. Accuracy: see `clockhands.phases`, times the scale.
 
     Raises:
         InvalidValue: The width is not positive, or odd where that is refused; a value is not allowed; the
@@ -54,11 +63,13 @@ class Sinusoidal(AdditiveCode):
     width: int
     spacing: Spacing
     layout: Layout
-    order: Order
+    order: Waves
     odd: Odd
     first: int
     zero_rows: tuple[int, ...]
+    scale: float
     scaled: bool
+    standardised: int | None
 
     def __init__(
         self,
@@ -67,11 +78,13 @@ class Sinusoidal(AdditiveCode):
         *,
         spacing: Spacing | None = None,
         layout: Layout = "interleaved",
-        order: Order = "sin-cos",
+        order: Waves = "sin-cos",
         odd: Odd = "refuse",
         first: int = 0,
         zero_rows: tuple[int, ...] = (),
+        scale: float = 1.0,
         scaled: bool = False,
+        standardised: int | None = None,
     ) -> None:
         """Check the values and make the ladder once, so that an impossible one is refused here."""
         width = count("width", width)
@@ -92,6 +105,13 @@ class Sinusoidal(AdditiveCode):
             raise InvalidType(
                 f"`scaled` must be True or False, got {shown(scaled)}.", "The scale itself is passed as values=."
             )
+        if standardised is not None:
+            standardised = count("standardised", standardised)
+            if zero_rows or (odd == "zero" and width % 2):
+                raise InvalidValue(
+                    "A standardised code has no zeros: its mean is taken from every number.",
+                    "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
+                )
         if width == 1 and odd == "zero":
             raise InvalidValue("`width` must be at least 2, got 1.", "One channel holds no pair.")
         settle(
@@ -99,11 +119,13 @@ class Sinusoidal(AdditiveCode):
             width=width,
             spacing=spacing_of(base, spacing),
             layout=layout_of(layout),
-            order=order_of(order),
+            order=waves_of(order),
             odd=odd,
             first=count("first", first, least=0),
             zero_rows=tuple(sorted({count("zero_rows", row, least=0) for row in zero_rows})),
+            scale=positive("scale", scale),
             scaled=scaled,
+            standardised=standardised,
         )
         _ = self.ladder
 
@@ -126,9 +148,26 @@ class Sinusoidal(AdditiveCode):
         return self.ladder.rates
 
     @property
-    def learned(self) -> bool:
-        """Whether there is a trained scale."""
-        return self.scaled
+    def values_shape(self) -> tuple[int, ...] | None:
+        """The shape of one number, where there is a trained scale."""
+        return () if self.scaled else None
+
+    @cached_property
+    def affine(self) -> tuple[float, float]:
+        """What is taken from every number, and what it is multiplied by then: those of the mean and of the scale."""
+        if self.standardised is None:
+            return 0.0, self.scale
+        refuse_larger((self.standardised, self.width), 8, "The table to standardise by", "Use a smaller length.")
+        plain = dataclasses.replace(self, standardised=None, scale=1.0)
+        rows = np.empty((self.standardised, self.width))
+        plain.write(rows, positions_of(self.standardised))
+        spread = rows.std(ddof=1) if rows.size > 1 else 0.0
+        if not spread:
+            raise InvalidValue(
+                f"The rows of {self.standardised} positions do not differ, so they have no spread to divide by.",
+                "Standardise by more rows.",
+            )
+        return float(rows.mean()), self.scale / float(spread)
 
     @property
     def padding_position(self) -> int | None:
@@ -157,26 +196,42 @@ class Sinusoidal(AdditiveCode):
         return table * xp.astype(xp.reshape(values, ()), work)
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Write the numbers at these (flattened) positions into ``out`` [rows, width], before any scale."""
-        clock = self._written()
-        out[:, clock.width :] = 0
-        clock.write(out, positions, threads)
+        """Write the numbers at these (flattened) positions into ``out`` [rows, width], before any trained scale."""
+        hands = min(self.width, 2 * self.ladder.pairs)
+        out[:, hands:] = 0
+        mean, factor = self.affine
+        check_fits(factor * (1 + abs(mean)), out.dtype)
+
+        def write(rows: slice, pairs: slice, block: np.ndarray) -> None:
+            into_waves(block, self.order)
+            if mean:
+                block -= complex(mean, mean)
+            if factor != 1:
+                block *= factor
+            place(out[rows, :hands], before_rounding(block, out.dtype), pairs, self.layout)
+
+        fine = out.dtype == np.float64
+        fill(write, self.ladder, positions, swapped=sine_first(self.order), fine=fine, threads=threads)
         for row in self.zero_rows:
             out[positions.where(row)] = 0
-
-    def _written(self) -> Clock:
-        return Clock(self.ladder, self.layout, self.order, min(self.width, 2 * self.ladder.pairs))
 
     def clock(self) -> Clock:
         """The clock behind the code.
 
         Raises:
-            InvalidValue: The last hand has no second channel.
+            InvalidValue: The last hand has no second channel; two waves are the same; or the mean is taken away.
         """
-        return super().clock() if self.width < 2 * self.ladder.pairs else self._written()
+        order = clock_order(self.order)
+        if order is None or self.width < 2 * self.ladder.pairs or self.standardised is not None:
+            return super().clock()
+        return Clock(self.ladder, self.layout, order, 2 * self.ladder.pairs)
 
     def why_no_shift(self) -> str:
         """Why no fixed matrix moves this code from one position to another."""
+        if self.standardised is not None:
+            return "the mean of a table is taken from every number, which no matrix does"
+        if clock_order(self.order) is None:
+            return "both channels of a pair hold the same wave, and a shift needs the sine and the cosine"
         return "its last hand has lost its second channel to the odd width"
 
     def __getstate__(self) -> dict[str, object]:

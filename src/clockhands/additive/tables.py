@@ -1,5 +1,6 @@
 """Tables of additive codes, and adding them to tokens."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, shown
 from clockhands.dtypes import NAMES, before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.grids import without_prefix
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of
 from clockhands.traces import as_traced, counted, is_traced, library
@@ -21,14 +23,15 @@ def table(
     values: Any = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """The numbers of an additive code at these positions, of shape [*positions, width].
+    """The numbers of an additive code at these positions, of shape [*positions, width]; without the axis of axes.
 
     Args:
         spec: An additive code.
-        positions: A count n (0 to n - 1), a range, a list of ints and floats, or an array of
-            integers or floats; up to 2**63 in size.
+        positions: A count n (0 to n - 1), a range, a list of ints and floats, an array of integers or floats, or a
+            `clockhands.grids.Grid`; up to 2**63 in size. A code of several axes takes [..., axes].
         dtype: float64, float32, float16 or bfloat16.
-        values: Learned numbers: the rows of a table [rows, width], or the scale of a scaled code; for no other code.
+        values: Learned numbers: the rows of a table [rows, width], the rates of Fourier features [axes, pairs], or the
+            scale of a scaled code; for no other code.
         threads: Threads for large tables; ``CLOCKHANDS_THREADS`` or all cores unless said.
 
     Accuracy: float32 within 2**-25 x 1.01 of the real number, float64 within 4 ulp of 1, float16 and
@@ -45,7 +48,10 @@ def table(
     _check_spec(spec, "table")
     if threads is not None:  # a wrong number is refused for small tables too, which need no second thread
         count("threads", threads)
-    return _table_at(spec, positions_of(positions), output_dtype(dtype), values, threads)
+    prefix, cells = without_prefix(positions)
+    at = positions_of(cells)
+    _check_axes(spec, at)
+    return _table_at(spec, at, output_dtype(dtype), values, prefix=prefix, threads=threads)
 
 
 def _table_at(
@@ -53,21 +59,49 @@ def _table_at(
     at: Positions,
     kind: np.dtype,
     values: Any,
+    *,
+    prefix: int,
     threads: int | None = None,
 ) -> np.ndarray:
-    shape = (*at.shape, spec.width)
+    """The table of these positions, after so many rows of zeros for those that stand nowhere."""
+    standing = _standing(spec, at.shape)
+    shape = (prefix + standing[0], *standing[1:], spec.width) if prefix else (*standing, spec.width)
     refuse_larger(shape, kind.itemsize, "A table")
     given = _values_of(spec, values)
-    if given is not None:
-        rows = spec.from_values(given, at, np, np.float64)
-        try:
-            with np.errstate(over="raise"):
-                return before_rounding(rows, kind).astype(kind)
-        except FloatingPointError:
-            raise InvalidValue(f"A number of `values` does not fit {kind.name}.", "Use dtype float64.") from None
-    out = np.empty((at.size, spec.width), kind)
-    spec.write(out, at, threads)
+    out = np.empty((math.prod(shape[:-1]), spec.width), kind)
+    out[:prefix] = 0
+    if given is None:
+        spec.write(out[prefix:], at, threads)
+        return out.reshape(shape)
+    rows = spec.from_values(given, at, np, np.float64).reshape(-1, spec.width)
+    try:
+        with np.errstate(over="raise"):
+            out[prefix:] = before_rounding(rows, kind).astype(kind)
+    except FloatingPointError:
+        raise InvalidValue(f"A number of `values` does not fit {kind.name}.", "Use dtype float64.") from None
     return out.reshape(shape)
+
+
+def _standing(spec: AdditiveCode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the rows that positions of this shape make: without the axis of their coordinates."""
+    return shape if spec.number_of_axes == 1 else shape[:-1]
+
+
+def _check_axes(spec: AdditiveCode, at: Positions) -> None:
+    axes = spec.number_of_axes
+    if at.grid is not None and at.grid.axes != axes:
+        raise InvalidValue(
+            f"`positions` is a grid of {at.grid.axes} axes, and the code has {axes}.",
+            "Give the grid a size for each axis of the code, in their order.",
+        )
+    if axes == 1 or (len(at.shape) > 1 and at.shape[-1] == axes):
+        return
+    hint = "Give one coordinate for each axis, in the order of the code's axes; clockhands.grids.Grid makes a grid's."
+    if at.shape[:1] == (axes,) and len(at.shape) > 1:
+        hint = "Move the axis of the coordinates to the end."
+    raise InvalidValue(
+        f"`positions` must be of shape [..., {axes}] for a code of {axes} axes, got {list(at.shape)}.", hint
+    )
 
 
 def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None) -> Any:
@@ -79,7 +113,8 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     Args:
         x: Tokens of shape [..., seq, width]: a NumPy, PyTorch or JAX array, or any array-API library's.
         spec: An additive code of that width.
-        positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1). None is the positions of a
+        positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
+            coordinates, for codes of several axes; or a `clockhands.grids.Grid`. None is the positions of a
             sequence's tokens from the first on: 0 to seq - 1, from ``spec.first`` where the code says so.
         values: Learned numbers, as in `table`; gradients reach them.
 
@@ -95,27 +130,35 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     xp = library(x)
     work = xp.float64 if kind == "float64" else xp.float32
     if positions is None:
+        if spec.number_of_axes > 1:
+            raise InvalidValue(
+                f"A code of {spec.number_of_axes} axes has no positions of its own.",
+                "Give them, [seq, axes], or a clockhands.grids.Grid.",
+            )
         positions = counted(spec.first, shape[-2], x)
+    prefix, positions = without_prefix(positions)
     positions = as_traced(positions, x)
     if is_traced(positions):
-        return _add_traced(x, spec, positions, values, work)
+        return _add_traced(x, spec, positions, values, work, prefix=prefix)
     at = positions_of(positions)
-    _check_shape(at.shape, shape)
+    if at.grid is not None:
+        _check_axes(spec, at)
+    _check_shape(at.shape, prefix, spec, shape)
     if spec.learned and _is_of(xp, values):
         # Made in the values' own library, so that gradients reach them.
         spec.check_values(tuple(values.shape))
-        rows = spec.from_values(values, at, xp, work)
+        rows = _led(spec.from_values(values, at, xp, work), prefix, xp)
     else:
-        made = _table_at(spec, at, np.dtype(np.float64 if kind == "float64" else np.float32), values)
+        made = _table_at(spec, at, np.dtype(np.float64 if kind == "float64" else np.float32), values, prefix=prefix)
         rows = xp.asarray(made, device=_device(x))
-    return _sum(x, rows, at.shape, work)
+    return _sum(x, rows, len(_standing(spec, at.shape)), work)
 
 
-def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: Any) -> Any:
+def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: Any, *, prefix: int) -> Any:
     """`add` at positions that exist only inside a trace."""
     from clockhands.additive.tracing import traced_rows
 
-    _check_shape(tuple(positions.shape), tuple(x.shape))
+    _check_shape(tuple(positions.shape), prefix, spec, tuple(x.shape))
     xp = library(x)
     if library(positions) is not xp:
         raise InvalidType(
@@ -125,14 +168,23 @@ def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: A
     if spec.learned and values is not None and not _is_of(xp, values):
         values = xp.asarray(np.asarray(values), device=_device(x))
     spec.check_values(None if values is None else tuple(values.shape))
-    return _sum(x, traced_rows(spec, positions, values, work), tuple(positions.shape), work)
+    rows = _led(traced_rows(spec, positions, values, work), prefix, xp)
+    return _sum(x, rows, len(_standing(spec, tuple(positions.shape))), work)
 
 
-def _sum(x: Any, rows: Any, at: tuple[int, ...], work: Any) -> Any:
-    """``x`` plus the rows of positions of shape ``at``, made in ``work`` and rounded once."""
+def _led(rows: Any, prefix: int, xp: Any) -> Any:
+    """Rows after so many of zeros."""
+    if not prefix:
+        return rows
+    where = {"device": rows.device} if "torch" in xp.__name__ else {}
+    return xp.concat([xp.zeros((prefix, rows.shape[-1]), dtype=rows.dtype, **where), rows], axis=0)
+
+
+def _sum(x: Any, rows: Any, axes: int, work: Any) -> Any:
+    """``x`` plus rows [seq, width] or [batch, seq, width] (``axes`` is 1 or 2), made in ``work`` and rounded once."""
     xp, shape = library(x), tuple(x.shape)
     middle = (1,) * (len(shape) - 3)
-    rows = xp.reshape(rows, (at[0], *middle, *shape[-2:]) if len(at) == 2 else shape[-2:])
+    rows = xp.reshape(rows, (rows.shape[0], *middle, *shape[-2:]) if axes == 2 else shape[-2:])
     return xp.astype(xp.astype(x, work) + rows, x.dtype)
 
 
@@ -196,15 +248,25 @@ def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
     return shape, kind
 
 
-def _check_shape(at: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    seq = shape[-2]
-    batched = len(at) == 2 and len(shape) >= 3 and at[0] in (1, shape[0])
-    if at[-1:] != (seq,) or not (len(at) == 1 or batched):
-        allowed = f"[{seq}]" if len(shape) < 3 else f"[{seq}] or [{shape[0]}, {seq}]"
-        raise InvalidValue(
-            f"`positions` must be of shape {allowed} for x of shape {list(shape)}, got {list(at)}.",
-            "They are [seq], or [batch, seq] where batch is axis 0 of x.",
-        )
+def _check_shape(given: tuple[int, ...], prefix: int, spec: AdditiveCode, shape: tuple[int, ...]) -> None:
+    axes, several = spec.number_of_axes, spec.number_of_axes > 1
+    seq = shape[-2] - prefix
+    body = given[:-1] if several else given
+    coordinates = not several or (len(given) > 1 and given[-1] == axes)
+    batched = len(body) == 2 and len(shape) >= 3 and body[0] in (1, shape[0])
+    if coordinates and body[-1:] == (seq,) and (len(body) == 1 or batched):
+        return
+    tail = f", {axes}]" if several else "]"
+    allowed = f"[{seq}{tail}" if len(shape) < 3 else f"[{seq}{tail} or [{shape[0]}, {seq}{tail}"
+    hint = "They are [seq], or [batch, seq] where batch is axis 0 of x."
+    if several:
+        hint = "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x."
+        if given[:1] == (axes,):
+            hint = "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]."
+    beside = f" and {prefix} rows that stand nowhere" if prefix else ""
+    raise InvalidValue(
+        f"`positions` must be of shape {allowed} for x of shape {list(shape)}{beside}, got {list(given)}.", hint
+    )
 
 
 def _device(x: Any) -> Any:

@@ -40,7 +40,9 @@ def shift_is_a_rotation(subject: Subject) -> None:
         matrix = _shift(subject, step)
         demand(matrix.shape == (width, width), f"the matrix of shift {step} is of shape {matrix.shape}")
         close(matrix @ matrix.T, np.eye(width), 8 * 2.0**-53, f"the matrix of shift {step} is not orthogonal")
-        first, second = pair_channels(width // 2, subject.spec.layout).T
+        clock = subject.spec.clock()
+        channels = pair_channels(clock.ladder.pairs, clock.layout) if clock.channels is None else clock.channels
+        first, second = channels.T
         apart = matrix.copy()
         for a, b in itertools.product((first, second), repeat=2):
             apart[a, b] = 0
@@ -66,7 +68,7 @@ def kernel_of_distance(subject: Subject) -> None:
         before, after = subject.rows(at).astype(np.float64), subject.rows(at + step).astype(np.float64)
         dots = (before * after).sum(axis=-1)
         try:
-            wanted = kernel(subject.spec, [step])
+            wanted = kernel(subject.spec, subject.at(np.array([step])))
         except InvalidValue as error:
             raise LawBroken(error.message) from None
         # Each product of two numbers of at most 1 is off by two errors.
@@ -76,7 +78,9 @@ def kernel_of_distance(subject: Subject) -> None:
 
 def _shift(subject: Subject, step: int) -> np.ndarray:
     try:
-        return shift(subject.spec, step)
+        # Along each axis, where there are several.
+        distance = subject.at(np.array([step]))[0]
+        return shift(subject.spec, distance)
     except InvalidValue as error:
         raise LawBroken(error.message) from None
 

@@ -52,6 +52,10 @@ class Subject:
 
     def at(self, positions: np.ndarray) -> np.ndarray:
         """These positions as `apply` takes them: with further coordinates for a code of several axes."""
+        if isinstance(self.spec, AdditiveCode):
+            axes = self.spec.number_of_axes
+            # Along a line through the origin: a shift of these positions is one shift of all coordinates.
+            return positions if axes == 1 else positions[..., None] * np.arange(1, axes + 1)
         if getattr(self.spec, "axes", None) is None:
             return positions
         return positions[..., None] // np.arange(1, self.spec.number_of_axes + 1)

@@ -1,0 +1,333 @@
+"""Sinusoids of several axes: each coordinate has hands of its own, and they share out the channels."""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.additive.codes import AdditiveCode
+from clockhands.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
+from clockhands.arguments import count, positive, settle, shown
+from clockhands.clocks import Clock
+from clockhands.dtypes import before_rounding
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Ladder, Spacing, spacing_of
+from clockhands.phases import fill
+from clockhands.positions import Positions
+
+Channels = Literal[
+    "axis-wave-rate", "axis-rate-wave", "wave-axis-rate", "wave-rate-axis", "rate-axis-wave", "rate-wave-axis"
+]
+Uneven = Literal["refuse", "zero", "cut"]
+Raw = Literal["before", "after", "before-each", "after-each"]
+
+
+@dataclass(frozen=True, init=False)
+class AxialSinusoidal(AdditiveCode):
+    """Sine and cosine of each coordinate x rate: ``sin(p_a rate_k)`` and ``cos(p_a rate_k)``, axis ``a``, rate ``k``.
+
+    Images, video, boxes and points. Positions are [seq, axes], their coordinates in the order of the code's axes;
+    `clockhands.grids.Grid` makes those of a grid. Published codes differ in which axis comes first (x or y), in how the
+    channels run, and in where the grid's cells stand:
+
+    ====================  ===============  ==========================================================
+    family                axes             ``channels``
+    ====================  ===============  ==========================================================
+    MAE, DiT, MoCo v3     x, y             ``axis-wave-rate``: sines, then cosines of x; the same of y
+    DETR                  y, x             ``axis-rate-wave``: sine, cosine, sine, …
+    timm                  y, x             ``wave-axis-rate``: sines of y, of x; cosines of y, of x
+    NeRF                  x, y, z          ``rate-wave-axis``: for each octave sin(x, y, z), cos(x, y, z)
+    ====================  ===============  ==========================================================
+
+    Attributes:
+        width: Channels of a token.
+        shares: For each axis how many channels it has beside the others': ``(1, 1)`` for two alike, ``(2, 3, 3)`` for
+            CogVideoX's quarter of time and three eighths of either side. The channels themselves may be written too.
+        spacing: How the rates are spaced, for all axes or a tuple with one for each; each spans its axis' own channels.
+            ``base`` is short for ``Geometric(base)``, 10,000 unless said.
+        channels: How they run: axis, rate and wave (sine or cosine) from slowest to fastest.
+        order: Which wave stands first, ``"sin-cos"`` or ``"cos-sin"``; see `Sinusoidal`.
+        uneven: What a width means that the shares do not divide: ``"refuse"``; ``"zero"``, as many pairs as fit, then
+            columns of zeros (tensor2tensor); ``"cut"``, the next wider code without its last channels
+            (positional-encodings).
+        raw: Where the coordinates themselves stand: ``"before"`` or ``"after"`` all waves (NeRF, Perceiver), before or
+            after each axis' own (``"before-each"``, ``"after-each"``: perceiver-pytorch); None for nowhere. They count
+            in the width.
+        scale: What all numbers are multiplied by.
+
+    Shapes: a table is [positions, width], at positions [positions, axes]; with a single axis they are [positions].
+    Accuracy: see `clockhands.phases`, times the scale; raw coordinates are rounded once.
+
+    Raises:
+        InvalidValue: The width is not positive, or the shares do not divide it where that is refused; a value is not
+            allowed; a ladder does not exist for its axis' channels.
+
+    Source: He et al. 2021, MAE, arXiv:2111.06377 (facebookresearch/mae, ``util/pos_embed.py``); Carion et al. 2020,
+    DETR, arXiv:2005.12872; Mildenhall et al. 2020, NeRF, arXiv:2003.08934, section 5.1.
+
+    >>> code = AxialSinusoidal(width=8, shares=(1, 1))
+    >>> code.pairs, code.rates
+    ((2, 2), ((1.0, 0.01), (1.0, 0.01)))
+    """
+
+    width: int
+    shares: tuple[int, ...]
+    spacing: Spacing | tuple[Spacing, ...]
+    channels: Channels
+    order: Waves
+    uneven: Uneven
+    raw: Raw | None
+    scale: float
+
+    def __init__(
+        self,
+        width: int,
+        shares: tuple[int, ...] = (1, 1),
+        base: float | None = None,
+        *,
+        spacing: Spacing | tuple[Spacing, ...] | None = None,
+        channels: Channels = "axis-wave-rate",
+        order: Waves = "sin-cos",
+        uneven: Uneven = "refuse",
+        raw: Raw | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        """Check the values and make the ladders once, so that an impossible one is refused here."""
+        parts = _shares(shares)
+        settle(
+            self,
+            width=count("width", width),
+            shares=parts,
+            spacing=_spacings(base, spacing, len(parts)),
+            channels=_one_of("channels", channels, Channels, "They run from the slowest to the fastest."),
+            order=waves_of(order),
+            uneven=_one_of("uneven", uneven, Uneven, "It is the rule for widths that the axes do not divide."),
+            raw=raw if raw is None else _one_of("raw", raw, Raw, "Leave it out for waves alone."),
+            scale=positive("scale", scale),
+        )
+        if self.raw is not None and self.uneven == "cut":
+            raise InvalidValue(
+                "Raw coordinates and a width that is cut do not go together: they could be cut away.",
+                'Use uneven="zero" or "refuse", or leave out `raw`.',
+            )
+        if self.raw in ("before-each", "after-each") and not self.channels.startswith("axis"):
+            raise InvalidValue(
+                f"`raw` is {shown(self.raw)} axis' channels, and in {shown(self.channels)} an axis has no block.",
+                'Use raw="before" or "after", or channels that begin with axis.',
+            )
+        _ = self.ladders
+
+    @property
+    def number_of_axes(self) -> int:
+        """Coordinates of a position."""
+        return len(self.shares)
+
+    @property
+    def _coordinates(self) -> int:
+        return self.number_of_axes if self.raw is not None else 0
+
+    @cached_property
+    def pairs(self) -> tuple[int, ...]:
+        """Pairs of each axis; where the width is cut, before that."""
+        each = 2 * sum(self.shares)
+        unit, rest = divmod(self.width - self._coordinates, each)
+        beside = f", plus {self._coordinates} for the coordinates themselves" if self._coordinates else ""
+        if rest and self.uneven == "refuse":
+            raise InvalidValue(
+                f"`width` must be a multiple of {each} in this convention{beside}, got {self.width}.",
+                'Use such a width, or say what another one means: uneven="zero" or "cut".',
+            )
+        unit += bool(rest) and self.uneven == "cut"
+        if unit < 1:
+            raise InvalidValue(
+                f"`width` must be at least {each}{beside}, got {self.width}.",
+                "Each axis needs a sine and a cosine.",
+            )
+        return tuple(unit * share for share in self.shares)
+
+    @cached_property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """The rates of each axis' hands."""
+        each = self.spacing if isinstance(self.spacing, tuple) else (self.spacing,) * self.number_of_axes
+        made = {
+            (spacing, pairs): spacing.ladder(pairs, 2 * pairs) for spacing, pairs in zip(each, self.pairs, strict=True)
+        }
+        return tuple(made[key] for key in zip(each, self.pairs, strict=True))
+
+    @property
+    def rates(self) -> tuple[tuple[float, ...], ...]:
+        """The rate of each hand of each axis in radians per token, nearest float64."""
+        return tuple(ladder.rates for ladder in self.ladders)
+
+    @cached_property
+    def places(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """The channels of each axis' hands, int64 [pairs, 2] an axis, and those of the raw coordinates, [axes].
+
+        A width that is cut lacks the channels from ``width`` on.
+        """
+        # What each channel holds, (axis, rate, wave), and by which it is sorted; a coordinate has wave 2.
+        slots: list[tuple[tuple[float, ...], tuple[int, int, int]]] = []
+        names = self.channels.split("-")
+        for axis, pairs in enumerate(self.pairs):
+            for rate in range(pairs):
+                for wave in range(2):
+                    at = {"axis": axis, "rate": rate, "wave": wave}
+                    slots.append((tuple(at[name] for name in names), (axis, rate, wave)))
+            side = {"before": -math.inf, "after": math.inf}.get((self.raw or "").partition("-")[0])
+            if side is not None:
+                key = (axis, side) if "each" in str(self.raw) else (side, axis)
+                slots.append((key, (axis, 0, 2)))
+        hands = tuple(np.empty((pairs, 2), np.int64) for pairs in self.pairs)
+        coordinates = np.empty(self._coordinates, np.int64)
+        for channel, (_, (axis, rate, wave)) in enumerate(sorted(slots)):
+            if wave == 2:
+                coordinates[axis] = channel
+            else:
+                hands[axis][rate, wave] = channel
+        return hands, coordinates
+
+    @cached_property
+    def sources(self) -> list[int]:
+        """What stands in each channel, numbered axis by axis: its first waves, its second waves, its raw coordinate.
+
+        After them comes one number more, of zeros.
+        """
+        hands, coordinates = self.places
+        numbered: list[int] = []
+        for axis, channels in enumerate(hands):
+            numbered += channels.T.reshape(-1).tolist()
+            numbered += [int(coordinates[axis])] if self.raw is not None else []
+        found = dict(zip(numbered, range(len(numbered)), strict=True))
+        return [found.get(channel, len(numbered)) for channel in range(self.width)]
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Write the numbers at these positions, [rows, axes] as `tables` has checked, into ``out`` [rows, width]."""
+        hands, coordinates = self.places
+        out[:, 2 * sum(self.pairs) + len(coordinates) :] = 0
+        check_fits(self.scale, out.dtype)
+        grid = positions.grid if self.number_of_axes > 1 else None
+        for axis, (ladder, channels) in enumerate(zip(self.ladders, hands, strict=True)):
+            if grid is None:
+                at = _along(positions, axis, self.number_of_axes)
+                self._write_axis(out, at, ladder, channels, threads)
+                numbers = at.as_float64() if self.raw is not None else None
+                target = out
+            else:
+                # A grid has each coordinate many times: the hands of each are made once.
+                at = grid.line(axis)
+                once = np.empty((at.size, 2 * ladder.pairs), out.dtype)
+                apart = np.arange(2 * ladder.pairs).reshape(2, -1).T
+                self._write_axis(once, at, ladder, apart, threads)
+                along = [1] * grid.axes
+                along[grid.order.index(axis)] = at.size
+                target = out.reshape(*(grid.sizes[place] for place in grid.order), self.width)
+                for wave in range(2):
+                    kept = channels[:, wave] < self.width
+                    numbers = once[:, apart[kept, wave]].reshape(*along, -1)
+                    target[..., _run(channels[kept, wave])] = numbers
+                numbers = at.as_float64().reshape(along) if self.raw is not None else None
+            if numbers is not None:
+                numbers = numbers * self.scale
+                check_fits(float(np.abs(numbers).max(initial=0)), out.dtype)
+                target[..., coordinates[axis]] = before_rounding(numbers, out.dtype)
+
+    def _write_axis(
+        self, out: np.ndarray, at: Positions, ladder: Ladder, channels: np.ndarray, threads: int | None
+    ) -> None:
+        def write(rows: slice, pairs: slice, block: NDArray[np.complexfloating]) -> None:
+            into_waves(block, self.order)
+            if self.scale != 1:
+                block *= self.scale
+            rounding: NDArray[np.complexfloating] = before_rounding(block, out.dtype)
+            for wave, numbers in enumerate((rounding.real, rounding.imag)):
+                places = channels[pairs, wave]
+                kept = places < out.shape[1]
+                out[rows, _run(places[kept])] = numbers if kept.all() else numbers[:, kept]
+
+        fine = out.dtype == np.float64
+        fill(write, ladder, at, swapped=sine_first(self.order), fine=fine, threads=threads)
+
+    def clock(self) -> Clock:
+        """The clock behind the code: a shift is a distance along each axis.
+
+        Raises:
+            InvalidValue: A hand has lost a channel or an axis its hands, two waves are the same, or raw coordinates
+                stand beside them.
+        """
+        order = clock_order(self.order)
+        hands = np.concatenate(self.places[0])
+        kept = hands < self.width
+        whole = [np.all(channels < self.width, axis=1).tolist() for channels in self.places[0]]
+        torn = (kept[:, 0] != kept[:, 1]).any() or not all(map(any, whole))
+        if order is None or self.raw is not None or torn:
+            return super().clock()
+        ladders = tuple(
+            Ladder(tuple(rate for rate, there in zip(ladder.exact, here, strict=True) if there), origin=ladder.origin)
+            for ladder, here in zip(self.ladders, whole, strict=True)
+        )
+        joined = Ladder(tuple(rate for ladder in ladders for rate in ladder.exact), origin="the axes' ladders")
+        axes = ladders if self.number_of_axes > 1 else ()
+        return Clock(joined, "halves", order, self.width, hands[kept[:, 0]], axes)
+
+    def why_no_shift(self) -> str:
+        """Why no fixed matrix moves this code from one position to another."""
+        if self.raw is not None:
+            return "a step adds to its raw coordinates, which no matrix does"
+        if clock_order(self.order) is None:
+            return "both channels of a pair hold the same wave, and a shift needs the sine and the cosine"
+        return "a hand has lost a channel, or an axis all of its hands, to the width that is cut"
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled and copied: the fields, not the numbers remembered from them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def _along(positions: Positions, axis: int, axes: int) -> Positions:
+    """One coordinate of each position, flattened."""
+    at = positions if axes == 1 else positions.coordinate(axis)
+    return at if at.progression else dataclasses.replace(at, shape=(at.size,))
+
+
+def _run(channels: np.ndarray) -> Any:
+    """Channels at equal distances as a slice, which NumPy writes to several times faster; others as they are."""
+    if len(channels) < 2:
+        return channels
+    step = int(channels[1] - channels[0])
+    if step <= 0 or (np.diff(channels) != step).any():
+        return channels
+    return slice(int(channels[0]), int(channels[-1]) + 1, step)
+
+
+def _shares(shares: object) -> tuple[int, ...]:
+    if isinstance(shares, str | bytes) or not isinstance(shares, Iterable):
+        raise InvalidType(
+            f"`shares` must be a share for each axis, got {shown(shares)}.", "Write (1, 1) for two axes alike."
+        )
+    numbers = tuple(count("shares", share) for share in shares)
+    if not numbers:
+        raise InvalidValue("`shares` must hold at least one axis, got none.", "Write (1, 1) for two axes alike.")
+    common = math.gcd(*numbers)
+    return tuple(number // common for number in numbers)
+
+
+def _spacings(base: float | None, spacing: object, axes: int) -> Spacing | tuple[Spacing, ...]:
+    if not isinstance(spacing, tuple | list):
+        return spacing_of(base, spacing)  # type: ignore[arg-type]
+    if len(spacing) != axes:
+        raise InvalidValue(
+            f"`spacing` must be one, or one for each of {axes} axes, got {len(spacing)}.",
+            "They stand in the order of the axes.",
+        )
+    each = tuple(spacing_of(base, one) for one in spacing)
+    return each[0] if len(set(each)) == 1 else each
+
+
+def _one_of(name: str, value: object, allowed: Any, hint: str) -> object:
+    if not isinstance(value, str) or value not in get_args(allowed):
+        raise InvalidValue(f"`{name}` must be one of {', '.join(get_args(allowed))}, got {shown(value)}.", hint)
+    return value

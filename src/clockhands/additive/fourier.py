@@ -1,0 +1,180 @@
+"""Fourier features: sinusoids of coordinates that a matrix of random or trained rates has mixed."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.additive.codes import AdditiveCode
+from clockhands.additive.waves import Waves, both_waves, waves_of
+from clockhands.arguments import count, positive, settle, shown
+from clockhands.errors import InvalidValue
+from clockhands.ladders import Ladder, working
+from clockhands.layouts import Layout, layout_of
+from clockhands.phases import units_of_sums
+from clockhands.positions import Positions, numpy_of
+from clockhands.traces import is_traced
+
+Raw = Literal["before", "after"]
+
+
+@dataclass(frozen=True)
+class FourierFeatures(AdditiveCode):
+    """Sine and cosine of ``multiplier sum_a p_a B[a, k]``, with rates ``B`` that are drawn once or trained.
+
+    The rates are passed as ``values``: [axes, pairs], or [pairs] for a single axis; of either sign, each the real
+    number that it holds. A position has a number for each axis: a timestep, its logarithm, a point between -1 and 1.
+
+    Attributes:
+        width: Channels of a token.
+        axes: Coordinates of a position.
+        multiplier: What the rates are multiplied by, 2 pi unless said: they are turns per token then.
+        layout: ``"halves"`` (all sines, then all cosines) or ``"interleaved"``.
+        order: Which wave stands first; see `Sinusoidal`.
+        raw: Whether the coordinates themselves stand ``"before"`` or ``"after"`` the waves; they count in the width.
+        scale: What all numbers are multiplied by.
+
+    Shapes: a table is [positions, width], at positions [positions, axes]; with a single axis they are [positions].
+    Accuracy: phases are exact, as for codes of known rates: float32 within 2**-25 x 1.01. Gradients reach the values of
+    a PyTorch tensor. Where the values or the positions exist only inside a trace, phases are made in the numbers' own
+    dtype: in float32 they are off by up to ``|phase| x axes x 2**-22``.
+
+    Raises:
+        InvalidValue: The width is not positive, or odd beside its coordinates; a value is not allowed.
+
+    Source: Tancik et al. 2020, arXiv:2006.10739, section 6; segment-anything 1.0, ``PositionEmbeddingRandom``;
+    Song et al. 2020, arXiv:2011.13456 (score_sde, ``GaussianFourierProjection``).
+
+    >>> import clockhands as ch
+    >>> ch.table(FourierFeatures(width=4, axes=1), [0.25], values=np.array([1.0, 2.0])).tolist()
+    [[1.0, 0.0, 0.0, -1.0]]
+    """
+
+    width: int
+    axes: int = 2
+    multiplier: float = 2 * math.pi
+    layout: Layout = dataclasses.field(default="halves", kw_only=True)
+    order: Waves = dataclasses.field(default="sin-cos", kw_only=True)
+    raw: Raw | None = dataclasses.field(default=None, kw_only=True)
+    scale: float = dataclasses.field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(
+            self,
+            width=count("width", self.width),
+            axes=count("axes", self.axes),
+            multiplier=positive("multiplier", self.multiplier),
+            layout=layout_of(self.layout),
+            order=waves_of(self.order),
+            scale=positive("scale", self.scale),
+        )
+        if self.raw not in (None, *get_args(Raw)):
+            raise InvalidValue(
+                f"`raw` must be one of {', '.join(get_args(Raw))}, got {shown(self.raw)}.",
+                "Leave it out for waves alone.",
+            )
+        waves = self.width - self._coordinates
+        if waves < 2 or waves % 2:
+            beside = f" beside {self.axes} for the coordinates themselves" if self._coordinates else ""
+            raise InvalidValue(
+                f"`width` must be even{beside}, a sine and a cosine for each rate, got {self.width}.",
+                "Use as many channels more or less.",
+            )
+
+    @property
+    def number_of_axes(self) -> int:
+        """Coordinates of a position."""
+        return self.axes
+
+    @property
+    def _coordinates(self) -> int:
+        return self.axes if self.raw is not None else 0
+
+    @property
+    def pairs(self) -> int:
+        """Number of rates of each axis."""
+        return (self.width - self._coordinates) // 2
+
+    @property
+    def values_shape(self) -> tuple[int, ...]:
+        """Shape of the rates: [axes, pairs], or [pairs] for a single axis."""
+        return (self.pairs,) if self.axes == 1 else (self.axes, self.pairs)
+
+    def check_values(self, shape: tuple[int, ...] | None) -> None:
+        """Refuse anything but the rates."""
+        if shape is None:
+            raise InvalidValue(
+                "FourierFeatures has random or trained rates and needs them.",
+                f"Pass them as values=, of shape {list(self.values_shape)}.",
+            )
+        if shape != self.values_shape:
+            raise InvalidValue(
+                f"`values` must be of shape {list(self.values_shape)}, got {list(shape)}.",
+                "They are the rates: one row for each axis, one number for each pair of channels.",
+            )
+
+    def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
+        """The table of these rates, [*positions, width]."""
+        from array_api_compat import device
+
+        shape = positions.shape if self.axes == 1 else positions.shape[:-1]
+        where, flat = device(values), positions.as_float64().reshape(-1, self.axes)
+        coordinates = xp.asarray(flat, dtype=work, device=where)
+        if is_traced(values):
+            rows = self.inside_trace(values, coordinates, xp, work)
+            return xp.reshape(rows, (*shape, self.width))
+        unit = self._units(numpy_of(values, "values"), positions)
+        cosine, sine = (xp.asarray(part, dtype=work, device=where) for part in (unit.real.copy(), unit.imag.copy()))
+        if getattr(values, "requires_grad", False):
+            # A difference that is 0, and whose derivative is that of the phase: exact numbers and every gradient.
+            still = self._phases(xp.astype(values - values.detach(), work), coordinates, xp)
+            along, up = xp.cos(still), xp.sin(still)
+            cosine, sine = cosine * along - sine * up, sine * along + cosine * up
+        return xp.reshape(self._assembled(cosine, sine, coordinates, xp), (*shape, self.width))
+
+    def inside_trace(self, values: Any, coordinates: Any, xp: Any, work: Any) -> Any:
+        """The rows at coordinates [rows, axes] in the numbers' own dtype, where some of them are not known."""
+        phases = self._phases(xp.astype(values, work), coordinates, xp)
+        return self._assembled(xp.cos(phases), xp.sin(phases), coordinates, xp)
+
+    def _phases(self, values: Any, coordinates: Any, xp: Any) -> Any:
+        """``multiplier sum_a p_a B[a, k]``, less whole turns."""
+        rates = xp.reshape(values, (self.axes, self.pairs)) * (self.multiplier / (2 * math.pi))
+        # Not a matrix product, which accelerators make of fewer bits.
+        turns = xp.sum(coordinates[:, :, None] * rates[None, :, :], axis=1)
+        return (turns - xp.round(turns)) * (2 * math.pi)
+
+    def _units(self, values: np.ndarray, positions: Positions) -> NDArray[np.complex128]:
+        rates = values.astype(np.float64).reshape(self.axes, self.pairs)
+        if not np.isfinite(rates).all():
+            raise InvalidValue("`values` must be finite: they are rates.", "Remove NaN and infinite numbers.")
+        with localcontext(working()):
+            multiplier = Decimal(self.multiplier)
+            ladders = [Ladder(tuple(abs(Decimal(rate)) * multiplier for rate in row.tolist())) for row in rates]
+        along = [positions] if self.axes == 1 else [positions.coordinate(axis) for axis in range(self.axes)]
+        flat = [at if at.progression else dataclasses.replace(at, shape=(at.size,)) for at in along]
+        return units_of_sums(ladders, list(rates < 0), flat)
+
+    def _assembled(self, cosine: Any, sine: Any, coordinates: Any, xp: Any) -> Any:
+        """Waves and coordinates in their channels, [rows, width]."""
+        first, second = both_waves(cosine, sine, self.order)
+        if self.layout == "halves":
+            rows = xp.concat([first, second], axis=-1)
+        else:
+            rows = xp.reshape(xp.stack([first, second], axis=-1), (*first.shape[:-1], 2 * self.pairs))
+        if self.raw is not None:
+            rows = xp.concat([coordinates, rows] if self.raw == "before" else [rows, coordinates], axis=-1)
+        return rows * self.scale if self.scale != 1 else rows
+
+    def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
+        """Nothing to write: the rates are the caller's values."""
+        raise AssertionError("a code of given rates is written from its values")
+
+    def why_no_shift(self) -> str:
+        """Why no matrix follows from the spec alone."""
+        return "its rates are values, which the spec does not hold"

@@ -1,0 +1,72 @@
+"""Waves: what is written into the two channels of a pair, and how many of them are left for a hand.
+
+A hand is a sine and a cosine. Most codes write one of each; Funnel's factorised tables write two of a kind, and one
+with the sign turned round.
+"""
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.arguments import shown
+from clockhands.clocks import Order
+from clockhands.errors import InvalidValue
+
+Waves = Literal["sin-cos", "cos-sin", "sin-sin", "cos-cos", "-sin-cos", "cos--sin"]
+
+# The clock that a pair is, where it is one: a minus turns it the other way round.
+_CLOCKS: dict[str, Order] = {
+    "sin-cos": "sin-cos",
+    "cos-sin": "cos-sin",
+    "-sin-cos": "cos-sin",
+    "cos--sin": "sin-cos",
+}
+
+
+def waves_of(name: object) -> Waves:
+    """The waves of this name.
+
+    Raises:
+        InvalidValue: There are none.
+    """
+    if not isinstance(name, str) or name not in get_args(Waves):
+        raise InvalidValue(
+            f"`order` must be one of {', '.join(get_args(Waves))}, got {shown(name)}.",
+            'It says which wave stands first; "sin-cos" is the paper\'s.',
+        )
+    return name  # type: ignore[return-value]
+
+
+def clock_order(waves: Waves) -> Order | None:
+    """The order of a clock that turns as these waves do; None where no rotation moves them."""
+    return _CLOCKS.get(waves)
+
+
+def sine_first(waves: Waves) -> bool:
+    """Whether `clockhands.phases.fill` is to be asked for ``sin + i cos``."""
+    return waves.startswith(("sin", "-sin"))
+
+
+def into_waves(block: NDArray[np.complexfloating], waves: Waves) -> None:
+    """Change a block of `clockhands.phases.fill`, asked for as `sine_first` says: first + i second."""
+    if waves == "-sin-cos":
+        np.negative(block.real, out=block.real)
+    elif waves == "cos--sin":
+        np.negative(block.imag, out=block.imag)
+    elif waves in ("sin-sin", "cos-cos"):
+        block.imag = block.real
+
+
+def both_waves(cosine: Any, sine: Any, waves: Waves) -> tuple[Any, Any]:
+    """The first and the second number of each pair, in any array library."""
+    first = -sine if waves == "-sin-cos" else sine if sine_first(waves) else cosine
+    second = -sine if waves == "cos--sin" else sine if waves.endswith("sin") else cosine
+    return first, second
+
+
+def check_fits(largest: float, dtype: np.dtype) -> None:
+    """Refuse a scale that makes numbers which a dtype does not hold."""
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.array(largest).astype(dtype).astype(np.float64)):
+            raise InvalidValue(f"Numbers of size {largest:g} do not fit {dtype.name}.", "Use a smaller `scale`.")

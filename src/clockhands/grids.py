@@ -1,0 +1,239 @@
+"""Grids: where the cells of an image, a video or a feature map stand, and in which order they come.
+
+Every published code of several axes takes positions that are affine in the index of the cell: offsets, normalised
+coordinates, pixel centres, interpolation scales and crops all are a start and a step. Which axis runs fastest along
+the rows differs between families, and a table read in the other order looks right and is wrong.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count, settle, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.memory import refuse_larger
+from clockhands.positions import HINT_RANGE, LARGEST, Positions, from_exact, positions_of
+
+
+@dataclass(frozen=True, init=False)
+class Grid:
+    """The cells of a grid: cell ``i`` of an axis stands at ``start + step i``, and the axes are multiplied out.
+
+    It is taken wherever positions are. Each coordinate is the real number ``start + step i``, made of exact fractions
+    and rounded once (its fraction to a float64, its whole part not at all).
+
+    ============================================== ==================================================================
+    pixel centres, ``(i + 1/2) / n``               ``Grid.centres((n, m))``
+    ``linspace(-1, 1, n)``                         ``Grid.between((n, m), -1, 1)``
+    counted from 1, divided by the last, 2 pi      ``Grid((n, m), start=s, step=s)``, ``s_a = 2 pi / (n_a + 1e-6)``
+    a crop from the middle of a larger grid        ``Grid((n, m), start=(top, left))``
+    2 L - 1 distances, the largest first           ``Grid(2 * L - 1, start=L - 1, step=-1)``
+    ============================================== ==================================================================
+
+    Attributes:
+        sizes: Cells of each axis, in the order of the code's axes; one number for a single axis.
+        start: Position of the first cell of each axis; one number for all.
+        step: From one cell to the next, for each axis; one number for all.
+        order: The axes from the one that changes slowest to the one that changes fastest along the rows; the
+            order of the axes unless said. ``(1, 0)`` for a code of (x, y) and rows that follow one another.
+        prefix: Rows before the first cell that stand nowhere (class and register tokens): an additive code gives
+            them zeros, a rotary code leaves them as they are at position 0.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed, or there is not one for each axis.
+
+    >>> positions_of(Grid((2, 2), start=0.5, order=(1, 0))).as_float64().reshape(-1, 2).tolist()
+    [[0.5, 0.5], [1.5, 0.5], [0.5, 1.5], [1.5, 1.5]]
+    """
+
+    sizes: tuple[int, ...]
+    start: tuple[Fraction, ...]
+    step: tuple[Fraction, ...]
+    order: tuple[int, ...]
+    prefix: int
+
+    def __init__(
+        self,
+        sizes: int | Iterable[int],
+        *,
+        start: Any = 0,
+        step: Any = 1,
+        order: Iterable[int] | None = None,
+        prefix: int = 0,
+    ) -> None:
+        """Check the numbers and make fractions of them."""
+        numbers = tuple(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str | bytes) else (sizes,)
+        if not numbers:
+            raise InvalidValue("`sizes` must hold at least one axis, got none.", "Write Grid((rows, columns)).")
+        settle(self, sizes=tuple(count("sizes", size, least=0) for size in numbers))
+        axes = len(self.sizes)
+        settle(self, start=_each("start", start, axes), step=_each("step", step, axes))
+        settle(self, order=_order(order, axes), prefix=count("prefix", prefix, least=0))
+        for number, first, step_ in zip(self.sizes, self.start, self.step, strict=True):
+            last = first + max(number - 1, 0) * step_
+            if max(abs(first), abs(last)) > LARGEST:
+                raise InvalidValue(
+                    f"A grid's positions must be at most 2**63 in size, got {shown(float(max(first, last, key=abs)))}.",
+                    HINT_RANGE,
+                )
+
+    @classmethod
+    def between(cls, sizes: int | Iterable[int], first: Any, last: Any, **further: Any) -> "Grid":
+        """The grid whose first cell stands at ``first`` and whose last at ``last``, as ``linspace`` has them.
+
+        An axis of one cell has it at ``first``.
+
+        >>> positions_of(Grid.between(3, -1, 1)).as_float64().tolist()
+        [-1.0, 0.0, 1.0]
+        """
+        blank = cls(sizes)
+        starts, ends = (_each(name, given, blank.axes) for name, given in (("first", first), ("last", last)))
+        steps = (
+            (end - begin) / max(number - 1, 1) for number, begin, end in zip(blank.sizes, starts, ends, strict=True)
+        )
+        return cls(sizes, start=starts, step=tuple(steps), **further)
+
+    @classmethod
+    def centres(cls, sizes: int | Iterable[int], first: Any = 0, last: Any = 1, **further: Any) -> "Grid":
+        """The centres of cells that fill ``first`` to ``last``: ``first + (last - first) (i + 1/2) / n``.
+
+        >>> positions_of(Grid.centres(4)).as_float64().tolist()
+        [0.125, 0.375, 0.625, 0.875]
+        """
+        blank = cls(sizes)
+        starts, ends = (_each(name, given, blank.axes) for name, given in (("first", first), ("last", last)))
+        steps = tuple(
+            (end - begin) / max(number, 1) for number, begin, end in zip(blank.sizes, starts, ends, strict=True)
+        )
+        starts = tuple(begin + step / 2 for begin, step in zip(starts, steps, strict=True))
+        return cls(sizes, start=starts, step=steps, **further)
+
+    @property
+    def axes(self) -> int:
+        """Number of axes."""
+        return len(self.sizes)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return math.prod(self.sizes)
+
+    def __len__(self) -> int:
+        """Number of rows: the cells, and the rows that stand nowhere."""
+        return self.prefix + self.cells
+
+    def line(self, axis: int) -> Positions:
+        """The positions of one axis' cells, each once."""
+        number, start, step = self.sizes[axis], self.start[axis], self.step[axis]
+        if start.denominator == step.denominator == 1 and step:
+            return Positions((number,), start=int(start), step=int(step))
+        refuse_larger((number,), 17, "An axis")
+        # Multiplied by their common denominator they are integers, of any size.
+        scale = math.lcm(start.denominator, step.denominator)
+        begin, move = int(start * scale), int(step * scale)
+        return from_exact([_exact_quotient(begin + move * cell, scale) for cell in range(number)], (number,))
+
+    def as_positions(self, name: str = "positions") -> Positions:
+        """The positions of the cells, [cells] or [cells, axes].
+
+        Raises:
+            InvalidValue: There are rows that stand nowhere.
+            TooLarge: They would not fit in memory.
+        """
+        if self.prefix:
+            raise InvalidValue(
+                f"`{name}` has {self.prefix} rows that stand nowhere, and positions are needed here.",
+                "Leave out the grid's prefix.",
+            )
+        if self.axes == 1:
+            return replace(self.line(0), grid=self)
+        refuse_larger((self.cells, self.axes), 17, "A grid", "Ask for fewer cells at once.")
+        lines = [self.line(axis) for axis in range(self.axes)]
+        limbs = [line.sizes(0, line.size) for line in lines]
+        whole = self._spread([limb.whole for limb in limbs], np.uint64)
+        part = self._spread([limb.part for limb in limbs], np.float64)
+        negative = self._spread([limb.negative for limb in limbs], bool)
+        return Positions((self.cells, self.axes), whole, part, negative, grid=self)
+
+    def _spread(self, limbs: list[Any], dtype: type) -> np.ndarray | None:
+        """The limbs of each axis' cells in all cells, [cells, axes]; None where no axis has any."""
+        if all(limb is None for limb in limbs):
+            return None
+        out = np.zeros((*(self.sizes[axis] for axis in self.order), self.axes), dtype)
+        for axis, limb in enumerate(limbs):
+            if limb is not None:
+                along = [1] * self.axes
+                along[self.order.index(axis)] = -1
+                out[..., axis] = limb.reshape(along)
+        return out.reshape(self.cells, self.axes)
+
+
+def without_prefix(given: Any) -> tuple[int, Any]:
+    """The rows of a grid that stand nowhere, and the positions without them; 0 for any other positions."""
+    if isinstance(given, Grid) and given.prefix:
+        return given.prefix, Grid(given.sizes, start=given.start, step=given.step, order=given.order)
+    return 0, given
+
+
+def at_origin(given: Any, name: str = "positions") -> Positions:
+    """`positions_of`, where rows that stand nowhere are taken to stand at 0 on every axis."""
+    prefix, cells = without_prefix(given)
+    at = positions_of(cells, name)
+    if not prefix:
+        return at
+    sizes = at.sizes(0, at.size)
+    shape = (prefix + at.shape[0], *at.shape[1:])
+    blank = prefix * math.prod(at.shape[1:])
+
+    def led(limb: np.ndarray | None) -> np.ndarray | None:
+        return None if limb is None else np.concatenate([np.zeros(blank, limb.dtype), limb]).reshape(shape)
+
+    return Positions(shape, led(sizes.whole), led(sizes.part), led(sizes.negative))
+
+
+def _each(name: str, given: Any, axes: int) -> tuple[Fraction, ...]:
+    """A number for each axis, as the exact fraction that it is."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes) and not hasattr(given, "__float__")
+    numbers = tuple(given) if several else (given,) * axes
+    if len(numbers) != axes:
+        raise InvalidValue(
+            f"`{name}` must be one number, or one for each of {axes} axes, got {len(numbers)}.",
+            "They stand in the order of the axes.",
+        )
+    return tuple(_fraction(name, number) for number in numbers)
+
+
+def _fraction(name: str, number: Any) -> Fraction:
+    if isinstance(number, Rational) and not isinstance(number, bool):
+        return Fraction(int(number.numerator), int(number.denominator))
+    if not isinstance(number, Real) or isinstance(number, bool | np.bool_):
+        raise InvalidType(
+            f"`{name}` must be numbers, got {shown(number)}.", "Give ints, floats or fractions, one for each axis."
+        )
+    if not math.isfinite(number):
+        raise InvalidValue(f"`{name}` must be finite, got {shown(float(number))}.", "Give a number for each axis.")
+    return Fraction(float(number))
+
+
+def _order(order: Iterable[int] | None, axes: int) -> tuple[int, ...]:
+    if order is None:
+        return tuple(range(axes))
+    given = tuple(order) if isinstance(order, Iterable) else (order,)
+    if sorted(map(str, given)) != sorted(map(str, range(axes))):
+        raise InvalidValue(
+            f"`order` must name each of the axes {', '.join(map(str, range(axes)))} once, got {shown(given)}.",
+            "The axis that changes slowest from row to row stands first.",
+        )
+    return tuple(int(axis) for axis in given)
+
+
+def _exact_quotient(number: int, divisor: int) -> tuple[int, float, bool]:
+    """An integer over another as (whole, part, negative), the part rounded to float64."""
+    whole, rest = divmod(abs(number), divisor)
+    part = rest / divisor  # of integers: correctly rounded
+    return (whole + 1, 0.0, number < 0) if part == 1 else (whole, part, number < 0)
