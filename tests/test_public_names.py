@@ -31,6 +31,7 @@ CALLS = {
     "add": "ch.add(np.zeros((2, 4), np.float32), spec)",
     "audit": "ch.audit('vaswani2017').to_dict()",
     "bias": "ch.bias(ch.Alibi(heads=8), 2, 3)",
+    "convert_table": "ch.convert_table(np.zeros((2, 4)), spec, spec)",
     "describe": "ch.describe(spec)",
     "from_json": "ch.from_json(ch.to_json(spec))",
     "kernel": "ch.kernel(spec, [0, 1, 2])",

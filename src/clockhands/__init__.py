@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from clockhands.auditing import audit
     from clockhands.biases import Alibi, Buckets, bias
     from clockhands.clocks import kernel, shift
+    from clockhands.conversion import convert_table
     from clockhands.presets import preset
     from clockhands.rotary import Rotary, rotate
     from clockhands.specs import describe, from_json, to_json
@@ -27,6 +28,7 @@ __all__ = [
     "add",
     "audit",
     "bias",
+    "convert_table",
     "describe",
     "from_json",
     "kernel",
@@ -47,6 +49,7 @@ _HOME = {
     "add": "additive",
     "audit": "auditing",
     "bias": "biases",
+    "convert_table": "conversion",
     "describe": "specs",
     "from_json": "specs",
     "kernel": "clocks",

@@ -1,11 +1,13 @@
 """Weights moved between the two pairing layouts, so that code of the other layout computes the same model.
 
 ``convert`` moves a checkpoint in safetensors files, a shard at a time; ``convert_rows`` one array. Everything that is
-indexed by a channel of a query or a key moves; all else passes through bit for bit.
+indexed by a channel of a query or a key moves; all else passes through bit for bit. ``convert_table`` writes a table of
+positions in another convention of the same ladder.
 """
 
 from clockhands.conversion.converting import Converted, convert
 from clockhands.conversion.planning import CannotConvert
 from clockhands.conversion.rows import Arrangement, convert_rows, row_order
+from clockhands.conversion.tables import convert_table
 
-__all__ = ["Arrangement", "CannotConvert", "Converted", "convert", "convert_rows", "row_order"]
+__all__ = ["Arrangement", "CannotConvert", "Converted", "convert", "convert_rows", "convert_table", "row_order"]

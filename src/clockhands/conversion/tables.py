@@ -1,0 +1,405 @@
+"""A table of positions from one convention to another, where both write the same hands."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import AdditiveCode, AxialSinusoidal, EvenlySpaced, SineOnly, SingleFrequency, Sinusoidal
+from clockhands.additive import table as table_of
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.layouts import pair_channels
+from clockhands.positions import numpy_of
+from clockhands.presets import preset
+from clockhands.specs import describe
+from clockhands.traces import is_traced, library
+
+SAME_RATE = Decimal("1e-6")
+"""Two rates are one where they differ by a relative 1e-6: bases are published with six digits."""
+
+# How near to a code's own row another row is taken for it, in numbers of size 1.
+_ROW = 2.0**-16
+
+_WAVES = {"sin": "sine", "cos": "cosine"}
+
+
+@dataclass(frozen=True)
+class _Channel:
+    """What a channel holds: ``sign * wave(position[axis] * rate)``, a coordinate, or zero.
+
+    Attributes:
+        kind: ``sin``, ``cos``, ``raw`` or ``zero``.
+        axis: Which coordinate of a position.
+        rate: Radians per token.
+        sign: 1 or -1.
+    """
+
+    kind: str
+    axis: int = 0
+    rate: Decimal = Decimal(0)
+    sign: int = 1
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A convention as its channels: each number is what the channel holds, less ``mean``, times ``factor``.
+
+    Attributes:
+        said: The spec in words, with the name that the caller gave.
+        spec: The spec.
+        channels: What each channel holds.
+        axes: Coordinates of a position.
+        mean: What is taken from every number.
+        factor: What it is multiplied by then.
+    """
+
+    said: str
+    spec: Any
+    channels: tuple[_Channel, ...]
+    axes: int = 1
+    mean: float = 0.0
+    factor: float = 1.0
+
+
+def convert_table(x: Any, from_: Any, to: Any, *, axes: Sequence[int] | None = None) -> Any:
+    """A table in another convention of the same ladder: the same positions, written as ``to`` writes them.
+
+    Two conventions share a ladder where their hands turn at the same rates, within a relative 1e-6, however the
+    rates are named or ordered: base 10,000 open is base 9,646.62 closed at width 512 (a published base has six digits,
+    so the phases of such a pair part by up to 2e-8 rad for each token). Then every number of the one table is a number
+    of the other, and what differs is converted:
+
+    * ``layout``, ``order``, ``channels`` and rates in the opposite order: channels change places, bit for bit;
+    * waves with a minus: signs, bit for bit;
+    * ``scale`` and ``standardised``: one product and sum in float32 (float64 for float64), rounded once;
+    * columns of zeros: added, or left out where they are zero;
+    * ``zero_rows``: a row that only ``to`` has as zeros is zeroed; one that only ``from_`` has as zeros is made anew,
+      which is possible since ``from_`` says which position it is.
+
+    Not converted: other rates (another base, span or scaling), a channel that is not there (the last hand of an odd
+    width), trained numbers, and positions: ``first`` and the order of rows stay as they are.
+
+    Args:
+        x: A table [..., rows, width] of ``from_``: an array of NumPy, PyTorch, JAX or any array-API library.
+        from_: The convention it is in: a spec, or a preset's name, which then has the width of ``x``.
+        to: The one it shall be in: a spec, or a preset's name, which then has the width of ``from_``.
+        axes: For codes of several axes, the axis of ``from_`` that each axis of ``to`` is: ``(1, 0)`` from a code of
+            x and y to one of y and x. None says that they are in the same order.
+
+    Returns:
+        An array [..., rows, to.width] of ``x``'s library and dtype; ``x`` is not changed.
+
+    Raises:
+        InvalidValue: The ladders differ, or ``to`` would lose or invent a channel or a row; the message says which.
+        InvalidType: An argument is of a kind that cannot be converted.
+
+    >>> import clockhands as ch
+    >>> table = ch.table(ch.preset("vaswani2017", width=8), 5)
+    >>> paper, halves = ch.preset("vaswani2017", width=8), ch.preset("marian", width=8)
+    >>> bool((ch.convert_table(table, paper, halves) == ch.table(halves, 5)).all())
+    True
+    """
+    shape = _shape_of(x)
+    source = _written(_spec("from_", from_, shape[-1]), from_, "from_")
+    target = _written(_spec("to", to, source.spec.width), to, "to")
+    if shape[-1] != source.spec.width:
+        raise InvalidValue(
+            f"`x` must be of shape [..., rows, {source.spec.width}], got {list(shape)}.",
+            "The last axis is the width of `from_`.",
+        )
+    if getattr(source.spec, "scaled", False) != getattr(target.spec, "scaled", False):
+        raise InvalidValue(
+            "Only one of the two conventions has a trained scale, and neither says how large it is.",
+            "Divide x by its scale, or multiply it, and convert between specs that agree in `scaled`.",
+        )
+    order = _axis_order(axes, source, target)
+    places, signs = _matched(source, target, order)
+    _check_zeros(x, source)
+    xp = library(x)
+    made = _moved(x, places, xp)
+    made = _rescaled(made, source, target, signs, xp)
+    return _rows(x, made, source, target, xp)
+
+
+def _shape_of(x: Any) -> tuple[int, ...]:
+    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
+    shape, kind = tuple(x.shape), str(x.dtype).rpartition(".")[2]
+    if len(shape) < 2:
+        raise InvalidValue(f"`x` must be of shape [..., rows, width], got {list(shape)}.", "Give a whole table.")
+    if kind not in ("float64", "float32", "float16", "bfloat16"):
+        raise InvalidType(f"`x` must be of a float dtype, got {kind}.", "Give the table's numbers.")
+    return shape
+
+
+def _spec(name: str, given: Any, width: int) -> Any:
+    if isinstance(given, str):
+        found = preset(given)
+        return preset(given, width=width) if isinstance(found, AdditiveCode) else found
+    if not isinstance(given, AdditiveCode) and not hasattr(given, "head_width"):
+        raise InvalidType(
+            f"`{name}` must be a spec or a preset's name, got {shown(given)}.",
+            'Write clockhands.preset("vaswani2017", width=512), or a spec such as Sinusoidal(width=512).',
+        )
+    return given
+
+
+def _written(spec: Any, given: Any, name: str) -> _Written:
+    """The channels of a spec, one by one."""
+    said = f"{given} ({describe(spec)})" if isinstance(given, str) else describe(spec)
+    if isinstance(spec, Sinusoidal):
+        pairs = pair_channels(spec.ladder.pairs, spec.layout)
+        mean, factor = spec.affine
+        channels = _channels(spec.width, [(pairs, spec.ladder.exact)], spec.order)
+        return _Written(said, spec, channels, 1, mean, factor)
+    if isinstance(spec, AxialSinusoidal):
+        hands, coordinates = spec.places
+        lanes = [(channels, ladder.exact) for channels, ladder in zip(hands, spec.ladders, strict=True)]
+        channels = _channels(spec.width, lanes, spec.order, coordinates.tolist())
+        return _Written(said, spec, channels, spec.number_of_axes, 0.0, spec.scale)
+    if isinstance(spec, EvenlySpaced | SingleFrequency):
+        pairs = pair_channels(spec.ladder.pairs, spec.layout)
+        return _Written(said, spec, _channels(spec.width, [(pairs, spec.ladder.exact)], spec.order))
+    if isinstance(spec, SineOnly):
+        return _Written(said, spec, tuple(_Channel("sin", rate=rate) for rate in spec.ladder.exact))
+    raise InvalidType(
+        f"`{name}` is {said}, whose numbers are not hands of a ladder.",
+        "Tables of Sinusoidal and AxialSinusoidal are converted; learned rows are resized by additive.resize.",
+    )
+
+
+def _channels(
+    width: int,
+    lanes: list[tuple[np.ndarray, tuple[Decimal, ...]]],
+    order: str,
+    coordinates: Sequence[int] = (),
+) -> tuple[_Channel, ...]:
+    """The channels of hands [pairs, 2] an axis; those from ``width`` on are cut, and what nobody writes is zero."""
+    made = [_Channel("zero")] * width
+    for axis, (places, rates) in enumerate(lanes):
+        for pair, rate in zip(places.tolist(), rates, strict=True):
+            for channel, (kind, sign) in zip(pair, _waves(order), strict=True):
+                if channel < width:
+                    made[channel] = _Channel(kind, axis, rate, sign)
+    for axis, channel in enumerate(coordinates):
+        made[channel] = _Channel("raw", axis)
+    return tuple(made)
+
+
+def _waves(order: str) -> tuple[tuple[str, int], tuple[str, int]]:
+    """The two waves of a pair with their signs.
+
+    >>> _waves("-sin-cos"), _waves("cos--sin")
+    ((('sin', -1), ('cos', 1)), (('cos', 1), ('sin', -1)))
+    """
+    first, second = order.lstrip("-").split("-", 1)
+    return (first, -1 if order.startswith("-") else 1), (second.lstrip("-"), -1 if second.startswith("-") else 1)
+
+
+def _axis_order(axes: Sequence[int] | None, source: _Written, target: _Written) -> tuple[int, ...]:
+    """For each axis of ``to`` the axis of ``from_`` that it is."""
+    if source.axes != target.axes:
+        raise InvalidValue(
+            f"The codes have {_axes(source.axes)} and {_axes(target.axes)}: {source.said}, and {target.said}.",
+            "A table keeps its positions, so both codes need as many coordinates.",
+        )
+    if axes is None:
+        return tuple(range(source.axes))
+    order = tuple(count("axes", axis, least=0) for axis in axes)
+    if sorted(order) != list(range(source.axes)):
+        raise InvalidValue(
+            f"`axes` must name each of the {_axes(source.axes)} of `from_` once, got {shown(order)}.",
+            "Write (1, 0) where one code has x and y and the other y and x.",
+        )
+    return order
+
+
+def _axes(number: int) -> str:
+    return f"{number} ax{'i' if number == 1 else 'e'}s"
+
+
+def _matched(source: _Written, target: _Written, order: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
+    """For each channel of ``to`` its channel in ``from_`` (the width of ``from_`` for a zero), and its sign."""
+    places, signs = [-1] * len(target.channels), np.ones(len(target.channels))
+    for place, channel in enumerate(target.channels):
+        if channel.kind == "zero":
+            places[place] = len(source.channels)
+    for axis in range(target.axes):
+        _same_ladder(source, target, order[axis], axis)
+        for kind in ("sin", "cos", "raw"):
+            wanted = _sorted(target.channels, kind, axis)
+            there = _sorted(source.channels, kind, order[axis])
+            for place, found in _paired(wanted, there, target, source):
+                places[place] = found
+                signs[place] = target.channels[place].sign * source.channels[found].sign
+    return places, signs
+
+
+def _sorted(channels: tuple[_Channel, ...], kind: str, axis: int) -> list[int]:
+    """Channels of one wave of one axis, the fastest first."""
+    found = [place for place, each in enumerate(channels) if each.kind == kind and each.axis == axis]
+    return sorted(found, key=lambda place: -channels[place].rate)
+
+
+def _paired(wanted: list[int], there: list[int], target: _Written, source: _Written) -> Iterator[tuple[int, int]]:
+    """Channels of the same rate: as many of either where it stands more than once, else the only one for all."""
+    groups, held = _groups(wanted, target), _groups(there, source)
+    for group in _unlike(held, groups, source, target):
+        raise _missing(source.channels[group[0]], source, target, lost=True)
+    for group in _unlike(groups, held, target, source):
+        raise _missing(target.channels[group[0]], source, target, lost=False)
+    for group, have in zip(groups, held, strict=True):
+        for number, place in enumerate(group):
+            yield place, have[number % len(have)]
+
+
+def _groups(places: list[int], written: _Written) -> list[list[int]]:
+    """Channels that follow one another by their rate, those of the same rate together."""
+    groups: list[list[int]] = []
+    for place in places:
+        if groups and _alike(written.channels[groups[-1][0]].rate, written.channels[place].rate):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return groups
+
+
+def _unlike(some: list[list[int]], others: list[list[int]], mine: _Written, theirs: _Written) -> Iterator[list[int]]:
+    """Groups of which the others have none."""
+    left = [theirs.channels[group[0]].rate for group in others]
+    at = 0
+    for group in some:
+        rate = mine.channels[group[0]].rate
+        while at < len(left) and left[at] > rate and not _alike(left[at], rate):
+            at += 1
+        if at == len(left) or not _alike(left[at], rate):
+            yield group
+
+
+def _alike(first: Decimal, second: Decimal) -> bool:
+    return abs(first - second) <= SAME_RATE * max(first, second)
+
+
+def _same_ladder(source: _Written, target: _Written, axis: int, to_axis: int) -> None:
+    """Refuse two ladders whose hands turn at other rates."""
+    ladders = []
+    for written, one in ((source, axis), (target, to_axis)):
+        rates = {each.rate for each in written.channels if each.kind in _WAVES and each.axis == one}
+        kept: list[Decimal] = []
+        for rate in sorted(rates, reverse=True):
+            if not kept or not _alike(kept[-1], rate):
+                kept.append(rate)
+        ladders.append(kept)
+    mine, theirs = ladders
+    if len(mine) == len(theirs) and all(map(_alike, mine, theirs)):
+        return
+    where = f" along axis {to_axis}" if source.axes > 1 else ""
+    if len(mine) != len(theirs):
+        fault = f"the first has {len(mine)} rates{where}, the second {len(theirs)}"
+    else:
+        at = next(pair for pair, (one, other) in enumerate(zip(mine, theirs, strict=True)) if not _alike(one, other))
+        fault = f"hand {at}{where} turns at {mine[at]:.7g} rad/token in the first, at {theirs[at]:.7g} in the second"
+    raise InvalidValue(
+        f"{source.said} and {target.said} have different ladders: {fault}.",
+        "No order of channels makes one of the other; make the table anew: clockhands.table(to, positions).",
+    )
+
+
+def _missing(channel: _Channel, source: _Written, target: _Written, *, lost: bool) -> InvalidValue:
+    what = f"coordinate {channel.axis}"
+    if channel.kind != "raw":
+        what = f"{_WAVES[channel.kind]} of the hand at {channel.rate:.7g} rad/token"
+    fault = f"it has no place for the {what}, which would be lost" if lost else f"the {what} is not in it"
+    return InvalidValue(
+        f"A table of {source.said} cannot become one of {target.said}: {fault}.",
+        "Make the table anew: clockhands.table(to, positions).",
+    )
+
+
+def _check_zeros(x: Any, source: _Written) -> None:
+    """Refuse a column of zeros that holds something."""
+    zeros = [place for place, channel in enumerate(source.channels) if channel.kind == "zero"]
+    if not zeros or is_traced(x):
+        return
+    beyond = np.asarray(numpy_of(x[..., zeros[0] : zeros[-1] + 1], "x"))[..., [place - zeros[0] for place in zeros]]
+    if np.any(beyond != 0):
+        raise InvalidValue(
+            f"Column {zeros[int(np.argwhere(beyond != 0)[0][-1])]} of `x` is not zero, as it is in {source.said}.",
+            "Check that `x` is a table of `from_`.",
+        )
+
+
+def _moved(x: Any, places: list[int], xp: Any) -> Any:
+    """The channels in their new places."""
+    from array_api_compat import device
+
+    if max(places) >= x.shape[-1]:
+        x = xp.concat([x, xp.zeros_like(x[..., :1])], axis=-1)
+    return xp.take(x, xp.asarray(np.array(places), device=device(x)), axis=-1)
+
+
+def _rescaled(made: Any, source: _Written, target: _Written, signs: np.ndarray, xp: Any) -> Any:
+    """The numbers with their signs, means and scales."""
+    from array_api_compat import device
+
+    factor = target.factor / source.factor
+    shifts = signs * source.mean - target.mean
+    place = device(made)
+    if factor == 1 and not shifts.any():
+        if (signs > 0).all():
+            return made
+        return made * xp.astype(xp.asarray(signs, device=place, dtype=xp.float32), made.dtype)
+    wave = np.array([channel.kind != "zero" for channel in target.channels])
+    offset = np.where(wave, shifts * target.factor, 0.0)
+    # Without a mean the product alone: 0 stays 0 and a power of two is exact.
+    work = xp.float64 if made.dtype == xp.float64 else xp.float32
+    numbers = xp.astype(made, work) * xp.asarray(signs * factor, device=place, dtype=work)
+    if offset.any():
+        numbers = numbers + xp.asarray(offset, device=place, dtype=work)
+    return xp.astype(numbers, made.dtype)
+
+
+def _rows(x: Any, made: Any, source: _Written, target: _Written, xp: Any) -> Any:
+    """The rows that only one of the two conventions has as zeros."""
+    before, after = (set(getattr(each.spec, "zero_rows", ())) for each in (source, target))
+    if before == after:
+        return made
+    if is_traced(x):
+        raise InvalidType(
+            "The two conventions have other rows of zeros, which cannot be looked for inside a trace.",
+            "Convert the table outside of jit, vmap and compile.",
+        )
+    from array_api_compat import device
+
+    given = numpy_of(x, "x").astype(np.float64)
+    kind = str(made.dtype).rpartition(".")[2]
+    zero = ~given.any(axis=-1)
+    place = device(made)
+    if zero.any() and before - after:
+        if len(before) > 1:
+            raise InvalidValue(
+                f"`x` has rows of zeros, and which of the positions {sorted(before)} they stand at is not known.",
+                "Make the table anew: clockhands.table(to, positions).",
+            )
+        row = table_of(target.spec, sorted(before), dtype=kind)[0]
+        # By way of a dtype that every library takes from NumPy.
+        row = row.astype(np.float64 if kind == "float64" else np.float32)
+        filled = xp.astype(xp.asarray(row, device=place), made.dtype)
+        made = xp.where(xp.asarray(zero, device=place)[..., None], filled, made)
+    for position in sorted(after - before):
+        own = table_of(source.spec, [position], dtype="float64")[0]
+        near = np.abs(given - own).max(axis=-1) <= max(_ROW, 8 * _ulp(kind)) * _size(source)
+        made = xp.where(xp.asarray(near, device=place)[..., None], xp.zeros_like(made), made)
+    return made
+
+
+def _ulp(kind: str) -> float:
+    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[kind]
+
+
+def _size(written: _Written) -> float:
+    return math.fabs(written.factor) * (1 + math.fabs(written.mean))
