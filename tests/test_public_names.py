@@ -34,6 +34,7 @@ CALLS = {
     "convert_table": "ch.convert_table(np.zeros((2, 4)), spec, spec)",
     "describe": "ch.describe(spec)",
     "from_json": "ch.from_json(ch.to_json(spec))",
+    "identify": "ch.identify(ch.table(spec, 8))[0].name",
     "kernel": "ch.kernel(spec, [0, 1, 2])",
     "preset": "ch.preset('vaswani2017')",
     "rotate": "ch.rotate(np.zeros((2, 8)), ch.Rotary(head_width=8))",

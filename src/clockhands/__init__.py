@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from clockhands.clocks import kernel, shift
     from clockhands.conversion import convert_table
     from clockhands.presets import preset
+    from clockhands.recognition import identify
     from clockhands.rotary import Rotary, rotate
     from clockhands.specs import describe, from_json, to_json
 
@@ -31,6 +32,7 @@ __all__ = [
     "convert_table",
     "describe",
     "from_json",
+    "identify",
     "kernel",
     "preset",
     "rotate",
@@ -52,6 +54,7 @@ _HOME = {
     "convert_table": "conversion",
     "describe": "specs",
     "from_json": "specs",
+    "identify": "recognition",
     "kernel": "clocks",
     "preset": "presets",
     "rotate": "rotary",

@@ -1,0 +1,235 @@
+"""From measured numbers to the description that somebody would write: a spec, and where its rows stand.
+
+Rows tell ``rate x step`` and ``start / step``, never a rate or a step alone. So a ladder of fastest rate 1 rad/token
+is taken, unless a published convention of another one fits; and of the bases that make the same rates (a base open,
+another closed, another for each rule of an odd width) the one that takes the fewest digits to say.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import Sinusoidal
+from clockhands.errors import InvalidValue
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Spacing
+from clockhands.presets import presets
+from clockhands.recognition.plain_numbers import UNKNOWN, plain
+from clockhands.recognition.progressions import Progression
+
+BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Doubts:
+    """How exactly the numbers of a progression are known, and which changes of several go together.
+
+    Attributes:
+        covariance: Of level, slope and origin [3, 3].
+        sigmas: How many standard deviations something meant may lie from what was measured.
+    """
+
+    covariance: np.ndarray
+    sigmas: float = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """A spec with where its rows stand.
+
+    Attributes:
+        spec: The code, without zero rows.
+        start, step: Position of row 0, and from one row to the next.
+        digits: How many digits it takes to say.
+        names: The presets that it is.
+        free: Which of ``base``, ``step`` and ``start`` are as they were measured, not as somebody would write them.
+    """
+
+    spec: Sinusoidal
+    start: float
+    step: float
+    digits: float
+    names: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+
+    @property
+    def channels(self) -> int:
+        """The channels that the ladder is for."""
+        width, odd = self.spec.width, self.spec.odd
+        return width - width % 2 if odd == "zero" else width + width % 2 if odd == "cut" else width
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows stand at integers."""
+        return self.start == round(self.start) and self.step == round(self.step)
+
+    def positions(self, begin: int, end: int) -> Any:
+        """Where rows stand, as `clockhands.table` takes it."""
+        if self.whole:
+            first, step = int(self.start) + int(self.step) * begin, int(self.step)
+            return range(first, first + step * (end - begin), step)
+        # The numbers that start + step x row has in float64, as tables are usually made.
+        return self.places(begin, end)
+
+    def places(self, begin: int, end: int) -> np.ndarray:
+        """Where rows stand, in float64."""
+        return self.start + self.step * np.arange(begin, end)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The channels of a table: what its spec says besides the ladder."""
+
+    width: int
+    layout: Any
+    order: Any
+    lone: bool  # the last hand has no second channel
+    zeros: int  # columns of zeros at the end
+    pairs: int
+
+    def rules(self) -> Iterator[tuple[str, str | float, float]]:
+        """The rules that such a width may follow: odd, span and its denominator, the usual ones first."""
+        if self.zeros:
+            odds = [("zero", self.width - self.zeros)]
+        elif self.lone:
+            odds = [("extra", self.width), ("cut", self.width + 1)]
+        else:
+            odds = [("refuse", self.width)]
+        for span in ("open", "closed"):
+            for odd, channels in odds:
+                den = channels / 2 if span == "open" else channels // 2 - 1
+                if den > 0:
+                    yield odd, span, den
+
+    def spec(self, odd: str, spacing: Spacing) -> Sinusoidal:
+        """A spec of this shape."""
+        return Sinusoidal(self.width, spacing=spacing, layout=self.layout, order=self.order, odd=odd)  # type: ignore[arg-type]
+
+
+def described(found: Progression, doubts: Doubts, shape: Shape, *, known: bool = False) -> list[Description]:
+    """Descriptions of a progression, the shortest first, each with numbers of its own.
+
+    All make the same table, to what the rows tell. Where it is known where rows stand, the rates are as measured.
+    """
+    make = {"geometric": _geometric, "even": _even, "explicit": _explicit}[found.kind]
+    out = [*_published(found, doubts, shape, known), *make(found, doubts, shape, known)]
+    return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
+
+
+def _geometric(found: Progression, doubts: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+    rising = found.slope > 0
+    fastest = np.array([1.0, shape.pairs - 1.0 if rising else 0.0, 0.0])
+    for rank, (odd, span, den) in enumerate(shape.rules()):
+        steps, top = _Steps(found, doubts), 1.0
+        base = math.exp(min(abs(steps.value(SLOPE)) * den, 700))
+        digits, number = plain(base, base * den * steps.doubt(SLOPE), BASES)
+        meant = digits < UNKNOWN and number > 1
+        meant = meant and steps.fix(SLOPE, math.log(number) / den * (1 if rising else -1))
+        said, step, start, free = _placed(steps, fastest)
+        if known:
+            top, step, start, free = step, 1.0, 0.0, ()
+        if not meant:
+            digits, number, free = UNKNOWN, math.exp(min(abs(steps.value(SLOPE)) * den, 700)), (*free, "base")
+        if not 1 < number < 1e300:
+            continue
+        multiplier = number ** (-(shape.pairs - 1) / den) if rising else 1.0
+        multiplier *= top if known else 1.0
+        spacing = Geometric(1 / number if rising else number, span, multiplier)  # type: ignore[arg-type]
+        yield Description(shape.spec(odd, spacing), start, found.sign * step, digits + said + rank / 8, free=free)
+
+
+def _even(found: Progression, _: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+    first, last = float(found.advances[0]), float(found.advances[-1])
+    step = 1.0 if known else max(first, last)
+    spacing = EvenSteps(first / step, last / step)
+    odd = next(shape.rules())[0]
+    free = () if known else ("step", "start")
+    yield Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, 3 * UNKNOWN, free=free)
+
+
+def _explicit(found: Progression, _: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+    step = 1.0 if known else float(found.advances.max())
+    odd = next(shape.rules())[0] if shape.pairs > 1 else "refuse"
+    spacing = Explicit(tuple(float(advance) for advance in found.advances / step))
+    free = () if known else ("step", "start")
+    yield Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, 4 * UNKNOWN, free=free)
+
+
+def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[int, float, float, tuple[str, ...]]:
+    """Digits, step and start of rows whose rate of logarithm ``level`` advances as ``fastest`` says; what is free."""
+    step = math.exp(steps.value(fastest) - level)
+    digits, number = plain(step, step * steps.doubt(fastest))
+    step_meant = digits < UNKNOWN and number > 0 and steps.fix(fastest, math.log(number) + level)
+    step = number if step_meant else step
+    start = steps.value(ORIGIN) * step
+    more, number = plain(start, steps.doubt(ORIGIN) * step)
+    start_meant = more < UNKNOWN and steps.fix(ORIGIN, number / step)
+    if not step_meant:
+        digits, step = UNKNOWN, math.exp(steps.value(fastest) - level)
+    if not start_meant:
+        more, number = UNKNOWN, steps.value(ORIGIN) * step
+    free = tuple(name for name, meant in (("step", step_meant), ("start", start_meant)) if not meant)
+    return digits + more, step, number, free
+
+
+def _published(found: Progression, doubts: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+    """The published conventions that have these rates, up to the step between rows."""
+    if found.kind != "geometric" or shape.pairs < 2:
+        return
+    for preset in presets():
+        spec = preset.spec
+        if type(spec) is not Sinusoidal or (spec.layout, spec.order) != (shape.layout, shape.order):
+            continue
+        if not isinstance(spec.spacing, Geometric) or spec.standardised is not None:
+            continue
+        odd = spec.odd if shape.width % 2 else "refuse"
+        if shape.width % 2 and (odd == "refuse" or (odd == "zero") != bool(shape.zeros)):
+            continue
+        try:
+            own = shape.spec(odd, spec.spacing)
+        except InvalidValue:
+            continue
+        if own.ladder.pairs != shape.pairs:
+            continue
+        steps = _Steps(found, doubts)
+        rates = [float(rate.ln()) for rate in own.ladder.exact[:2]]
+        if steps.fix(SLOPE, rates[1] - rates[0]):
+            if known and not steps.fix(LEVEL, rates[0]):
+                continue
+            digits, step, start, free = _placed(steps, LEVEL, rates[0])
+            yield Description(own, start, found.sign * step, digits, (preset.name,), free)
+
+
+LEVEL, SLOPE, ORIGIN = np.eye(3)
+
+
+class _Steps:
+    """The numbers of a progression, fixed one after another: each time the others move to where they fit best."""
+
+    def __init__(self, found: Progression, doubts: Doubts) -> None:
+        self.found = found
+        self.numbers = np.array([found.level, found.slope, found.origin])
+        self.covariance = doubts.covariance
+        self.left = doubts.sigmas**2
+
+    def value(self, row: np.ndarray) -> float:
+        """A linear combination of level, slope and origin."""
+        return float(row @ self.numbers)
+
+    def doubt(self, row: np.ndarray) -> float:
+        """One standard deviation of a linear combination."""
+        return math.sqrt(max(float(row @ self.covariance @ row), 0.0))
+
+    def fix(self, row: np.ndarray, value: float) -> bool:
+        """Give a combination a value, if that is within what is left of the doubt: the others move along."""
+        along = self.covariance @ row
+        variance, off = float(row @ along), value - self.value(row)
+        if not off**2 <= self.left * variance:
+            return False
+        if variance > 0:
+            self.numbers = self.numbers + along * (off / variance)
+            self.covariance = self.covariance - np.outer(along, along) / variance
+            self.left -= off**2 / variance
+        return True

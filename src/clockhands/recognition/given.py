@@ -1,0 +1,83 @@
+"""An array of any library as rows of numbers that can be looked at piece by piece."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType
+
+# Half a unit in the last place of 1: what rounding a number of size 1 may cost.
+ROUNDING = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+
+_BLOCK = 1 << 23  # numbers looked at together: 32 MB of float32
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Rows of numbers, read only where they are asked for.
+
+    Attributes:
+        array: NumPy array [rows, width], possibly a file's.
+        dtype: What the numbers were rounded to, by name.
+        rounding: The relative error of one rounding to that dtype.
+        positions: float64 [rows] where the caller said where the rows stand, else None.
+    """
+
+    array: np.ndarray
+    dtype: str
+    rounding: float
+    positions: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.array.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Number of channels."""
+        return self.array.shape[1]
+
+    def at(self, rows: np.ndarray | slice) -> np.ndarray:
+        """Some rows in float64."""
+        return np.asarray(self.array[rows]).astype(np.float64)
+
+    def blocks(self, numbers: int = _BLOCK) -> Iterator[tuple[int, np.ndarray]]:
+        """All rows, a block at a time, with the number of a block's first row."""
+        height = max(64, numbers // max(1, self.width) // 64 * 64)
+        for begin in range(0, self.rows, height):
+            yield begin, np.asarray(self.array[begin : begin + height])
+
+
+def given_of(array: Any) -> tuple[np.ndarray, str]:
+    """A NumPy array that holds the same numbers, and the name of the dtype that they came in.
+
+    Raises:
+        InvalidType: It is no array, or holds something else than numbers.
+    """
+    name = str(getattr(array, "dtype", "")).rpartition(".")[2]
+    try:
+        if hasattr(array, "detach"):
+            array = array.detach().cpu()
+            # NumPy has no bfloat16 of torch's; float32 holds each of them.
+            array = array.float().numpy() if name == "bfloat16" else array.numpy()
+        rows = array if isinstance(array, np.ndarray) else np.asarray(array)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidType(
+            f"`given` must be an array of numbers, got {type(array).__name__} ({type(error).__name__}).",
+            "Give a NumPy, PyTorch or JAX array, outside of jit, vmap and compile.",
+        ) from None
+    if rows.dtype.kind not in "biufc" and not rows.dtype.name.startswith(("bfloat16", "float8")):
+        raise InvalidType(
+            f"`given` must be an array of numbers or a function, got {type(array).__name__} {shown(array)}.",
+            "Give a table [rows, width] of floats, or a function(x, positions).",
+        )
+    return rows, name or rows.dtype.name

@@ -1,0 +1,255 @@
+"""From the turning of pairs, known modulo a whole turn, to one ladder and one place to start from.
+
+A pair of rate ``r`` at positions ``start + step x`` has the phase ``r start + r step x``. Rows show ``r step`` and
+``r start`` modulo 2 pi. With ``a = r |step|``, which is all that rows can tell of a rate, the phase is
+``a (origin + sign x)``, where ``origin = start / |step|`` says where position 0 lies. So a geometric ladder has three
+unknown numbers, however many pairs and rows there are.
+
+Slow pairs turn less than half a turn from row to row. They tell the progression, which tells the next faster pair
+well enough to know how many whole turns are missing there, which tells the progression better, and so on.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from clockhands.clocks import Order
+from clockhands.recognition.turning import Angles
+
+Kind = Literal["geometric", "even", "explicit"]
+
+_TURN = 2 * np.pi
+_LOOSE = 0.02  # rad that are always allowed while a progression is looked for; what is found is checked exactly
+_FARTHEST = 64  # turns of the slowest pair between position 0 and the rows that are looked through
+
+
+@dataclass(frozen=True, eq=False)
+class Progression:
+    """A ladder in radians per row, and where its position 0 lies.
+
+    Attributes:
+        kind: ``geometric``: ``advance_k = exp(level + slope k)``; ``even``: ``level + slope k``; ``explicit``: free.
+        order: Which of sine and cosine stands first.
+        sign: 1 where positions rise with the rows, -1 where they fall.
+        level, slope: The numbers of the progression; 0 where it is explicit.
+        advances: Radians by which each pair turns from one row to the next, not modulo 2 pi, at least 0.
+        origin: The position of row 0, in steps.
+        rest: Root mean square of the angles that it leaves unexplained, in radians.
+        normal: What a change of level, slope and origin adds to the sum of squares: a matrix [3, 3].
+        numbers: How many angles were seen.
+    """
+
+    kind: Kind
+    order: Order
+    sign: int
+    level: float
+    slope: float
+    advances: np.ndarray
+    origin: float
+    rest: float = np.inf
+    normal: np.ndarray | None = None
+    numbers: int = 0
+
+    def with_numbers(self, level: float, slope: float, origin: float) -> "Progression":
+        """The same kind of ladder with other numbers."""
+        index = np.arange(len(self.advances))
+        line = level + slope * index
+        advances = np.exp(line) if self.kind == "geometric" else line
+        return replace(self, level=level, slope=slope, advances=advances, origin=origin)
+
+    def phases(self, places: np.ndarray) -> np.ndarray:
+        """Radians of every pair at these rows, [rows, pairs]."""
+        return np.multiply.outer(self.origin + self.sign * places, self.advances)
+
+
+def turned(values: np.ndarray, order: Order) -> np.ndarray:
+    """Complex pairs ``second + i first`` as ``cos + i sin``."""
+    return values if order == "sin-cos" else 1j * values.conj()
+
+
+def progressions(angles: Angles, rows: int, *, known: bool = False) -> Iterator[Progression]:
+    """All ladders with a start that turn the pairs like this, to what the angles allow.
+
+    Args:
+        angles: How the pairs, as ``second + i first``, turn.
+        rows: How many rows that was seen in.
+        known: Whether the angles are per token at known positions, so that they start at 0 and rise.
+    """
+    for order in ("sin-cos", "cos-sin"):
+        angle = angles.angle if order == "sin-cos" else -angles.angle
+        phase = angles.phase if order == "sin-cos" else np.pi / 2 - angles.phase
+        for sign in (1,) if known else (1, -1):
+            for kind, level, slope, advances in _ladders(sign * angle, angles.spread):
+                start = Progression(kind, order, sign, level, slope, advances, 0.0)
+                for origin in (0.0,) if known else _origins(phase, advances, angles.spread, rows):
+                    yield replace(start, origin=origin)
+
+
+def _ladders(angle: np.ndarray, spread: np.ndarray) -> Iterator[tuple[Kind, float, float, np.ndarray]]:
+    """Ladders whose pairs advance by these angles modulo 2 pi."""
+    pairs = len(angle)
+    index = np.arange(pairs)
+    found = False
+    if pairs == 1:
+        if angle[0] > 0:
+            yield "geometric", float(np.log(angle[0])), 0.0, angle.copy()
+        return
+    for kind in ("geometric", "even"):
+        for sequence in (index[::-1], index):
+            line = _line(angle, spread, sequence, kind)
+            if line is None:
+                continue
+            level, slope = line
+            values = level + slope * index
+            if kind == "geometric" and np.abs(values).max() > 300:
+                continue
+            advances = np.exp(values) if kind == "geometric" else np.maximum(values, 0.0)
+            off = _wrapped(angle - advances)
+            if np.mean(np.abs(off) <= _LOOSE + 6 * spread + 0.05 * np.minimum(advances, 1)) < 0.9:
+                continue
+            found = True
+            yield kind, level, slope, advances
+        if found:
+            return
+    if (angle > -_LOOSE).all():
+        yield "explicit", 0.0, 0.0, np.maximum(angle, 0.0)
+
+
+def _line(angle: np.ndarray, spread: np.ndarray, sequence: np.ndarray, kind: Kind) -> tuple[float, float] | None:
+    """Level and slope of the progression through the pairs in this order, slowest first, or None."""
+    floor = np.maximum(spread, 2.0**-22 * np.minimum(np.abs(angle), 1) + 2.0**-40)
+    known = angle > 10 * floor
+    start = next(
+        (at for at in range(len(sequence) - 1) if known[sequence[at]] and known[sequence[at + 1]]),
+        None,
+    )
+    if start is None:
+        return None
+    fit = _Weighted()
+    for place, pair in enumerate(sequence[start:]):
+        measured, error = float(angle[pair]), float(floor[pair])
+        allowed = 0.0
+        if place >= 2:
+            value, doubt = fit.at(pair)
+            if kind == "geometric":
+                if value > 60:
+                    return None
+                predicted = float(np.exp(value))
+                doubt *= predicted
+            else:
+                predicted = value
+            measured += _TURN * round((predicted - measured) / _TURN)
+            allowed = _LOOSE * min(1.0, predicted) + 6 * (doubt + error)
+            if measured <= 0 or abs(measured - predicted) > allowed or allowed > 2:
+                return None
+        if kind == "geometric":
+            fit.add(pair, float(np.log(measured)), error / measured)
+        else:
+            fit.add(pair, measured, error)
+        if place == 1 and (fit.slope() > 0) != (sequence[-1] > sequence[0]):
+            return None
+    return fit.line()
+
+
+class _Weighted:
+    """A weighted straight line through points that come one after another."""
+
+    def __init__(self) -> None:
+        self.sums = np.zeros(5)
+        self.centre: float | None = None
+
+    def add(self, x: float, y: float, error: float) -> None:
+        if self.centre is None:
+            self.centre = x
+        x -= self.centre
+        weight = 1 / error**2
+        self.sums += weight * np.array([1.0, x, x * x, y, x * y])
+
+    def slope(self) -> float:
+        one, x, xx, y, xy = self.sums
+        return (one * xy - x * y) / (one * xx - x * x)
+
+    def at(self, x: float) -> tuple[float, float]:
+        """The line at a point, and its standard deviation there."""
+        one, sx, xx, y, _ = self.sums
+        middle = sx / one
+        slope, off = self.slope(), x - (self.centre or 0.0) - middle
+        return y / one + slope * off, float(np.sqrt(1 / one + off**2 / max(xx - one * middle**2, 1e-300)))
+
+    def line(self) -> tuple[float, float]:
+        """Level at 0, and slope."""
+        return self.at(0.0)[0], self.slope()
+
+
+def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: int) -> Sequence[float]:
+    """The places of position 0, in steps, that give these phases at row 0: likeliest first."""
+    turning = np.flatnonzero(advances > 0)
+    if not turning.size:
+        return ()
+    order = turning[np.argsort(advances[turning])]
+    error = np.maximum(spread * rows, 2.0**-20)
+    first = order[0]
+    origins = (phase[first] + _TURN * np.arange(-_FARTHEST, _FARTHEST + 1)) / advances[first]
+    weight = np.full_like(origins, (advances[first] / error[first]) ** 2)
+    for pair in order[1:]:
+        doubt = advances[pair] / np.sqrt(weight)
+        predicted = advances[pair] * origins
+        off = _wrapped(phase[pair] - predicted)
+        # What the pair's own advance may be wrong by moves its phase where position 0 is far away.
+        allowed = _LOOSE + 6 * (doubt + error[pair] + np.abs(origins) * spread[pair])
+        keep = (np.abs(off) <= allowed) | (allowed > 1)
+        if not keep.any():
+            return ()
+        origins, weight, off, doubt = origins[keep], weight[keep], off[keep], doubt[keep]
+        own = (advances[pair] / error[pair]) ** 2
+        told = doubt < 0.5
+        origins = np.where(told, origins + off / advances[pair] * own / (own + weight), origins)
+        weight = np.where(told, weight + own, weight)
+    best = np.argsort(np.abs(origins), kind="stable")
+    return [float(origin) for origin in origins[best][:8]]
+
+
+def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: int = 3) -> Progression:
+    """The progression that explains these pairs [rows, pairs] at these rows best, by least squares.
+
+    Rows that part from the rest are left out: what they are is seen when every row is checked.
+    """
+    values = turned(turns, found.order)
+    index = np.arange(len(found.advances))
+    free = {"geometric": [0, 1, 2], "even": [0, 1, 2], "explicit": [2]}[found.kind]
+    if len(index) == 1 and 1 in free:
+        free.remove(1)
+    rest, normal = np.zeros((0, len(index))), np.zeros((3, 3))
+    for last in (*[False] * rounds, True):
+        reach = found.origin + found.sign * places
+        rest = np.angle(values * np.exp(-1j * found.phases(places)))
+        size = np.sqrt(np.mean(rest**2, axis=1))
+        keep = size <= 6 * np.median(size) + 1e-13
+        rest, reach = rest[keep], reach[keep]
+        # The change of an angle with level, slope and origin is a product of one of rows and one of pairs.
+        by_row = np.stack([reach, reach, np.ones_like(reach)])
+        line = found.advances if found.kind == "geometric" else np.ones(len(index))
+        by_pair = np.stack([line, line * index, found.advances])
+        normal = (by_row @ by_row.T) * (by_pair @ by_pair.T)
+        right = np.einsum("ir,rp,ip->i", by_row, rest, by_pair, optimize=True)
+        scale = 1 / np.sqrt(np.maximum(np.diag(normal), 1e-300))
+        scaled = (normal * np.outer(scale, scale))[np.ix_(free, free)]
+        if last:
+            break
+        change = np.zeros(3)
+        change[free] = np.linalg.lstsq(scaled, right[free] * scale[free], rcond=1e-15)[0] * scale[free]
+        level, slope, origin = np.array([found.level, found.slope, found.origin]) + change
+        if found.kind == "explicit":
+            new = replace(found, origin=float(origin))
+        else:
+            new = found.with_numbers(float(level), float(slope), float(origin))
+        if not np.isfinite(change).all() or not (new.advances >= 0).all() or abs(new.level) > 300:
+            break
+        found = new
+    return replace(found, rest=float(np.sqrt(np.mean(rest**2))), normal=normal, numbers=rest.size)
+
+
+def _wrapped(angle: np.ndarray) -> np.ndarray:
+    return angle - _TURN * np.round(angle / _TURN)

@@ -1,0 +1,234 @@
+"""A bare table of one axis: which sinusoid makes it."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from clockhands.ladders import Geometric
+from clockhands.phases import units
+from clockhands.positions import positions_of
+from clockhands.recognition.describing import Description, Doubts, Shape, described
+from clockhands.recognition.given import Given
+from clockhands.recognition.progressions import Progression, progressions, refined, turned
+from clockhands.recognition.turning import Hands, angles_at, angles_of, readings
+from clockhands.recognition.verifying import Expected
+
+HEAD = 256  # rows that a description is looked for in
+_TRIED = 4  # readings of the head that are followed to the end
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A sinusoid that a table may be.
+
+    Attributes:
+        best: Its description.
+        others: Further descriptions of the same numbers.
+        scale: What the code is multiplied by.
+        doubt: One standard deviation of the scale.
+        hands: How its channels are paired.
+        progression: The measured numbers.
+        rest: Root mean square of the angles that are not explained in the rows looked at.
+    """
+
+    best: Description
+    others: tuple[Description, ...]
+    scale: float
+    doubt: float
+    hands: Hands
+    progression: Progression
+    rest: float
+
+
+def head_of(given: Given) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows in float64, and which of them hold anything but zeros."""
+    head = given.at(slice(0, min(HEAD, given.rows)))
+    return head, np.asarray(head.any(axis=1))
+
+
+def sinusoids(given: Given) -> Iterator[Found]:
+    """The sinusoids that a table of one axis may be, likeliest first; each is still to be checked on every row."""
+    head, filled = head_of(given)
+    if filled.sum() < 3:
+        return
+    places = np.arange(len(head)) if given.positions is None else given.positions[: len(head)]
+    trials = []
+    for hands in readings(head[filled]):
+        turns = np.zeros((len(head), hands.turns.shape[1]), complex)
+        turns[filled] = hands.turns
+        found = _trials(turns, hands, places, filled, known=given.positions is not None)
+        trials.extend((trial, hands) for trial in found)
+    if not trials:
+        return
+    least = min(trial.rest for trial, _ in trials)
+    trials.sort(key=lambda one: (one[0].rest > 2 * least + 1e-14, abs(one[0].origin), one[0].rest))
+    for trial, hands in trials[:_TRIED]:
+        found = _followed(given, trial, hands)
+        if found is not None:
+            yield found
+
+
+def _trials(
+    turns: np.ndarray, hands: Hands, places: np.ndarray, filled: np.ndarray, *, known: bool
+) -> list[Progression]:
+    noise = max(hands.noise, 2.0**-52)
+    angles = angles_at(turns[filled], noise, places[filled]) if known else angles_of(turns, noise)
+    out = []
+    least = np.inf
+    for trial in progressions(angles, len(turns), known=known):
+        # First on few rows and once: most readings are far off.
+        some = np.flatnonzero(filled)[:: max(1, len(turns) // 32)]
+        rough = refined(trial, turns[some], places[some], rounds=2)
+        if rough.rest > max(0.5, 4 * noise) or rough.rest > 20 * least + 1e-12:
+            continue
+        fine = refined(trial, turns[filled], places[filled])
+        least = min(least, fine.rest)
+        out.append(fine)
+    return out
+
+
+def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
+    """A trial fitted to rows from ever larger parts of the table, and described."""
+    whole = slice(0, hands.whole)
+    first, second = hands.first[whole], hands.second[whole]
+    reach = min(HEAD, given.rows)
+    while True:
+        rows = np.unique(np.linspace(0, reach - 1, min(HEAD, reach)).astype(np.int64))
+        numbers = given.at(rows)
+        filled = numbers.any(axis=1) & np.isfinite(numbers).all(axis=1)
+        rows, numbers = rows[filled], numbers[filled]
+        turns = ((numbers[:, second] - hands.offset) + 1j * (numbers[:, first] - hands.offset)) / hands.size
+        places = rows.astype(float) if given.positions is None else given.positions[rows]
+        trial = refined(trial, turns, places)
+        if not np.isfinite(trial.rest) or trial.rest > 1:
+            return None
+        if reach >= given.rows:
+            break
+        reach = min(given.rows, 4 * reach)
+    values = turned(turns, trial.order)
+    along = np.real(values * np.exp(-1j * trial.phases(places)))
+    size = float(np.median(along.mean(axis=1))) if len(along) > 8 else float(along.mean())
+    doubt = max(given.rounding, 2.0**-24 if trial.rest > 2.0**-30 else 0) / math.sqrt(along.size) + trial.rest**2 / 2
+    scale = hands.size * size
+    shape = Shape(
+        given.width,
+        hands.layout,
+        trial.order,
+        lone=bool((hands.second < 0).any()),
+        zeros=given.width - int(max(hands.first.max(), hands.second.max())) - 1,
+        pairs=len(hands.first),
+    )
+    full = trial.with_numbers(trial.level, trial.slope, trial.origin) if trial.kind != "explicit" else trial
+    if shape.lone and trial.kind == "explicit":
+        return None
+    doubts = Doubts(_covariance(trial, given.rounding))
+    ways = described(full, doubts, shape, known=given.positions is not None)
+    if not ways:
+        return None
+    best = ways[0]
+    if given.rounding < 2.0**-40 and best.free and trial.rest < 1e-9 and trial.kind == "geometric":
+        # In float64 a base that somebody chose makes smaller errors than one that only comes near its rates.
+        exact = [_nudged(_exactly(way, values, places), values, places) for way in ways]
+        best = min(exact, key=lambda one: _off(one, values, places) + 2.0**-53)
+        ways = [best, *(one for one in exact if one is not best)]
+    return Found(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest)
+
+
+def _covariance(trial: Progression, rounding: float) -> np.ndarray:
+    """Of level, slope and origin, of what was measured.
+
+    Errors of rounding the table are independent, and least squares says what they do. Where more than that is left,
+    rates and positions were rounded on their way: they are off by the same in a whole pair or row, level and slope
+    (the logarithm of a rate) by a few roundings of what they are, the origin likewise, however many rows there are.
+    """
+    assert trial.normal is not None
+    scale = 1 / np.sqrt(np.maximum(np.diag(trial.normal), 1e-300))
+    inner = trial.normal * np.outer(scale, scale)
+    if trial.kind == "explicit":
+        inner = np.diag(np.diag(inner))
+    variance = max(trial.rest, rounding / 4) ** 2
+    covariance = scale[:, None] * np.linalg.pinv(inner, rcond=1e-15, hermitian=True) * scale * variance
+    unit = 2.0**-50 if rounding < 2.0**-40 and trial.rest < 1e-9 else 2.0**-24 if trial.rest > rounding else 0.0
+    steady = unit * np.array([2.0, 2 * abs(trial.slope), 2 * max(1.0, abs(trial.origin))])
+    return covariance + np.diag(steady**2)
+
+
+def _off(best: Description, values: np.ndarray, places: np.ndarray) -> float:
+    """Root mean square of the angles that a description leaves, with phases that are exact."""
+    unit = units(best.spec.ladder, positions_of(best.start + best.step * places))[:, : values.shape[1]]
+    return float(np.sqrt(np.mean((values * unit.conj()).imag ** 2)))
+
+
+def _nudged(best: Description, values: np.ndarray, places: np.ndarray) -> Description:
+    """The description with its measured numbers in the last place that fits best.
+
+    Positions are rounded as those of the table only where start and step are the very numbers it was made with.
+    """
+    least = _off(best, values, places)
+    for name in best.free * 2:
+        if least < 2.0**-53:
+            break
+        spacing = cast(Geometric, best.spec.spacing)
+        number = float(spacing.base if name == "base" else getattr(best, name))
+        for ulps in (-2, -1, 1, 2):
+            moved = number + ulps * float(np.spacing(abs(number)))
+            if name == "base":
+                other = replace(best, spec=replace(best.spec, spacing=replace(spacing, base=moved)))
+            else:
+                other = replace(best, **{name: moved})
+            off = _off(other, values, places)
+            if off < least:
+                best, least = other, off
+    return best
+
+
+def _exactly(best: Description, values: np.ndarray, places: np.ndarray) -> Description:
+    """The free numbers of a description, fitted with phases that are exact: for tables of float64."""
+    spacing = cast(Geometric, best.spec.spacing)
+    for _ in range(4):
+        at = best.start + best.step * places
+        ladder = best.spec.ladder
+        pairs = values.shape[1]
+        unit = units(ladder, positions_of(at))[:, :pairs]
+        rest = (values * unit.conj()).imag
+        rates = np.array(ladder.rates[:pairs])
+        columns = []
+        for name in best.free:
+            if name == "step":
+                columns.append(np.multiply.outer(places, rates))
+            elif name == "start":
+                columns.append(np.multiply.outer(np.ones_like(places), rates))
+            else:
+                columns.append(np.multiply.outer(at, rates * np.log(rates) / abs(math.log(spacing.base))))
+        # Positions are rounded too: those near 0 are the exact ones.
+        sure = 1 / np.hypot(2.0**-53, np.multiply.outer(np.spacing(np.abs(at)) / 2, rates)).ravel()
+        stacked = np.stack([column.ravel() * sure for column in columns], axis=1)
+        scale = np.sqrt((stacked**2).mean(axis=0)) + 1e-300
+        change = np.linalg.lstsq(stacked / scale, rest.ravel() * sure, rcond=1e-15)[0] / scale
+        moves = dict(zip(best.free, change, strict=True))
+        start, step = best.start + moves.get("start", 0.0), best.step + moves.get("step", 0.0)
+        best = replace(best, start=float(start), step=float(step))
+        if "base" in moves:
+            rising = spacing.base < 1
+            base = (1 / spacing.base if rising else spacing.base) * math.exp(moves["base"])
+            den = float(spacing.denominator(best.channels))
+            multiplier = base ** (-(ladder.pairs - 1) / den) if rising else spacing.multiplier
+            spacing = Geometric(1 / base if rising else base, spacing.span, multiplier)
+            best = replace(best, spec=replace(best.spec, spacing=spacing))
+    return best
+
+
+def expected_of(spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Any) -> Expected:
+    """What a sinusoid of one axis says of every number, with the rates of its channels."""
+    rates = np.zeros(spec.width)
+    own = np.array(spec.ladder.rates)
+    pairs = len(own)
+    width = min(spec.width, 2 * pairs)
+    index = np.arange(width)
+    pair = index // 2 if spec.layout == "interleaved" else np.where(index < pairs, index, index - pairs)
+    rates[:width] = own[pair]
+    powers = np.abs(np.log(np.maximum(rates, 1e-300))) * (rates > 0)
+    return Expected(spec, positions, values, scale, rates, powers, places)

@@ -1,0 +1,161 @@
+"""Whether a description makes every row of what was given, and how far it is off where it does not.
+
+**The bound.** A number of a table of scale ``A`` that was made exactly is rounded once to the table's dtype, of
+relative rounding ``u``: it is off by at most ``A u``; with the measured numbers of the description together at most
+``4 A u``. Made in an arithmetic of rounding ``e`` (2**-24 for float32), it is off by more:
+
+* the exponent of a rate, ``x = log(rate)``, is a product of two rounded numbers: off by ``3 e |x|``, which is a
+  relative ``3 e |x|`` of the rate; the power or exponential adds 2 ``e``, a division 1;
+* the position and the product of both are rounded: 2 ``e`` more.
+
+So a phase ``p`` is off by at most ``e |p| (3 |x| + 5)``, and the number by ``A`` times that and ``2 e``. What is off
+by more, anywhere, is not what the description makes.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import AdditiveCode, table
+from clockhands.phases import thread_count
+from clockhands.recognition.given import Given
+
+_LARGE = 1 << 22  # numbers above which a table is compared in float32
+_BLOCK = 1 << 22  # numbers of one block
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What a table should be.
+
+    Attributes:
+        spec: The code.
+        positions: From a first and a last row to where those stand, as `clockhands.table` takes it.
+        values: Learned numbers, or None.
+        scale: The largest number.
+        rates: The rate of each channel in rad/token, 0 for one that never turns.
+        powers: The size of the logarithm of each channel's rate.
+        places: The size of the position of each row.
+    """
+
+    spec: AdditiveCode
+    positions: Callable[[int, int], Any]
+    values: Any
+    scale: float
+    rates: np.ndarray
+    powers: np.ndarray
+    places: Callable[[int, int], np.ndarray]
+
+
+@dataclass
+class Comparison:
+    """A table beside what was expected of it.
+
+    Attributes:
+        error: The largest absolute difference in the rows that are as expected.
+        excess: The largest difference as a share of the bound of exact arithmetic, in rows as expected.
+        wrong: Rows that are not as expected, with their largest difference; zeros are not among them.
+        zeros: Rows of zeros that were expected to be others.
+        bad: Rows with NaN or infinite numbers.
+        squares, power: Sum of squares of the difference, and of what was expected, in rows that are not zeros.
+        inexact: Numbers that are not the nearest of their dtype.
+        numbers: Numbers compared.
+        channels: Sum of squares of the difference by channel.
+    """
+
+    error: float = 0.0
+    excess: float = 0.0
+    wrong: list[tuple[int, float]] = field(default_factory=list)
+    zeros: list[int] = field(default_factory=list)
+    bad: list[int] = field(default_factory=list)
+    squares: float = 0.0
+    power: float = 0.0
+    inexact: int = 0
+    numbers: int = 0
+    channels: np.ndarray | None = None
+
+    def join(self, other: "Comparison") -> "Comparison":
+        """Both together; the other holds later rows."""
+        joined = None if self.channels is None else self.channels + other.channels
+        return Comparison(
+            max(self.error, other.error),
+            max(self.excess, other.excess),
+            self.wrong + other.wrong,
+            self.zeros + other.zeros,
+            self.bad + other.bad,
+            self.squares + other.squares,
+            self.power + other.power,
+            self.inexact + other.inexact,
+            self.numbers + other.numbers,
+            other.channels if self.channels is None else joined,
+        )
+
+
+def compared(given: Given, expected: Expected, arithmetic: float) -> Comparison:
+    """Every row beside what is expected, with the bound of an arithmetic of this rounding."""
+    fine = given.rows * given.width <= _LARGE or given.dtype == "float64"
+    height = max(1, _BLOCK // given.width)
+    starts = range(0, given.rows, height)
+
+    def compare(begin: int) -> Comparison:
+        end = min(begin + height, given.rows)
+        rows = np.asarray(given.array[begin:end])
+        return _block(rows, expected, begin, rounding=given.rounding, fine=fine, arithmetic=arithmetic)
+
+    total = Comparison()
+    workers = min(thread_count(), len(starts))
+    if workers < 2:
+        for begin in starts:
+            total = total.join(compare(begin))
+        return total
+    with ThreadPoolExecutor(workers) as pool:
+        for part in pool.map(compare, starts):
+            total = total.join(part)
+    return total
+
+
+def _block(
+    rows: np.ndarray, expected: Expected, begin: int, *, rounding: float, fine: bool, arithmetic: float
+) -> Comparison:
+    end, work = begin + len(rows), np.float64 if fine else np.float32
+    made = table(expected.spec, expected.positions(begin, end), np.dtype(work), values=expected.values, threads=1)
+    off = rows.astype(work) if rows.dtype != work else rows
+    nearest = made.astype(rows.dtype) if rows.dtype != work else made
+    inexact = int(np.count_nonzero(nearest != rows))
+    off = off - made
+    size = np.abs(off, out=off)
+    worst = size.max(axis=1) if size.size else np.zeros(len(rows))
+    once = 4 * expected.scale * rounding
+    bad = np.flatnonzero(~np.isfinite(worst))
+    suspect = np.flatnonzero(~(worst <= once))
+    if suspect.size:
+        places = np.abs(expected.places(begin, end)[suspect])
+        factor = (arithmetic * expected.scale * expected.rates * (3 * expected.powers + 5)).astype(work)
+        bound = np.multiply.outer(places.astype(work), factor)
+        bound += once + 2 * arithmetic * expected.scale
+        suspect = suspect[(size[suspect] > bound).any(axis=1) | ~np.isfinite(worst[suspect])]
+    zero = suspect[~rows[suspect].any(axis=1)] if suspect.size else suspect
+    wrong = np.setdiff1d(suspect, np.concatenate([zero, bad]))
+    keep = np.ones(len(rows), bool)
+    keep[suspect] = False
+    some = size if keep.all() else size[keep]
+    counted = np.ones(len(rows), bool)
+    counted[zero], counted[bad] = False, False
+    every = size if counted.all() else size[counted]
+    by_channel = np.einsum("rc,rc->c", every, every, dtype=np.float64)
+    error = float(some.max()) if some.size else 0.0
+    return Comparison(
+        error,
+        error / once if once else 0.0,
+        [(begin + int(row), float(worst[row])) for row in wrong],
+        [begin + int(row) for row in zero],
+        [begin + int(row) for row in bad],
+        float(by_channel.sum()),
+        float(np.einsum("rc,rc->", made, made, dtype=np.float64)),
+        inexact,
+        rows.size,
+        by_channel,
+    )
