@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Fire
+from clockhands.biases import CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import XPos, chunked
@@ -190,16 +190,66 @@ def test_gradients_pass_through_a_compiled_module(backend: str):
     assert torch.allclose(given, x.grad, rtol=0, atol=8 * BOUND)
 
 
-# PyTorch warns of itself where a graph is cut at a tensor that has a gradient function.
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-@pytest.mark.parametrize("spec", [ch.Alibi(heads=4), ch.Buckets(heads=4), Fire(heads=4, hidden=3)])
-def test_a_bias_cuts_the_graph(spec: Any):
-    module, scores = held.Bias(spec), torch.randn(4, 3, 7)
-    compiled = torch.compile(module, backend="eager")
-    assert torch.equal(compiled(scores), module(scores))
-    torch.compiler.reset()
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="disable"):
-        torch.compile(module, fullgraph=True, backend="eager")(scores)
+# The first are tried by `make test` too.
+BIASES = [
+    ch.Alibi(heads=4),
+    ch.Buckets(heads=4),
+    *(
+        pytest.param(spec, marks=pytest.mark.slow)
+        for spec in (
+            ch.Alibi(3, "key"),
+            ch.Alibi(4, "last-key"),
+            Decay(heads=4),
+            ch.Buckets(heads=4, bidirectional=False),
+            CeilingBuckets(heads=4, span=8, max_distance=40),
+            Clipped(heads=4, span=3),
+            Kerple(heads=4),
+            Kerple(heads=4, kernel="power"),
+            Fire(heads=4, hidden=3),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("spec", BIASES, ids=str)
+def test_a_compiled_bias_is_one_graph(spec: Any, backend: str):
+    module, scores = held.Bias(spec), torch.randn(2, 4 if spec.heads == 4 else 3, 3, 7)
+    compiled = torch.compile(module, fullgraph=True, backend=backend)
+    close = {"rtol": 0, "atol": 2.0**-20}
+    assert torch.allclose(compiled(scores), module(scores), **close)
+    queries, keys = torch.tensor([[2, 3, 9], [4, 5, 6]]), torch.tensor([[1, 2, 3, 4, 5, 6, 9]])
+    given, wanted = (each(scores, queries, keys, causal=True) for each in (compiled, module))
+    assert torch.allclose(given, wanted, **close)
+    given, wanted = (each.matrix(range(4, 6), 6, dtype=torch.float64) for each in (compiled, module))
+    assert torch.allclose(given, wanted, **close)
+
+
+@pytest.mark.parametrize("spec", [Window(3, 2, 3, class_token=True), LogWindow(3, 2, 3, hidden=4)], ids=str)
+def test_a_compiled_window_is_one_graph(spec: Any):
+    module, tokens = held.Bias(spec), spec.tokens
+    scores = torch.randn(3, tokens, tokens)
+    compiled = torch.compile(module, fullgraph=True, backend="eager")
+    assert torch.allclose(compiled(scores), module(scores), rtol=0, atol=2.0**-20)
+
+
+def test_a_decoding_loop_of_biases_is_compiled_once():
+    module = held.Bias(ch.Buckets(heads=2, bidirectional=False))
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    compiled = torch.compile(module, fullgraph=True, backend=counter)
+    scores, keys = torch.randn(2, 1, 9), torch.arange(9)
+    for position in (0, 4, 8, 2**31 - 1, 2**40):
+        at = torch.tensor([position])
+        assert torch.equal(compiled(scores, at, keys), module(scores, at, keys))
+    assert counter.frame_count == 1
+
+
+def test_gradients_reach_the_numbers_of_a_compiled_bias():
+    module, scores = held.Bias(ch.Buckets(heads=2)), torch.randn(2, 5, 9)
+    torch.compile(module, fullgraph=True, backend="eager")(scores).square().sum().backward()
+    given, module.table.grad = module.table.grad, None
+    module(scores).square().sum().backward()
+    assert torch.allclose(given, module.table.grad, rtol=1e-6, atol=0)
 
 
 def test_a_code_without_a_form_inside_says_so():

@@ -17,7 +17,7 @@ import numpy as np
 
 from clockhands.arguments import count, not_negative, positive, settle
 from clockhands.biases.codes import TableCode, truth
-from clockhands.biases.distances import Distances, Pairs
+from clockhands.biases.distances import Pairs
 from clockhands.biases.values import Values
 from clockhands.errors import InvalidValue
 from clockhands.ladders import working
@@ -111,11 +111,8 @@ class Buckets(TableCode):
 
     def row_numbers(self, pairs: Pairs) -> np.ndarray:
         """The bucket of each pair."""
-        distances = pairs.distances
-        rows = _steps(self.boundaries, distances, "Buckets")
-        if self.bidirectional:
-            return rows + np.where(distances.negative, self._one_way, 0)
-        return np.where(distances.negative, 0, rows)
+        rows, negative, where = pairs.steps(self), pairs.distances.negative, pairs.xp.where
+        return where(negative, rows + self._one_way if self.bidirectional else 0 * rows, rows)
 
     def table(self, values: Values) -> Any:
         """The table, scaled."""
@@ -185,9 +182,7 @@ class CeilingBuckets(TableCode):
 
     def row_numbers(self, pairs: Pairs) -> np.ndarray:
         """The row of each pair."""
-        distances = pairs.distances
-        steps = _steps(self.boundaries, distances, "CeilingBuckets")
-        return np.minimum(self.span + np.where(distances.negative, -steps, steps), 2 * self.span - 1)
+        return _signed(self.span, pairs.steps(self), pairs)
 
 
 @dataclass(frozen=True)
@@ -224,25 +219,14 @@ class Clipped(TableCode):
 
     def row_numbers(self, pairs: Pairs) -> np.ndarray:
         """The row of each pair."""
-        distances = pairs.distances
-        steps = np.minimum(_whole(distances, "Clipped"), np.uint64(self.span)).astype(np.int64)
-        return np.minimum(self.span + np.where(distances.negative, -steps, steps), 2 * self.span - 1)
+        return _signed(self.span, pairs.clipped(self.span, self), pairs)
 
 
-def _whole(distances: Distances, name: str) -> np.ndarray:
-    if distances.whole is None:
-        odd = distances.reals[distances.reals % 1 != 0]
-        raise InvalidValue(
-            f"{name} has rows for whole distances only, got {odd.flat[0] if odd.size else 'real positions'}.",
-            "Give positions as whole numbers.",
-        )
-    return distances.whole
-
-
-def _steps(boundaries: tuple[int, ...], distances: Distances, name: str) -> np.ndarray:
-    """How many boundaries each distance has reached."""
-    reached = np.searchsorted(np.array(boundaries, np.uint64), _whole(distances, name), side="right")
-    return reached.astype(np.int64)
+def _signed(span: int, steps: Any, pairs: Pairs) -> Any:
+    """The row of a number of steps before or after, of ``2 span`` rows."""
+    where = pairs.xp.where
+    row = span + where(pairs.distances.negative, -steps, steps)
+    return where(row >= 2 * span, 0 * row + (2 * span - 1), row)
 
 
 def _boundary(last: int, first: int, k: int, steps: int, *, epsilon: float = 0.0, strictly: bool = False) -> int:

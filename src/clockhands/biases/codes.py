@@ -67,6 +67,10 @@ class TableCode(BiasCode):
         """The table, [rows, heads]."""
         return {self.name: (self.rows, self.heads)}
 
+    def has_rows(self, pairs: Pairs) -> Any:
+        """Which pairs of a trace have a row; None where all have one, or the others were refused."""
+        return None
+
     @abstractmethod
     def row_numbers(self, pairs: Pairs) -> np.ndarray:
         """The row that each pair takes, int64 in the pairs' shape."""
@@ -79,7 +83,9 @@ class TableCode(BiasCode):
         """The numbers of all heads at these pairs."""
         xp, rows = values.xp, self.row_numbers(pairs)
         taken = xp.take(self.table(values), values.whole(rows.reshape(-1)), axis=0)
-        return xp.reshape(xp.permute_dims(taken, (1, 0)), (self.heads, *rows.shape))
+        found = xp.reshape(xp.permute_dims(taken, (1, 0)), (self.heads, *rows.shape))
+        known = self.has_rows(pairs)
+        return found if known is None else xp.where(known, found, xp.full_like(found, np.nan))
 
 
 def truth(name: str, value: object, says: str) -> bool:

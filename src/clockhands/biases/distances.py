@@ -7,7 +7,7 @@ whole positions is right at 10**18 as at 10, and only where a formula needs a re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -80,6 +80,48 @@ class Pairs:
     queries: Sizes
     keys: Sizes
     last: Sizes
+
+    # Where they are only traced, these are `clockhands.biases.traced.TracedPairs`.
+    xp: ClassVar[Any] = np
+
+    @property
+    def query_tokens(self) -> np.ndarray:
+        """Query positions as real numbers."""
+        return reals_of(self.queries)
+
+    @property
+    def key_tokens(self) -> np.ndarray:
+        """Key positions as real numbers."""
+        return reals_of(self.keys)
+
+    @property
+    def past_last(self) -> np.ndarray:
+        """How far each key stands past the last one."""
+        return difference(self.keys, self.last).reals
+
+    def steps(self, spec: Any) -> np.ndarray:
+        """How many of the code's boundaries each distance has reached.
+
+        Raises:
+            InvalidValue: A distance is not whole.
+        """
+        limits = np.array(spec.boundaries, np.uint64)
+        return np.searchsorted(limits, self._whole(spec), side="right").astype(np.int64)
+
+    def clipped(self, most: int, spec: Any = None) -> np.ndarray:
+        """The size of each distance, at most so much."""
+        return np.minimum(self._whole(spec), np.uint64(most)).astype(np.int64)
+
+    def _whole(self, spec: Any) -> np.ndarray:
+        distances = self.distances
+        if distances.whole is None:
+            odd = distances.reals[distances.reals % 1 != 0]
+            raise InvalidValue(
+                f"{type(spec).__name__} has rows for whole distances only, "
+                f"got {odd.flat[0] if odd.size else 'real positions'}.",
+                "Give positions as whole numbers.",
+            )
+        return distances.whole
 
     @cached_property
     def distances(self) -> Distances:

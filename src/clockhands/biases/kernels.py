@@ -7,7 +7,7 @@ import numpy as np
 
 from clockhands.arguments import count, positive, settle, shown
 from clockhands.biases.codes import BiasCode, Reads, one_of, truth
-from clockhands.biases.distances import Pairs, reals_of
+from clockhands.biases.distances import Pairs
 from clockhands.biases.values import Values
 
 
@@ -65,7 +65,7 @@ class Kerple(BiasCode):
     def numbers(self, pairs: Pairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         xp, distances = values.xp, pairs.distances
-        apart = values.reals(np.abs(distances.reals) if self.symmetric else distances.past)
+        apart = values.reals(pairs.xp.abs(distances.reals) if self.symmetric else distances.past)
         column = (self.heads, *(1,) * len(pairs.shape))
         p, a = (xp.reshape(values.arrays[name], column) for name in ("p", "a"))
         if self.kernel == "log":
@@ -141,7 +141,7 @@ class Fire(BiasCode):
     def numbers(self, pairs: Pairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         xp, arrays = values.xp, values.arrays
-        shares = self.numerator(pairs.distances.past, values) / self.denominator(reals_of(pairs.queries), values)
+        shares = self.numerator(pairs.distances.past, values) / self.denominator(pairs.query_tokens, values)
         hidden = xp.reshape(shares, (1, -1)) * arrays["w1"] + xp.reshape(arrays["b1"], (-1, 1))
         heads = xp.matmul(arrays["w2"], xp.where(hidden > 0, hidden, xp.zeros_like(hidden)))
         return xp.reshape(heads + xp.reshape(arrays["b2"], (-1, 1)), (self.heads, *pairs.shape))

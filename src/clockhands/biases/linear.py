@@ -7,11 +7,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-import numpy as np
-
 from clockhands.arguments import count, positive, settle
 from clockhands.biases.codes import BiasCode, Reads, one_of
-from clockhands.biases.distances import Pairs, difference, reals_of
+from clockhands.biases.distances import Pairs
 from clockhands.biases.values import Values
 from clockhands.ladders import working
 
@@ -38,14 +36,15 @@ class _Line(BiasCode):
     def numbers(self, pairs: Pairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         if self.form == "key":
-            tokens = reals_of(pairs.keys)
+            tokens = pairs.key_tokens
         elif self.form == "last-key":
-            tokens = difference(pairs.keys, pairs.last).reals
+            tokens = pairs.past_last
         elif self.form == "past":
             tokens = -pairs.distances.past
         else:
-            tokens = -(np.abs(pairs.distances.reals) if self.form == "symmetric" else pairs.distances.reals)
-        return np.multiply.outer(np.array(self.slopes), tokens + 0.0)  # no minus zeros
+            tokens = -(pairs.xp.abs(pairs.distances.reals) if self.form == "symmetric" else pairs.distances.reals)
+        slopes = pairs.xp.reshape(values.known(self, "slopes"), (self.heads, *(1,) * tokens.ndim))
+        return slopes * (tokens + 0.0)  # no minus zeros
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,8 @@ class Decay(_Line):
 
     Source: Sun et al. 2023, arXiv:2307.08621, section 2.2; torchscale 0.3.0, architecture/retnet.py, RetNetRelPos.
 
-    >>> round(float(np.exp(-Decay(heads=4).slopes[0])), 12)
+    >>> from math import exp
+    >>> round(exp(-Decay(heads=4).slopes[0]), 12)
     0.96875
     """
 

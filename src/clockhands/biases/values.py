@@ -10,7 +10,10 @@ from clockhands.arguments import shown
 from clockhands.dtypes import NAMES
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import numpy_of
-from clockhands.traces import library
+from clockhands.traces import known_numbers, library
+
+# A tuple: PyTorch's compiler does not follow a union of types.
+_NUMPY = (np.ndarray, np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +38,21 @@ class Values:
         return self.xp is np
 
     def reals(self, array: np.ndarray) -> Any:
-        """Known numbers beside the learned ones: same library, dtype and place."""
+        """Known numbers, or those of a trace, beside the learned ones: same library, dtype and place."""
+        if not self.in_numpy and not isinstance(array, _NUMPY):
+            return self.xp.astype(array, getattr(self.xp, self.dtype))
         return self._placed(np.asarray(array, self.dtype))
 
     def whole(self, array: np.ndarray) -> Any:
-        """Known whole numbers or truth values, in the same library and place."""
-        return self._placed(array)
+        """Known whole numbers or truth values, or those of a trace, in the same library and place."""
+        return self._placed(array) if isinstance(array, _NUMPY) else array
+
+    def known(self, spec: Any, name: str) -> Any:
+        """Numbers that follow from a spec (a property or a method of it), in the same library, dtype and place."""
+        found = known_numbers(spec, name)
+        if isinstance(found, list):  # PyTorch is compiling, and would make tensors of NumPy's arrays
+            return self.xp.asarray(found, dtype=getattr(self.xp, self.dtype), device=self.device)
+        return self.reals(np.asarray(found))
 
     def _placed(self, array: np.ndarray) -> Any:
         return array if self.in_numpy else self.xp.asarray(array, device=self.device)
@@ -92,7 +104,7 @@ def _is_of(array: Any) -> bool:
     """Whether this is an array of a library other than NumPy, which has no gradients to keep."""
     from array_api_compat import is_array_api_obj
 
-    return is_array_api_obj(array) and not isinstance(array, np.ndarray | np.generic)
+    return is_array_api_obj(array) and not isinstance(array, _NUMPY)
 
 
 def _library(given: Mapping[str, Any]) -> tuple[Any, Any]:

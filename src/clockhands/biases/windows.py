@@ -44,7 +44,7 @@ class _Plane(TableCode):
         """Number of differences of two tokens, down and across."""
         return (2 * self.height - 1) * (2 * self.width - 1)
 
-    def places(self, positions: Sizes) -> np.ndarray:
+    def places(self, positions: Any) -> Any:
         """A number for each token of the plane whose differences are those of the rows of the table, int64.
 
         The row of a query and a key is the query's place minus the key's, plus half of the differences.
@@ -52,6 +52,9 @@ class _Plane(TableCode):
         Raises:
             InvalidValue: A position is no token of the window.
         """
+        if not isinstance(positions, Sizes):  # of a trace, where a wrong one is not seen; see `has_rows`
+            index = positions - self.first_token
+            return index + (index // self.width) * (self.width - 1)
         wrong = positions.whole >= np.uint64(self.tokens)
         for limb in (positions.negative, positions.part):
             if limb is not None:
@@ -67,9 +70,18 @@ class _Plane(TableCode):
         down, across = np.divmod(positions.whole.astype(np.int64) - self.first_token, self.width)
         return down * (2 * self.width - 1) + across
 
-    def row_numbers(self, pairs: Pairs) -> np.ndarray:
-        """The row of each pair."""
-        return self.places(pairs.queries) - self.places(pairs.keys) + self.differences // 2
+    def row_numbers(self, pairs: Pairs) -> Any:
+        """The row of each pair; where a pair of a trace has none, any."""
+        rows = self.places(pairs.queries) - self.places(pairs.keys) + self.differences // 2
+        known = self.has_rows(pairs)
+        return rows if known is None else pairs.xp.where(known, rows, 0 * rows)
+
+    def has_rows(self, pairs: Any) -> Any:
+        """Which pairs of a trace are tokens of the window; None where others were refused."""
+        if isinstance(pairs.queries, Sizes):
+            return None
+        query, key = ((at >= 0) & (at < self.tokens) for at in (pairs.queries, pairs.keys))
+        return query & key
 
 
 @dataclass(frozen=True)
@@ -127,9 +139,10 @@ class Window(_Plane):
         rows = super().row_numbers(pairs)
         if not self.class_token:
             return rows
-        from_class, to_class = pairs.queries.whole == 0, pairs.keys.whole == 0
-        rows = np.where(from_class, self.rows - 3, np.where(to_class, self.rows - 2, rows))
-        return np.where(from_class & to_class, self.rows - 1, rows)
+        from_class, to_class = ((at.whole if isinstance(at, Sizes) else at) == 0 for at in (pairs.queries, pairs.keys))
+        where, none = pairs.xp.where, 0 * rows
+        rows = where(from_class, none + (self.rows - 3), where(to_class, none + (self.rows - 2), rows))
+        return where(from_class & to_class, none + (self.rows - 1), rows)
 
 
 @dataclass(frozen=True)
@@ -204,7 +217,7 @@ class LogWindow(_Plane):
     def table(self, values: Values) -> Any:
         """The numbers of all differences, [differences, heads]."""
         xp, arrays = values.xp, values.arrays
-        given = values.reals(self.coordinates().reshape(-1, 2))
+        given = xp.reshape(values.known(self, "coordinates"), (-1, 2))
         hidden = xp.matmul(given, xp.permute_dims(arrays["w1"], (1, 0))) + arrays["b1"]
         hidden = xp.where(hidden > 0, hidden, xp.zeros_like(hidden))
         return 16 / (1 + xp.exp(-xp.matmul(hidden, xp.permute_dims(arrays["w2"], (1, 0)))))

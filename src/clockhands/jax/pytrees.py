@@ -118,7 +118,7 @@ class Bias:
 
     ``code(scores)`` adds ``clockhands.bias(spec, queries, keys, values=values)`` to the scores before the softmax;
     `matrix` is that bias alone. KERPLE's numbers are kept where it is a kernel before each use, as its code does.
-    Queries and keys are known positions: for a loop of decoding steps make the whole matrix before, and take its rows.
+    Positions may exist only inside a trace, as in a step of decoding: then distances are exact up to 2**31 - 1.
 
     Attributes:
         spec: The bias.

@@ -10,7 +10,7 @@ compiled one by one, and they are compiled once.
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ import torch
 from clockhands import additive, biases, rotary
 from clockhands.arguments import shown
 from clockhands.biases.values import values_of
+from clockhands.dtypes import NAMES
 from clockhands.errors import ClockhandsError, InvalidType
 from clockhands.torch.flex import ScoreMod, score_mod
 from clockhands.torch.peers import judged
@@ -195,8 +196,8 @@ class Bias(_Code):
     bias alone, `score_mod` the same for FlexAttention. The learned numbers are parameters by the names that the spec
     gives them (``table``, ``p``, ``a``, …). KERPLE's are kept where it is a kernel before each use, as its code does.
 
-    The compiler does not look inside, since queries and keys are known positions: the graph is cut here. Where it must
-    be one, use FlexAttention with the `score_mod` made before.
+    Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph: whole
+    numbers, whose distances are exact, and computed biases are within a relative 2**-22.
 
     Attributes:
         spec: The bias.
@@ -285,8 +286,12 @@ class Bias(_Code):
             device: Where a computed bias is wanted; a learned one is where its parameters are.
             dtype: Of the result.
         """
-        name = str(dtype).removeprefix("torch.")
-        made = _uncompiled_bias(self.spec, queries, keys, values=self.values, dtype=name, causal=causal)
+        if torch.compiler.is_compiling():
+            keys = _traced(keys, device)
+            queries = keys[..., keys.shape[-1] - queries :] if isinstance(queries, _COUNT) else _traced(queries, device)
+        made = biases.bias(
+            self.spec, queries, keys, values=self.values, dtype=_NAMES.get(dtype, str(dtype)), causal=causal
+        )
         return _tensor(made).to(device) if isinstance(made, np.ndarray) else made
 
     def forward(
@@ -317,8 +322,19 @@ _KINDS = {
 }
 
 
-# The compiler would read NumPy's whole numbers of 64 bits as tensors of another kind.
-_uncompiled_bias: Callable[..., Any] = torch.compiler.disable(biases.bias)
+# A number of tokens that the compiler does not know yet is one of its own.
+_COUNT = (int, torch.SymInt)
+_NAMES = {getattr(torch, name): name for name in NAMES}
+
+
+def _traced(given: Any, device: torch.device | str | None) -> torch.Tensor:
+    """Known positions, or a count of them, as a tensor of the graph."""
+    positions: Any = range(given) if isinstance(given, int) else given
+    if isinstance(given, torch.SymInt):
+        return torch.arange(positions, device=device)
+    if isinstance(positions, range):
+        return torch.arange(positions.start, positions.stop, positions.step, device=device)
+    return torch.as_tensor(positions, device=device)
 
 
 def _empty(shape: tuple[int, ...], device: torch.device | str | None, dtype: torch.dtype | None) -> torch.nn.Parameter:

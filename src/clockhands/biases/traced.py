@@ -1,0 +1,229 @@
+"""Biases at positions that exist only inside a trace: under ``jit``, ``vmap`` and ``compile``.
+
+There a position is an integer of the framework. Distances are taken in integers, exactly: JAX's 32-bit ones modulo
+2**32, with the sign from a comparison, so that they hold from -2**31 to 2**31 - 1; PyTorch's in int64, up to 2**62. A
+bucket or a row of a table is then that of the exact distance; a number that is computed from it is made in float32
+(float64 where that is asked for), from the distance rounded once and constants rounded once. Inside a trace nothing
+can be refused by its number, so a token that no window has gets NaN, which no later sum hides.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from clockhands import traces
+from clockhands.arguments import shown
+from clockhands.biases.codes import BiasCode
+from clockhands.biases.values import Values, values_of
+from clockhands.dtypes import NAMES
+from clockhands.errors import InvalidType, InvalidValue
+
+_NARROW = 2**31
+# A tuple: PyTorch's compiler does not follow a union of types.
+_NUMPY = (np.ndarray, np.generic)
+
+
+class TracedDistances:
+    """Query positions minus key positions; see `clockhands.biases.distances.Distances`, whose fields these are."""
+
+    def __init__(self, queries: Any, keys: Any, xp: Any, dtype: Any) -> None:
+        self.negative = queries < keys
+        if _is_wide(queries, xp):
+            self.whole = xp.where(self.negative, keys - queries, queries - keys)
+        else:  # two's complement: the difference of two 32-bit integers has 32 bits and a sign
+            query, key = xp.astype(queries, xp.uint32), xp.astype(keys, xp.uint32)
+            self.whole = xp.where(self.negative, key - query, query - key)
+        size = xp.astype(self.whole, dtype)
+        self.reals = xp.where(self.negative, -size, size)
+        self.past = xp.where(self.negative, xp.zeros_like(size), size)
+
+
+class TracedPairs:
+    """Pairs of a query and a key; see `clockhands.biases.distances.Pairs`, whose part this takes.
+
+    Attributes:
+        xp: The library.
+        queries, keys: Integers that broadcast together, [..., queries, 1] and [..., 1, keys].
+        distances: How far each query stands past its key.
+    """
+
+    def __init__(self, queries: Any, keys: Any, xp: Any, dtype: Any) -> None:
+        self.xp, self.dtype = xp, dtype
+        self.queries, self.keys = queries, keys
+        self.distances = TracedDistances(queries, keys, xp, dtype)
+        self.shape = tuple(self.distances.negative.shape)
+
+    @property
+    def query_tokens(self) -> Any:
+        """Query positions as real numbers."""
+        return self.xp.astype(self.queries, self.dtype)
+
+    @property
+    def key_tokens(self) -> Any:
+        """Key positions as real numbers."""
+        return self.xp.astype(self.keys, self.dtype)
+
+    @property
+    def past_last(self) -> Any:
+        """How far each key stands past the last one."""
+        return TracedDistances(self.keys, self.keys[..., -1:], self.xp, self.dtype).reals
+
+    def steps(self, spec: Any) -> Any:
+        """How many of the code's boundaries each distance has reached."""
+        wide = _is_wide(self.queries, self.xp)
+        kind = self.xp.int64 if wide else self.xp.uint32
+        most = 2**63 if wide else 2**32
+        known = [int(each) for each in traces.known_numbers(spec, "boundaries") if each < most]
+        limits = self.xp.asarray(known, dtype=kind, device=_device(self.queries))
+        reached = self.xp.searchsorted(limits, self.distances.whole, side="right")
+        return reached if wide else self.xp.astype(reached, self.xp.int32)
+
+    def clipped(self, most: int, spec: Any = None) -> Any:
+        """The size of each distance, at most so much; the spec is for refusals, of which there are none here."""
+        whole = self.distances.whole
+        within = self.xp.where(whole > most, self.xp.full_like(whole, most), whole)
+        return within if _is_wide(self.queries, self.xp) else self.xp.astype(within, self.xp.int32)
+
+
+def is_inside(queries: Any, keys: Any) -> bool:
+    """Whether one of the two exists only inside a trace."""
+    return traces.is_traced(queries) or traces.is_traced(keys)
+
+
+def traced_bias(  # noqa: PLR0917 - the arguments of `bias`
+    spec: BiasCode, queries: Any, keys: Any, values: Any, dtype: object, causal: bool
+) -> Any:
+    """`clockhands.bias` where queries or keys are traced, [heads, queries, keys] in their library.
+
+    Raises:
+        InvalidValue, InvalidType: The positions are not integers, or of shapes that do not go together; known ones
+            beside traced ones do not fit in their integers; values are missing or of another library.
+    """
+    traced = queries if traces.is_traced(queries) else keys
+    xp = traces.library(traced)
+    name = _dtype_name(dtype)
+    kind = getattr(xp, name)
+    work = "float64" if name == "float64" else "float32"
+    at_queries, at_keys = _positions(queries, keys, traced, xp)
+    batched = len(at_queries.shape) == 2 or len(at_keys.shape) == 2
+    if batched:
+        at_queries, at_keys = (at if len(at.shape) == 2 else at[None] for at in (at_queries, at_keys))
+    learned = _learned(spec, values, xp, work, traced)
+    pairs: Any = TracedPairs(at_queries[..., :, None], at_keys[..., None, :], xp, getattr(xp, work))
+    made = xp.broadcast_to(spec.numbers(pairs, learned), (spec.heads, *pairs.shape))
+    if causal:
+        made = xp.where(pairs.distances.negative, xp.full_like(made, -np.inf), made)
+    if batched:
+        made = xp.permute_dims(made, (1, 0, 2, 3))
+    made = xp.astype(made, kind)
+    if name not in str(made.dtype):
+        raise InvalidValue(
+            f"This library gives {made.dtype} where {name} is asked for.",
+            'Ask for another dtype; JAX needs jax.config.update("jax_enable_x64", True) for float64.',
+        )
+    return made
+
+
+def _dtype_name(dtype: object) -> str:
+    name = str(getattr(dtype, "__name__", None) or dtype).removeprefix("torch.").removeprefix("jax.numpy.")
+    if name not in NAMES:
+        raise InvalidValue(f"`dtype` must be one of {', '.join(NAMES)}, got {shown(dtype)}.", "The default is float32.")
+    return name
+
+
+def _is_wide(array: Any, xp: Any) -> bool:
+    return "torch" in xp.__name__ or "64" in str(array.dtype)
+
+
+def _device(array: Any) -> Any:
+    return getattr(array, "device", None)  # JAX's tracers have none
+
+
+def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]:
+    """Both as integers of one dtype, a count of queries as the last of the keys."""
+    wide = _is_wide(traced, xp)
+    at_keys = _axes(_integers(keys, "keys", traced, xp, wide), "keys")
+    if _is_count(queries):
+        number = int(queries)
+        if not 0 <= number <= at_keys.shape[-1]:
+            raise InvalidValue(
+                f"`queries` as a count stand at the last of the {at_keys.shape[-1]} keys, got {number} queries.",
+                "Give the positions of the queries as an array.",
+            )
+        return at_keys[..., at_keys.shape[-1] - number :], at_keys
+    at_queries = _axes(_integers(queries, "queries", traced, xp, wide), "queries")
+    batches = [at.shape[0] for at in (at_queries, at_keys) if len(at.shape) == 2 and at.shape[0] != 1]
+    if len(batches) == 2 and batches[0] != batches[1]:
+        raise InvalidValue(
+            f"`queries` and `keys` must have one batch, got {batches[0]} and {batches[1]} sequences.",
+            "Give both as [seq], or as [batch, seq] of the same batch.",
+        )
+    return at_queries, at_keys
+
+
+def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
+    kind = xp.int64 if wide else xp.int32
+    if hasattr(given, "dtype") and not isinstance(given, _NUMPY):
+        if traces.library_of(given) != traces.library_of(traced):
+            raise InvalidType(
+                f"`{name}` are an array of {traces.library_of(given)}, and the others of {traces.library_of(traced)}.",
+                "Give both in one library, or one of them as NumPy values.",
+            )
+        dtype = str(given.dtype).removeprefix("torch.")
+        if not dtype.startswith(("int", "uint")):
+            raise InvalidType(
+                f"Positions inside a trace must be integers, got {dtype}.",
+                "Real positions need more bits than a trace has: give them as NumPy values, outside of it.",
+            )
+        return xp.astype(given, kind)
+    if _is_count(given):
+        given = range(int(given))
+    if isinstance(given, range) and wide:
+        return xp.arange(given.start, given.stop, given.step, dtype=kind, device=_device(traced))
+    known = np.asarray(given)
+    if known.dtype.kind not in "iu":
+        raise InvalidType(
+            f"`{name}` beside positions of a trace must be whole numbers, got {known.dtype}.",
+            "Give all of them outside of the trace for real positions.",
+        )
+    if not wide and known.size and not -_NARROW <= int(known.min()) <= int(known.max()) < _NARROW:
+        raise InvalidValue(
+            f"`{name}` beside 32-bit positions of a trace must fit in 32 bits, got up to {int(np.abs(known).max())}.",
+            "Give all positions outside of the trace, or count them from nearer by: a bias knows distances only.",
+        )
+    known = known.astype(np.int64 if wide else np.int32)
+    return xp.asarray(known, device=_device(traced))
+
+
+def _is_count(given: Any) -> bool:
+    return hasattr(given, "__index__") and not hasattr(given, "dtype") and not isinstance(given, bool)
+
+
+def _axes(at: Any, name: str) -> Any:
+    if len(at.shape) not in (1, 2):
+        raise InvalidValue(
+            f"`{name}` must be of shape [{name}] or [batch, {name}], got {list(at.shape)}.",
+            "Give a count, a range, or an array of one or two axes.",
+        )
+    return at
+
+
+def _learned(spec: BiasCode, values: Any, xp: Any, work: str, traced: Any) -> Values:
+    """The learned numbers in the library of the positions."""
+    device = _device(traced)
+    if traces.is_compiling():
+        # What the module holds has been checked; PyTorch's compiler does not follow the checks.
+        arrays = {name: xp.astype(values[name], getattr(xp, work)) for name in spec.shapes}
+        return Values(xp, arrays, work, device)
+    given = values_of(type(spec).__name__, values, spec.shapes)
+    if given.in_numpy:
+        wrong = spec.refuse(given.arrays)
+        if wrong:
+            raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
+        made = Values(xp, {}, work, device)
+        for name, array in given.arrays.items():
+            made.arrays[name] = made.reals(array)
+        return made
+    if given.xp is not xp:
+        raise InvalidType("`values` are of another library than the positions.", "Convert them first.")
+    return given
