@@ -339,19 +339,14 @@ def _longropes(measured: Measured) -> Iterator[Fit | None]:
         low, high = below / (measured.rates + measured.bounds), below / (measured.rates - measured.bounds)
         if (high < 1).any() or (high > 1e4).any():  # hands are slowed
             continue
-        divisors = tuple(shortest(Interval(float(a), float(b))) for a, b in zip(low, high, strict=True))
-        # A decimal of so many digits lies in so narrow an interval with this chance.
-        chances = [
-            min(0.0, math.log10(max(b - a, 1e-300) * 10 ** (significant(number) - 1 - math.floor(math.log10(number)))))
-            for number, a, b in zip(divisors, low, high, strict=True)
-        ]
-        rare = -sum(chances)
+        found = [divisor_in(Interval(float(a), float(b))) for a, b in zip(low, high, strict=True)]
+        rare, divisors = sum(rare for _, rare in found), tuple(number for number, _ in found)
         if best is None or rare > best[0]:
             best = rare, base, divisors
     if best is None or best[0] < _RARER + 0.5 * measured.pairs or 2 * best[2].count(1.0) > measured.pairs:
         return
     _, base, divisors = best
-    cost = COSTS["divisors"] + sum(map(significant, divisors)) / 4
+    cost = COSTS["divisors"] + sum(min(significant(number), 6) for number in divisors) / 4
     factor = measured.attention_factor
     attention = shortest(factor)
     if attention <= 0:
@@ -363,6 +358,19 @@ def _longropes(measured: Measured) -> Iterator[Fit | None]:
     else:
         scaling = LongRope(divisors, divisors, 4096, 1.0, attention_factor=attention)
         yield measured.fit(Geometric(base), scaling, cost + significant(attention), (("original", (2.0, 2.0**63)),))
+
+
+def divisor_in(interval: Interval) -> tuple[float, float]:
+    """A short decimal, or the float32 next to it as configs hold them, and how much rarer than chance that is."""
+    middle = interval.middle
+    for digits in range(1, 7):
+        decimal = float(f"{middle:.{digits - 1}e}")
+        number = next((one for one in (decimal, float(np.float32(decimal))) if interval.holds(one)), None)
+        if number is not None:
+            # So many decimals lie in so narrow an interval.
+            chance = (interval.high - interval.low) * 10 ** (digits - 1 - math.floor(math.log10(middle)))
+            return number, max(0.0, -math.log10(max(chance, 1e-300)))
+    return shortest(interval), 0.0
 
 
 def _usual_longrope(factor: Interval) -> tuple[int, float] | None:

@@ -1,0 +1,143 @@
+"""How a function behaves before anybody asks what it computes: what its rows depend on, and how far it reaches.
+
+Every check is a call or two with a few rows, compared with what the same rows gave before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clockhands.recognition.functions_arithmetic import SPACING
+from clockhands.recognition.functions_calling import Caller, Reader, Refused
+
+# Of a function that counts its rows, so many are read; each costs a row in every call.
+_COUNTED = 4096
+# Where a code grows or shrinks with the position, positions are taken up to this change of length.
+_GROWTH = 64.0
+_PAD = 64
+
+
+class Unfit(Exception):
+    """Why a function cannot be told: the reason, in words."""
+
+
+@dataclass(eq=False)
+class Behaviour:
+    """What is known of how a function behaves.
+
+    Attributes:
+        reader: Reads its rows, each as if it stood alone.
+        longest: The largest position that is used.
+        last: The last position that it takes, where that is less than was asked for; else None.
+        by_largest: Whether a row depends on the largest position of its call.
+        notes: What a user should know of it: sentences.
+    """
+
+    reader: Reader
+    longest: int
+    last: int | None = None
+    by_largest: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def look(caller: Caller, longest: int) -> Behaviour:
+    """Find out what a row depends on.
+
+    Raises:
+        Unfit: On something that no code depends on; the message says what.
+        Refused: The function raised where it should not.
+    """
+    x, at = _rows(caller.width), np.array([3, 5, 8, 13])
+    first = caller(x, at)
+    if not np.isfinite(first).all():
+        raise Unfit("It gives back numbers that are not finite, already for positions below 14.")
+    if not _equal(caller, first, caller(x, at)):
+        raise Unfit("Asked the same again it gives another answer: randomness, or state that every call changes.")
+    notes = []
+    if caller.changed:
+        notes.append(f"It changes its own arguments: {' and '.join(sorted(caller.changed))}.")
+    reader = Reader(caller)
+    if _equal(caller, first, caller(x, np.array([4, 9, 2, 30]))):
+        alike = caller(np.repeat(x[:1], 4, axis=0), at)
+        if _equal(caller, alike, np.repeat(alike[:1], 4, axis=0)):
+            raise Unfit("It does not look at positions: x comes out alike wherever it stands.")
+        reader.counts = True
+        notes.append("It ignores the positions that it is given and counts its rows from 0.")
+    else:
+        notes += _look_at_rows(reader, x, at, first)
+    reach, last = _reach(reader, x, min(longest, _COUNTED) if reader.counts else longest)
+    found = Behaviour(reader, reach, last, notes=notes)
+    if last is not None and not reader.counts:
+        notes.append(f"It takes positions up to {last:,} only.")
+    if not reader.counts and not reader.pad:
+        near = reader(x, at)
+        reader.anchor = reach
+        found.by_largest = not _equal(caller, near, reader(x, at))
+        reader.anchor = None
+    return found
+
+
+def _look_at_rows(reader: Reader, x: np.ndarray, at: np.ndarray, first: np.ndarray) -> list[str]:
+    """What a row depends on beside itself and its position: the reader is told, and what to say of it."""
+    caller, others = reader.caller, x.copy()
+    others[1:] = -2 * others[:0:-1]
+    if not _equal(caller, first[:1], caller(others, at)[:1]):
+        raise Unfit("A row depends on the numbers of other rows: a code of positions turns each row by itself.")
+    if _equal(caller, first, caller(x, at + 7)):
+        reader.lead = True
+        return ["It counts positions from the first of each call: [7, 8] is turned as [0, 1]."]
+    more = np.concatenate([x, np.zeros((9, caller.width))])
+    if not _equal(caller, first, caller(more, np.concatenate([at, np.full(9, at[0])]))[:4]):
+        reader.pad = _PAD
+        return [
+            f"A row depends on how many rows its call has; here are the numbers of calls of {_PAD} rows. Keys that "
+            "were cached in a call of another length do not fit."
+        ]
+    return []
+
+
+def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None]:
+    """The largest power of two that is used, and the last position that is taken where that is less than was asked."""
+
+    def lengths(position: int) -> float | None:
+        try:
+            y = reader(x[:1], np.array([position]))
+        except Refused:
+            return None
+        return float(np.linalg.norm(y)) if np.isfinite(y).all() else None
+
+    def last(fine: Callable[[int], bool]) -> int:
+        """The last position that is fine, by powers of two and then between them."""
+        low = 1 << (longest.bit_length() - 1)
+        while low > 4 and not fine(low):
+            low //= 2
+        high = min(2 * low, longest + 1)  # fine, not fine or not asked for
+        while high - low > 1 and low > 4:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fine(middle) else (low, middle)
+        return low
+
+    start = lengths(0) or 1.0
+    taken = last(lambda position: lengths(position) is not None)
+    small = last(lambda position: start / _GROWTH < (lengths(position) or 0.0) < start * _GROWTH)
+    return 1 << (small.bit_length() - 1), taken if taken < longest else None
+
+
+def _rows(width: int) -> np.ndarray:
+    """Rows that every float dtype holds, different in every channel."""
+    return np.random.default_rng(0).integers(-96, 97, (4, width)) / 64 + 1 / 128
+
+
+def unit_of(output: str) -> float:
+    """Half the distance of numbers just below 1 in this dtype, and for float32 what its sines are off."""
+    return {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float64": 2.0**-50}.get(output, 2.0**-23)
+
+
+def _equal(caller: Caller, one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two answers differ by no more than the order of additions can make."""
+    scale = max(float(np.abs(one).max(initial=0)), 1e-30)
+    return bool(np.abs(one - other).max(initial=0) <= 4 * SPACING.get(caller.output, 2.0**-23) * scale)
+
+
+equal = _equal

@@ -1,0 +1,187 @@
+"""Which channels a function turns together, and whether it turns them at all.
+
+A function that is linear in ``x`` is a matrix at each position, ``y = x @ A_p``, read by feeding it the identity. It is
+a rotation of pairs where, but for a fixed order of the channels going out, every channel meets at most one other, and
+each pair's matrix is ``f [[cos, sin], [-sin, cos]]``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clockhands.layouts import Layout, pair_channels
+
+# An entry below this is nothing: float32 sums of 2**20 channels leave less.
+NOTHING = 2.0**-22
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The pairs of a rotation.
+
+    Attributes:
+        channels: The two channels of each pair, int [pairs, 2], in the order of the first.
+        layout: How they lie, or None where no layout says it.
+        blocks: Pairs of each block of its own, where there are several.
+        start: The first channel that turns.
+        rotated: Channels from the first to the last that turns, in a head.
+        order: The channel that comes in as each channel that goes out.
+        reordered: Whether interleaved pairs go out as halves.
+    """
+
+    channels: np.ndarray
+    layout: Layout | None
+    blocks: tuple[int, ...]
+    start: int
+    rotated: int
+    order: np.ndarray
+    reordered: bool
+
+
+class NoRotation(Exception):
+    """Why a function is no rotation of pairs: the reason, in words."""
+
+
+def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Pairs:
+    """The pairs that these matrices [positions, width, width] turn; the first is that of position 0.
+
+    Args:
+        matrices: ``A_p`` for each position.
+        positions: Where they were read.
+        unit: Rounding of one number, relative to 1.
+
+    Raises:
+        NoRotation: They turn no pairs; the message says what they do.
+    """
+    width = matrices.shape[-1]
+    order = _order(matrices[0])
+    sorted_ = matrices[..., order]
+    scale = np.abs(np.diagonal(sorted_[0])).max()
+    meets = (np.abs(sorted_) > NOTHING * scale).any(axis=0)
+    np.fill_diagonal(meets, False)
+    partners = meets | meets.T
+    crowded = np.flatnonzero(partners.sum(axis=1) > 1)
+    if crowded.size:
+        channel = int(crowded[0])
+        others = ", ".join(map(str, np.flatnonzero(partners[channel])[:4]))
+        raise NoRotation(
+            f"It is not a rotation of pairs: channel {channel} is mixed with {int(partners[channel].sum())} others "
+            f"({others}{', …' if partners[channel].sum() > 4 else ''})."
+        )
+    firsts = np.flatnonzero(partners.any(axis=1))
+    if not firsts.size:
+        raise NoRotation(_still(sorted_, positions, unit))
+    channels = np.array([(a, int(np.flatnonzero(partners[a])[0])) for a in firsts])
+    channels = channels[channels[:, 0] < channels[:, 1]]
+    _check_turning(sorted_, positions, channels, unit)
+    layout, blocks, start, rotated = _arranged(channels, width)
+    reordered = bool((order != np.arange(width)).any())
+    if reordered:
+        halved = np.arange(width)
+        if layout == "interleaved":
+            halved[start : start + rotated] = start + pair_channels(rotated // 2, "halves").reshape(-1)
+        if layout != "interleaved" or (order != halved).any():
+            moved = np.flatnonzero(order != np.arange(width))
+            raise NoRotation(
+                "It turns pairs, but sends the channels out in an order that no convention has: channel "
+                f"{int(moved[0])} of its output is channel {int(order[moved[0]])} of its input."
+            )
+    return Pairs(channels, layout, blocks, start, rotated, order, reordered)
+
+
+def _order(at_zero: np.ndarray) -> np.ndarray:
+    """Which output channel each input channel comes out as, at the position where nothing is turned."""
+    largest = np.abs(at_zero).max()
+    if largest == 0:
+        raise NoRotation("It is not a rotation: at position 0 it gives back zeros.")
+    goes = np.abs(at_zero) > NOTHING * largest
+    if (goes.sum(axis=0) != 1).any() or (goes.sum(axis=1) != 1).any():
+        raise NoRotation("It is not a rotation: at position 0 it already mixes channels, where nothing is turned yet.")
+    if (at_zero[goes] < 0).any():
+        raise NoRotation("It is not a rotation: at position 0, where nothing is turned yet, it changes signs.")
+    return goes.argmax(axis=1)
+
+
+def _still(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
+    diagonals = np.diagonal(matrices, axis1=1, axis2=2)
+    if np.abs(diagonals - diagonals[0]).max() <= 4 * unit * np.abs(diagonals[0]).max():
+        return "It does not look at positions: x comes out alike wherever it stands."
+    away = np.abs(diagonals / diagonals[0])
+    place = int(positions[np.abs(away - 1).max(axis=1).argmax()])
+    return (
+        "It is not a rotation: no channel meets another, each is multiplied by a number of its own "
+        f"({away.min():.4g} to {away.max():.4g} of position 0's, at position {place})."
+    )
+
+
+def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray, unit: float) -> None:
+    """Refuse pairs whose 2 x 2 matrices are no multiples of rotations.
+
+    Raises:
+        NoRotation: With the range by which they change lengths.
+    """
+    a, b = channels.T
+    blocks = np.stack([np.stack([matrices[:, a, a], matrices[:, a, b]], -1),
+                       np.stack([matrices[:, b, a], matrices[:, b, b]], -1)], -2)  # fmt: skip
+    scale = np.abs(blocks).max(axis=(2, 3), keepdims=True)
+    away = np.maximum(
+        np.abs(blocks[..., 0, 0] - blocks[..., 1, 1]), np.abs(blocks[..., 0, 1] + blocks[..., 1, 0])
+    ) / np.maximum(scale[..., 0, 0], 1e-300)
+    if away.max() <= 16 * unit:
+        return
+    at_zero = np.abs(np.linalg.det(blocks[0])) ** 0.5
+    lengths = np.linalg.svd(blocks, compute_uv=False) / np.maximum(at_zero, 1e-300)[None, :, None]
+    worst = np.unravel_index(away.argmax(), away.shape)
+    pair = tuple(map(int, channels[worst[1]]))
+    raise NoRotation(
+        f"It is not a rotation: it changes lengths by factors from {lengths.min():.4g} to {lengths.max():.4g}. "
+        f"The channels of pair {pair} are turned by two angles, off by {away.max():.2g} at position "
+        f"{int(positions[worst[0]])}.{_tiled(matrices, positions, channels)}"
+    )
+
+
+def _tiled(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray) -> str:
+    """What is wrong where the angles are those of the other layout."""
+    at = int(np.flatnonzero(positions != 0)[0])
+    a, b = channels.T
+    angles = np.full(matrices.shape[-1], np.nan)
+    angles[a] = np.arctan2(-matrices[at, b, a], matrices[at, a, a])
+    angles[b] = np.arctan2(matrices[at, a, b], matrices[at, b, b])
+    angles = angles[np.isfinite(angles)]
+    half = len(angles) // 2
+    apart = b - a
+    if (apart == 1).all() and np.allclose(angles[:half], angles[half:], atol=1e-5):
+        return " Its pairs are interleaved, its angles are written twice as halves are ([f, f])."
+    if (apart == half).all() and np.allclose(angles[::2], angles[1::2], atol=1e-5):
+        return " Its pairs are halves, its angles are repeated as interleaved ones are (f0, f0, f1, f1, …)."
+    quarter = half // 2
+    blocks = angles.reshape(2, -1) if len(angles) % 4 == 0 else angles.reshape(1, -1)
+    if (apart == 1).all() and quarter and np.allclose(blocks[:, :quarter], blocks[:, quarter:], atol=1e-5):
+        return " Its pairs are interleaved, its angles are written twice as halves are, in each block."
+    return ""
+
+
+def _arranged(channels: np.ndarray, width: int) -> tuple[Layout | None, tuple[int, ...], int, int]:
+    """Layout, blocks, first turning channel and number of turning channels.
+
+    Pairs of a head that stand still may lie between those that turn: halves over the whole head whose slow hands do
+    not turn are halves, not a block.
+    """
+    a, b = channels.T
+    apart = np.unique(b - a)
+    first, last = int(a.min()), int(b.max())
+    if len(apart) == 1 and apart[0] == 1 and ((a - first) % 2 == 0).all():
+        return "interleaved", (), first, last + 1 - first
+    if len(apart) == 1:
+        half = int(apart[0])
+        # Halves whose slow hands stand still: the first half begins where the first pair does.
+        if a.max() < first + half and first + 2 * half <= width:
+            return "halves", (), first, 2 * half
+    blocks, channel, partner = [], first, dict(channels.tolist())
+    while channel <= last:
+        step = partner.get(channel, channel) - channel
+        if step <= 0 or any(partner.get(channel + more) != channel + more + step for more in range(step)):
+            return None, (), first, last + 1 - first
+        blocks.append(step)
+        channel += 2 * step
+    return "halves", tuple(blocks), first, last + 1 - first

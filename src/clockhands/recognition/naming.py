@@ -1,0 +1,55 @@
+"""Which presets are the code that was found, by what they say and not by their numbers."""
+
+import dataclasses
+
+import numpy as np
+
+from clockhands.errors import ClockhandsError
+from clockhands.presets import presets
+from clockhands.rotary import Rotary
+from clockhands.scaling import Dynamic
+
+# Of several names of one code the plain convention comes first.
+_FIRST = ("roformer", "llama2")
+
+
+def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, ...]:
+    """Presets that turn heads as this spec does: those of its width first, then those that do at another width.
+
+    Two specs are the same where all fields but the ladder's own are, and all rates and the attention factor are, so a
+    base that was raised and a base that is higher have one name. ``bounds`` are what the rates are known to, rad/token.
+    """
+    slack = 1e-9 * np.array(spec.rates) if bounds is None else bounds
+    same, resized = [], []
+    for preset in presets():
+        other = preset.spec
+        if not isinstance(other, Rotary) or _kind(other) != _kind(spec):
+            continue
+        spec = spec if other.length is None else dataclasses.replace(spec, length=other.length)
+        if (other.head_width, other.rotated) == (spec.head_width, spec.rotated):
+            if _same_ladder(other, spec, slack):
+                same.append(preset.name)
+        elif other.rotated * spec.head_width == spec.rotated * other.head_width:
+            try:
+                moved = dataclasses.replace(other, head_width=spec.head_width, rotated=spec.rotated)
+            except ClockhandsError:  # its numbers are for one width
+                continue
+            if _same_ladder(moved, spec, slack):
+                resized.append(preset.name)
+    return tuple(name for names in (same, resized) for name in sorted(names, key=_rank))
+
+
+def _rank(name: str) -> tuple[bool, str]:
+    return name not in _FIRST, name
+
+
+def _kind(spec: Rotary) -> tuple[object, ...]:
+    by_length = isinstance(spec.scaling, Dynamic)
+    return spec.layout, spec.part, spec.axes, spec.blocks, spec.direction, spec.reordered, spec.xpos, by_length
+
+
+def _same_ladder(one: Rotary, other: Rotary, slack: np.ndarray) -> bool:
+    return bool(
+        (np.abs(np.array(one.rates) - other.rates) <= slack).all()
+        and abs(one.attention_factor - other.attention_factor) <= 1e-6 * one.attention_factor
+    )
