@@ -90,6 +90,18 @@ def test_of_an_adapter_b_moves_and_a_does_not(checkpoint, tmp_path):
     np.testing.assert_array_equal(made[f"{q}.lora_B.weight"] @ made[f"{q}.lora_A.weight"], merged[order(4)])
 
 
+@pytest.mark.parametrize(
+    "leaf", ["ia3_l", "hada_w1_a", "hada_t1", "lokr_w1", "lokr_w2_a", "vera_lambda_b", "oft_R.weight"]
+)
+def test_adapters_of_other_kinds_are_refused_by_name(checkpoint, tmp_path, leaf):
+    """Products of Kronecker and Hadamard, and factors of activations: of no row is it known which channel it is."""
+    names = [f"base_model.model.model.layers.{n}.self_attn.{of}_proj.{leaf}" for n in (0, 1) for of in "qk"]
+    model = checkpoint(tensors={name: numbered(16, 2) for name in names}, file="adapter_model.safetensors")
+    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message.endswith(f"{names[1]!r} is a tensor of a query or key that is not known: {leaf!r}.")
+    assert hint == SOURCE_HINT
+
+
 def test_an_adapter_without_its_base_is_refused(checkpoint, tmp_path):
     folder = checkpoint("adapter", None, adapter(), file="adapter_model.safetensors")
     message, hint = refusal(convert, folder, tmp_path / "out", "interleaved", error=CannotConvert)
@@ -278,8 +290,10 @@ CONFIGS = [
     ({"hidden_size": 4}, "config.json is of the model type None, whose tensors are not known."),
     (LLAMA | {"model_type": ["llama"]}, "config.json is of the model type ['llama'], whose tensors are not known."),
     ({"model_type": "gpt2"}, "config.json is of the model type 'gpt2', whose tensors are not known."),
-    ({"model_type": "qwen2_vl", "text_config": LLAMA},
-     "config.json is of the model type 'qwen2_vl', whose tensors are not known."),
+    ({"model_type": "glm4v", "text_config": LLAMA},
+     "config.json is of the model type 'glm4v', whose tensors are not known."),
+    (LLAMA | {"model_type": "qwen2_vl", "vision_config": {"model_type": "siglip_vision_model"}},
+     "config.json has a vision part of the type 'siglip_vision_model', which may be rotary in a way of its own."),
     ({"model_type": "llava", "text_config": LLAMA, "vision_config": {"model_type": "pixtral"}},
      "config.json has a vision part of the type 'pixtral', which may be rotary in a way of its own."),
     (LLAMA | {"vision_config": {"model_type": "clip_vision_model"}},

@@ -68,13 +68,20 @@ CASES = {
     "deepseek_v2": LATENT,
     "deepseek_v3": LATENT,
     "minicpm3": LATENT,
+    "deepseek_v32": LATENT | {"index_topk": 4, "index_head_dim": 16, "index_n_heads": 2},
+    "gpt_oss": GROUPED | EXPERTS | {"head_dim": 16, "sliding_window": 8},
 }  # fmt: skip
 # Its class pairs as a key of the config says, which a conversion sets.
 KNOWS_BOTH = {"deepseek_v3"}
 # Types whose text model is tried inside the type that holds it, or by another test.
-ELSEWHERE = {"mllama_text_model"}
+ELSEWHERE = {"mllama_text_model", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"}
+# Whose functions take each angle once.
+ONCE = {"gptj", "codegen", "gpt_oss"}
 MODULES = {"gemma3_text": "gemma3", "llama4_text": "llama4"}
-INTERLEAVED = {"helium", "glm", "glm4", "cohere", "gptj", "codegen", "llama4_text", "deepseek_v2", "deepseek_v3"}
+INTERLEAVED = {
+    "helium", "glm", "glm4", "cohere", "gptj", "codegen", "llama4_text", "deepseek_v2", "deepseek_v3", "deepseek_v32",
+}  # fmt: skip
+FUNCTIONS = {"llama4_text": "apply_rotary_emb", "deepseek_v32": "apply_rotary_pos_emb_interleave"}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -151,7 +158,7 @@ def wrapped(function, name):
     def turn(*arguments, **named):
         arrays = arguments[: 1 if name in ("gptj", "codegen") else 2]
         angles = arguments[len(arrays) :]
-        rotated = angles[0].shape[-1] * (2 if torch.is_complex(angles[0]) or name in ("gptj", "codegen") else 1)
+        rotated = angles[0].shape[-1] * (2 if torch.is_complex(angles[0]) or name in ONCE else 1)
         into, back = (to_interleaved, to_halves) if other(name) == "halves" else (to_halves, to_interleaved)
         ready = [torch.cat([into(x[..., :rotated]), x[..., rotated:]], dim=-1) for x in arrays]
         done = function(*ready, *angles, **named)
@@ -166,7 +173,7 @@ def wrapped(function, name):
 def pairing_the_other_way(name, monkeypatch):
     module = modeling(name)
     function, own = OWN.get(name, (None, None))
-    function = function or ("apply_rotary_emb" if name == "llama4_text" else "apply_rotary_pos_emb")
+    function = function or FUNCTIONS.get(name, "apply_rotary_pos_emb")
     with monkeypatch.context() as patch:
         if name not in KNOWS_BOTH:
             patch.setattr(module, function, own or wrapped(getattr(module, function), name))
@@ -232,3 +239,85 @@ def test_a_text_model_inside_another_moves_and_nothing_else(tmp_path):
     assert (tmp_path / "back" / "model.safetensors").read_bytes() == (
         tmp_path / "model" / "model.safetensors"
     ).read_bytes()
+
+
+# Models of text and images: the text model inside moves, and what sees images stays.
+
+SIGHT = {
+    "depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "patch_size": 4,
+    "out_hidden_size": 64, "num_position_embeddings": 16, "deepstack_visual_indexes": [], "fullatt_block_indexes": [0],
+}  # fmt: skip
+SECTIONS = {"rope_scaling": {"type": "default", "mrope_section": [2, 3, 3]}}
+SEEING = {
+    "qwen2_vl": ("Qwen2VLForConditionalGeneration", SIGHT | {"hidden_size": 64}, GROUPED | SECTIONS),
+    "qwen2_5_vl": ("Qwen2_5_VLForConditionalGeneration", SIGHT, GROUPED | SECTIONS),
+    "qwen3_vl": ("Qwen3VLForConditionalGeneration", SIGHT, GROUPED | SECTIONS | {"head_dim": 16}),
+    "qwen3_vl_moe": (
+        "Qwen3VLMoeForConditionalGeneration", SIGHT, GROUPED | SECTIONS | EXPERTS | {"head_dim": 16},
+    ),
+    "mllama": (
+        "MllamaForConditionalGeneration",
+        {
+            "hidden_size": 32, "attention_heads": 2, "num_hidden_layers": 2, "num_global_layers": 1, "image_size": 8,
+            "patch_size": 4, "intermediate_size": 32, "intermediate_layers_indices": [0], "max_num_tiles": 1,
+            "supported_aspect_ratios": [[1, 1]], "vision_output_dim": 64,
+        },
+        GROUPED | {"num_hidden_layers": 3, "cross_attention_layers": [1], "rope_scaling": None, "rope_theta": 1e4},
+    ),
+}  # fmt: skip
+
+
+def seeing(name, folder):
+    """A random model of text and images, saved, and how it is called: tokens at places in time, rows and columns."""
+    kind, sight, text = SEEING[name]
+    config = transformers.AutoConfig.for_model(name, text_config=SMALL | text, vision_config=sight)
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(config).float().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.5))
+    model.save_pretrained(folder)
+    places = {} if name == "mllama" else {"position_ids": torch.randint(0, 9, (3, 2, 12))}
+
+    def call(model):
+        with torch.no_grad():
+            return model(torch.arange(3, 27).reshape(2, 12), use_cache=False, **places).logits
+
+    return model, call
+
+
+def opened_again(name, folder):
+    kind = getattr(transformers, SEEING[name][0])
+    return kind.from_pretrained(folder, attn_implementation="eager", dtype="float32").eval()
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_the_text_model_of_one_that_sees_computes_the_same_in_code_of_the_other_layout(name, tmp_path, monkeypatch):
+    model, call = seeing(name, tmp_path / "model")
+    expected = call(model)
+    assert close(call(opened_again(name, tmp_path / "model")), expected)
+    done = convert(tmp_path / "model", tmp_path / "converted", "interleaved")
+    assert done.moved
+    assert not any("visual" in moved or "vision" in moved or "cross_attn" in moved for moved in done.moved)
+    assert any("stay as their class pairs them" in note for note in done.notes)
+    converted = opened_again(name, tmp_path / "converted")
+    with pairing_the_other_way(name, monkeypatch):
+        assert close(call(converted), expected)
+        assert not close(call(model), expected), "the other code must not fit the model that was not converted"
+    assert not close(call(converted), expected), "the class must not fit the converted model"
+    convert(tmp_path / "converted", tmp_path / "back", "halves")
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (
+        tmp_path / "model" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_an_old_config_of_a_model_that_sees_has_its_text_at_the_top(tmp_path):
+    """As the published configs of Qwen2-VL: no text_config, and the tower named after the whole."""
+    seeing("qwen2_vl", tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    flat = {key: value for key, value in config.pop("text_config").items() if key != "model_type"} | config
+    (tmp_path / "model" / "config.json").write_text(json.dumps(flat | {"vision_config": SIGHT}))
+    done = convert(tmp_path / "model", tmp_path / "converted", "interleaved")
+    assert len(done.moved) == 2 * 2 * 2  # weights and biases of queries and keys in two layers
+    assert json.loads((tmp_path / "converted" / "config.json").read_text())["clockhands_layout"] == "interleaved"

@@ -136,6 +136,9 @@ def convert(
     says = CONFIG in {path.name for path in written}
     if not says and files.place(read.folder / CONFIG) == "file":
         notes += (f"{target.parent / CONFIG} was there already and is left as it is: it does not know of the layout.",)
+    others_stay = sorted({each for name in tensors for each in model.around if each in name.split(".")})
+    if others_stay:
+        notes += (f"Tensors of {', '.join(others_stay)} are not of the text model and stay as their class pairs them.",)
     if layout != model.layout and not (model.tensors.switch and says):
         notes += (
             f"A {model.tensors.name} pairs {model.layout or before} in Transformers, which reads no other layout:"

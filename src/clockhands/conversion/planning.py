@@ -118,7 +118,7 @@ def model_of(config: Mapping[str, Any], file: str) -> Model:
     section = named[0]
     inner = _type_of(section, name)
     known = tensors_of(inner) if isinstance(inner, str) else None
-    around = table()["around"].get(name) if isinstance(name, str) and section.path else None
+    around = table()["around"].get(name) if isinstance(name, str) else None
     if known is None or (section.path and around is None):
         unknown = name if section.path and around is None else inner
         raise CannotConvert(
@@ -155,9 +155,11 @@ def model_of(config: Mapping[str, Any], file: str) -> Model:
 
 def _type_of(section: Section, top: object) -> object:
     inner = section.values.get("model_type")
-    if not section.path or inner is not None:
+    if section.path and inner is not None:
         return inner
-    around = model_type(top) if isinstance(top, str) else None
+    if not section.path and not (isinstance(top, str) and top in table()["around"]):
+        return inner
+    around = model_type(top) if isinstance(top, str) else None  # old files write the text model's keys at the top
     return None if around is None else around.sections.get(section.part)
 
 
@@ -312,6 +314,8 @@ def _arranged(info: TensorInfo, found: Held, code: Code, model: Model, rows: int
     width, rotated = code.width, code.rotated
     assert width is not None
     assert rotated is not None
+    if code.scaling is not None and code.scaling["type"] == "proportional":
+        rotated = width  # all channels pair; those beyond the share stand still
     if found.arrangement == "head" and model.tensors.latent:
         width = max(rows, rotated)
     slots = None if rows % width else slots_of(found.arrangement, rows // width, model.heads)
