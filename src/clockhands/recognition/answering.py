@@ -22,6 +22,10 @@ from clockhands.specs import describe
 
 # Rows that may differ from a table that is still called a sinusoid: one, or this share.
 _FEW = 0.01
+# Of the presets that are one and the same code, the one that most readers know.
+_KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
+# What training may have moved, and what must be left of how a pair turns.
+_HALF = 0.5
 
 
 def identify_rows(given: Given) -> Matches:
@@ -62,18 +66,20 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
     if check.bad:
         return None, f"Row {check.bad[0]} holds NaN or infinite numbers."
     wrong, rows = check.wrong, given.rows
-    if len(wrong) > max(1, _FEW * rows):
-        return None, (f"Pairs turn like those of {describe(spec)}, but {len(wrong)} of {rows} rows are others.")
+    moved = len(wrong) > max(1, _FEW * rows)
+    if moved and not _moved(check, found, rows):
+        return None, f"Pairs turn like those of {describe(spec)}, but {len(wrong)} of {rows} rows are others."
     spec, positions, kept = _with_zeros(given, best, spec, check.zeros, prefix)
-    name = _zero_name(spec) or name
-    residual = _residual(check, given, prefix) if wrong else None
+    if (padded := _zero_name(spec)) is not None:
+        name, spec = padded.name, replace(padded.spec, width=spec.width)
+    residual = _residual(check, given, found, prefix) if wrong else None
     total = max([check.error, *(size for _, size in wrong)])
     match = Match(
         spec,
         positions,
         values,
         error=total,
-        confidence=1 - len(wrong) / rows,
+        confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
         name=name,
         equivalents=_equivalents(found, best, spec, name),
         computed_in=_computed_in(check, given),
@@ -82,6 +88,27 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
         evidence=_evidence(given, found, best, check, scale),
     )
     return match, _reason(match, best, check)
+
+
+def _moved(check: Comparison, found: Found, rows: int) -> bool:
+    """Whether a table is one that was trained further from the code.
+
+    Training moves every row a little: few rows are left as they were, what has moved is less than half of the code,
+    and the pairs that turn, of which there must be some, still do so.
+    """
+    share = _share(check, found, rows)
+    turning = found.progression.advances[: len(found.told)] * rows > 2 * math.pi
+    return bool(
+        share <= _HALF
+        and len(check.wrong) >= 0.9 * (rows - len(check.zeros))
+        and turning.sum() >= 3
+        and np.mean(found.told[turning] > _HALF) >= 0.9
+    )
+
+
+def _share(check: Comparison, found: Found, rows: int) -> float:
+    """Root mean square of the difference over that of the code: sine and cosine of a pair have a square of 1."""
+    return math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
 
 
 def _positions(given: Given, best: Description) -> Callable[[int, int], Any]:
@@ -96,12 +123,11 @@ def _places(given: Given, best: Description) -> Callable[[int, int], np.ndarray]
 
 def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]:
     """The preset that a description is, the spec with its scale, and the scale where it is a trained number."""
-    scaled = [known for known in _alike(spec) if known.spec.scaled]
-    plain_ones = [known for known in _alike(spec) if not known.spec.scaled and known.spec.scale == 1]
-    if scale != 1 and scaled:
-        return scaled[0].name, replace(spec, scaled=True), scale
-    name = plain_ones[0].name if plain_ones and scale == 1 else None
-    return name, (replace(spec, scale=scale) if scale != 1 else spec), None
+    alike = [known for known in _alike(spec) if known.spec.scaled == (scale != 1)]
+    if alike:
+        own = replace(alike[0].spec, width=spec.width, zero_rows=(), first=0)
+        return alike[0].name, own, scale if scale != 1 else None
+    return None, (replace(spec, scale=scale) if scale != 1 else spec), None
 
 
 def _alike(spec: Sinusoidal) -> list[Any]:
@@ -116,9 +142,11 @@ def _alike(spec: Sinusoidal) -> list[Any]:
         if spec.width % 2 and own.odd != spec.odd:
             continue
         out.append(known)
-    return sorted(
-        out, key=lambda known: (bool(known.spec.zero_rows), known.spec.first, known.spec.odd != spec.odd, known.name)
-    )
+    return sorted(out, key=lambda known: (bool(known.spec.zero_rows), _rank(known.name), known.name))
+
+
+def _rank(name: str) -> int:
+    return _KNOWN.index(name) if name in _KNOWN else len(_KNOWN)
 
 
 def _name_of(spec: Sinusoidal | None) -> str | None:
@@ -128,11 +156,12 @@ def _name_of(spec: Sinusoidal | None) -> str | None:
     return names[0] if names else None
 
 
-def _zero_name(spec: Sinusoidal) -> str | None:
-    if not spec.zero_rows:
-        return None
-    names = [known.name for known in _alike(spec) if known.spec.zero_rows == spec.zero_rows and not known.spec.scaled]
-    return names[0] if names else None
+def _zero_name(spec: Sinusoidal) -> Any:
+    """The preset whose padding is where this table has zeros, or None."""
+    for known in _alike(spec) if spec.zero_rows else ():
+        if (known.spec.zero_rows, known.spec.scaled, known.spec.scale) == (spec.zero_rows, spec.scaled, spec.scale):
+            return known
+    return None
 
 
 def _standardised(given: Given, best: Description) -> tuple[Sinusoidal | None, float]:
@@ -180,7 +209,7 @@ def _with_zeros(
     return replace(spec, zero_rows=(nowhere,)), at, Rows(zeroed=among, prepended=prefix)
 
 
-def _residual(check: Comparison, given: Given, prefix: int) -> Residual:
+def _residual(check: Comparison, given: Given, found: Found, prefix: int) -> Residual:
     worst = sorted(check.wrong, key=lambda one: -one[1])
     squares = check.squares
     assert check.channels is not None
@@ -188,7 +217,7 @@ def _residual(check: Comparison, given: Given, prefix: int) -> Residual:
     return Residual(
         largest=worst[0][1],
         root_mean_square=math.sqrt(squares / max(1, given.rows * given.width)),
-        share=math.sqrt(squares / check.power) if check.power else 0.0,
+        share=_share(check, found, given.rows),
         rows=tuple(prefix + row for row, _ in worst[:10]),
         channels=tuple(int(channel) for channel in channels),
     )
@@ -254,6 +283,12 @@ def _evidence(
 
 
 def _reason(match: Match, best: Description, check: Comparison) -> str:
+    residual = match.residual
+    if residual is not None and len(check.wrong) > 5:
+        return (
+            f"A table trained further from {describe(match.spec)}, from position {best.start:g} in steps of "
+            f"{best.step:g}: it has moved by {residual.share:.2g} of its size, {residual.largest:.2g} at most."
+        )
     words = f"Every row is that of {describe(match.spec)}"
     if check.wrong:
         rows = ", ".join(str(row) for row, _ in check.wrong[:5])

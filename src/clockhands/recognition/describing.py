@@ -114,6 +114,8 @@ def described(found: Progression, doubts: Doubts, shape: Shape, *, known: bool =
     All make the same table, to what the rows tell. Where it is known where rows stand, the rates are as measured.
     """
     make = {"geometric": _geometric, "even": _even, "explicit": _explicit}[found.kind]
+    if shape.zeros > 1:
+        return []
     out = [*_published(found, doubts, shape, known), *make(found, doubts, shape, known)]
     return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
 
@@ -178,6 +180,7 @@ def _published(found: Progression, doubts: Doubts, shape: Shape, known: bool) ->
     """The published conventions that have these rates, up to the step between rows."""
     if found.kind != "geometric" or shape.pairs < 2:
         return
+    seen = set()
     for preset in presets():
         spec = preset.spec
         if type(spec) is not Sinusoidal or (spec.layout, spec.order) != (shape.layout, shape.order):
@@ -187,6 +190,9 @@ def _published(found: Progression, doubts: Doubts, shape: Shape, known: bool) ->
         odd = spec.odd if shape.width % 2 else "refuse"
         if shape.width % 2 and (odd == "refuse" or (odd == "zero") != bool(shape.zeros)):
             continue
+        if (odd, spec.spacing) in seen:  # the same rates again
+            continue
+        seen.add((odd, spec.spacing))
         try:
             own = shape.spec(odd, spec.spacing)
         except InvalidValue:

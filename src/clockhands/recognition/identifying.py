@@ -9,6 +9,7 @@ from clockhands.recognition.given import ROUNDING, Given, given_of
 from clockhands.recognition.matches import Matches
 
 LEAST_ROWS = 4
+HEAD = 256  # rows in which something must differ
 
 
 def identify(given: Any, *, positions: Any = None, **options: Any) -> Matches:
@@ -50,5 +51,10 @@ def identify_array(rows: np.ndarray, dtype: str, positions: Any = None) -> Match
             )
         at = exact.as_float64()
     from clockhands.recognition.answering import identify_rows
+    from clockhands.recognition.trained import identify_trained
 
-    return identify_rows(Given(rows, dtype, ROUNDING.get(dtype, 2.0**-4), at))
+    given = Given(rows, dtype, ROUNDING.get(dtype, 2.0**-4), at)
+    if (rows[:HEAD] == rows[0]).all():
+        return Matches([], f"All rows are the same, as far as row {min(HEAD, len(rows)) - 1}.")
+    found = identify_rows(given)
+    return found or identify_trained(given, found.reason)

@@ -113,7 +113,7 @@ def _ladders(angle: np.ndarray, spread: np.ndarray) -> Iterator[tuple[Kind, floa
             yield kind, level, slope, advances
         if found:
             return
-    if (angle > -_LOOSE).all():
+    if (angle > -_LOOSE).all() and (angle > 10 * spread).any():
         yield "explicit", 0.0, 0.0, np.maximum(angle, 0.0)
 
 

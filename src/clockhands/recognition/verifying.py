@@ -25,6 +25,7 @@ from clockhands.recognition.given import Given
 
 _LARGE = 1 << 22  # numbers above which a table is compared in float32
 _BLOCK = 1 << 22  # numbers of one block
+_SAMPLED = 8  # of so many blocks of a large table one is looked at for the nearest numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +61,10 @@ class Comparison:
         wrong: Rows that are not as expected, with their largest difference; zeros are not among them.
         zeros: Rows of zeros that were expected to be others.
         bad: Rows with NaN or infinite numbers.
-        squares, power: Sum of squares of the difference, and of what was expected, in rows that are not zeros.
-        inexact: Numbers that are not the nearest of their dtype.
-        numbers: Numbers compared.
-        channels: Sum of squares of the difference by channel.
+        squares: Sum of squares of the difference, of the blocks that hold wrong rows.
+        inexact: Numbers that are not the nearest of their dtype, of those looked at for that.
+        numbers: Numbers looked at for that.
+        channels: The sum of squares by channel.
     """
 
     error: float = 0.0
@@ -72,14 +73,15 @@ class Comparison:
     zeros: list[int] = field(default_factory=list)
     bad: list[int] = field(default_factory=list)
     squares: float = 0.0
-    power: float = 0.0
     inexact: int = 0
     numbers: int = 0
     channels: np.ndarray | None = None
 
     def join(self, other: "Comparison") -> "Comparison":
         """Both together; the other holds later rows."""
-        joined = None if self.channels is None else self.channels + other.channels
+        channels = self.channels if other.channels is None else other.channels
+        if self.channels is not None and other.channels is not None:
+            channels = self.channels + other.channels
         return Comparison(
             max(self.error, other.error),
             max(self.excess, other.excess),
@@ -87,10 +89,9 @@ class Comparison:
             self.zeros + other.zeros,
             self.bad + other.bad,
             self.squares + other.squares,
-            self.power + other.power,
             self.inexact + other.inexact,
             self.numbers + other.numbers,
-            other.channels if self.channels is None else joined,
+            channels,
         )
 
 
@@ -123,9 +124,11 @@ def _block(
     end, work = begin + len(rows), np.float64 if fine else np.float32
     made = table(expected.spec, expected.positions(begin, end), np.dtype(work), values=expected.values, threads=1)
     off = rows.astype(work) if rows.dtype != work else rows
-    nearest = made.astype(rows.dtype) if rows.dtype != work else made
-    inexact = int(np.count_nonzero(nearest != rows))
-    off = off - made
+    inexact = numbers = 0
+    if fine or begin // len(rows) % _SAMPLED == 0:
+        nearest = made.astype(rows.dtype) if rows.dtype != work else made
+        inexact, numbers = int(np.count_nonzero(nearest != rows)), rows.size
+    off = np.subtract(off, made, out=made)
     size = np.abs(off, out=off)
     worst = size.max(axis=1) if size.size else np.zeros(len(rows))
     once = 4 * expected.scale * rounding
@@ -139,23 +142,23 @@ def _block(
         suspect = suspect[(size[suspect] > bound).any(axis=1) | ~np.isfinite(worst[suspect])]
     zero = suspect[~rows[suspect].any(axis=1)] if suspect.size else suspect
     wrong = np.setdiff1d(suspect, np.concatenate([zero, bad]))
-    keep = np.ones(len(rows), bool)
-    keep[suspect] = False
-    some = size if keep.all() else size[keep]
-    counted = np.ones(len(rows), bool)
-    counted[zero], counted[bad] = False, False
-    every = size if counted.all() else size[counted]
-    by_channel = np.einsum("rc,rc->c", every, every, dtype=np.float64)
-    error = float(some.max()) if some.size else 0.0
+    if not suspect.size:
+        error = float(worst.max(initial=0.0))
+        return Comparison(error, error / once, inexact=inexact, numbers=numbers)
+    expected_rows = np.ones(len(rows), bool)
+    expected_rows[suspect] = False
+    error = float(worst[expected_rows].max(initial=0.0))
+    size[zero] = 0
+    size[bad] = 0
+    by_channel = np.einsum("rc,rc->c", size, size, dtype=np.float64)
     return Comparison(
         error,
-        error / once if once else 0.0,
+        error / once,
         [(begin + int(row), float(worst[row])) for row in wrong],
         [begin + int(row) for row in zero],
         [begin + int(row) for row in bad],
         float(by_channel.sum()),
-        float(np.einsum("rc,rc->", made, made, dtype=np.float64)),
         inexact,
-        rows.size,
+        numbers,
         by_channel,
     )

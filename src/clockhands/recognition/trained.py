@@ -1,0 +1,85 @@
+"""Tables that training made: what tells them from noise, and what their spectrum shows.
+
+In noise no row knows its neighbour: the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x width)``
+(of ``rows x width`` products of independent numbers). Rows that were trained to stand for neighbouring positions are
+alike, far beyond that.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import Learned
+from clockhands.recognition.given import Given
+from clockhands.recognition.matches import Match, Matches
+
+SIGMAS = 8.0  # standard deviations of noise that neighbours must be alike by
+_ROWS, _CHANNELS = 2048, 512  # looked at, at most
+
+
+def identify_trained(given: Given, reason: str) -> Matches:
+    """A learned table, or none: ``reason`` says why it is no sinusoid."""
+    rows = given.at(slice(0, min(_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if bad.size:
+        return Matches([], f"Row {bad[0]} holds NaN or infinite numbers.")
+    found = spectrum(rows)
+    noise = 1 / math.sqrt(max(1, rows.size))
+    near = found["neighbours"]
+    if abs(near) < SIGMAS * noise:
+        return Matches(
+            [],
+            f"{reason} Neighbouring rows are not more alike than those of noise: their correlation is {near:.2g}, and "
+            f"noise gives {noise:.1g}.",
+        )
+    match = Match(
+        Learned(width=given.width, rows=given.rows),
+        range(given.rows),
+        given.array,
+        confidence=min(1.0, abs(near)),
+        evidence=tuple(found.items()),
+    )
+    words = (
+        f"{reason} It is a table of learned rows: neighbours correlate by {near:.2g}, and "
+        f"{found['components_for_90_percent']} of {min(rows.shape)} components hold 90 % of what differs between rows."
+    )
+    return Matches([match], words)
+
+
+def spectrum(rows: np.ndarray) -> dict[str, Any]:
+    """What the rows [rows, channels] of a table have in common: JSON values.
+
+    ``neighbours`` is the correlation of rows one apart, ``alike`` that of rows 1, 2, 4, … apart; ``components`` the
+    share of the leading ones in what differs between rows, and ``periods`` how many rows each of them needs to come
+    back, by the largest of its Fourier coefficients; ``unlike`` the rows whose length is far from the others'.
+    """
+    lengths = np.linalg.norm(rows, axis=1)
+    middle = np.median(lengths)
+    spread = 1.4826 * np.median(np.abs(lengths - middle)) + 1e-12 * middle
+    unlike = np.flatnonzero(np.abs(lengths - middle) > 8 * spread)
+    rest = rows - rows.mean(axis=0)
+    total = float((rest**2).sum())
+    if not total > 0:
+        return {"neighbours": 0.0, "components_for_90_percent": 0}
+    lags = [1 << power for power in range(10) if (1 << power) <= len(rows) // 2]
+    alike = [float((rest[lag:] * rest[:-lag]).sum()) / total * len(rows) / (len(rows) - lag) for lag in lags]
+    wide = len(rows) <= rest.shape[1]
+    values, vectors = np.linalg.eigh(rest @ rest.T if wide else rest.T @ rest)
+    values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
+    share = values / values.sum()
+    courses = vectors[:, :4] if wide else rest @ vectors[:, :4]
+    periods = []
+    for course in (courses - courses.mean(axis=0)).T:
+        strength = np.abs(np.fft.rfft(course))
+        strength[0] = 0
+        top = int(strength.argmax())
+        periods.append(round(len(rows) / top, 1) if top else None)
+    return {
+        "neighbours": alike[0] if alike else 0.0,
+        "alike": {str(lag): round(one, 4) for lag, one in zip(lags, alike, strict=True)},
+        "components": [round(float(one), 4) for one in share[:8]],
+        "components_for_90_percent": int(np.searchsorted(np.cumsum(share), 0.9)) + 1,
+        "periods": periods,
+        "unlike": unlike[:10].tolist(),
+    }
