@@ -132,17 +132,20 @@ def from_json(text: str | bytes) -> Spec:
 def with_fields(spec: Spec, **fields: Any) -> Spec:
     """The spec with other values in some fields.
 
-    The fields of its spacing (``base``, ``span``, ``multiplier``, …) are taken too.
+    The fields of its spacing (``base``, ``span``, ``multiplier``, …) are taken too: of all its parts, where it is
+    joined of several, and of all its codes, where layers differ, as long as they have one value there so far.
 
     Raises:
-        InvalidValue, InvalidType: A field does not exist, or its value cannot be used.
+        InvalidValue, InvalidType: A field does not exist, its value cannot be used, or parts differ in it.
 
     >>> with_fields(additive.Sinusoidal(width=8), span="closed").rates[-1]
     0.0001
     """
+    if isinstance(spec, mixtures.LayerMixture):
+        return _with_fields_of_codes(spec, fields)
     spacing = getattr(spec, "spacing", None)
     own = {field.name for field in _fields(spec) if field.init}
-    inner = {field.name for field in _fields(spacing)} if dataclasses.is_dataclass(spacing) else set()
+    inner = _reached(spacing)
     for name in fields:
         if name not in own | inner:
             near = difflib.get_close_matches(name, sorted(own | inner), 1)
@@ -153,16 +156,77 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
     spaced = {name: fields.pop(name) for name in tuple(fields) if name not in own}
     if spaced:
         changed = fields.get("spacing", spacing)
-        known = {field.name for field in _fields(changed)} if dataclasses.is_dataclass(changed) else set()
-        if not spaced.keys() <= known:
+        if not spaced.keys() <= _reached(changed):
             raise InvalidValue(
                 f"{', '.join(sorted(spaced))} cannot be changed in the spacing {shown(changed)}.",
                 "Give these fields to the spacing itself.",
             )
-        fields["spacing"] = dataclasses.replace(cast(Any, changed), **spaced)
+        fields["spacing"] = _spaced(changed, spaced)
     if "head_width" in fields and "rotated" not in fields and getattr(spec, "rotated", None) == spec.head_width:  # type: ignore[union-attr]
         fields["rotated"] = fields["head_width"]  # all channels turned, and all of the new width do
     return dataclasses.replace(spec, **fields)  # type: ignore[type-var]
+
+
+def _reached(spacing: Any) -> set[str]:
+    """The fields of a spacing that can be changed by their name: its own, and those that all of its parts have."""
+    own = {field.name for field in _fields(spacing)} if dataclasses.is_dataclass(spacing) else set()
+    inner = _parts_of(spacing)
+    return own | set.intersection(*map(_reached, inner)) if inner else own
+
+
+def _parts_of(spacing: Any) -> tuple[Any, ...]:
+    if isinstance(spacing, ladders.Joined):
+        return tuple(part for _, part in spacing.parts)
+    return (spacing.spacing,) if isinstance(spacing, ladders.Repeated) else ()
+
+
+def _spaced(spacing: Any, fields: dict[str, Any]) -> Any:
+    """The spacing with other values in some of the fields that can be reached."""
+    own = {field.name for field in _fields(spacing)}
+    outer = {name: value for name, value in fields.items() if name in own}
+    inner = {name: value for name, value in fields.items() if name not in own}
+    if inner:
+        parts = _parts_of(spacing)
+        _refuse_different(inner, parts, "parts of this spacing", "Give the whole spacing, Joined(…).")
+        changed = [_spaced(part, inner) for part in parts]
+        if isinstance(spacing, ladders.Joined):
+            pairs = (own for own, _ in spacing.parts)
+            outer.setdefault("parts", tuple(zip(pairs, changed, strict=True)))
+        else:
+            outer.setdefault("spacing", changed[0])
+    return dataclasses.replace(spacing, **outer)
+
+
+def _with_fields_of_codes(spec: mixtures.LayerMixture, fields: dict[str, Any]) -> mixtures.LayerMixture:
+    """A mixture with other values in fields of its own, or of all its codes."""
+    own = {field.name for field in _fields(spec)}
+    outer = {name: value for name, value in fields.items() if name in own}
+    inner = {name: value for name, value in fields.items() if name not in own}
+    if inner:
+        given = mixtures.LayerMixture(**{"codes": spec.codes, "pattern": spec.pattern, **outer})
+        codes = [code for code in given.codes if code is not None]
+        changed = [with_fields(code, **inner) for code in codes]  # a field that one does not have is refused here
+        _refuse_different(inner, codes, "codes of these layers", "Give all of them, codes=(…).")
+        left = iter(changed)
+        outer["codes"] = tuple(None if code is None else next(left) for code in given.codes)
+    return dataclasses.replace(spec, **outer)
+
+
+def _refuse_different(fields: dict[str, Any], parts: Any, words: str, hint: str) -> None:
+    for name in fields:
+        held = [_held(part, name) for part in parts]
+        if any(value != held[0] for value in held):
+            raise InvalidValue(
+                f"The {words} have different values of {name}: {', '.join(map(shown, dict.fromkeys(held)))}.", hint
+            )
+
+
+def _held(part: Any, name: str) -> Any:
+    """The value of a field that can be reached."""
+    if any(field.name == name for field in _fields(part)):
+        return getattr(part, name)
+    inner = getattr(part, "spacing", None)
+    return _held(inner if inner is not None else _parts_of(part)[0], name)
 
 
 def describe(spec: Spec) -> str:
@@ -213,7 +277,8 @@ def describe(spec: Spec) -> str:
 def _spacing_words(spacing: ladders.Spacing) -> str:
     if isinstance(spacing, ladders.Geometric):
         span = spacing.span if isinstance(spacing.span, str) else f"span {spacing.span:g}"
-        return f"geometric (base {spacing.base:g}, {span})".replace("e+0", "e")
+        times = f", times {spacing.multiplier:g}" if spacing.multiplier != 1 else ""
+        return f"geometric (base {spacing.base:g}, {span}{times})".replace("e+0", "e")
     if isinstance(spacing, ladders.Explicit):
         return f"{len(spacing.rates)} rates given"
     if isinstance(spacing, ladders.Joined):

@@ -10,22 +10,7 @@ from pathlib import Path
 import numpy as np
 
 PUBLISHED = Path(__file__).with_name("published.json")
-SINUSOIDS = (
-    "sin_annotated_transformer",
-    "sin_fairseq_pad1_d64",
-    "sin_hf_distilbert_d65",
-    "sin_hf_m2m100_forward_padded",
-    "sin_hf_marian_d64",
-    "sin_openai_whisper",
-    "sin_t2t_1d_even",
-    "sin_t2t_1d_odd",
-    "time_diffusers_ddpm_default",
-    "time_diffusers_odd",
-    "time_guided_diffusion_odd",
-    "time_diffusers_sd_unet",
-)
 ROPE_TABLES = ("rope_litgpt_yarn", "rope_yarn_original")
-ROWS = (0, 1, 2, 127)
 
 
 def numbers(array: np.ndarray) -> list:
@@ -44,7 +29,7 @@ def extract(shared: Path) -> dict:
         with np.load(folder / "tables" / f"{key}.npz") as loaded:
             return dict(loaded)
 
-    data: dict = {"rates": {}, "first_turns": {}, "sinusoids": {}}
+    data: dict = {"rates": {}, "first_turns": {}}
     for key in sorted(key for key, entry in entries.items() if entry["family"] == "rotary_inv_freq"):
         made = arrays(key)
         data["rates"][key] = {
@@ -60,16 +45,6 @@ def extract(shared: Path) -> dict:
             "cos": numbers(made["cos"][1, :half]),
             "sin": numbers(made["sin"][1, :half]),
         }
-    for key in SINUSOIDS:
-        made = arrays(key)
-        table = made["table"]
-        if "t" in made:
-            positions = made["t"].tolist()
-        elif "position_ids" in made:
-            positions = made["position_ids"][0].tolist()
-        else:
-            positions, table = list(ROWS), table[list(ROWS)]
-        data["sinusoids"][key] = {"source": source(key), "positions": positions, "rows": numbers(table)}
     return data
 
 
@@ -79,11 +54,7 @@ def as_text(data: dict) -> str:
     for group, entries in data.items():
         lines.append(f' "{group}": {{')
         for key, entry in entries.items():
-            fields = [f'   "{name}": {json.dumps(value)}' for name, value in entry.items() if name != "rows"]
-            if "rows" in entry:
-                fields.append(
-                    '   "rows": [\n' + ",\n".join(f"    {json.dumps(row)}" for row in entry["rows"]) + "\n   ]"
-                )
+            fields = [f'   "{name}": {json.dumps(value)}' for name, value in entry.items()]
             lines.append(f'  "{key}": {{\n' + ",\n".join(fields) + "\n  },")
         lines[-1] = lines[-1].removesuffix(",")
         lines.append(" },")

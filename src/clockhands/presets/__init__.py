@@ -1,4 +1,4 @@
-"""Published conventions by name, as data: ``presets.json`` and ``rotary.json`` hold each with its source."""
+"""Published conventions by name, as data: the JSON files beside this one hold each with its source."""
 
 import difflib
 import json
@@ -29,9 +29,12 @@ class Preset:
     source: str
 
 
+_FILES = ("presets", "additive", "rotary")
+
+
 @cache
 def _data() -> dict[str, dict[str, Any]]:
-    parts = (json.loads(files(__name__).joinpath(name).read_text("utf-8")) for name in ("presets.json", "rotary.json"))
+    parts = (json.loads(files(__name__).joinpath(f"{name}.json").read_text("utf-8")) for name in _FILES)
     return {name: entry for part in parts for name, entry in part.items()}
 
 

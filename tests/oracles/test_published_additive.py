@@ -1,0 +1,352 @@
+"""Tables that other libraries' own code made: a named preset gives each of them, or says why not."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.additive import AxialSinusoidal, FourierFeatures
+from clockhands.errors import InvalidValue
+from clockhands.grids import Grid
+from clockhands.presets import presets
+from clockhands.specs import with_fields
+from oracles import extract_additive
+from oracles.additive_cases import ALONG_ROWS, CASES, FAMILIES, IMAGE, IMAGE_XY, IMAGE_YX, MAE, POINTS, Case, case
+from oracles.original_arithmetic import ORIGINALS
+
+PUBLISHED = json.loads(extract_additive.PUBLISHED.read_text("utf-8"))
+# Above this a stated tolerance allows for low precision: those originals are made once more, in their own steps.
+COARSE = 1e-3
+
+
+def arrays_of(key):
+    held = PUBLISHED[key]["arrays"].items()
+    return {name: np.array(array["numbers"], array["dtype"]) for name, array in held}
+
+
+def rows_of(key):
+    """The committed rows and where they stand, those of a defect left out."""
+    dtype = PUBLISHED[key]["dtype"]
+    rows = {int(row): np.array(numbers, dtype).astype(float) for row, numbers in PUBLISHED[key]["rows"].items()}
+    if key == "sin_hf_timesfm_odd":
+        del rows[PUBLISHED[key]["shape"][0] - 1]  # a row of zeros for a position that does not exist
+    return list(rows), np.array(list(rows.values()))
+
+
+def worst(made: Case, key):
+    where, published = rows_of(key)
+    table = made.table(arrays_of(key))
+    if table.shape[1] != published.shape[1] or len(table) <= max(where):
+        return math.inf
+    return np.abs(table[where] - published).max()
+
+
+# --- every table -----------------------------------------------------------------------------------------------
+
+
+def test_every_published_table_has_a_preset():
+    assert CASES.keys() == PUBLISHED.keys()
+    assert len(CASES) == 80
+    known = {known.name for known in presets()}
+    assert {made.name for made in CASES.values()} <= known
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_a_preset_gives_the_published_rows(key):
+    assert worst(CASES[key], key) <= PUBLISHED[key]["tolerance"]
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_a_preset_gives_the_whole_published_table(key, shared):
+    arrays = extract_additive.arrays_of(shared, key)
+    table = arrays["table"][:-1] if key == "sin_hf_timesfm_odd" else arrays["table"]
+    made = CASES[key].table(arrays)
+    assert made.shape == table.shape
+    assert np.abs(made - table).max() <= PUBLISHED[key]["tolerance"]
+    # float32 is the exact number rounded once, whatever the original did.
+    assert np.array_equal(CASES[key].table(arrays, "float32"), made.astype(np.float32)) or np.abs(
+        CASES[key].table(arrays, "float32") - made
+    ).max() <= 2.0**-25 * 1.01 * max(1, np.abs(made).max())
+
+
+def test_what_is_committed_is_what_was_published(shared):
+    assert extract_additive.FAMILIES == FAMILIES
+    assert extract_additive.as_text(extract_additive.extract(shared)) == extract_additive.PUBLISHED.read_text("utf-8")
+
+
+def variants(made: Case):
+    """The same code with one thing wrong, as it is usually got wrong."""
+    spec, wrong = made.spec, []
+    flipped = {"sin-cos": "cos-sin", "cos-sin": "sin-cos"}.get(spec.order)
+    if flipped:
+        wrong.append(with_fields(spec, order=flipped))
+    if isinstance(spec, FourierFeatures):
+        wrong += [with_fields(spec, multiplier=1.01 * spec.multiplier), with_fields(spec, layout="interleaved")]
+        return wrong
+    spacing = spec.spacing[0] if isinstance(spec.spacing, tuple) else spec.spacing
+    spacing = getattr(spacing, "spacing", spacing)
+    wrong.append(with_fields(spec, spacing=type(spacing)(**{**vars(spacing), "multiplier": 1.01 * spacing.multiplier})))
+    if isinstance(spec, AxialSinusoidal):
+        others = {"axis-wave-rate", "axis-rate-wave", "wave-axis-rate", "rate-wave-axis"} - {spec.channels}
+        if spec.number_of_axes > 1 and spec.raw not in ("before-each", "after-each"):
+            wrong += [with_fields(spec, channels=other) for other in sorted(others)]
+        return wrong
+    if spec.order not in ("sin-sin", "cos-cos") and spec.width % 2 == 0:
+        wrong.append(with_fields(spec, layout={"halves": "interleaved", "interleaved": "halves"}[spec.layout]))
+    return wrong
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_the_check_of_rows_can_fail(key):
+    made, (where, published) = CASES[key], rows_of(key)
+    # Where low precision is allowed for, a wrong table may pass: there the original's own steps are what is checked.
+    tolerance = min(PUBLISHED[key]["tolerance"], COARSE)
+    arrays = arrays_of(key)
+    for spec in variants(made):
+        table = ch.table(spec, made.at(arrays), "float64", values=made.given(arrays))
+        assert np.abs(table[where] - published).max() > tolerance, spec
+    # One row further on, and in single precision's place half precision's.
+    table = made.table(arrays)
+    moved = np.roll(table, 1, axis=0)
+    assert np.abs(moved[where] - published).max() > tolerance
+
+
+@pytest.mark.parametrize("key", ["sin2d_mae_original", "sin2d_diffusers", "sin2d_vitpytorch", "sin2d_timm_default"])
+def test_a_grid_whose_rows_run_the_other_way_is_noticed(key):
+    made = CASES[key]
+    grid = made.positions
+    other = Grid(grid.sizes, start=grid.start, step=grid.step, order=grid.order[::-1], prefix=grid.prefix)
+    assert worst(Case(made.name, made.fields, other), key) > 0.1
+
+
+def test_every_additive_preset_is_checked_or_says_what_it_is():
+    # Presets without a table of their own: what they differ in from one that has it.
+    alike = {
+        "opennmt-concat": "whisper",
+        "kimi-k2.5-time": "ctrl",
+        "moco-v3": "mae",
+        "rt-detr": "mae",
+        "big-vision": "simple-vit",
+        "stable-audio-timestep": "gaussian-fourier",
+        "flux-timestep": "qwen-image-timestep",
+    }
+    apart = {
+        "musicgen": ("tensor2tensor", "order"),
+        "funnel-omega": ("funnel-psi", "order"),
+        "dab-detr": ("detr", "spacing"),
+        "simple-vit-3d": ("tensor2tensor-2d", "shares"),
+        "nerf-paper": ("nerf", "spacing, channels and raw"),
+        "stable-audio-seconds": ("score-sde-fourier", "raw"),
+    }
+    checked = {made.name for made in CASES.values()}
+    sinusoids = (ch.Sinusoidal, AxialSinusoidal, FourierFeatures)
+    named = {known.name for known in presets() if isinstance(known.spec, sinusoids)}
+    assert named == checked | alike.keys() | apart.keys()
+    for name, other in alike.items():
+        order = {"order": "cos-sin"} if name == "stable-audio-timestep" else {}
+        assert ch.preset(name, width=64) == ch.preset(other, width=64, **order), name
+
+
+# --- low precision: the original's own steps ---------------------------------------------------------------------
+
+
+def test_low_precision_is_made_once_more():
+    assert {key for key, held in PUBLISHED.items() if held["tolerance"] > COARSE} == ORIGINALS.keys()
+
+
+@pytest.mark.parametrize("key", ORIGINALS)
+def test_the_original_arithmetic_gives_the_published_rows(key):
+    import torch
+
+    original, least = ORIGINALS[key]
+    table = original(arrays_of(key))
+    where, published = rows_of(key)
+    remade_to_the_unit(table[where], published)
+    # And the exact numbers are others, also when they are rounded to that dtype at the end.
+    assert worst(CASES[key], key) > least
+    exact = torch.from_numpy(CASES[key].table(arrays_of(key))[where]).to(table.dtype)
+    assert (exact.double().numpy() != published).mean() > 0.05
+
+
+def remade_to_the_unit(made, published):
+    import torch
+
+    # One unit of the dtype at numbers of size 1, for another processor's exponential; nearly all are equal to the bit.
+    unit = torch.finfo(made.dtype).eps if made.dtype == torch.bfloat16 else 1e-6
+    off = np.abs(made.double().numpy() - published)
+    assert off.max() <= unit
+    assert (off == 0).mean() > 0.9
+
+
+@pytest.mark.parametrize("key", ORIGINALS)
+def test_the_whole_table_is_made_by_the_original_arithmetic(key, shared):
+    original, _ = ORIGINALS[key]
+    arrays = extract_additive.arrays_of(shared, key)
+    remade_to_the_unit(original(arrays), arrays["table"])
+
+
+def test_the_check_of_arithmetic_can_fail():
+    import torch
+
+    key = "sin_hf_pegasus_x_bf16"
+    where, published = rows_of(key)
+    exact = torch.from_numpy(CASES[key].table({})[where]).to(torch.bfloat16)
+    with pytest.raises(AssertionError):
+        remade_to_the_unit(exact, published)
+
+
+# --- defects: what the library says or means, beside what it makes ------------------------------------------------
+
+
+def published_row(key, row):
+    return np.array(PUBLISHED[key]["rows"][str(row)])
+
+
+def right(name, positions, **fields):
+    return ch.table(ch.preset(name, width=64, **fields), positions, "float64")
+
+
+def test_tensor2tensor_multiplies_by_its_least_timescale():
+    # "min_timescale" 10 is said to be the first wavelength over 2 pi: a first rate of a tenth, and a last of 1/10,000.
+    row = published_row("sin_t2t_1d_min_timescale10", 1)
+    said = right("tensor2tensor", [1], base=1_000.0, multiplier=0.1)[0]
+    assert np.abs(np.arctan2(row[0], row[32]) - (10 - 4 * math.pi)) < 1e-5
+    assert np.arctan2(said[0], said[32]) == pytest.approx(0.1)
+    assert np.abs(said - row).max() > 0.5
+
+
+def test_timesfm_pads_the_rows_of_an_odd_width():
+    key = "sin_hf_timesfm_odd"
+    assert PUBLISHED[key]["shape"] == [129, 64]
+    assert not published_row(key, 128).any()
+    meant = ch.table(ch.preset("timesfm", width=65), 128)
+    assert meant.shape == (128, 65)
+    assert not meant[:, -1].any()
+
+
+def test_speechbrain_forgets_the_sign_of_the_distance():
+    key = "sin_speechbrain_relposxl"
+    last = published_row(key, 62)  # distance -31
+    assert np.abs(last - right("speechbrain-relative", [31])[0]).max() < 1e-5
+    meant = right("speechbrain-relative", range(31, -32, -1))
+    assert np.abs(meant[62] - last).max() > 1.8
+    # Sines are odd: only their columns are wrong.
+    assert np.abs(meant[62, 1::2] - last[1::2]).max() < 1e-5
+    assert np.abs(meant[62, ::2] + last[::2]).max() < 1e-5
+
+
+def test_diffusers_has_other_rates_than_dit():
+    arrays = arrays_of("time_diffusers_flip_shift1")
+    own = ch.table(ch.preset("dit", width=64), arrays["t"], "float64")
+    assert worst(case("dit", lambda arrays: arrays["t"]), "time_diffusers_flip_shift1") > 1
+    assert np.abs(own - CASES["time_diffusers_flip_shift1"].table(arrays)).max() > 1
+
+
+@pytest.mark.parametrize("key", ["sin2d_diffusers", "sin2d_mae_original", "sin2d_hf_vitmae"])
+def test_what_is_named_for_the_height_is_the_width(key):
+    made = CASES[key]
+    grid = made.positions
+    # The height first, with the rows where they are: other numbers.
+    named = Grid(grid.sizes[::-1], start=grid.start[::-1], step=grid.step[::-1], prefix=grid.prefix)
+    assert worst(Case(made.name, made.fields, named), key) > 0.5
+    assert worst(made, key) < 1e-5
+
+
+def test_diffusers_rescales_every_grid_to_16():
+    # Asked for 6 x 9 cells, it does not stand them at 0, 1, 2, …: by default they fill 16 positions.
+    made = CASES["sin2d_diffusers"]
+    assert worst(Case(made.name, made.fields, IMAGE_XY), "sin2d_diffusers") > 0.5
+
+
+def test_timm_interleaves_nothing():
+    made = CASES["sin2d_timm_interleave"]
+    said = Case(made.name, {**made.fields, "channels": "axis-rate-wave"}, made.positions)
+    assert worst(said, "sin2d_timm_interleave") > 0.5
+
+
+def test_cogvideox_needs_more_than_its_check_asks_for():
+    # A width of 20 passes "divisible by 4", and its eighths are no whole channels.
+    with pytest.raises(InvalidValue, match="`width` must be a multiple of 16"):
+        ch.preset("cogvideox-2b", width=20)
+
+
+@pytest.mark.parametrize("key", ["sin2d_hf_detr_norm", "sin2d_detr_original"])
+def test_detr_ends_at_a_turn_and_not_at_one(key):
+    unit = tuple(1 / (size + 1e-6) for size in IMAGE)
+    assert worst(Case("detr", {"width": 64}, Grid(IMAGE, start=unit, step=unit)), key) > 0.5
+    assert worst(Case("detr", {"width": 64}, IMAGE_YX), key) > 0.5
+
+
+def test_detr_in_bfloat16_is_not_detr():
+    assert worst(CASES["sin2d_hf_detr_bf16"], "sin2d_hf_detr_bf16") > 2e-3
+
+
+def test_half_of_the_columns_of_sam2_are_copies():
+    rows = rows_of("sin_hf_sam2video_objptr")[1]
+    assert np.array_equal(rows[:, 0::2], rows[:, 1::2])
+    assert len(set(ch.preset("sam2-object-pointer", width=64).rates)) == 16
+
+
+def test_nerf_leaves_out_the_pi_of_its_paper():
+    key = "fourier_nerf_original"
+    made = CASES[key]
+    paper = Case("nerf", {**made.fields, "multiplier": math.pi}, POINTS)
+    assert worst(paper, key) > 0.5
+    # The paper's own order of channels: coordinate by coordinate.
+    table = ch.table(ch.preset("nerf-paper"), [[0.5, 0.25, -0.125]], "float64")[0]
+    assert np.allclose(table[:4], [1, 0, 0, -1], atol=1e-15)
+
+
+def test_precision_that_is_lost_in_pegasus_x_leaves_few_rows():
+    import torch
+
+    original, _ = ORIGINALS["sin_hf_pegasus_x_bf16"]
+    assert len(torch.unique(original({}), dim=0)) == 769
+    exact = ch.table(ch.preset("pegasus-x", width=64), 4_096)
+    assert len(np.unique(exact, axis=0)) == 4_096
+
+
+VITMAE = """
+from transformers import ViTMAEConfig, ViTMAEModel
+config = ViTMAEConfig(hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, image_size=112)
+table = ViTMAEModel(config).embeddings.position_embeddings
+print(tuple(table.shape), float(table.abs().max()), table.requires_grad)
+"""
+
+
+@pytest.mark.slow
+def test_transformers_leaves_the_table_of_vitmae_at_zero():
+    done = subprocess.run([sys.executable, "-c", VITMAE], capture_output=True, text=True, check=True)
+    assert done.stdout == "(1, 50, 64) 0.0 False\n"
+    right = ch.table(ch.preset("mae", width=64), MAE)
+    assert right.shape == (50, 64)
+    assert np.abs(right[1:]).max() == 1
+
+
+DEFECTS = {
+    "sin_t2t_1d_min_timescale10": test_tensor2tensor_multiplies_by_its_least_timescale,
+    "sin_hf_pegasus_x_bf16": test_precision_that_is_lost_in_pegasus_x_leaves_few_rows,
+    "sin_hf_timesfm_odd": test_timesfm_pads_the_rows_of_an_odd_width,
+    "sin_speechbrain_relposxl": test_speechbrain_forgets_the_sign_of_the_distance,
+    "time_diffusers_flip_shift1": test_diffusers_has_other_rates_than_dit,
+    "time_qwenimage_bf16": test_the_original_arithmetic_gives_the_published_rows,
+    "sin2d_diffusers": test_diffusers_rescales_every_grid_to_16,
+    "sin2d_mae_original": test_what_is_named_for_the_height_is_the_width,
+    "sin2d_hf_vitmae": test_transformers_leaves_the_table_of_vitmae_at_zero,
+    "sin2d_timm_interleave": test_timm_interleaves_nothing,
+    "sin3d_diffusers_cogvideox": test_cogvideox_needs_more_than_its_check_asks_for,
+    "sin2d_hf_detr_norm": test_detr_ends_at_a_turn_and_not_at_one,
+    "sin2d_hf_detr_bf16": test_detr_in_bfloat16_is_not_detr,
+    "sin_hf_sam2video_objptr": test_half_of_the_columns_of_sam2_are_copies,
+    "fourier_nerf_original": test_nerf_leaves_out_the_pi_of_its_paper,
+}
+
+
+def test_every_known_defect_has_a_test(shared):
+    entries = extract_additive.entries_of(shared)
+    assert {key for key, entry in entries.items() if entry["differs_from_documented_claim"]} == DEFECTS.keys()
+    assert ALONG_ROWS == (1, 0)
