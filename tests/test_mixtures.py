@@ -11,6 +11,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.mixtures import LayerMixture
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
+from clockhands.specs import with_fields
 
 ROTARY = ch.Rotary(8)
 MIXTURE = LayerMixture((ROTARY, None), (0, 0, 0, 1))
@@ -110,3 +111,20 @@ def test_a_mixture_is_not_applied_but_one_of_its_codes():
     with pytest.raises(InvalidType, match=r"hint: Take the code of a layer, spec\.layer"):
         ch.rotate(np.zeros((2, 8)), MIXTURE)
     assert ch.rotate(np.zeros((2, 8)), MIXTURE.layer(0)).shape == (2, 8)
+
+
+def test_fields_of_all_codes_can_be_changed_where_they_agree():
+    narrower = with_fields(ch.preset("gemma3"), head_width=128)
+    assert [code.head_width for code in narrower.codes] == [128, 128]
+    assert [code.base for code in narrower.codes] == [10_000.0, 1_000_000.0]
+    assert narrower == ch.preset("gemma3", head_width=128)
+    some = LayerMixture((ch.Rotary(8), None), (0, 0, 1))
+    assert with_fields(some, base=50.0, pattern=(0, 1)) == LayerMixture((ch.Rotary(8, base=50.0), None), (0, 1))
+    assert with_fields(some, codes=(ch.Rotary(16), None), layout="interleaved").codes[0] == ch.Rotary(16, "interleaved")
+    with pytest.raises(InvalidValue) as caught:
+        with_fields(ch.preset("gemma3"), base=50.0)
+    assert str(caught.value) == (
+        "The codes of these layers have different values of base: 10000, 1e+06.\nhint: Give all of them, codes=(…)."
+    )
+    with pytest.raises(InvalidValue, match="Rotary has no field 'widht'"):
+        with_fields(ch.preset("gemma3"), widht=8)

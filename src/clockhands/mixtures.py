@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from clockhands.additive import AdditiveCode
 from clockhands.arguments import count, settle, shown
@@ -52,6 +53,14 @@ class LayerMixture:
                 "Name each code of the list, numbered from 0 on.",
             )
         settle(self, codes=codes, pattern=pattern)
+
+    def __copy__(self) -> Self:
+        """Itself: it never changes."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """Itself: it never changes, and PyTorch's compiler recognises a spec only as the object that it is."""
+        return self
 
     def layer(self, index: int) -> LayerCode:
         """The code of a layer, counted from 0."""

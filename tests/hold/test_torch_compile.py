@@ -133,6 +133,31 @@ def test_a_decoding_loop_is_compiled_once(backend: str):
     assert counter.frame_count == before + 1
 
 
+def test_copied_layers_of_ones_own_are_compiled_once():
+    """A copied spec is the spec, also in modules that are not this library's."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.turning, self.slopes = ch.Rotary(head_width=16), ch.Alibi(heads=2)
+
+        def forward(self, x: Any, at: Any) -> Any:
+            x = ch.rotary.rotate(x, self.turning, at)
+            return x @ x.transpose(-1, -2) + ch.bias(self.slopes, at, at)
+
+    def step(layer: Any, x: Any, at: Any) -> Any:
+        return layer(x, at)
+
+    layer, x, at = Layer(), torch.randn(2, 3, 16), torch.arange(3)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    for each in (layer, *(copy.deepcopy(layer) for _ in range(10)), copy.copy(layer)):
+        assert each.turning is layer.turning
+        assert each.slopes is layer.slopes
+        assert torch.equal(compiled(each, x, at), compiled(layer, x, at))
+    assert counter.frame_count == 1
+
+
 def test_two_specs_are_two_compilations():
     """The words of the rates are constants of the graph: another spec must not be given the first one's."""
 

@@ -1,6 +1,7 @@
 """Which pair belongs to which axis, where the cells of a grid stand, and ladders of several axes."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,3 +139,22 @@ def test_specs_of_several_axes_are_told_in_words():
     )
     assert ch.describe(ch.Rotary(8, blocks=(2, 2))).endswith("a layout of its own in 2 blocks")
     assert ch.describe(ch.Rotary(8, "interleaved", reordered=True)).endswith("reordered to halves")
+
+
+def test_fields_of_joined_ladders_can_be_changed_where_they_agree():
+    flux = ch.preset("flux")
+    changed = with_fields(flux, base=256.0)
+    assert [part.base for _, part in changed.spacing.parts] == [256.0] * 3
+    assert replace(changed, spacing=flux.spacing) == flux
+    assert changed == ch.preset("flux", base=256.0)
+    mixed = ch.Rotary(8, spacing=Joined([(2, Geometric(100.0)), (2, Geometric(50.0))]))
+    assert with_fields(mixed, span="closed").spacing.parts[1] == (2, Geometric(50.0, "closed"))
+    with pytest.raises(InvalidValue) as caught:
+        with_fields(mixed, base=10.0)
+    assert str(caught.value) == (
+        "The parts of this spacing have different values of base: 100, 50.\nhint: Give the whole spacing, Joined(…)."
+    )
+    different = ch.Rotary(8, spacing=Joined([(2, Geometric()), (2, EvenSteps(1.0, 0.1))]))
+    with pytest.raises(InvalidValue, match="Rotary has no field 'base'"):
+        with_fields(different, base=10.0)
+    assert with_fields(different, multiplier=2.0).rates[:1] == (2.0,)

@@ -217,3 +217,29 @@ def test_a_ladder_of_two_axes_is_refused_for_other_widths():
 
 def test_the_public_names_of_rotary():
     assert list(rotary.__all__) == sorted(rotary.__all__)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        (lambda _, __: 3, "`scaling` must give back a ladder of 4 pairs, got int 3."),
+        (lambda _, __: None, "`scaling` must give back a ladder of 4 pairs, got NoneType None."),
+        (
+            lambda _, __: Geometric().ladder(3, 6),
+            "`scaling` must give back a ladder of 4 pairs, got Ladder of 3 pairs.",
+        ),
+        (lambda: 3, "`scaling` is called with a ladder and a length, and "),
+        (lambda ladder: ladder, "`scaling` is called with a ladder and a length, and "),
+        (lambda ladder, _: ladder * 2, "unsupported operand type(s) for *: 'Ladder' and 'int'."),
+    ],
+)
+def test_a_scaling_of_ones_own_that_scales_nothing_is_refused_at_once(scaling, message):
+    with pytest.raises(InvalidType) as caught:
+        ch.Rotary(8, scaling=scaling)
+    assert message in str(caught.value)
+    assert "hint: " in str(caught.value)
+
+
+def test_a_scaling_of_ones_own_scales():
+    slower = ch.Rotary(4, scaling=lambda ladder, _: Linear(4.0)(ladder))
+    assert slower.rates == ch.Rotary(4, scaling=Linear(4.0)).rates

@@ -1,7 +1,7 @@
 """What every bias is: numbers for pairs of a query and a key, added to their scores in each head."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -22,6 +22,14 @@ class BiasCode(ABC):
     """
 
     heads: int
+
+    def __copy__(self) -> Self:
+        """Itself: it never changes, and PyTorch's compiler recognises a spec only as the object that it is."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself, as `__copy__`."""
+        return self
 
     @property
     def reads(self) -> Reads:

@@ -43,7 +43,8 @@ def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, r
             library's.
         spec: A rotary code of that head width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
-            coordinates, for codes of several axes. None is 0 to seq - 1.
+            coordinates, for codes of several axes. None is 0 to seq - 1. Those of another device are copied to the CPU,
+            which waits for them; ranges, lists and NumPy values are not, nor what exists only inside a trace.
         seq_axis: Which axis of ``x`` is the sequence.
         role: ``"query"`` or ``"key"``: required where the code treats them differently (xPos), refused elsewhere.
 

@@ -161,7 +161,7 @@ class Rotary:
     def ladder(self) -> Ladder:
         """The ladder in use: spaced, then scaled for `length`."""
         ladder = self.spacing.ladder(self.rotated // 2, self.rotated)
-        return ladder if self.scaling is None else self.scaling(ladder, self.length)
+        return ladder if self.scaling is None else _scaled(self.scaling, ladder, self.length)
 
     @property
     def base(self) -> float | None:
@@ -239,9 +239,35 @@ class Rotary:
         order = "cos-sin" if self.direction == "forward" else "sin-cos"
         return Clock(self.ladder, self.layout, order, self.rotated, self.channels)
 
+    def __copy__(self) -> "Rotary":
+        """Itself: it never changes, and PyTorch's compiler recognises a spec only as the object that it is."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Rotary":
+        """Itself, as `__copy__`."""
+        return self
+
     def __getstate__(self) -> dict[str, object]:
         """What is pickled and copied: the fields, not the numbers remembered from them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def _scaled(scaling: Scaling, ladder: Ladder, length: int | None) -> Ladder:
+    """What a scaling makes of a ladder, which may be anybody's function."""
+    try:
+        scaled = scaling(ladder, length)
+    except TypeError as error:
+        raise InvalidType(
+            f"`scaling` is called with a ladder and a length, and {shown(scaling)} fails there: {error}.",
+            "Write it as scaling(ladder, length), giving back a ladder of as many rates.",
+        ) from error
+    if not isinstance(scaled, Ladder) or scaled.pairs != ladder.pairs:
+        pairs = f" of {scaled.pairs} pairs" if isinstance(scaled, Ladder) else f" {shown(scaled)}"
+        raise InvalidType(
+            f"`scaling` must give back a ladder of {ladder.pairs} pairs, got {type(scaled).__name__}{pairs}.",
+            "Use one of clockhands.scaling, or a function ladder, length -> ladder.",
+        )
+    return scaled
 
 
 def _rotated(head_width: int, rotated: int | None) -> int:
