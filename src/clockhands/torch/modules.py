@@ -82,9 +82,9 @@ class Rotary(_Code):
     Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph:
     whole numbers, with cosine and sine within 2**-22 at every position that int64 holds.
 
-    Outside of it positions are made exact on the CPU. Those that lie on a GPU are copied there at each call, which waits
-    for the GPU; none at all, a range, a list or NumPy values are not waited for, and what they give is only copied to
-    the GPU. In a loop over layers give all of them the same NumPy values, or compile it: there nothing is copied.
+    Outside of it positions are made exact on the CPU. Those that lie on a GPU are copied there at each call, which
+    waits for the GPU; none at all, a range, a list or NumPy values are not waited for, and what they give is only
+    copied to the GPU. In a loop over layers give all of them the same NumPy values, or compile it: nothing is copied.
 
     Attributes:
         spec: The rotary code.
