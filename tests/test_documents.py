@@ -62,8 +62,11 @@ def run_python(document: Path, folder: Path) -> int:
     return count
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")  # the text says so too
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_python_blocks_run(document: Path, tmp_path: Path):
+    if "import torch\n" in document.read_text(encoding="utf-8"):
+        pytest.importorskip("torch")
     run_python(document, tmp_path)
 
 
