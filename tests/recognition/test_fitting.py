@@ -33,7 +33,7 @@ WRITTEN = {
     "no round base": (Geometric(9_646.62), None),
     "rising": (Geometric(0.8, 1.0), None),
     "in turns": (Geometric(100.0, multiplier=2 * math.pi), None),
-    "even steps": (EvenSteps(0.5, 8.0, 2 * math.pi), None),
+    "even steps": (EvenSteps(1.0, 16.0, math.pi), None),
     "linear": (Geometric(), Linear(4.0)),
     "linear on another base": (Geometric(30_000.0), Linear(2.5)),
     "proportional": (Geometric(1e6), Proportional(0.25)),

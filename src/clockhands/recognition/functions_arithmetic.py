@@ -101,6 +101,8 @@ def product_dtypes(
     rates = phases.rates
     for places, product, made in _ways():
         predicted = made(positions, rates)
+        if not np.isfinite(predicted).all():  # float16 ends at 65,504
+            continue
         off = np.abs(wrapped(seen - predicted))
         # What the rates are not known to moves the phase, and with it how a product is rounded, by one unit.
         slack = 4 * noise + positions[:, None] * phases.bounds
@@ -110,6 +112,20 @@ def product_dtypes(
             slack = slack + np.where(near, unit, 0)
         if np.isfinite(off).all() and (off <= slack).all():
             return places, product
+    return _by_size(positions, seen, phases, noise)
+
+
+def _by_size(positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float) -> tuple[str | None, str | None]:
+    """Exact positions and a product that is off by as much as this dtype's roundings, however they are made.
+
+    Positions that are divided first, or rates that are put together at the end, round twice.
+    """
+    exact = positions[:, None] * phases.rates
+    off = np.abs(wrapped(seen - exact))
+    for product in ("float32", "float16", "bfloat16"):
+        slack = 4 * noise + positions[:, None] * phases.bounds + 2 * SPACING[product] * np.abs(exact)
+        if np.isfinite(off).all() and (off <= slack).all() and slack.max() < np.pi / 2:
+            return "exact", product
     return None, None
 
 

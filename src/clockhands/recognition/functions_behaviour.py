@@ -64,9 +64,14 @@ def look(caller: Caller, longest: int) -> Behaviour:
             raise Unfit("It does not look at positions: x comes out alike wherever it stands.")
         reader.counts = True
         notes.append("It ignores the positions that it is given and counts its rows from 0.")
+        if not _equal(caller, first, caller(np.concatenate([x, np.zeros((9, caller.width))]), np.zeros(13, int))[:4]):
+            reader.pad = _COUNTED // 8
+            notes.append(_by_number(reader.pad))
     else:
         notes += _look_at_rows(reader, x, at, first)
-    reach, last = _reach(reader, x, min(longest, _COUNTED) if reader.counts else longest)
+    if reader.counts:
+        longest = min(longest, (reader.pad or _COUNTED + 1) - 1)
+    reach, last = _reach(reader, x, longest)
     found = Behaviour(reader, reach, last, notes=notes)
     if last is not None and not reader.counts:
         notes.append(f"It takes positions up to {last:,} only.")
@@ -90,11 +95,15 @@ def _look_at_rows(reader: Reader, x: np.ndarray, at: np.ndarray, first: np.ndarr
     more = np.concatenate([x, np.zeros((9, caller.width))])
     if not _equal(caller, first, caller(more, np.concatenate([at, np.full(9, at[0])]))[:4]):
         reader.pad = _PAD
-        return [
-            f"A row depends on how many rows its call has; here are the numbers of calls of {_PAD} rows. Keys that "
-            "were cached in a call of another length do not fit."
-        ]
+        return [_by_number(_PAD)]
     return []
+
+
+def _by_number(rows: int) -> str:
+    return (
+        f"A row depends on how many rows its call has; here are the numbers of calls of {rows:,} rows. Keys that were "
+        "cached in a call of another length do not fit."
+    )
 
 
 def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None]:

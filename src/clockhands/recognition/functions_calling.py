@@ -169,7 +169,7 @@ class Reader:
 
     def _read(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         if self.counts:
-            whole = np.zeros((int(positions.max()) + 1, self.caller.width))
+            whole = np.zeros((max(int(positions.max()) + 1, self.pad), self.caller.width))
             whole[positions] = x
             return self.caller(whole, np.arange(len(whole)))[positions]
         before = [0] * self.lead

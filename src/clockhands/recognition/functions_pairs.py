@@ -150,14 +150,14 @@ def _tiled(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray) ->
     angles = angles[np.isfinite(angles)]
     half = len(angles) // 2
     apart = b - a
-    if (apart == 1).all() and np.allclose(angles[:half], angles[half:], atol=1e-5):
-        return " Its pairs are interleaved, its angles are written twice as halves are ([f, f])."
-    if (apart == half).all() and np.allclose(angles[::2], angles[1::2], atol=1e-5):
-        return " Its pairs are halves, its angles are repeated as interleaved ones are (f0, f0, f1, f1, …)."
     quarter = half // 2
     blocks = angles.reshape(2, -1) if len(angles) % 4 == 0 else angles.reshape(1, -1)
     if (apart == 1).all() and quarter and np.allclose(blocks[:, :quarter], blocks[:, quarter:], atol=1e-5):
         return " Its pairs are interleaved, its angles are written twice as halves are, in each block."
+    if (apart == 1).all() and np.allclose(angles[:half], angles[half:], atol=1e-5):
+        return " Its pairs are interleaved, its angles are written twice as halves are ([f, f])."
+    if (apart == half).all() and np.allclose(angles[::2], angles[1::2], atol=1e-5):
+        return " Its pairs are halves, its angles are repeated as interleaved ones are (f0, f0, f1, f1, …)."
     return ""
 
 

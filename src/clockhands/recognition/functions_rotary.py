@@ -113,7 +113,8 @@ def measured_turning(behaviour: Behaviour) -> Turning:
     """
     reader, longest = behaviour.reader, behaviour.longest
     width = reader.caller.width
-    far = [place for place in (97, longest) if place <= longest]
+    # A function that counts its rows is asked for as many as the position, for every channel.
+    far = [place for place in (97, longest) if place <= (128 if reader.counts else longest)]
     positions = np.array([0, 1, 3, *far])
     identity = np.tile(np.eye(width), (len(positions), 1))
     matrices = reader(identity, np.repeat(positions, width)).reshape(len(positions), width, width)

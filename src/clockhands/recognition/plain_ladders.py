@@ -136,6 +136,7 @@ def _even_steps(measured: Measured) -> Fit | None:
             max(shortest(Interval.around(measured.rates[pair] / unit, measured.bounds[pair] / unit)), 0.0)
             for pair in (0, -1)
         ]
-        cost = COSTS["steps"] + sum(map(significant, ends)) + (0 if unit == 1 else COSTS["multiplier"])
+        cost = COSTS["steps"] + sum(significant(end) + 2 * (end % 1 > 0) for end in ends)
+        cost += 0 if unit == 1 else COSTS["multiplier"]
         fits.append(measured.fit(EvenSteps(ends[0], ends[1], unit), None, cost))
     return min((fit for fit in fits if fit is not None), key=lambda fit: fit.cost, default=None)

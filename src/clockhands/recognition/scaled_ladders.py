@@ -23,6 +23,8 @@ _CLOSER = 8
 _USUAL_LENGTHS = tuple(1 << power for power in range(11, 18))
 # The numbers of a LongRoPE must be this much rarer than decimals that fit by chance, as a power of 10.
 _RARER = 6.0
+_FINE = 1e-5
+_CHANCE = 0.1
 
 
 def scaled_fits(measured: Measured) -> list[Fit]:
@@ -341,6 +343,10 @@ def _longropes(measured: Measured) -> Iterator[Fit | None]:
             continue
         found = [divisor_in(Interval(float(a), float(b))) for a, b in zip(low, high, strict=True)]
         rare, divisors = sum(rare for _, rare in found), tuple(number for number, _ in found)
+        # Where the measurement is fine, a number that nobody wrote is no rarer than chance.
+        fine = (high - low) / low < _FINE
+        if np.mean([own < 1 for (_, own), known in zip(found, fine, strict=True) if known] or [0]) > _CHANCE:
+            continue
         if best is None or rare > best[0]:
             best = rare, base, divisors
     if best is None or best[0] < _RARER + 0.5 * measured.pairs or 2 * best[2].count(1.0) > measured.pairs:

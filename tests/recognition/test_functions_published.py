@@ -1,0 +1,119 @@
+"""Rotations of other libraries, written again and held to their published numbers, are identified as what they are."""
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.ladders import Explicit
+from clockhands.recognition.functions import identify_function
+from oracles import rotary_conventions
+
+from .black_boxes import BOXES, BROKEN, litgpt_yarn, qwen_image_text, rates
+
+PUBLISHED = rotary_conventions.published()
+
+
+@pytest.fixture(params=["committed", "whole"])
+def arrays_of(request):
+    if request.param == "committed":
+        return lambda key: PUBLISHED[key]["arrays"]
+    shared = request.getfixturevalue("shared")
+    return lambda key: rotary_conventions.whole(shared, key)
+
+
+def rows_of(arrays, number):
+    return np.asarray(arrays.get("rows", np.arange(number)))
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [(name, key) for name, box in {**BOXES, **BROKEN}.items() for key in box.keys]
+)
+def test_the_boxes_are_the_libraries_own(name, key, arrays_of):
+    """The function gives what the library gave: rows of x where those were published, else cosines and sines."""
+    box, arrays = {**BOXES, **BROKEN}[name], arrays_of(key)
+    number = 2_048 if key.endswith("bf16") else 24
+    number = {"rope_yarn_original": 16, "rope_diffusers_1d_half": 16, "rope_diffusers_1d_ntk": 16,
+              "retnet_xpos_angles": 16, "rope_diffusers_allegro_w": 6}.get(key, number)  # fmt: skip
+    at = rows_of(arrays, number)
+    if "x" in arrays:
+        x = np.zeros((number, box.width), np.float32)
+        x[at] = arrays["x"]
+        made = box.function(x, np.arange(number))[at]
+        assert np.abs(made - arrays["out"]).max() <= PUBLISHED[key]["tolerance"]
+        return
+    table = rotary_conventions.TABLES.get(key)
+    picked = {name: arrays[name] for name in ("cos", "sin")}
+    if table is not None and "rows" not in arrays:
+        picked = table.picked(arrays)
+    pairs = box.width // 2
+    firsts = np.zeros((number, box.width), np.float32)
+    if key == "rope_hf_vjepa2":  # a column for each channel that goes out
+        rows = np.tile(np.eye(box.width, dtype=np.float32), (number, 1))
+        made = box.function(rows, np.repeat(np.arange(number), box.width)).reshape(number, box.width, box.width)
+        assert np.abs(np.diagonal(made[at], axis1=1, axis2=2) - picked["cos"]).max() <= 1e-5
+        return
+    channels = ch.Rotary(box.width).channels if box.spec is None else box.spec.channels
+    firsts[:, channels[:, 0]] = 1
+    made = box.function(firsts, np.arange(number))[at]
+    for part, name_ in enumerate(("cos", "sin")):
+        theirs = picked[name_][:, :pairs]
+        assert np.abs(made[:, channels[:, part]] - theirs).max() <= 1e-5
+
+
+@pytest.mark.parametrize("name", [name for name, box in BOXES.items() if box.spec is not None])
+def test_the_boxes_are_identified(name):
+    box = BOXES[name]
+    found = identify_function(box.function, box.width, **box.options)
+    assert found, found.reason
+    match, evidence = found[0], dict(found[0].evidence)
+    assert match.spec == box.spec
+    assert match.name == box.name or box.name in evidence.get("presets", ())
+    assert match.computed_in == box.computed_in
+    assert match.confidence > 0.99
+    for words in box.said:
+        assert words in found.reason
+    for key, value in box.evidence.items():
+        assert evidence[key] == value
+    assert evidence["library"] == "numpy"
+    assert evidence["rows"] < 60_000
+
+
+@pytest.mark.parametrize("name", [name for name, box in BOXES.items() if box.spec is not None])
+def test_what_was_found_does_the_same(name):
+    """`rotate` by the spec is the function, at positions and on rows that nobody asked about, to its own rounding."""
+    box = BOXES[name]
+    found = identify_function(box.function, box.width, **box.options)
+    match, evidence = found[0], dict(found[0].evidence)
+    counts = "counts its rows" in found.reason
+    number = 512 if counts else 200
+    draw = np.random.default_rng(11)
+    at = np.arange(number) if counts else draw.integers(0, min(evidence["longest_position"], 250) + 1, number)
+    x = draw.integers(-64, 65, (number, box.width)).astype(np.float32) / 64
+    ours = ch.rotate(x, match.spec, at, role=evidence.get("role"))
+    theirs = box.function(x, at)
+    assert np.abs(ours - theirs).max() <= max(match.error, 1e-4) * 2
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_rotation_is_said_to_be_none(name):
+    box = BROKEN[name]
+    found = identify_function(box.function, box.width)
+    assert not found
+    for words in box.said:
+        assert words in found.reason
+
+
+@pytest.mark.parametrize("function", [litgpt_yarn, qwen_image_text])
+def test_ladders_of_no_rule_are_given_rate_by_rate(function):
+    """YaRN the wrong way round; three ladders one after another, which text turns by one number."""
+    found = identify_function(function, 64)
+    match = found[0]
+    assert isinstance(match.spec.spacing, Explicit)
+    assert "on no ladder that is known" in found.reason
+    assert match.confidence == 1
+    # Within the noise of float32 cosines over the longest position.
+    x = np.random.default_rng(3).standard_normal((300, 64)).astype(np.float32)
+    at = np.random.default_rng(4).integers(0, 2_000, 300)
+    assert np.abs(ch.rotate(x, match.spec, at) - function(x, at)).max() < 2_000 * 4 * 2.0**-24 * 4
+    if function is qwen_image_text:
+        assert np.allclose(match.spec.rates, [*rates(16), *rates(24), *rates(24)], rtol=1e-5, atol=1e-10)
