@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands import testing
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.errors import InvalidType, InvalidValue
+from laws import bias_members
 
 # What inductor imports of PyTorch is made by what PyTorch has since deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
@@ -93,6 +95,28 @@ def test_the_oracle_can_fail():
     apart = np.subtract.outer(queries.astype(np.float32), keys.astype(np.float32))
     usual = -np.array(Alibi(4).slopes)[:, None, None] * apart
     assert largest(usual - wanted) > 0.1 * largest(wanted)
+
+
+@pytest.mark.parametrize("law", testing.laws_for(Alibi(4)), ids=lambda law: law.name)
+@pytest.mark.parametrize("row", bias_members.MEMBERS, ids=lambda row: row.name)
+def test_the_laws_hold_inside_a_trace(row: Any, law: Any):
+    """Mapped by PyTorch, whose integers reach the 2**40 that the laws ask for."""
+    torch = pytest.importorskip("torch")
+
+    def subject(spec: Any, others: Any = ()) -> Any:
+        known = bias_members.values_for(spec)
+        learned = known and {name: torch.tensor(array) for name, array in known.items()}
+
+        def bias(queries: np.ndarray, keys: np.ndarray, causal: bool) -> np.ndarray:
+            def inside(queries: Any) -> Any:
+                return ch.bias(spec, queries, torch.tensor(keys.copy()), values=learned, causal=causal)
+
+            return torch.func.vmap(inside)(torch.tensor(queries.copy())[None])[0].numpy()
+
+        return testing.BiasSubject(spec, bias, others, row.positions, row.tolerance)
+
+    how = testing.broken(law, subject(row.spec, tuple(map(subject, row.others))))
+    assert (how is not None) == (law.name in row.breaks), how
 
 
 @WAYS
