@@ -4,11 +4,17 @@ Imported only where there is PyTorch. The compiler runs these functions while it
 constants of its graph, and compiles again when it is given another spec or ladder.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from clockhands.ladders import Ladder
+
+
+def leave(why: str) -> None:
+    """End the graph here, with a reason that PyTorch shows where it may not end."""
+    torch._dynamo.graph_break(msg=why)  # noqa: SLF001 - public by its documentation, in a module that is not
 
 
 @torch.compiler.assume_constant_result
@@ -33,3 +39,9 @@ def limbs(ladder: Ladder) -> list[list[int]]:
     """The upper three 32-bit words of each rate's turns per token, as plain integers."""
     high, low = ladder.turns.high.tolist(), ladder.turns.low.tolist()
     return [[word >> 32 for word in high], [word & 0xFFFFFFFF for word in high], [word >> 32 for word in low]]
+
+
+@torch.compiler.assume_constant_result
+def made(make: Callable[..., Any], *known: Any) -> torch.Tensor:
+    """The array that a function makes of known values, as a constant of the graph."""
+    return torch.from_numpy(make(*known))

@@ -16,12 +16,15 @@ All integers that the traced dtype holds are reduced exactly: int32 up to 2**31 
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from clockhands.errors import InvalidType
+from clockhands.grids import at_origin
 from clockhands.ladders import Ladder
+from clockhands.positions import HasPositions
 
 BOUND = 2.0**-22
 
@@ -51,6 +54,14 @@ def is_compiling() -> bool:
     return torch is not None and torch.compiler.is_compiling()
 
 
+def made_outside(kind: str) -> None:
+    """End PyTorch's graph where a spec is made inside it: its numbers must be known while the graph is made."""
+    if is_compiling():
+        from clockhands.compiling import leave
+
+        leave(f"{kind} is a value, not a computation: make it once, outside of the compiled function.")
+
+
 def known_numbers(spec: Any, name: str) -> Any:
     """Numbers that follow from a spec, a property or a method of it: a tuple, an array, or a list while compiling."""
     if is_compiling():
@@ -59,6 +70,23 @@ def known_numbers(spec: Any, name: str) -> Any:
         return numbers_of(spec, name)
     known = getattr(spec, name)
     return known() if callable(known) else known
+
+
+def known_array(make: Callable[..., np.ndarray], *known: Any) -> Any:
+    """The array that a function makes of values known before the trace, as a tensor, where PyTorch compiles."""
+    from clockhands.compiling import made
+
+    return made(make, *known)
+
+
+def _coordinates(described: HasPositions) -> np.ndarray:
+    """Positions as one array, rows that stand nowhere at 0: int64 where they are whole numbers that it holds, else float64."""
+    at = at_origin(described)
+    sizes = at.sizes(0, at.size)
+    if sizes.part is not None or (sizes.whole >= np.uint64(2**63)).any():
+        return at.as_float64().reshape(at.shape)
+    numbers = sizes.whole.astype(np.int64)
+    return (numbers if sizes.negative is None else np.where(sizes.negative, -numbers, numbers)).reshape(at.shape)
 
 
 def prepare(spec: Any) -> None:
@@ -112,9 +140,19 @@ def as_traced(positions: Any, x: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor) or not torch.compiler.is_compiling():
         return positions
+    return as_tensor(positions, x.device)
+
+
+def as_tensor(positions: Any, device: Any) -> Any:
+    """Positions, or a count of them, as a tensor of the graph that PyTorch's compiler makes."""
+    torch = sys.modules["torch"]
+    if isinstance(positions, int):  # one that is not known yet, too: a range of it would make it known
+        return torch.arange(positions, device=device)
     if isinstance(positions, range):
-        return torch.arange(positions.start, positions.stop, positions.step, device=x.device)
-    return torch.as_tensor(positions, device=x.device)
+        return torch.arange(positions.start, positions.stop, positions.step, device=device)
+    if isinstance(positions, HasPositions):
+        return known_array(_coordinates, positions).to(device)
+    return torch.as_tensor(positions, device=device)
 
 
 def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:

@@ -1,13 +1,14 @@
 """What every additive code is: numbers for positions, added to the tokens once at the bottom."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
+from clockhands.traces import made_outside
 
 
 class AdditiveCode(ABC):
@@ -19,6 +20,11 @@ class AdditiveCode(ABC):
     width: int
     # Position of a sequence's first token, where nobody says otherwise.
     first: int = 0
+
+    def __new__(cls, *_given: Any, **_named: Any) -> Self:
+        """A new code, outside of what PyTorch compiles."""
+        made_outside(cls.__name__)
+        return super().__new__(cls)
 
     @property
     def number_of_axes(self) -> int:

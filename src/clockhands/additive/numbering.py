@@ -92,6 +92,11 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
             f"`spec` must be an additive code, got {type(spec).__name__} {shown(spec)}.",
             "Learned and Sinusoidal say how tokens are numbered.",
         )
+    if spec.number_of_axes > 1:
+        raise InvalidValue(
+            f"`spec` must number tokens along one axis, got a code of {spec.number_of_axes}.",
+            "Tokens of several axes stand where the image or the boxes say; clockhands.grids.Grid makes a grid's.",
+        )
     if not hasattr(tokens, "shape") or not hasattr(tokens, "dtype"):
         raise InvalidType(
             f"`tokens` must be an array, got {type(tokens).__name__}.", "Give a NumPy, PyTorch or JAX array."

@@ -9,10 +9,10 @@ from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, shown
 from clockhands.dtypes import NAMES, before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.grids import without_prefix
+from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
-from clockhands.positions import Positions, numpy_of, positions_of
-from clockhands.traces import as_traced, counted, is_traced, library
+from clockhands.positions import Positions, numpy_of, positions_of, refuse_single
+from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library
 
 
 def table(
@@ -91,7 +91,7 @@ def _check_axes(spec: AdditiveCode, at: Positions) -> None:
     axes = spec.number_of_axes
     if at.grid is not None and at.grid.axes != axes:
         raise InvalidValue(
-            f"`positions` is a grid of {at.grid.axes} axes, and the code has {axes}.",
+            f"`positions` is a grid of {at.grid.axes} {'axis' if at.grid.axes == 1 else 'axes'}, and the code has {axes}.",
             "Give the grid a size for each axis of the code, in their order.",
         )
     if axes == 1 or (len(at.shape) > 1 and at.shape[-1] == axes):
@@ -136,14 +136,23 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
                 "Give them, [seq, axes], or a clockhands.grids.Grid.",
             )
         positions = counted(spec.first, shape[-2], x)
-    prefix, positions = without_prefix(positions)
+    refuse_single(positions)
+    if is_compiling() and isinstance(positions, Grid):
+        if not spec.learned:
+            rows = known_array(table, spec, positions, "float64" if kind == "float64" else "float32")
+            _check_shape((len(positions),), spec, shape, coordinates=False)
+            return _sum(x, rows.to(x.device), 1, work)
+        prefix = positions.prefix
+        positions = as_traced(positions, x)[prefix:]  # there they stand at 0
+    else:
+        prefix, positions = without_prefix(positions)
     positions = as_traced(positions, x)
     if is_traced(positions):
         return _add_traced(x, spec, positions, values, work, prefix=prefix)
     at = positions_of(positions)
     if at.grid is not None:
         _check_axes(spec, at)
-    _check_shape(at.shape, prefix, spec, shape)
+    _check_shape(at.shape, spec, shape, prefix=prefix)
     if spec.learned and _is_of(xp, values):
         # Made in the values' own library, so that gradients reach them.
         spec.check_values(tuple(values.shape))
@@ -158,7 +167,7 @@ def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: A
     """`add` at positions that exist only inside a trace."""
     from clockhands.additive.tracing import traced_rows
 
-    _check_shape(tuple(positions.shape), prefix, spec, tuple(x.shape))
+    _check_shape(tuple(positions.shape), spec, tuple(x.shape), prefix=prefix)
     xp = library(x)
     if library(positions) is not xp:
         raise InvalidType(
@@ -248,13 +257,16 @@ def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
     return shape, kind
 
 
-def _check_shape(given: tuple[int, ...], prefix: int, spec: AdditiveCode, shape: tuple[int, ...]) -> None:
-    axes, several = spec.number_of_axes, spec.number_of_axes > 1
+def _check_shape(
+    given: tuple[int, ...], spec: AdditiveCode, shape: tuple[int, ...], *, prefix: int = 0, coordinates: bool = True
+) -> None:
+    """Refuse positions of this shape, after so many rows that stand nowhere; or rows, where they have no coordinates."""
+    axes, several = spec.number_of_axes, coordinates and spec.number_of_axes > 1
     seq = shape[-2] - prefix
     body = given[:-1] if several else given
-    coordinates = not several or (len(given) > 1 and given[-1] == axes)
+    complete = not several or (len(given) > 1 and given[-1] == axes)
     batched = len(body) == 2 and len(shape) >= 3 and body[0] in (1, shape[0])
-    if coordinates and body[-1:] == (seq,) and (len(body) == 1 or batched):
+    if complete and body[-1:] == (seq,) and (len(body) == 1 or batched):
         return
     tail = f", {axes}]" if several else "]"
     allowed = f"[{seq}{tail}" if len(shape) < 3 else f"[{seq}{tail} or [{shape[0]}, {seq}{tail}"

@@ -74,7 +74,8 @@ class Additive:
 
     Attributes:
         spec: The additive code.
-        values: What is learned: the rows of a table [rows, width], or a scale; None for a computed code.
+        values: What is learned: the rows of a table [rows, width], the rates of Fourier features, or a scale; None for
+            a computed code.
 
     Raises:
         InvalidType: ``spec`` is not an additive code.
@@ -94,17 +95,20 @@ class Additive:
 
     @classmethod
     def drawn(cls, spec: additive.AdditiveCode, key: jax.Array, dtype: Any = jnp.float32) -> "Additive":
-        """With a table from a normal distribution of deviation 0.02 (as BERT's and GPT-2's), or a scale of 1.
+        """With a table from a normal distribution of deviation 0.02 (as BERT's and GPT-2's), rates, or a scale of 1.
+
+        Rates are from one of deviation 1.
 
         Raises:
             InvalidType: ``spec`` is not an additive code.
         """
         code = cls(spec)
-        if not spec.learned:
+        if spec.values_shape is None:
             return code
-        if isinstance(spec, additive.Learned):
-            return cls(spec, 0.02 * jax.random.normal(key, (spec.rows, spec.width), dtype))
-        return cls(spec, jnp.ones((), dtype))
+        if not spec.values_shape:
+            return cls(spec, jnp.ones((), dtype))
+        deviation = 0.02 if isinstance(spec, additive.Learned) else 1.0
+        return cls(spec, deviation * jax.random.normal(key, spec.values_shape, dtype))
 
     def __call__(self, x: Any, positions: Any = None) -> jax.Array:
         """``x`` [..., seq, width] plus the code of its positions; see `clockhands.add`."""

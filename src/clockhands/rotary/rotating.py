@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from clockhands import traces
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.grids import at_origin
 from clockhands.phases import FINE, fill, units
-from clockhands.positions import Positions, positions_of
+from clockhands.positions import Positions, positions_of, refuse_single
 from clockhands.rotary.applying import turned
 from clockhands.rotary.spec import Rotary
 from clockhands.traces import is_traced
@@ -65,7 +66,7 @@ def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, r
     if is_traced(positions):
         cosine, sine = traced_cosine_sine(spec, positions, role)
         return _applied(x, spec, *_wide((cosine, sine), kind), axis)
-    at = _checked(positions_of(positions), spec, shape, axis)
+    at = _checked(at_origin(positions), spec, shape, axis)
     dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
     return _applied(x, spec, *cosine_sine(spec, at, dtype, role), axis)
 
@@ -300,9 +301,10 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
         if spec.axes is not None:
             raise InvalidValue(
                 f"A code of {spec.number_of_axes} axes has no positions of its own.",
-                "Give them, [seq, axes]; see clockhands.rotary.grid.",
+                "Give them, [seq, axes]; see clockhands.rotary.grid and clockhands.grids.Grid.",
             )
         positions = traces.counted(0, shape[axis], x)
+    refuse_single(positions, name)
     if hasattr(positions, "dtype") and not isinstance(positions, _NUMPY):
         theirs, ours = traces.library_of(positions), traces.library_of(x)
         if theirs != ours:

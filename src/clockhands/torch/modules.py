@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from clockhands import additive, biases, rotary
+from clockhands import additive, biases, rotary, traces
 from clockhands.arguments import shown
 from clockhands.biases.values import values_of
 from clockhands.dtypes import NAMES
@@ -128,8 +128,8 @@ class Additive(_Code):
     """An additive code as a module: tokens in, tokens with their positions out.
 
     ``module(x, positions)`` is ``clockhands.add(x, spec, positions)``. A learned table is the parameter ``weight``,
-    named as in `torch.nn.Embedding`, so that a published table loads into it; a learned scale is ``scale``. A computed
-    code has an empty state dict.
+    named as in `torch.nn.Embedding`, so that a published table loads into it; so are the rates of Fourier features. A
+    learned scale is ``scale``. A computed code has an empty state dict.
 
     Attributes:
         spec: The additive code.
@@ -137,7 +137,8 @@ class Additive(_Code):
     Args:
         spec: An additive code.
         values: What the parameter starts as. Unless given, a table is drawn from a normal distribution of deviation
-            0.02 (as BERT's and GPT-2's were), and a scale is 1.
+            0.02 (as BERT's and GPT-2's were), rates from one of deviation 1, and a scale is 1. Rates that are drawn
+            once and never trained (SAM) are frozen with ``module.requires_grad_(False)``.
         device, dtype: Of the parameter.
 
     Raises:
@@ -165,14 +166,15 @@ class Additive(_Code):
             spec.check_values(None if given is None else tuple(given.shape))
         if not spec.learned:
             return
-        shape = (spec.rows, spec.width) if isinstance(spec, additive.Learned) else ()
+        shape = spec.values_shape
+        assert shape is not None
         self.register_parameter(self._name, _empty(shape, device, dtype) if given is None else given)
         if given is None:
             self.reset_parameters()
 
     @property
     def _name(self) -> str:
-        return "weight" if isinstance(self.spec, additive.Learned) else "scale"
+        return "weight" if self.spec.values_shape else "scale"
 
     @property
     def values(self) -> torch.Tensor | None:
@@ -183,8 +185,8 @@ class Additive(_Code):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the learned numbers anew: what is to be called after ``to_empty``, where nothing is loaded."""
-        if isinstance(self.spec, additive.Learned):
-            self.get_parameter("weight").normal_(std=0.02)
+        if self.spec.values_shape:
+            self.get_parameter("weight").normal_(std=0.02 if isinstance(self.spec, additive.Learned) else 1.0)
         elif self.spec.learned:
             self.get_parameter("scale").fill_(1)
 
@@ -291,8 +293,8 @@ class Bias(_Code):
             dtype: Of the result.
         """
         if torch.compiler.is_compiling():
-            keys = _traced(keys, device)
-            queries = keys[..., keys.shape[-1] - queries :] if isinstance(queries, _COUNT) else _traced(queries, device)
+            keys = traces.as_tensor(keys, device)
+            queries = queries if isinstance(queries, int) else traces.as_tensor(queries, device)
         made = biases.bias(
             self.spec, queries, keys, values=self.values, dtype=_NAMES.get(dtype, str(dtype)), causal=causal
         )
@@ -326,19 +328,7 @@ _KINDS = {
 }
 
 
-# A number of tokens that the compiler does not know yet is one of its own.
-_COUNT = (int, torch.SymInt)
 _NAMES = {getattr(torch, name): name for name in NAMES}
-
-
-def _traced(given: Any, device: torch.device | str | None) -> torch.Tensor:
-    """Known positions, or a count of them, as a tensor of the graph."""
-    positions: Any = range(given) if isinstance(given, int) else given
-    if isinstance(given, torch.SymInt):
-        return torch.arange(positions, device=device)
-    if isinstance(positions, range):
-        return torch.arange(positions.start, positions.stop, positions.step, device=device)
-    return torch.as_tensor(positions, device=device)
 
 
 def _empty(shape: tuple[int, ...], device: torch.device | str | None, dtype: torch.dtype | None) -> torch.nn.Parameter:

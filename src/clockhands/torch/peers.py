@@ -133,7 +133,7 @@ def _of_additive(spec: additive.AdditiveCode, key: str, name: str, tensor: torch
     if name in _RATES and ladder is not None and tensor.dim() <= 1:
         return _rates(key, tensor, ladder.rates)
     held = _rows_of(tensor)
-    if held is None:
+    if held is None or spec.number_of_axes > 1:  # a table of several axes does not say where its rows stand
         return False
     made = additive.table(spec, len(held), "float64")
     pair, rates = np.arange(spec.width), np.zeros(spec.width)
