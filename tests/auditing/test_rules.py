@@ -17,6 +17,15 @@ LLAMA3 = {
     f"{C}max_position_embeddings": 131072,
 }
 
+RECOGNISED = {
+    "code": "sinusoidal, width 8",
+    "name": "whisper",
+    "positions": "positions 0 to 63",
+    "error": 1.2e-7,
+    "computed in": "float32",
+    "computed": True,
+}
+
 CASES = [
     (
         "impossible-value",
@@ -278,9 +287,118 @@ CASES = [
     ),
     (
         "not-recognised",
-        {"shape": [512, 384], "dtype": "float32"},
+        {"shape": [512, 384], "dtype": "float32", "reason": "No pair of channels turns evenly from row to row."},
         "note",
-        "A bare array of shape [512, 384] and type float32: which position code it holds is not recognised yet.",
+        "A bare array of shape [512, 384] and type float32 that is not recognised as a position code. No pair of"
+        " channels turns evenly from row to row.",
+    ),
+    (
+        "recognised",
+        RECOGNISED,
+        "note",
+        "The table is sinusoidal, width 8, which is called whisper, for positions 0 to 63, made in float32: no number"
+        " is off by more than 1.2e-07.",
+    ),
+    (
+        "recognised",
+        {"code": "sinusoidal, width 8", "name": None, "positions": None, "error": 0.0, "computed": True},
+        "note",
+        "The table is sinusoidal, width 8: no number is off by more than 0.",
+    ),
+    (
+        "recognised",
+        RECOGNISED | {"code": "Learned, width 8, rows 64", "computed": False},
+        "note",
+        "The table is Learned, width 8, rows 64: its rows are trained, and no formula makes them.",
+    ),
+    (
+        "moved-table",
+        {"code": "sinusoidal, width 8", "share": 0.01234, "largest difference": 0.1, "furthest row": 1000},
+        "note",
+        "The table began as sinusoidal, width 8 and was trained further: it has moved by 0.012 of the code in root mean"
+        " square, by up to 0.1 in row 1,000.",
+    ),
+    (
+        "wrong-rows",
+        {"code": "sinusoidal, width 8", "rows that differ": [5], "largest difference": 0.5},
+        "warning",
+        "The table is sinusoidal, width 8 but for row 5, which is off by up to 0.5.",
+    ),
+    (
+        "wrong-rows",
+        {"code": "sinusoidal, width 8", "rows that differ": [5, 7], "largest difference": 0.5},
+        "warning",
+        "The table is sinusoidal, width 8 but for rows 5 and 7, which are off by up to 0.5.",
+    ),
+    (
+        "low-precision",
+        {"computed in": "bfloat16", "error": 1.9},
+        "warning",
+        "The numbers were made in bfloat16, which rounds positions or phases: they are off by up to 1.9, more at every"
+        " longer position.",
+    ),
+    (
+        "repeated-rows",
+        {"rows like the one before": 256, "rows": 1024, "first such row": 257, "kind": "sinusoidal"},
+        "error",
+        "256 of 1,024 rows are the same as the row before, the first is row 257: these positions cannot be told apart.",
+    ),
+    (
+        "repeated-rows",
+        {"rows like the one before": 1, "rows": 1024, "first such row": 1023, "kind": "learned"},
+        "warning",
+        "1 of 1,024 rows is the same as the row before, the first is row 1,023: these positions cannot be told apart.",
+    ),
+    (
+        "repeated-rows",
+        {
+            "rows like the one before": 256,
+            "rows": 1024,
+            "first such row": 257,
+            "kind": None,
+            "positions rounded to": "bfloat16",
+        },
+        "error",
+        "256 of 1,024 rows are the same as the row before, the first is row 257, just where bfloat16 has no number:"
+        " these positions cannot be told apart.",
+    ),
+    (
+        "zero-table",
+        {"rows": 197, "width": 768},
+        "error",
+        "All 197 rows of 768 channels are zero: the table says nothing about any position.",
+    ),
+    (
+        "zero-rows",
+        {"rows of zeros": 12, "rows": 512, "first such row": 500},
+        "warning",
+        "12 of 512 rows are zero, the first is row 500: their positions cannot be told apart.",
+    ),
+    (
+        "table-differs",
+        {
+            "declared": "sinusoidal, width 8",
+            "largest difference": 1.987,
+            "furthest row": 1000,
+            "table": "tensor2tensor",
+            "positions": "positions 2 to 513",
+        },
+        "warning",
+        "What is declared is sinusoidal, width 8; the table in the weights is tensor2tensor for positions 2 to 513."
+        " They differ by up to 2, in row 1,000.",
+    ),
+    (
+        "table-differs",
+        {
+            "declared": "sinusoidal, width 8",
+            "largest difference": 1.987,
+            "furthest row": 1,
+            "table": None,
+            "reason": "No pair of channels turns evenly from row to row.",
+        },
+        "warning",
+        "What is declared is sinusoidal, width 8; the table in the weights is none: No pair of channels turns evenly"
+        " from row to row. They differ by up to 2, in row 1.",
     ),
 ]
 

@@ -154,8 +154,8 @@ def test_the_program_s_own_standard_input_is_read(monkeypatch):
         ("x" * 300, f"'{'x' * 56}... names nothing.", f"Name a preset, {READ}."),
         (
             "package.module:function",
-            "package.module:function is neither a path nor a preset with fields; functions are not read yet.",
-            f"Name a preset, {READ}.",
+            "package.module:function is neither a path nor a preset with fields, and a function is not audited.",
+            f"`clockhands identify package.module:function --width N` looks at functions; else name a preset, {READ}.",
         ),
         (
             "org/name",

@@ -1,62 +1,406 @@
-"""Arrays: are all their numbers numbers?
+"""Tables of positions: what they are, and whether all their rows are numbers, something, and different.
 
-For a bare array (a `.npy`, or one member of a container) that is all there is to say: which position code it holds is
-not recognised yet. A learned table inside a model is looked at in the same way.
+A bare array (a `.npy`, or one member of a container) is identified, and so are the tables in a model that are named
+like positions or that a graph adds. What a table was recognised as is compared with what is declared of it. Every row
+is looked at, a block at a time, and no other tensor is touched.
 """
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from clockhands.additive import AdditiveCode, Sinusoidal, table
 from clockhands.auditing.checks import Case
+from clockhands.auditing.findings import json_value
+from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
+from clockhands.recognition import Match, Matches, identify
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.position_tables import is_table, position_tables, rows_of
+from clockhands.sources.resolve import code_of
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened
+from clockhands.specs import SPECS, describe
+
+# Tables of a model that are looked at although nothing is declared of them.
+_MOST_TABLES = 16
+_BLOCK = 2**20  # numbers that are looked at together
+
+# Arithmetic that cannot tell neighbouring positions apart for long: 8 and 11 bits.
+LOW_PRECISION = ("bfloat16", "float16")
+
+# Half a unit in the last place of numbers below 1.
+_ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 
 
-def resolve_array(opened: Opened) -> Resolved:
-    """What a bare array says of itself: how many rows of how many channels."""
-    return Resolved(None, None, None, tuple(_bare(opened, name) for name in opened.tensors), ())
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table that say nothing, or nothing of their own.
+
+    Attributes:
+        count: Rows of the table.
+        nonfinite: Those with a NaN or an infinity.
+        zero: Those of zeros.
+        repeated: Those that are the row before, zeros apart.
+    """
+
+    count: int
+    nonfinite: np.ndarray
+    zero: np.ndarray
+    repeated: np.ndarray
 
 
-def array_cases(opened: Opened) -> Iterator[Case]:
-    """What a bare array is not known to be, and rows of it that hold no numbers."""
+@dataclass(frozen=True)
+class Looked:
+    """One table that was looked at.
+
+    Attributes:
+        place: Where it is: the file and the name.
+        info: The tensor.
+        rows: Its rows.
+        matches: What it was recognised as.
+        code: What is declared of it, or None.
+        rounded: The dtype that its positions were rounded to, if its rows repeat just where that one has no number.
+    """
+
+    place: str
+    info: TensorInfo
+    rows: Rows
+    matches: Matches
+    code: Code | None = None
+    rounded: str | None = None
+
+    @property
+    def match(self) -> Match | None:
+        """The best match."""
+        return self.matches[0] if self.matches else None
+
+
+def audit_array(opened: Opened) -> tuple[Resolved, list[Case]]:
+    """What a bare array is, and what there is to say of it."""
+    codes, cases = [], []
     for name in opened.tensors:
-        found = opened.summary(name)
-        yield "not-recognised", {"shape": list(found.shape), "dtype": found.dtype}, None
-        yield from _broken_rows(opened, name, None)
+        looked = _looked(opened, name, None)
+        codes.append(_recognised_code(looked))
+        cases += _of_rows(looked, bare=True)
+        cases += _of_recognition(looked, bare=True)
+    return Resolved(None, None, None, tuple(codes), ()), cases
 
 
-def table_cases(opened: Opened, resolved: Resolved) -> Iterator[Case]:
-    """Rows of learned tables that hold no numbers; a table that cannot be read (it may be quantised) is let be."""
-    for code in resolved.codes:
+def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Case]]:
+    """What the tables inside a model are, where they can be read (they may be quantised), beside what is declared."""
+    codes, cases = list(resolved.codes), []
+    seen = set()
+    for place, code in enumerate(resolved.codes):
         name = code.source.get("rows", "").partition(":")[2]
-        if code.kind == "learned" and name in opened.tensors:
-            try:
-                yield from _broken_rows(opened, name, code.layers)
-            except ClockhandsError:
-                continue
+        if code.kind not in ("learned", "sinusoidal", None) or name not in opened.tensors:
+            continue
+        seen.add(name)
+        looked = _try(opened, name, code)
+        if looked is None:
+            continue
+        cases += _of_rows(looked, bare=False)
+        cases += _of_recognition(looked, bare=False)
+        cases += _of_declaration(looked)
+        if code.kind is None and looked.match is not None:
+            codes[place] = _recognised_code(looked)
+    unnamed = opened.form == "onnx" and opened.config is None
+    for name in position_tables(opened)[:_MOST_TABLES] if opened.tensors else ():
+        if name in seen or not (unnamed or opened.config is not None):
+            continue
+        looked = _try(opened, name, None)
+        # Without a word of what it is, a matrix that a graph adds may be anything but a sinusoid.
+        if looked is None or looked.match is None or not isinstance(looked.match.spec, AdditiveCode):
+            continue
+        if looked.match.spec.learned and looked.match.values is not None and np.size(looked.match.values) > 1:
+            continue
+        cases += _of_rows(looked, bare=False)
+        cases += _of_recognition(looked, bare=False)
+        if unnamed:
+            codes = [code for code in codes if (code.part, code.kind) != ("other", None)]
+            codes.append(_recognised_code(looked))
+    facts = resolved.facts
+    if len(codes) > len(resolved.codes) or any(code.kind for code in codes):
+        facts = tuple(fact for fact in facts if fact.code != "nothing-declared")
+    return replace(resolved, codes=tuple(codes), facts=facts), cases
 
 
-def _broken_rows(opened: Opened, name: str, layers: str | None) -> Iterator[Case]:
-    found = opened.summary(name)
-    if found.nonfinite_rows:
-        evidence: dict[str, Any] = {
-            "rows with NaN or infinity": found.nonfinite_rows,
-            "rows": found.shape[0] if found.shape else 1,
-            "first such row": found.first_nonfinite[0],
-            _place(opened, name): list(found.shape),
-        }
-        yield "non-finite-rows", evidence, layers
+def _try(opened: Opened, name: str, code: Code | None) -> Looked | None:
+    try:
+        return _looked(opened, name, code) if is_table(opened.tensor(name)) else None
+    except ClockhandsError:
+        return None
 
 
-def _bare(opened: Opened, name: str) -> Code:
-    shape = opened.tensors[name].shape
+def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
+    info = opened.tensor(name)
+    array = rows_of(info)
+    rows = _rows(array)
+    if len(rows.zero) == rows.count and rows.count:
+        matches = Matches([], "All its numbers are zero.")
+    elif len(rows.nonfinite):
+        matches = Matches([], f"Row {rows.nonfinite[0]} holds NaN or infinite numbers.")
+    else:
+        matches = identify(array)
+    rounded = _rounded(rows) if is_table(info) else None
+    if rounded is not None and not any(_exact(match) for match in matches[:1]):
+        # As far as it goes the table is a code at the positions that are left.
+        again = identify(array, positions=_positions_in(rounded, rows.count))
+        exact = [replace(match, computed_in=rounded) for match in again[:1] if _exact(match)]
+        matches = Matches(exact, again.reason if exact else matches.reason)
+    return Looked(_place(info), info, rows, matches, code, rounded)
+
+
+def _exact(match: Match) -> bool:
+    return match.residual is None and _computed(match)
+
+
+def _rounded(rows: Rows) -> str | None:
+    """The dtype whose missing whole numbers are where rows repeat the one before.
+
+    >>> nothing = np.empty(0, np.int64)
+    >>> _rounded(Rows(261, nothing, nothing, np.array([257, 260]))), _rounded(Rows(261, nothing, nothing, nothing))
+    ('bfloat16', None)
+    """
+    if not len(rows.repeated):
+        return None
+    for name in LOW_PRECISION:
+        at = _positions_in(name, rows.count)
+        if np.array_equal(np.flatnonzero(at[1:] == at[:-1]) + 1, rows.repeated):
+            return name
+    return None
+
+
+def _positions_in(dtype: str, count: int) -> np.ndarray:
+    """The positions 0 to ``count - 1`` as a dtype holds them."""
+    with np.errstate(over="ignore"):
+        return np.arange(count).astype(output_dtype(dtype)).astype(np.float64)
+
+
+def _rows(array: np.ndarray) -> Rows:
+    """Every row, block by block."""
+    if array.dtype.kind in "biu":
+        count = array.shape[0] if array.ndim else 1
+        return Rows(count, *(np.empty(0, np.int64) for _ in range(3)))
+    rows = array.reshape(array.shape[0] if array.ndim else 1, -1) if array.size else np.empty((0, 1))
+    step = max(1, _BLOCK // rows.shape[1])
+    found: tuple[list[np.ndarray], ...] = ([], [], [])
+    before = None
+    for begin in range(0, len(rows), step):
+        block = np.asarray(rows[begin : begin + step])
+        finite = np.isfinite(block).all(axis=1)
+        zero = ~block.astype(bool).any(axis=1)
+        same = np.zeros(len(block), bool)
+        same[1:] = (block[1:] == block[:-1]).all(axis=1)
+        same[:1] = before is not None and bool((block[0] == before).all())
+        for places, flags in zip(found, (~finite, zero, same & ~zero), strict=True):
+            places.append(np.flatnonzero(flags) + begin)
+        before = block[-1]
+    nonfinite, zero, repeated = (np.concatenate(places or [np.empty(0, np.int64)]) for places in found)
+    return Rows(len(rows), nonfinite, zero, repeated)
+
+
+# What becomes a position code
+
+
+def _recognised_code(looked: Looked) -> Code:
+    """The position code that a table is; of one that is not recognised its shape."""
+    declared, match, shape = looked.code, looked.match, looked.info.shape
+    part, layers = ("other", None) if declared is None else (declared.part, declared.layers)
     width, rows = shape[-1] if shape else None, shape[-2] if len(shape) > 1 else None
-    found = {"width": width, "rows": rows}
-    source = {field: _place(opened, name) for field, value in found.items() if value is not None}
-    return Code("other", None, None, width=width, rows=rows, source=source)
+    if is_table(looked.info):
+        rows = looked.rows.count
+    known = {field: looked.place for field, value in (("width", width), ("rows", rows)) if value is not None}
+    if match is None:
+        return Code(part, layers, None, width=width, rows=rows, source=known)
+    code = code_of(match.spec, None, None)
+    found = f"{looked.place} (recognised)"
+    offset = _offset(match)
+    code = replace(code, part=part, layers=layers, width=width, rows=rows, offset=offset)
+    fields = ("kind", "layout", "base", "rates", "offset")
+    source = dict.fromkeys((field for field in fields if getattr(code, field) is not None), found)
+    return replace(code, source=source | known | ({"layers": looked.place} if layers else {}))
 
 
-def _place(opened: Opened, name: str) -> str:
-    file = opened.tensors[name].file
-    return f"{file.name}:{'shape' if file.suffix == '.npy' else name}"
+def _offset(match: Match) -> int | None:
+    """The row of position 0, where the rows stand at whole positions one after the other."""
+    positions = match.positions
+    if isinstance(positions, range) and positions.step == 1 and 0 <= -positions.start < len(positions):
+        return -positions.start
+    return None
+
+
+# What there is to say
+
+
+def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Case]:
+    rows, layers = looked.rows, None if looked.code is None else looked.code.layers
+    shape = {looked.place: list(looked.info.shape)}
+    if len(rows.nonfinite):
+        evidence: dict[str, Any] = {
+            "rows with NaN or infinity": len(rows.nonfinite),
+            "rows": rows.count,
+            "first such row": int(rows.nonfinite[0]),
+        }
+        yield "non-finite-rows", evidence | shape, layers
+    if not is_table(looked.info):
+        return
+    if len(rows.zero) == rows.count:
+        yield "zero-table", {"rows": rows.count, "width": looked.info.shape[-1]} | shape, layers
+        return
+    kind = _kind(looked)
+    if bare and kind is None and looked.rounded is None:
+        return  # it may be anything, and need not have a row for each position
+    if len(rows.repeated):
+        evidence = {
+            "rows like the one before": len(rows.repeated),
+            "rows": rows.count,
+            "first such row": int(rows.repeated[0]),
+            "kind": kind,
+            "positions rounded to": looked.rounded,
+        }
+        yield "repeated-rows", evidence | shape, layers
+    zeros = _unexpected_zeros(looked)
+    if len(zeros):
+        evidence = {"rows of zeros": len(zeros), "rows": rows.count, "first such row": int(zeros[0])}
+        yield "zero-rows", evidence | shape, layers
+
+
+def _kind(looked: Looked) -> str | None:
+    """What a table is declared to be, else what it was recognised as."""
+    if looked.code is not None and looked.code.kind is not None:
+        return looked.code.kind
+    return None if looked.match is None else code_of(looked.match.spec, None, None).kind
+
+
+def _unexpected_zeros(looked: Looked) -> np.ndarray:
+    """Rows of zeros that are neither before the first position nor what the code has as padding."""
+    match, zero = looked.match, looked.rows.zero
+    told = set()
+    if match is not None:
+        # One row of zeros is the padding's.
+        told = {*range(match.rows.prepended), *(match.rows.zeroed if len(match.rows.zeroed) == 1 else ())}
+    offset = (looked.code.offset if looked.code is not None else None) or 0
+    return np.array([row for row in zero if row not in told and row >= max(offset, 1)], np.int64)
+
+
+def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Case]:
+    layers = None if looked.code is None else looked.code.layers
+    shape = {looked.place: list(looked.info.shape)}
+    match = looked.match
+    if match is None:
+        if bare and looked.rounded is None:
+            evidence: dict[str, Any] = {"shape": list(looked.info.shape), "dtype": looked.info.dtype}
+            yield "not-recognised", evidence | {"reason": looked.matches.reason}, layers
+        return
+    if match.computed_in in LOW_PRECISION and looked.rounded is None:
+        evidence = {"computed in": match.computed_in, "error": json_value(match.error)}
+        yield "low-precision", evidence | shape, layers
+    if match.residual is not None:
+        yield _moved(match, shape, layers)
+    elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and _computed(match)):
+        yield "recognised", _recognised(match) | shape, layers
+
+
+def _computed(match: Match) -> bool:
+    """Whether the code is computed, and not a table of trained rows."""
+    return match.values is None or np.size(match.values) == 1
+
+
+def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Case:
+    residual = match.residual
+    assert residual is not None
+    wrong = dict(match.evidence).get("wrong_rows")
+    evidence: dict[str, Any] = {
+        "code": describe(match.spec),
+        "largest difference": json_value(residual.largest),
+        "share": json_value(residual.share),
+        "furthest row": residual.rows[0] if residual.rows else None,
+    }
+    # Identification lists the first ten rows that differ: where there are fewer, they are all.
+    if isinstance(wrong, list | tuple) and 0 < len(wrong) < 10:
+        return "wrong-rows", evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers
+    return "moved-table", evidence | shape, layers
+
+
+def _recognised(match: Match) -> dict[str, Any]:
+    others = [describe(other) if isinstance(other, SPECS) else str(other) for other in match.equivalents]
+    return {
+        "code": describe(match.spec),
+        "name": match.name,
+        "positions": _positions(match),
+        "error": json_value(match.error),
+        "confidence": json_value(match.confidence),
+        "computed in": match.computed_in,
+        "also": others,
+        "computed": _computed(match),
+    }
+
+
+def _positions(match: Match) -> str | None:
+    """Where the rows stand, in a sentence: `positions 0 to 511`."""
+    from clockhands.grids import Grid
+
+    positions = match.positions
+    if isinstance(positions, Grid):
+        before = f" after {positions.prefix} rows that stand nowhere" if positions.prefix else ""
+        return f"the cells of a grid of {' x '.join(map(str, positions.sizes))}{before}"
+    if isinstance(positions, range):
+        steps = "" if positions.step == 1 else f" in steps of {positions.step}"
+        return f"positions {positions[0]:,} to {positions[-1]:,}{steps}"
+    if positions is None:
+        return None
+    each = np.asarray(positions)
+    if each.ndim != 1 or each.size < 2:
+        return f"{len(each):,} positions" if each.ndim else f"positions 0 to {int(each) - 1:,}"
+    if match.computed_in in LOW_PRECISION:
+        return f"positions {each[0]:,.0f} to {each[-1]:,.0f} as {match.computed_in} holds them"
+    steps = np.diff(each)
+    even = f" in steps of {steps[0]:.6g}" if np.allclose(steps, steps[0], rtol=1e-6, atol=0) else ""
+    return f"positions {each[0]:.6g} to {each[-1]:.6g}{even}"
+
+
+def _of_declaration(looked: Looked) -> Iterator[Case]:
+    """A table that is declared to be a sinusoid, held to it."""
+    code = looked.code
+    if code is None or code.kind != "sinusoidal" or not isinstance(code.spec, Sinusoidal):
+        return
+    if len(looked.rows.nonfinite) or len(looked.rows.zero) == looked.rows.count:
+        return  # said already
+    width = looked.info.shape[-1]
+    if width != code.spec.width:
+        return  # that sizes differ is a finding of its own
+    largest, row = _difference(rows_of(looked.info), code.spec)
+    # Tables are made in float32 as a rule: a rate is within an ulp or two, and the phase with it.
+    allowed = _ROUNDING[looked.info.dtype] + 2.0**-24 + looked.rows.count * max(code.spec.rates) * 2.0**-22
+    if largest <= allowed:
+        return
+    match = looked.match
+    evidence = {
+        "declared": describe(code.spec),
+        "largest difference": json_value(largest),
+        "furthest row": row,
+        "table": None if match is None else (match.name or describe(match.spec)),
+        "reason": looked.matches.reason,
+        "positions": None if match is None else _positions(match),
+    }
+    yield "table-differs", evidence | {looked.place: list(looked.info.shape)}, code.layers
+
+
+def _difference(rows: np.ndarray, spec: Sinusoidal) -> tuple[float, int]:
+    """The largest difference between a table and a code at the positions 0, 1, 2, …, and its row."""
+    largest, row = -math.inf, 0
+    step = max(1, _BLOCK // spec.width)
+    for begin in range(0, len(rows), step):
+        block = np.asarray(rows[begin : begin + step]).astype(np.float64)
+        off = np.abs(block - table(spec, range(begin, begin + len(block)), "float64")).max(axis=1)
+        if off.max() > largest:
+            largest, row = float(off.max()), begin + int(off.argmax())
+    return largest, row
+
+
+def _place(info: TensorInfo) -> str:
+    return f"{info.file.name}:{'shape' if info.file.suffix == '.npy' else info.name}"

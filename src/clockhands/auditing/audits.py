@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 from clockhands.arguments import count
-from clockhands.auditing.arrays import array_cases, resolve_array, table_cases
+from clockhands.auditing.arrays import audit_array, audit_tables
 from clockhands.auditing.checks import CHECKS, Case
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
@@ -109,7 +109,7 @@ class Audit:
 
 
 def audit(target: str | os.PathLike[str], length: int | None = None, *, stdin: IO[bytes] | None = None) -> Audit:
-    """Audit a preset, a model folder, a config, a GGUF or safetensors file, or a bare array.
+    """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, or a bare array.
 
     Args:
         target: What to audit: a path, `-` for a config on standard input, or a preset with `:field=value,…`.
@@ -124,9 +124,8 @@ def audit(target: str | os.PathLike[str], length: int | None = None, *, stdin: I
         length = count("length", length)
     opened = open_target(target, stdin)
     if opened.form == "array":
-        return judged(opened, resolve_array(opened), array_cases(opened))
-    resolved = resolve(opened, length)
-    return judged(opened, resolved, table_cases(opened, resolved))
+        return judged(opened, *audit_array(opened))
+    return judged(opened, *audit_tables(opened, resolve(opened, length)))
 
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:

@@ -243,9 +243,79 @@ def _beyond(evidence: Evidence) -> str:
 
 def _bare_array(evidence: Evidence) -> str:
     return (
-        f"A bare array of shape {spoken(list(evidence['shape']))} and type {evidence['dtype']}:"
-        " which position code it holds is not recognised yet."
+        f"A bare array of shape {spoken(list(evidence['shape']))} and type {evidence['dtype']} that is not recognised"
+        f" as a position code. {evidence['reason']}"
     )
+
+
+def _recognised(evidence: Evidence) -> str:
+    name = f", which is called {evidence['name']}" if evidence.get("name") else ""
+    where = f", for {evidence['positions']}" if evidence.get("positions") else ""
+    if not evidence["computed"]:
+        return f"The table is {evidence['code']}: its rows are trained, and no formula makes them."
+    made = f", made in {evidence['computed in']}" if evidence.get("computed in") else ""
+    return f"The table is {evidence['code']}{name}{where}{made}: no number is off by more than {evidence['error']:.2g}."
+
+
+def _zero_table(evidence: Evidence) -> str:
+    rows, width = spoken(evidence["rows"]), spoken(evidence["width"])
+    return f"All {rows} rows of {width} channels are zero: the table says nothing about any position."
+
+
+def _zero_rows(evidence: Evidence) -> str:
+    count, rows, first = (spoken(evidence[name]) for name in ("rows of zeros", "rows", "first such row"))
+    are = "is" if evidence["rows of zeros"] == 1 else "are"
+    return f"{count} of {rows} rows {are} zero, the first is row {first}: their positions cannot be told apart."
+
+
+def _repeated(evidence: Evidence) -> str:
+    count, rows, first = (spoken(evidence[name]) for name in ("rows like the one before", "rows", "first such row"))
+    are = "is" if evidence["rows like the one before"] == 1 else "are"
+    rounded = evidence.get("positions rounded to")
+    why = f", just where {rounded} has no number" if rounded else ""
+    return (
+        f"{count} of {rows} rows {are} the same as the row before, the first is row {first}{why}: these positions"
+        " cannot be told apart."
+    )
+
+
+def _repeated_severity(evidence: Evidence) -> str:
+    # Rows of a formula are all different; trained ones may be alike where no text of that length was seen.
+    return "error" if evidence["kind"] == "sinusoidal" or evidence.get("positions rounded to") else "warning"
+
+
+def _low_precision(evidence: Evidence) -> str:
+    return (
+        f"The numbers were made in {evidence['computed in']}, which rounds positions or phases: they are off by up to"
+        f" {evidence['error']:.2g}, more at every longer position."
+    )
+
+
+def _moved_table(evidence: Evidence) -> str:
+    return (
+        f"The table began as {evidence['code']} and was trained further: it has moved by {evidence['share']:.2g} of the"
+        f" code in root mean square, by up to {evidence['largest difference']:.2g} in row"
+        f" {spoken(evidence['furthest row'])}."
+    )
+
+
+def _wrong_rows(evidence: Evidence) -> str:
+    rows = evidence["rows that differ"]
+    one = len(rows) == 1
+    return (
+        f"The table is {evidence['code']} but for row{'' if one else 's'} {listed(list(map(str, rows)))}, which"
+        f" {'is' if one else 'are'} off by up to {evidence['largest difference']:.2g}."
+    )
+
+
+def _table_differs(evidence: Evidence) -> str:
+    off, row = f"{evidence['largest difference']:.2g}", spoken(evidence["furthest row"])
+    if evidence["table"] is None:
+        what = f"the table in the weights is none: {evidence['reason']}"
+    else:
+        what = f"the table in the weights is {evidence['table']}"
+        what += f" for {evidence['positions']}." if evidence.get("positions") else "."
+    return f"What is declared is {evidence['declared']}; {what} They differ by up to {off}, in row {row}."
 
 
 def _non_finite(evidence: Evidence) -> str:
@@ -278,6 +348,32 @@ CODES: Mapping[str, Rule] = {
         "error",
         _non_finite,
         "Load the file again from its source; if it is so there, the training or a conversion broke it.",
+    ),
+    "zero-table": Rule(
+        "error",
+        _zero_table,
+        "Load the weights that the table was trained in, or compute it: a loader may have left it as it was allocated.",
+    ),
+    "repeated-rows": Rule(
+        _repeated_severity,
+        _repeated,
+        "Make the table anew, with positions and phases in float32 or better: bfloat16 holds no odd number above 256.",
+    ),
+    "table-differs": Rule(
+        "warning",
+        _table_differs,
+        "Find out which of the two the model was trained with: a reader may load the one or compute the other.",
+    ),
+    "wrong-rows": Rule(
+        "warning", _wrong_rows, "Load the file again from its source, or make these rows anew with `clockhands table`."
+    ),
+    "zero-rows": Rule(
+        "warning", _zero_rows, "Rows of padding and of class tokens may be zeros; for any other, load the file again."
+    ),
+    "low-precision": Rule(
+        "warning",
+        _low_precision,
+        "Make the table anew in float32 if the model was not trained with these numbers; keep it if it was.",
     ),
     "conflicting-keys": Rule(
         "warning", _conflict, "Find out which one the model was trained with and delete or correct the other."
@@ -331,6 +427,12 @@ CODES: Mapping[str, Rule] = {
         "note", _unknown_type, "Check the layout against the model's code before you convert or port it."
     ),
     "nothing-declared": Rule("note", _nothing, "Audit the model's config.json, or the folder that holds both."),
+    "recognised": Rule(
+        "note", _recognised, "Nothing to mend. `clockhands identify` says more, and how to make it again."
+    ),
+    "moved-table": Rule(
+        "note", _moved_table, f"{_IF_SOUND} Whoever computes the table from its formula has another model."
+    ),
     "not-recognised": Rule("note", _bare_array, "Audit the config or the model that this array belongs to."),
 }
 """Every code that a finding can have, the grave ones first."""

@@ -12,6 +12,7 @@ Examples:
   clockhands audit path/to/model
   clockhands audit model.gguf --length 32768
   clockhands audit config.json --json
+  clockhands audit positions.npy
   clockhands audit vaswani2017:width=64
 """
 
@@ -43,7 +44,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Say what a model is told about position, and what is wrong with it.
 
-    A TARGET is a model folder, a config.json, a .gguf or .safetensors file (or its index), a .npy or .npz file
+    A TARGET is a model folder, a config.json, a .gguf, .onnx or .safetensors file (or its index), a .npy or .npz file
     (FILE:NAME picks one array), a preset (PRESET:field=value,...), or - for a config on standard input.
     """
     if as_json and form == "text":

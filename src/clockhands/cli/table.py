@@ -4,16 +4,19 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from clockhands.additive import table
 from clockhands.cli.group import talk
 from clockhands.cli.output import write_whole
 from clockhands.errors import InvalidValue
+from clockhands.grids import without_prefix
 from clockhands.positions import Positions, positions_of
 from clockhands.sources.targets import open_target
 from clockhands.specs import to_json
@@ -30,6 +33,7 @@ Examples:
   clockhands table vaswani2017:width=4 --positions 5
   clockhands table whisper --positions 0:1500 --out positions.npy
   clockhands table vaswani2017 --positions 0,7,1000000000000000000 --dtype float64
+  clockhands table found.json --out again.npy     (from clockhands identify --json)
 """
 
 
@@ -68,7 +72,7 @@ def _number(text: str) -> int | float:
 
 
 @click.command("table", epilog=EXAMPLES)
-@click.argument("preset", metavar="PRESET[:field=value,...]")
+@click.argument("preset", metavar="PRESET[:field=value,...]|FILE.json")
 @click.option(
     "--positions",
     "asked",
@@ -85,18 +89,22 @@ def _number(text: str) -> int | float:
     help="Write to FILE (.npy, .npz, .safetensors or .csv), exactly.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it is already there.")
-def command(preset: str, asked: str, dtype: str, out: Path | None, force: bool) -> None:
+@click.pass_context
+def command(  # noqa: PLR0917 - click passes them by name
+    context: click.Context, preset: str, asked: str, dtype: str, out: Path | None, force: bool
+) -> None:
     """Print or write the numbers of a position code, exact at every position.
 
-    PRESET is one of `clockhands presets`, with any field replaced after a colon.
+    PRESET is one of `clockhands presets`, with any field replaced after a colon. FILE.json is what
+    `clockhands identify --json` wrote, with its positions unless others are asked for, or a spec of clockhands.to_json.
     Printed numbers have six digits; a terminal shows as many of them as it has room for.
     """
     writer = None if out is None else _writer(out, dtype)
-    # A preset and nothing else: a file of the same name is not what is meant here.
-    spec: Any = open_target(preset if preset.startswith("preset:") else f"preset:{preset}").spec
-    wanted = parse_positions(asked)
-    positions = positions_of(wanted)
-    numbers = table(spec, wanted, dtype=dtype)
+    spec, own, values = _spec(preset)
+    chosen = context.get_parameter_source("asked") != ParameterSource.DEFAULT
+    wanted: Any = parse_positions(asked) if chosen or own is None else own
+    numbers = table(spec, wanted, dtype=dtype, values=values)
+    positions = _standing(wanted, numbers)
     if out is None or writer is None:
         _print(numbers, positions)
         return
@@ -104,10 +112,53 @@ def command(preset: str, asked: str, dtype: str, out: Path | None, force: bool) 
     talk(f"{out}: {numbers.shape[0]:,} positions x {numbers.shape[1]:,} channels, {dtype}.")
 
 
+def _spec(preset: str) -> tuple[Any, Any, Any]:
+    """The spec that is meant, and the positions and learned numbers that come with it."""
+    path = Path(preset)
+    if preset.lower().endswith(".json") and path.exists():
+        from clockhands.cli.found import read_found
+
+        return read_found(path)
+    # A preset and nothing else: a file of the same name is not what is meant here.
+    return open_target(preset if preset.startswith("preset:") else f"preset:{preset}").spec, None, None
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Positions of several coordinates, and rows before them that stand nowhere."""
+
+    at: Positions
+    prefix: int
+    size: int
+
+    @property
+    def axes(self) -> int:
+        """Coordinates of a position."""
+        return self.at.shape[-1] if len(self.at.shape) > 1 else 1
+
+    def element(self, index: int) -> str:
+        """The coordinates of a row, in words."""
+        if index < self.prefix:
+            return "none"
+        first = (index - self.prefix) * self.axes
+        return " ".join(str(self.at.element(first + axis)) for axis in range(self.axes))
+
+    def array(self) -> np.ndarray:
+        """The coordinates, float64 [rows, axes], NaN for rows that stand nowhere."""
+        cells = self.at.as_float64().reshape(-1, self.axes)
+        return np.concatenate([np.full((self.prefix, self.axes), np.nan), cells])
+
+
+def _standing(wanted: Any, numbers: np.ndarray) -> "Positions | _Cells":
+    prefix, cells = without_prefix(wanted)
+    at = positions_of(cells)
+    return at if len(at.shape) == 1 and not prefix else _Cells(at, prefix, len(numbers))
+
+
 # Files
 
 
-def _writer(out: Path, dtype: str) -> Callable[[Path, np.ndarray, Positions, str], None]:
+def _writer(out: Path, dtype: str) -> Callable[[Path, np.ndarray, Positions | _Cells, str], None]:
     writers = {".npy": _write_npy, ".npz": _write_npz, ".safetensors": _write_safetensors, ".csv": _write_csv}
     writer = writers.get(out.suffix.lower())
     if writer is None:
@@ -117,24 +168,24 @@ def _writer(out: Path, dtype: str) -> Callable[[Path, np.ndarray, Positions, str
     return writer
 
 
-def _write_npy(path: Path, numbers: np.ndarray, _positions: Positions, _spec: str) -> None:
+def _write_npy(path: Path, numbers: np.ndarray, _positions: Positions | _Cells, _spec: str) -> None:
     with path.open("wb") as file:
         np.save(file, numbers)
 
 
-def _write_npz(path: Path, numbers: np.ndarray, positions: Positions, spec: str) -> None:
+def _write_npz(path: Path, numbers: np.ndarray, positions: Positions | _Cells, spec: str) -> None:
     with path.open("wb") as file:
         np.savez(file, table=numbers, positions=_exact_array(positions), spec=np.array(spec))
 
 
-def _write_safetensors(path: Path, numbers: np.ndarray, positions: Positions, spec: str) -> None:
+def _write_safetensors(path: Path, numbers: np.ndarray, positions: Positions | _Cells, spec: str) -> None:
     from safetensors.numpy import save_file
 
     tensors = {"table": np.ascontiguousarray(numbers), "positions": _exact_array(positions)}
     save_file(tensors, str(path), metadata={"spec": spec})
 
 
-def _write_csv(path: Path, numbers: np.ndarray, positions: Positions, _spec: str) -> None:
+def _write_csv(path: Path, numbers: np.ndarray, positions: Positions | _Cells, _spec: str) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(",".join(["position", *map(str, range(numbers.shape[1]))]) + "\n")
         for index, row in enumerate(numbers):
@@ -142,7 +193,9 @@ def _write_csv(path: Path, numbers: np.ndarray, positions: Positions, _spec: str
             file.write(",".join([str(positions.element(index)), *map(str, row)]) + "\n")
 
 
-def _exact_array(positions: Positions) -> np.ndarray:
+def _exact_array(positions: Positions | _Cells) -> np.ndarray:
+    if isinstance(positions, _Cells):
+        return positions.array()
     values = [positions.element(index) for index in range(positions.size)]
     for dtype in (np.int64, np.float64):
         if all(_fits(value, dtype) for value in values):
@@ -165,7 +218,7 @@ _CELL = 12  # a sign, six digits, a point, zeros in front, and a space
 _MARGIN = 14  # the positions, and a gap where columns are left out
 
 
-def _print(numbers: np.ndarray, positions: Positions) -> None:
+def _print(numbers: np.ndarray, positions: Positions | _Cells) -> None:
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
     columns = _ends(numbers.shape[1], None if size is None else max(2, (size.columns - _MARGIN) // _CELL))
     rows = _ends(numbers.shape[0], None if size is None else max(4, size.lines - 5))
@@ -188,7 +241,7 @@ def _ends(count: int, room: int | None) -> list[int | None]:
 
 
 def _lines(
-    numbers: np.ndarray, positions: Positions, rows: list[int | None], columns: list[int | None]
+    numbers: np.ndarray, positions: Positions | _Cells, rows: list[int | None], columns: list[int | None]
 ) -> Iterator[str]:
     names = ["..." if row is None else str(positions.element(row)) for row in rows]
     first = max([len("position"), *map(len, names)])

@@ -11,6 +11,7 @@ Source: the .npy format, NumPy Enhancement Proposal 1 and ``numpy.lib.format``.
 import io
 import math
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,24 @@ def read(info: TensorInfo) -> np.ndarray:
         made[at : at + block.size] = block
         at += block.size
     return made.reshape(info.shape, order="F" if info.fortran else "C")
+
+
+def mapped(info: TensorInfo) -> np.ndarray:
+    """One tensor, of which only what is looked at is read; whole where its bytes do not lie in a file as they are.
+
+    Raises:
+        Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
+        TooLarge: It has to be read whole, and takes more than 4 GiB or than there is.
+    """
+    dtype = number_type(info)
+    plain = info.member is None and info.held is None and not info.big_endian and dtype.kind != "b"
+    if not plain or not info.elements or sys.byteorder == "big":
+        return read(info)
+    with open_regular(info.file) as file:
+        if file.seek(0, io.SEEK_END) < info.offset + info.elements * dtype.itemsize:
+            raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", _HINT_AGAIN)
+        order = "F" if info.fortran else "C"
+        return np.memmap(file, dtype, "r", info.offset, info.shape, order)
 
 
 def summarise(info: TensorInfo) -> Summary:

@@ -26,7 +26,13 @@ from clockhands.sources.weights import tensor_codes
 __all__ = ["Code", "Fact", "Resolved", "resolve"]
 
 # Kinds of the specs that are added; naive codes are of none of the known kinds.
-KINDS = {"Sinusoidal": "sinusoidal", "Learned": "learned", "NoPosition": "none"}
+KINDS = {
+    "Sinusoidal": "sinusoidal",
+    "AxialSinusoidal": "sinusoidal",
+    "FourierFeatures": "sinusoidal",
+    "Learned": "learned",
+    "NoPosition": "none",
+}
 BIASES = {
     "Alibi": "alibi",
     "Buckets": "buckets",
@@ -275,14 +281,14 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
     name = f"preset {opened.target.removeprefix('preset:')}"
     codes = []
     for part, layers in each:
-        code = _code_of(part, layers, length)
+        code = code_of(part, layers, length)
         known = [field for field in TOLD if getattr(code, field) is not None]
         codes.append(replace(code, source=dict.fromkeys(known, name)))
     return Resolved(None, None, length, tuple(codes), ())
 
 
-def _code_of(spec: Any, layers: str | None, length: int | None) -> Code:
-    """What a spec says of itself."""
+def code_of(spec: Any, layers: str | None, length: int | None) -> Code:
+    """What a spec says of itself; the rates of several axes follow one another."""
     if spec is None:
         return Code("text", layers, "none", None)
     if isinstance(spec, Rotary):
@@ -302,7 +308,9 @@ def _code_of(spec: Any, layers: str | None, length: int | None) -> Code:
         )
     if isinstance(spec, BiasCode):
         return Code("text", layers, BIASES.get(type(spec).__name__), spec)
-    spacing = getattr(spec, "spacing", None)
+    spacing, rates = getattr(spec, "spacing", None), getattr(spec, "rates", None)
+    if rates and isinstance(rates[0], tuple):
+        rates = tuple(rate for axis in rates for rate in axis)
     return Code(
         "text",
         layers or "input",
@@ -311,7 +319,7 @@ def _code_of(spec: Any, layers: str | None, length: int | None) -> Code:
         layout=getattr(spec, "layout", None),
         width=getattr(spec, "width", None),
         base=spacing.base if isinstance(spacing, Geometric) else None,
-        rates=getattr(spec, "rates", None),
+        rates=rates,
         rows=getattr(spec, "rows", None),
         offset=getattr(spec, "offset", None),
     )

@@ -19,6 +19,7 @@ from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import arrays, documents, files, gguf, onnx, safetensors
 from clockhands.sources.arrays import Summary, TensorInfo
+from clockhands.sources.callables import NAMED
 from clockhands.sources.hub_cache import cached_model, hub_folder
 
 _READ = "a model folder, config.json, .gguf, .safetensors (or its index), .onnx, .npy, .npz"
@@ -104,6 +105,13 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
     return _first_reading(text)
 
 
+def is_function(text: str) -> bool:
+    """Whether ``text`` can only be ``package.module:callable``: no path, no preset and no model is called so."""
+    if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]):
+        return False
+    return _path_and_tensor(text) is None and not _is_preset(text)
+
+
 def _first_reading(text: str) -> Opened:
     """The first reading of ``text`` that fits, with a note for each later one that would have."""
     readings = []
@@ -147,10 +155,10 @@ def _nothing(text: str) -> Unreadable:
     if len(text) > 200:
         return Unreadable(f"{shown(text)} names nothing.", f"Name a preset, {_READ}.")
     before = text.partition(":")[0]
-    if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_][\w.]*", text) and not _known_ending(before):
+    if NAMED.fullmatch(text) and not _known_ending(before):
         return Unreadable(
-            f"{text} is neither a path nor a preset with fields; functions are not read yet.",
-            f"Name a preset, {_READ}.",
+            f"{text} is neither a path nor a preset with fields, and a function is not audited.",
+            f"`clockhands identify {text} --width N` looks at functions; else name a preset, {_READ}.",
         )
     if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", text) and not _known_ending(text):
         return Unreadable(

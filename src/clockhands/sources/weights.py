@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 # Names under which libraries keep trained tables, fixed tables, rates and biases; the part is in the name if anywhere.
 TABLE = re.compile(
-    r"(^|\.)(position_embeddings|position_embedding|embed_positions|positional_embedding|pos_embed|pos_embedding|wpe"
-    r"|position_embd)(\.weight|\.weights|\.embedding)?$"
+    r"(^|[./])(position_embeddings?|embed_positions|positional_embeddings?|positional_encodings?|position_encodings?"
+    r"|pos_embed(ding)?s?|pos_enc(oding)?|position_enc|pos_table|wpe|pe|position_embd)(\.weights?|\.embedding|\.pe)?$"
 )
 RATES = re.compile(r"(^|\.)(inv_freq|inverse_frequency)$")
 BUCKETS = re.compile(r"(^|\.)(relative_attention_bias)\.weight$")
@@ -24,8 +24,9 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
     codes: list[Code] = []
     for name, tensor in opened.tensors.items():
         where = f"{tensor.file.name}:{name}"
-        if TABLE.search(name) and len(tensor.shape) in (2, 3):
-            rows, width = tensor.shape[-2:]
+        found = rows_and_width(tensor.shape)
+        if TABLE.search(name) and found is not None:
+            rows, width = found
             source = {"rows": where, "width": where, "layers": where}
             codes.append(Code(_part(name), "input", None, rows=rows, width=width, source=source))
         elif BUCKETS.search(name):
@@ -44,6 +45,19 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
         )
         kept = [Code("other", None, None)]
     return tuple(kept)
+
+
+def rows_and_width(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """Rows and channels of a table, whose other axes are of size 1; None where there are more.
+
+    >>> rows_and_width((1, 512, 64)), rows_and_width((5000, 1, 64)), rows_and_width((2, 3, 4))
+    ((512, 64), (5000, 64), None)
+    """
+    if len(shape) < 2:
+        return None
+    *others, width = shape
+    rows = [size for size in others if size != 1] or [1]
+    return (rows[0], width) if len(rows) == 1 else None
 
 
 def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> Code:

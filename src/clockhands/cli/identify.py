@@ -1,0 +1,162 @@
+"""`clockhands identify`: what made these numbers."""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from clockhands.arguments import shown
+from clockhands.cli.group import complain, talk
+from clockhands.cli.output import print_json
+from clockhands.cli.table import parse_positions
+from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
+from clockhands.recognition import Matches, identify
+from clockhands.sources import arrays, files
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.targets import Opened, is_function, open_target
+
+BACKENDS = ("numpy", "torch", "jax")
+
+EXAMPLES = """\b
+Examples:
+  clockhands identify positions.npy
+  clockhands identify model.safetensors:encoder.embed_positions.weight
+  clockhands identify table.npy --positions 2:514
+  clockhands identify mymodel.rotary:apply_rotary --width 64 --backend torch
+
+A table that is not recognised is an answer too: the reason is printed, and the exit code is 0.
+"""
+
+
+@click.command("identify", epilog=EXAMPLES)
+@click.argument("target", metavar="FILE[:TENSOR]|PACKAGE.MODULE:CALLABLE")
+@click.option(
+    "--positions",
+    metavar="P",
+    help="Where the rows of a table stand, if not evenly: a count, start:stop[:step] or a list (0,7,0.5).",
+)
+@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Channels that a function is given.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="The arrays that a function takes, if not found out.")
+@click.option(
+    "--longest", type=click.IntRange(min=1), metavar="P", help="The largest position that a function is asked for."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(  # noqa: PLR0917 - click passes them by name
+    target: str, positions: str | None, width: int | None, backend: str | None, longest: int | None, as_json: bool
+) -> int:
+    """Say what made the numbers of a table, or what a function does to positions.
+
+    FILE is a .npy, .npz, .safetensors (or its index), .onnx or .gguf file, or a model folder. Without a TENSOR, the
+    tables that are named like positions are looked at, or all of a few. A function(x [seq, width], positions [seq])
+    is imported from the current folder or from what is installed, and called.
+    """
+    options = {name: value for name, value in (("backend", backend), ("longest", longest)) if value is not None}
+    if is_function(target):
+        if positions is not None:
+            raise InvalidValue("--positions is for tables, and a function was given.", "Leave it out.")
+        results: list[tuple[str, TensorInfo | None, Matches]] = [(target, None, _function(target, width, options))]
+        failed = False
+    else:
+        for name, value in (("--width", width), *((f"--{name}", value) for name, value in options.items())):
+            if value is not None:
+                raise InvalidValue(f"{name} is for functions, and a table was given.", "Leave it out.")
+        results, failed = _tables(target, positions)
+    if as_json:
+        from clockhands.cli.found import result_to_dict
+
+        described = (
+            result_to_dict(what, *((None, None) if info is None else (info.shape, info.dtype)), matches)
+            for what, info, matches in results
+        )
+        print_json({"target": target, "results": list(described)})
+    else:
+        _show(results)
+    return 2 if failed else 0
+
+
+def _function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
+    from clockhands.sources.callables import load
+
+    if width is None:
+        raise InvalidValue(
+            "A function is given arrays, and their width is not known.", "Say it: --width 64, the channels of a head."
+        )
+    # What the function prints is talk: only the answer may stand on stdout.
+    with contextlib.redirect_stdout(sys.stderr):
+        return identify(load(target), width=width, **options)
+
+
+def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorInfo | None, Matches]], bool]:
+    """What each table of a file was recognised as, and whether one could not be read."""
+    from clockhands.sources.position_tables import rows_of
+
+    opened = _opened(target)
+    for note in opened.notes:
+        talk(f"note: {note}")
+    names = _chosen(opened)
+    at = None if positions is None else parse_positions(positions)
+    results, failed = [], False
+    for name in names:
+        info = opened.tensor(name)
+        try:
+            results.append((_what(info), info, identify(rows_of(info), positions=at)))
+        except ClockhandsError as error:
+            if len(names) == 1:
+                raise
+            complain(error.message, error.hint)
+            failed = True
+    return results, failed
+
+
+def _opened(target: str) -> Opened:
+    path = Path(target.removeprefix("file:"))
+    if files.place(path) != "file" or files.kind(path) != "npz" or len(names := arrays.npz_names(path)) < 2:
+        return open_target(target)
+    tensors, notes = {}, []
+    for name in names:
+        try:
+            tensors[name] = arrays.npz_header(path, name)
+        except Unreadable as error:  # a text beside the table, as `clockhands table` writes it
+            notes.append(f"left out: {error.message}")
+    return Opened(target, "array", path, None, path.name, tensors, notes=tuple(notes))
+
+
+def _chosen(opened: Opened) -> tuple[str, ...]:
+    """The tables to look at."""
+    from clockhands.sources.position_tables import position_tables
+
+    if len(opened.tensors) == 1:
+        return tuple(opened.tensors)
+    if not opened.tensors:
+        raise Unreadable(
+            f"{opened.target} holds no tables.",
+            "Name a .npy, .npz, .safetensors, .onnx or .gguf file; `clockhands audit` reads configs and presets.",
+        )
+    names = position_tables(opened)
+    if not names:
+        raise Unreadable(
+            f"None of the {len(opened.tensors):,} tensors of {opened.target} is named like a table of positions.",
+            f"Pick one as {opened.target}:NAME. " + arrays.listed("It holds", tuple(opened.tensors)),
+        )
+    return names
+
+
+def _what(info: TensorInfo) -> str:
+    """The name of a table: the file's, and the tensor's where a file has several."""
+    name = info.file.name
+    return name if info.name == name else f"{name}:{shown(info.name)[1:-1]}"
+
+
+def _show(results: list[tuple[str, TensorInfo | None, Matches]]) -> None:
+    # A program that asks for JSON does not pay for the drawing.
+    from clockhands.cli.found import command_of
+    from clockhands.show.matches import print_matches
+
+    for number, (what, info, matches) in enumerate(results):
+        if number:
+            click.echo()
+        commands = [command_of(match) for match in matches]
+        shape, dtype = (None, None) if info is None else (info.shape, info.dtype)
+        print_matches(what, matches, shape=shape, dtype=dtype, commands=commands)

@@ -1,0 +1,64 @@
+"""A function by its name, ``package.module:callable``: imported from the user's path, and only when it is asked for.
+
+Importing runs the module. So nothing here is called for a target that could be a file or a preset, and no command
+but those that call functions comes here.
+"""
+
+import difflib
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+
+NAMED = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
+"""What a function's name looks like."""
+
+
+def load(text: str) -> Callable[..., Any]:
+    """The function of that name; its module is looked for in the current folder first, as ``python -m`` does.
+
+    Raises:
+        Unreadable: There is no such module or name, importing it fails, or what is there cannot be called.
+    """
+    found = NAMED.fullmatch(text)
+    if found is None:
+        raise Unreadable(f"{shown(text)} does not name a function.", "Write package.module:callable.")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        value: Any = importlib.import_module(found["module"])
+    except (Exception, SystemExit) as error:
+        raise _unimported(found["module"], error) from error
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+    for part in found["name"].split("."):
+        if not hasattr(value, part):
+            near = difflib.get_close_matches(part, dir(value), 1)
+            question = f"Did you mean {near[0]}? " if near else ""
+            raise Unreadable(f"{found['module']} has no {part!r}.", f"{question}Write package.module:callable.")
+        value = getattr(value, part)
+    if not callable(value):
+        raise Unreadable(
+            f"{text} is a {type(value).__name__}, which cannot be called.",
+            "Name a function(x [seq, width], positions [seq]).",
+        )
+    return value
+
+
+def _unimported(module: str, error: BaseException) -> Unreadable:
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
+        return Unreadable(
+            f"There is no module {error.name!r} in {Path.cwd()}, nor is one installed.",
+            "Write package.module:callable, in the folder that holds the package.",
+        )
+    said = str(error).strip().partition("\n")[0]
+    return Unreadable(
+        f"{module} cannot be imported: {type(error).__name__}{f': {said}' if said else ''}.".replace("..", "."),
+        "Mend the module, or run clockhands in the environment that it needs.",
+    )

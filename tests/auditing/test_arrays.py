@@ -1,0 +1,291 @@
+"""Tables in audits: what they are, what is wrong with them, and that no other tensor is touched."""
+
+import json
+import tracemalloc
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import clockhands as ch
+from clockhands.auditing import arrays as auditing_arrays
+from clockhands.auditing.arrays import _rows
+from clockhands.sources import arrays
+from written_files import onnx_bytes, onnx_node, onnx_tensor, written
+
+PAPER = ch.preset("vaswani2017", width=64)
+WHISPER = {
+    "model_type": "whisper",
+    "d_model": 64,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "max_source_positions": 300,
+    "max_target_positions": 32,
+}
+ENCODER, DECODER = "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"
+
+
+def learned(rows=32, width=64):
+    """Rows that know their neighbours, as trained ones do."""
+    steps = np.random.default_rng(5).normal(size=(rows, width))
+    return (0.02 * steps.cumsum(axis=0)).astype(np.float32)
+
+
+def found(audit):
+    """Code to finding, but for the slow pairs, which every sinusoid has."""
+    return {finding.code: finding for finding in audit.findings if finding.code != "never-turning"}
+
+
+def audited(tmp_path, array, name="t.npy"):
+    np.save(tmp_path / name, array)
+    return ch.audit(tmp_path / name)
+
+
+def in_float32(rows, width=64, positions=None, rates=None):
+    """The paper's table as most code makes it."""
+    at = np.arange(rows, dtype=np.float32) if positions is None else positions
+    rates = 10_000.0 ** (-np.arange(0, width, 2, dtype=np.float32) / width) if rates is None else rates
+    phases = (at[:, None] * rates).astype(np.float32)
+    return np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(rows, width)
+
+
+def test_a_table_says_what_it_is(tmp_path):
+    audit = audited(tmp_path, ch.table(ch.preset("whisper", width=64), 300))
+    (code,) = audit.to_dict()["layers"]
+    assert (code["kind"], code["layout"], code["order"], code["base"]) == ("sinusoidal", "halves", "sin-cos", 10_000.0)
+    assert (code["rows"], code["width"], code["offset"]) == (300, 64, 0)
+    assert code["rates"] == pytest.approx([10_000 ** (-pair / 31) for pair in range(32)], rel=1e-12)
+    assert code["source"]["base"] == "t.npy:shape (recognised)"
+    assert code["source"]["rows"] == "t.npy:shape"
+    ((name, finding),) = found(audit).items()
+    assert (name, finding.severity) == ("recognised", "note")
+    assert "sinusoidal, width 64, halves, sin-cos, geometric (base 10000, closed)" in finding.message
+    assert "for positions 0 to 299" in finding.message
+    assert finding.evidence["t.npy:shape"] == [300, 64]
+    assert json.loads(json.dumps(audit.to_dict(), allow_nan=False)) == audit.to_dict()
+
+
+def test_where_the_rows_stand(tmp_path):
+    assert audited(tmp_path, ch.table(PAPER, range(-10, 90))).layers[0].offset == 10
+    audit = audited(tmp_path, ch.table(PAPER, range(2, 90)))
+    assert audit.layers[0].offset is None
+    assert "for positions 2 to 89" in found(audit)["recognised"].message
+    assert "in steps of 2" in found(audited(tmp_path, ch.table(PAPER, range(0, 200, 2))))["recognised"].message
+
+
+@pytest.mark.parametrize("name", ["t.npz", "t.npz:pe", "t.safetensors:pe", "t.onnx:pe"])
+def test_one_tensor_of_any_container(tmp_path, name):
+    table = ch.table(PAPER, 128)
+    np.savez(tmp_path / "t.npz", pe=table)
+    save_file({"pe": table, "w": table}, tmp_path / "t.safetensors")
+    written(tmp_path / "t.onnx", onnx_bytes([onnx_tensor("pe", (128, 64), raw=table.tobytes())]))
+    audit = ch.audit(f"{tmp_path}/{name}")
+    (code,) = audit.layers
+    assert (code.kind, code.part, code.layers) == ("sinusoidal", "other", None)
+    assert set(found(audit)) == {"recognised"}
+
+
+@pytest.mark.parametrize("rows", [200, 5000])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_positions_in_low_precision_are_an_error_once_rows_fall_together(tmp_path, dtype, rows):
+    at = np.arange(rows).astype(getattr(ml_dtypes, dtype, None) or dtype).astype(np.float32)
+    together = int((np.diff(at) == 0).sum())
+    audit = audited(tmp_path, in_float32(rows, positions=at))
+    if not together:
+        assert set(found(audit)) == {"recognised"}
+        return
+    assert set(found(audit)) == {"repeated-rows", "recognised"}
+    finding = found(audit)["repeated-rows"]
+    assert finding.severity == "error"
+    assert finding.evidence["rows like the one before"] == together
+    assert finding.evidence["first such row"] == int(np.flatnonzero(np.diff(at) == 0)[0]) + 1
+    assert f"just where {dtype} has no number" in finding.message
+    assert f"as {dtype} holds them, made in {dtype}" in found(audit)["recognised"].message
+    (code,) = audit.layers
+    assert (code.kind, code.base) == ("sinusoidal", 10_000.0)
+
+
+def test_phases_in_low_precision_are_an_error_too(tmp_path):
+    at = np.arange(1024).astype(ml_dtypes.bfloat16)
+    rates = (10_000.0 ** (-np.arange(0, 64, 2) / 64)).astype(ml_dtypes.bfloat16)
+    audit = audited(tmp_path, in_float32(1024, positions=at, rates=rates))
+    assert found(audit)["repeated-rows"].severity == "error"
+    assert "moved-table" not in found(audit)
+
+
+def test_float32_is_not_low_precision(tmp_path):
+    audit = audited(tmp_path, in_float32(4096))
+    assert set(found(audit)) == {"recognised"}
+    assert found(audit)["recognised"].evidence["computed in"] == "float32"
+
+
+def test_a_table_of_zeros_is_an_error(tmp_path):
+    audit = audited(tmp_path, np.zeros((197, 64), np.float32))
+    assert found(audit)["zero-table"].message.startswith("All 197 rows of 64 channels are zero")
+    assert audit.errors
+    save_file({"vit.embeddings.position_embeddings": np.zeros((1, 197, 64), np.float32)}, tmp_path / "m.safetensors")
+    assert found(ch.audit(tmp_path / "m.safetensors"))["zero-table"].severity == "error"
+
+
+def test_zeros_where_rows_are_expected_are_a_warning_and_padding_is_none(tmp_path):
+    table = ch.table(PAPER, 512)
+    table[400:] = 0
+    finding = found(audited(tmp_path, table))["zero-rows"]
+    assert (finding.severity, finding.evidence["rows of zeros"], finding.evidence["first such row"]) == (
+        "warning",
+        112,
+        400,
+    )
+    assert set(found(audited(tmp_path, ch.table(ch.preset("fairseq", width=64), 300)))) == {"recognised"}
+
+
+def test_a_row_that_is_wrong_is_a_warning_that_names_it(tmp_path):
+    table = ch.table(PAPER, 512)
+    table[321] = table[5]
+    ((name, finding),) = found(audited(tmp_path, table)).items()
+    assert (name, finding.severity, finding.evidence["rows that differ"]) == ("wrong-rows", "warning", [321])
+
+
+def test_a_table_that_was_trained_further_is_a_note(tmp_path):
+    moved = ch.table(PAPER, 512) + np.random.default_rng(0).normal(scale=0.02, size=(512, 64)).astype(np.float32)
+    ((name, finding),) = found(audited(tmp_path, moved)).items()
+    assert (name, finding.severity) == ("moved-table", "note")
+    assert finding.evidence["share"] == pytest.approx(0.02 * np.sqrt(2), rel=0.1)
+
+
+def test_noise_and_other_arrays_are_not_recognised(tmp_path):
+    for array in (np.random.default_rng(0).normal(size=(64, 32)), np.arange(12.0), np.ones((5, 4)), np.float32(3)):
+        ((name, finding),) = found(audited(tmp_path, array)).items()
+        assert (name, finding.severity) == ("not-recognised", "note")
+        assert finding.evidence["reason"] in finding.message
+
+
+# Inside models
+
+
+def model(tmp_path, config, tensors):
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    save_file(tensors, tmp_path / "model.safetensors")
+    return ch.audit(tmp_path)
+
+
+def test_a_declared_sinusoid_that_is_one_is_nothing_to_say(tmp_path):
+    for made in (
+        ch.table(ch.preset("whisper", width=64), 300),
+        ch.table(ch.preset("whisper", width=64), 300, "float16"),
+    ):
+        audit = model(tmp_path, WHISPER, {ENCODER: made, DECODER: learned()})
+        assert set(found(audit)) == set()
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        (ch.table(ch.preset("marian", width=64), 300), "the table in the weights is "),
+        (ch.table(ch.preset("whisper", width=64), range(2, 302)), "for positions 2 to 301"),
+        (np.random.default_rng(0).normal(size=(300, 64)).astype(np.float32), "the table in the weights is none: "),
+    ],
+)
+def test_a_declared_sinusoid_that_is_another(tmp_path, made, named):
+    audit = model(tmp_path, WHISPER, {ENCODER: made, DECODER: learned()})
+    finding = found(audit)["table-differs"]
+    assert (finding.severity, finding.layers) == ("warning", "input")
+    assert named in finding.message
+    assert finding.evidence[f"model.safetensors:{ENCODER}"] == [300, 64]
+    assert finding.evidence["largest difference"] > 0.1
+
+
+def test_a_declared_sinusoid_of_zeros(tmp_path):
+    audit = model(tmp_path, WHISPER, {ENCODER: np.zeros((300, 64), np.float32), DECODER: learned()})
+    assert set(found(audit)) == {"zero-table"}
+
+
+def test_a_learned_table_that_is_a_sinusoid_is_a_note(tmp_path):
+    config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 2, "n_positions": 128}
+    assert set(found(model(tmp_path, config, {"wpe.weight": learned(128)}))) == set()
+    audit = model(tmp_path, config, {"wpe.weight": ch.table(PAPER, 128)})
+    assert found(audit)["recognised"].severity == "note"
+    assert audit.layers[0].kind == "learned"
+    table = learned(128)
+    table[100:] = table[99]
+    assert found(model(tmp_path, config, {"wpe.weight": table}))["repeated-rows"].severity == "warning"
+
+
+def test_weights_without_a_config(tmp_path):
+    save_file({"pos_encoder.pe": ch.table(PAPER, 128)[:, None], "w": learned()}, tmp_path / "m.safetensors")
+    audit = ch.audit(tmp_path / "m.safetensors")
+    (code,) = audit.layers
+    assert (code.kind, code.rows, code.width, code.layers) == ("sinusoidal", 128, 64, "input")
+    assert set(found(audit)) == {"recognised"}
+
+
+def test_an_onnx_model_whose_exporter_has_taken_the_names_away(tmp_path):
+    table = ch.table(PAPER, 128)
+    matrix = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    tensors = [onnx_tensor("/Constant_3", (1, 128, 64), raw=table.tobytes())]
+    tensors += [onnx_tensor("onnx::Add_9", (64, 64), raw=matrix.tobytes())]
+    tensors += [onnx_tensor("onnx::MatMul_9", (128, 64), raw=table.tobytes())]
+    nodes = b"".join(
+        onnx_node(kind, b"", ("x", name))
+        for kind, name in (("Slice", "/Constant_3"), ("Add", "onnx::Add_9"), ("MatMul", "onnx::MatMul_9"))
+    )
+    audit = ch.audit(written(tmp_path / "m.onnx", onnx_bytes(tensors, nodes)))
+    (code,) = audit.layers
+    assert (code.kind, code.source["rows"]) == ("sinusoidal", "m.onnx:/Constant_3")
+    assert set(found(audit)) == {"recognised"}
+    none = ch.audit(written(tmp_path / "n.onnx", onnx_bytes(tensors[1:], nodes)))
+    assert set(found(none)) == {"nothing-declared"}
+
+
+def test_an_onnx_model_with_its_config(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(WHISPER), encoding="utf-8")
+    tensors = [onnx_tensor(ENCODER, (300, 64), raw=ch.table(ch.preset("marian", width=64), 300).tobytes())]
+    audit = ch.audit(written(tmp_path / "encoder.onnx", onnx_bytes(tensors)))
+    assert audit.model_type == "whisper"
+    assert found(audit)["table-differs"].evidence[f"encoder.onnx:{ENCODER}"] == [300, 64]
+
+
+def test_only_tables_of_positions_are_read(tmp_path, monkeypatch):
+    read = []
+    whole = arrays.mapped
+    monkeypatch.setattr(arrays, "mapped", lambda info: read.append(info.name) or whole(info))
+    monkeypatch.setattr(arrays, "read", None)
+    tensors = {f"model.encoder.layers.{number}.fc1.weight": learned() for number in range(30)}
+    model(tmp_path, WHISPER, tensors | {ENCODER: ch.table(ch.preset("whisper", width=64), 300), DECODER: learned()})
+    assert set(read) == {ENCODER, DECODER}
+
+
+def test_a_table_that_cannot_be_read_is_let_be(tmp_path):
+    audit = model(tmp_path, WHISPER, {ENCODER: np.zeros((300, 64), np.uint8), DECODER: learned()})
+    assert set(found(audit)) == set()
+
+
+def test_a_large_table_is_never_held_whole(tmp_path):
+    rows = 2**16
+    table = np.lib.format.open_memmap(tmp_path / "t.npy", "w+", np.float32, (rows, 256))
+    spec = ch.preset("vaswani2017", width=256)
+    for begin in range(0, rows, 2**13):
+        table[begin : begin + 2**13] = ch.table(spec, range(begin, begin + 2**13))
+    table[50_000, 7] = 3
+    table.flush()
+    del table
+    tracemalloc.start()
+    try:
+        audit = ch.audit(tmp_path / "t.npy")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found(audit)["wrong-rows"].evidence["rows that differ"] == [50_000]
+    assert peak < 2**28  # the table has 64 MiB; what recognises it takes blocks of 8 million numbers in float64
+
+
+@pytest.mark.parametrize("block", [1, 5, 64, 10**6])
+def test_rows_are_counted_whatever_the_blocks(monkeypatch, block):
+    monkeypatch.setattr(auditing_arrays, "_BLOCK", block)
+    array = np.ones((9, 3), np.float32)
+    array[2] = 2
+    array[4:6] = 0
+    array[7, 1] = np.nan
+    rows = _rows(array)
+    assert [part.tolist() for part in (rows.nonfinite, rows.zero, rows.repeated)] == [[7], [4, 5], [1]]
