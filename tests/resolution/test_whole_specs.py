@@ -167,6 +167,27 @@ def test_esm_adds_rows_or_turns():
     ]
 
 
+@pytest.mark.parametrize("name", ["t5", "mt5", "umt5"])
+def test_buckets_of_encoders_go_both_ways(name):
+    config = {"model_type": name, "num_heads": 8, "num_decoder_layers": 6, "relative_attention_num_buckets": 16}
+    encoder, decoder = resolved(config).codes
+    assert encoder.spec == preset("t5", heads=8, buckets=16)
+    assert decoder.spec == preset("t5-decoder", heads=8, buckets=16)
+    assert (encoder.part, decoder.part) == ("encoder", "decoder")
+    assert encoder.source["buckets"] == "config.json:relative_attention_num_buckets"
+    # Where the file does not say that there is a decoder, half of it could be one.
+    assert [code.spec for code in resolved({"model_type": name}).codes] == [None]
+    odd = resolved(config | {"relative_attention_num_buckets": 17})
+    assert [code.spec is None for code in odd.codes] == [True, False]
+    assert [fact.code for fact in odd.facts] == ["impossible-value"]
+
+
+def test_slopes_of_bloom():
+    (code,) = resolved({"model_type": "bloom", "n_head": 112}).codes
+    assert code.spec == preset("bloom", heads=112)
+    assert code.source["heads"] == "config.json:n_head"
+
+
 def test_a_block_that_a_class_takes_where_there_is_none_is_a_noted_default():
     found = resolved({"model_type": "gpt_oss"})
     assert found.codes[0].scaling == {"type": "yarn", "factor": 32.0, "original": 4096}

@@ -42,6 +42,7 @@ class Row:
         block: The rotary block that the class takes where the file has none.
         sections: How the pairs are shared among time, rows and columns: ``chunked``, ``interleaved`` or not.
         section_sizes: The sections that the class takes where the file declares none.
+        bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
         grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together`` or ``apart``.
         padding: Row of padding where it is not counted, or the quantity that holds it.
     """
@@ -68,6 +69,7 @@ class Row:
     block: Mapping[str, Any] = field(default_factory=dict)
     sections: str | None = None
     section_sizes: Sequence[int] = ()
+    bias: Mapping[str, Any] = field(default_factory=dict)
     grid: str | None = None
     padding: int | str | None = None
 

@@ -170,7 +170,7 @@ class _ConfigReader:
                     context = Found(positions, code.source.get("context", context.source))
             else:
                 says = because or known.architecture_source
-                made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", says)]
+                made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", says, own)]
         if not made:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         ignored_keys(fields, known)

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from clockhands.biases import Alibi, BiasCode, Buckets
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Geometric
-from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Found
+from clockhands.sources.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Found
 from clockhands.sources.model_types import ModelType, Row
 from clockhands.sources.resolved import Code, layer_ranges
 
@@ -58,8 +59,11 @@ def table_code(
     return _learned(fields, row, code), usable
 
 
-def bias_codes(fields: Fields, kind: str | None, because: str | None) -> list[Code]:
-    """A code that lies in every attention layer and has no spec here: a bias, none at all, or one not known."""
+def bias_codes(fields: Fields, kind: str | None, because: str | None, row: Row | None = None) -> list[Code]:
+    """A code that lies in every attention layer: a bias, none at all, or one not known.
+
+    A type in the table says enough for a spec of its bias, or has none.
+    """
     width = fields.whole("hidden", most=WIDEST)
     fields.present("buckets")
     codes = []
@@ -71,8 +75,32 @@ def bias_codes(fields: Fields, kind: str | None, because: str | None) -> list[Co
         source = {} if because is None else {"kind": because}
         source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found is not None}
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))
-        codes.append(Code(part, layers, kind, width=_value(width), source=source))
+        spec, sources = _bias(fields, row, part)
+        codes.append(Code(part, layers, kind, spec, width=_value(width), source=source | sources))
     return codes
+
+
+def _bias(fields: Fields, row: Row | None, part: str) -> tuple[BiasCode | None, dict[str, str]]:
+    """The spec of a bias whose type says all of it, and where its numbers stand."""
+    if row is None or (row.kind, bool(row.bias)) not in (("alibi", True), ("buckets", True)):
+        return None, {}
+    named = {"heads": fields.whole("heads", most=WIDEST)}
+    if row.kind == "buckets":
+        named |= {name: fields.whole(name, most=LONGEST) for name in ("buckets", "max_distance")}
+    found = {name: each for name, each in named.items() if each is not None and each.value is not None}
+    sources = {name: each.source for name, each in found.items()}
+    if found.keys() != named.keys():
+        return None, sources
+    numbers: dict[str, Any] = {name: each.value for name, each in found.items()}
+    try:
+        if row.kind == "alibi":
+            return Alibi(**numbers, **row.bias), sources
+        if part in row.bias["directions"]:
+            return Buckets(**numbers, bidirectional=row.bias["directions"][part]), sources
+    except ClockhandsError as error:
+        evidence = {each.source: each.value for each in found.values()}
+        fields.note("impossible-value", {**evidence, "allowed": error.message})
+    return None, sources
 
 
 def _sinusoidal(fields: Fields, known: ModelType, row: Row, code: Code) -> Code:
