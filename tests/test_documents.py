@@ -184,6 +184,17 @@ def test_the_report_that_the_readme_shows_is_the_real_one():
         assert text.strip() in done.stdout, f"the README shows\n{text}\nbut the command prints\n{done.stdout}"
 
 
+def test_what_the_readme_shows_as_identified_is_what_is_printed(tmp_path: Path):
+    """The excerpt below the shell block, line by line."""
+    told = [command for _, command in commands(ROOT / "README.md") if "table.npy" in command]
+    assert len(told) == 2, "the README makes no table to identify"
+    done = [run_command(command, tmp_path) for command in told]
+    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("table.npy")]
+    assert excerpts, "the README shows nothing identified"
+    for text in excerpts:
+        assert text.strip() in done[-1].stdout, f"the README shows\n{text}\nbut the command prints\n{done[-1].stdout}"
+
+
 def test_the_changelog_knows_this_version():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     version = re.search(r'^version = "(.+)"$', project, re.MULTILINE)

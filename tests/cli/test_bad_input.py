@@ -12,6 +12,7 @@ import pytest
 
 from clockhands.errors import InvalidValue
 from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
+from written_files import onnx_bytes, onnx_outside, onnx_tensor
 
 WIDTH = "Give `width` as an int of at least 1."
 ODD = 'Use an even width, or say what an odd one means: odd="zero", "extra" or "cut".'
@@ -158,6 +159,20 @@ FILES = [
         TRUNCATED,
     ),
     ("t.safetensors", safetensors(DEEP), "nests objects or lists deeper than 100 levels.", None),
+    ("m.onnx", b"\x08\x08", "is not an ONNX model, or damaged: it has no graph.", None),
+    ("m.onnx", b"\x3a\xff\xff\x03", "ends after 4 bytes, inside a field of 65,535 that begins at byte 4.", TRUNCATED),
+    (
+        "m.onnx",
+        onnx_bytes([onnx_outside("t", (4, 2), location="../../etc/passwd")]),
+        "tensor 't' names the file '../../etc/passwd', which is not one in the model's folder.",
+        "Do not trust this model; its data lie beside it.",
+    ),
+    (
+        "m.onnx",
+        onnx_bytes([onnx_tensor("t", (2**40, 2**10), raw=bytes(8))]),
+        "tensor 't' has 8 bytes, but its shape [1099511627776, 1024] and type float32 take 4,503,599,627,370,496.",
+        None,
+    ),
     ("m.gguf", b"", "is not a GGUF file: it is empty.", None),
     ("m.gguf", b"GGUF\x03\0\0\0", "ends after 8 bytes; a GGUF file begins with 24 of them.", TRUNCATED),
     ("m.gguf", gguf(0, 2**60), "declares 1,152,921,504,606,846,976 keys, more than its 24 bytes hold.", AGAIN),
@@ -176,11 +191,12 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "error", "hint"), FILES)
-def test_a_file_that_lies_or_ends_early(run, tmp_path, monkeypatch, name, content, error, hint):  # noqa: PLR0917
+@pytest.mark.parametrize("command", ["audit", "identify"])
+@pytest.mark.parametrize(("name", "content", "error", "hint"), FILES, ids=range(len(FILES)))
+def test_a_file_that_lies_or_ends_early(run, tmp_path, monkeypatch, command, name, content, error, hint):  # noqa: PLR0917
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(content)
-    done = run("audit", name)
+    done = run(command, name)
     assert (done.code, done.out) == (2, "")
     first, second = done.err.splitlines()
     assert first.startswith("error: ")

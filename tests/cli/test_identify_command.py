@@ -1,6 +1,7 @@
 """`clockhands identify`: tables of every kind of file, functions, JSON, and what is printed."""
 
 import json
+import re
 import sys
 
 import ml_dtypes
@@ -9,6 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import clockhands as ch
+from clockhands.auditing.audits import LAYER_FIELDS
 from clockhands.cli.found import command_of, positions_from_json, positions_to_json
 from clockhands.grids import Grid
 from clockhands.recognition import Match
@@ -64,6 +66,17 @@ def test_a_table_in_any_file(run, here, name):
         "name", "says", "spec", "positions", "values", "error", "confidence", "equivalents", "computed_in", "rows",
         "residual", "evidence", "command",
     ]  # fmt: skip
+
+
+def test_the_document_about_the_json_names_every_field(run, here, repository):
+    text = (repository / "docs" / "json.md").read_text(encoding="utf-8")
+    part = text.partition("## `clockhands identify --json`")[2].partition("## `clockhands audit --json`")[0]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    np.save(here / "t.npy", TABLE)
+    (result,) = told(run("identify", "t.npy", "--json"))
+    assert named == set(result) | set(result["matches"][0])
+    assert all(f"`{name}`" in text for name in LAYER_FIELDS)
+    assert all(f"`{code}`" in text for code in ("zero-table", "table-differs", "recognised", "moved-table"))
 
 
 def test_what_is_printed(run, here):

@@ -335,6 +335,27 @@ def test_a_summary_holds_a_few_megabytes_of_a_large_file(tmp_path, packed):
     assert peak < 8 * 2**20
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "|b1", "<i8"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (7,), (3, 4), (2, 3, 4)])
+def test_a_mapped_tensor_is_the_one_that_is_read(tmp_path, dtype, order, shape):
+    array = np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape), dtype=dtype, order=order)
+    info = arrays.npy_header(saved(tmp_path / "a.npy", array))
+    np.savez(tmp_path / "b.npz", it=array)
+    for place in (info, arrays.npz_header(tmp_path / "b.npz", "it")):
+        mapped = arrays.mapped(place)
+        assert (mapped.dtype, mapped.shape) == (array.dtype.newbyteorder("="), shape)
+        np.testing.assert_array_equal(mapped, array)
+    plain = dtype in {"<f4", "<f2", "<i8"} and array.size
+    assert isinstance(arrays.mapped(info), np.memmap) == bool(plain)
+
+
+def test_a_tensor_that_ends_early_is_not_mapped(tmp_path):
+    path = written(tmp_path / "block", bytes(8))
+    message, hint = refusal(arrays.mapped, arrays.TensorInfo("a", "float32", (3,), path), error=Unreadable)
+    assert (message, hint) == (f"{path} ends inside 'a'.", AGAIN)
+
+
 def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, a=np.zeros(2**20))  # 8 MiB of zeros in 8 kB: the ratio of a bomb, a size for a test
