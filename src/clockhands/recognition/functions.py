@@ -35,10 +35,10 @@ def identify_function(
 ) -> Matches:
     """The code that a function(x [seq, width], positions [seq]) -> [seq, width] applies: a rotation, or a table added.
 
-    It is called some forty times, with some thousand rows in all (`Match.evidence` says how many), never with more than
-    8,192 at once. Its arguments are arrays of its own library; positions are whole numbers in random order, some twice,
-    where it takes them parts of a token, and none is negative. Nothing of JAX's or PyTorch's settings is changed, and
-    no library is imported that is not there already.
+    It is called some forty times, with some five thousand rows in all (`Match.evidence` says how many; up to ten times
+    as many where it counts its rows), never with more than 4,097 at once. Its arguments are arrays of its own library;
+    positions are whole numbers in any order, some twice, and parts of a token where it takes them; none is negative.
+    Nothing of JAX's or PyTorch's settings is changed, and no library is imported that is not there already.
 
     Args:
         function: One head, no batch, queries or keys alone. `functools.partial`, modules and methods are functions.

@@ -5,14 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Learned, table
+from clockhands.additive import Learned, Sinusoidal, table
+from clockhands.additive.sinusoidal import Waves
 from clockhands.dtypes import output_dtype
+from clockhands.ladders import Explicit
+from clockhands.layouts import Layout
 from clockhands.recognition.answering import identify_rows
 from clockhands.recognition.decimals import Interval, shortest
+from clockhands.recognition.functions_arithmetic import table_dtype
 from clockhands.recognition.functions_behaviour import Behaviour, Unfit, unit_of
 from clockhands.recognition.functions_calling import Reader
+from clockhands.recognition.functions_pairs import NOTHING, Pairs
+from clockhands.recognition.functions_phases import measure
+from clockhands.recognition.functions_turning import Turning, arithmetic_of, explained_by, fits_of
 from clockhands.recognition.given import ROUNDING, Given
 from clockhands.recognition.matches import Match
+from clockhands.recognition.naming import sinusoidal_names
+from clockhands.specs import describe
 
 # Rows that are recognised; positions beyond are compared with what was found.
 _ROWS = 2048
@@ -28,12 +37,15 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
     reader = behaviour.reader
     end = behaviour.longest if behaviour.last is None else behaviour.last
     factor = _factor_on_x(reader)
+    said = f"It adds a table to x{'' if factor == 1 else f', which it multiplies by {factor:g}'}."
+    match, reason = _by_phases(behaviour, end, factor)
+    if match is not None:
+        return match, f"{said} {reason}"
     rows = min(end + 1, _ROWS)
     read = _read(reader, np.arange(rows))
     output = reader.caller.output if reader.caller.output in ROUNDING else "float32"
     given = Given(read.astype(output_dtype(output)), output, ROUNDING[output], None)
     found = identify_rows(given)
-    said = f"It adds a table to x{'' if factor == 1 else f', which it multiplies by {factor:g}'}."
     if not found:
         return _learned(behaviour, read, factor, said, found.reason)
     match = found[0]
@@ -63,6 +75,98 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
     if (start, step) != (0.0, 1.0):
         reasons.append(f"Position p is row {step:g} p + {start:g} of the code.")
     return match, " ".join(reasons)
+
+
+class _Rows:
+    """A reader of the table alone: whatever x is, the row of its position."""
+
+    def __init__(self, reader: Reader) -> None:
+        """Read rows of this function's table."""
+        self.reader, self.caller, self.counts = reader, reader.caller, reader.counts
+
+    def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """The rows of these positions."""
+        return self.reader(np.zeros_like(x), positions)
+
+
+def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | None, str]:
+    """The sinusoidal code whose sines are 0 at position 0, by the phases of its pairs at positions that double.
+
+    That is how a table is known that is wrong almost everywhere, as one whose positions are rounded.
+    """
+    rows: Any = _Rows(behaviour.reader)
+    width = rows.caller.width
+    start = _read(behaviour.reader, np.array([0]))[0]
+    found = _columns(start)
+    if found is None:
+        return None, ""
+    layout, order, sines, cosines = found
+    some = _read(behaviour.reader, np.array([1, 2, 3, 97 % (end + 1)]))
+    table_in = table_dtype(some, rows.caller.output)
+    unit = unit_of(table_in)
+    pairs = Pairs(
+        np.stack([cosines, sines], axis=1), layout, (width // 2,), 0, width, np.arange(width), reordered=False
+    )
+    phases = measure(rows, pairs, behaviour.longest, unit)
+    scale = float(np.median(phases.amplitudes))
+    if np.abs(phases.amplitudes - scale).max() > 16 * unit * scale or (phases.rates < -phases.bounds).any():
+        return None, ""
+    whole = [number for number in (1.0, width**0.5, width**-0.5) if abs(number - scale) <= 2 * unit * scale]
+    scale = whole[0] if whole else shortest(Interval.around(scale, 2 * unit * scale))
+    turning = Turning(rows, behaviour.longest, pairs, phases, unit, table_in, 1.0)
+    fits, bounds, rates_in = fits_of(turning, Interval(1.0, 1.0))
+    plain = [fit for fit in fits if fit.scaling is None]
+    specs = [Sinusoidal(width, spacing=fit.spacing, layout=layout, order=order, scale=scale) for fit in plain]
+    spec = specs[0]
+    arithmetic = arithmetic_of(turning, spec.rates, rates_in)
+    near = np.arange(min(end + 1, _ROWS))
+    far = np.unique([*np.random.default_rng(4).integers(0, end + 1, 256), end])
+    at = np.concatenate([near, far[far >= len(near)]])
+    off = np.abs(_read(behaviour.reader, at) - table(spec, at, "float64")).max(axis=1)
+    explained = off <= scale * explained_by(turning, arithmetic, at, spec.rates)
+    wrong = np.flatnonzero(off > _WRONG * max(1.0, scale))
+    if isinstance(spec.spacing, Explicit) or not explained[: min(64, len(near))].all():
+        return None, ""
+    names = sinusoidal_names(spec, bounds)
+    evidence = {
+        "rates": phases.rates.tolist(),
+        "bounds": phases.bounds.tolist(),
+        "factor_on_x": factor,
+        "rates_in": arithmetic.rates,
+        "positions_in": arithmetic.positions,
+        "phases_in": arithmetic.phases,
+        "table_in": arithmetic.table,
+        "first_wrong_position": int(at[wrong[0]]) if wrong.size else None,
+        "longest_position": int(at[-1]),
+        **({"presets": list(names)} if names else {}),
+    }
+    match = Match(
+        spec,
+        error=float(off.max()),
+        confidence=float(explained.mean()),
+        name=names[0] if names else None,
+        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit)),
+        computed_in=arithmetic.coarsest,
+        evidence=tuple(evidence.items()),
+    )
+    said = [f"It is {describe(spec).rstrip('.')}.", *arithmetic.words()]
+    if wrong.size:
+        said.append(f"From position {int(at[wrong[0]]):,} on it is off by more than {_WRONG:g}.")
+    return match, " ".join(said)
+
+
+def _columns(start: np.ndarray) -> tuple[Layout, Waves, np.ndarray, np.ndarray] | None:
+    """Where sines and cosines stand, by the row of position 0, where sines are 0 and cosines are alike."""
+    width = len(start)
+    if width % 2:
+        return None
+    index = np.arange(width)
+    zero = np.abs(start) <= NOTHING * np.abs(start).max()
+    for layout, first in (("interleaved", index % 2 == 0), ("halves", index < width // 2)):
+        for order, sines in (("sin-cos", first), ("cos-sin", ~first)):
+            if np.array_equal(zero, sines):
+                return layout, order, index[sines], index[~sines]  # type: ignore[return-value]
+    return None
 
 
 def _read(reader: Reader, positions: np.ndarray) -> np.ndarray:

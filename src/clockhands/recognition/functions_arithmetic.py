@@ -42,6 +42,17 @@ class Arithmetic:
         named = [name for name in (self.rates, self.positions, self.phases, self.table) if name in ORDER]
         return min(named, key=ORDER.index)
 
+    def words(self) -> list[str]:
+        """Sentences on what is rounded to less than float32."""
+        low = ("bfloat16", "float16")
+        named = {
+            "Positions are rounded to": self.positions,
+            "Rates are held in": self.rates,
+            "Phases are rounded to": self.phases,
+            "Cosine and sine are rounded to": self.table,
+        }
+        return [f"{words} {dtype}." for words, dtype in named.items() if dtype in low]
+
 
 def rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
     """Numbers as this dtype holds them, float64 again."""
@@ -68,7 +79,9 @@ def rates_dtype(phases: Phases, exact: np.ndarray | None) -> str | None:
         grid = SPACING[dtype] * 2.0 ** np.floor(np.log2(np.maximum(rates, 1e-300)))
         if dtype == "float16":
             grid = np.maximum(grid, 2.0**-24)
-        fine = (bounds < grid / 16) & (rates > 0) & (np.abs(np.log2(np.maximum(rates, 1e-300))) % 1 > 0)
+        fine = (bounds < grid / 16) & (rates > 0)
+        powers = 2.0 ** np.round(np.log2(np.maximum(rates, 1e-300)))  # every dtype holds those
+        fine &= np.abs(rates - powers) > 4 * bounds
         if not fine.any():
             continue
         near = np.abs(rates - rounded(rates, dtype)) <= bounds
@@ -84,7 +97,7 @@ def rates_dtype(phases: Phases, exact: np.ndarray | None) -> str | None:
 
 
 def product_dtypes(
-    positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float
+    positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float, held: str | None = None
 ) -> tuple[str | None, str | None]:
     """What positions and products are rounded to, by phases seen at positions that are no powers of two.
 
@@ -93,19 +106,21 @@ def product_dtypes(
         seen: The signed phases there, [positions, pairs].
         phases: The measured rates.
         noise: Of one phase.
+        held: The dtype of the rates, if it is known: they are then known exactly.
 
     Returns:
         The dtype of the positions (``"exact"`` where they are not rounded) and of the products; None, None where no
         way that is known explains them.
     """
-    rates = phases.rates
+    rates = phases.rates if held in (None, "float64") else rounded(phases.rates, held)
     for places, product, made in _ways():
-        predicted = made(positions, rates)
+        with np.errstate(invalid="ignore"):
+            predicted = made(positions, rates)
         if not np.isfinite(predicted).all():  # float16 ends at 65,504
             continue
         off = np.abs(wrapped(seen - predicted))
         # What the rates are not known to moves the phase, and with it how a product is rounded, by one unit.
-        slack = 4 * noise + positions[:, None] * phases.bounds
+        slack = 4 * noise + positions[:, None] * phases.bounds + 2.0**-51 * np.abs(predicted)
         if product != "float64":
             unit = SPACING[product] * 2.0 ** np.floor(np.log2(np.maximum(np.abs(predicted), 1e-300)))
             near = positions[:, None] * phases.bounds > unit / 64

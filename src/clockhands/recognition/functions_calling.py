@@ -18,9 +18,6 @@ from clockhands.traces import library_of
 LIBRARIES = ("numpy", "torch", "jax")
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
-# Rows that one call gets at most, so that no function is asked for an array that does not fit.
-_ROWS = 8192
-
 
 class Refused(Exception):
     """The function raised, or gave back something else than [seq, width] numbers."""
@@ -139,9 +136,9 @@ class Reader:
         pad: Rows that every call has, for functions that look at their number.
     """
 
-    def __init__(self, caller: Caller) -> None:
-        """Read rows of this function."""
-        self.caller = caller
+    def __init__(self, caller: Caller, most: int = 1024) -> None:
+        """Read rows of this function, at most so many in a call."""
+        self.caller, self.most = caller, most
         self.counts = self.lead = False
         self.anchor: int | None = None
         self.pad = 0
@@ -156,7 +153,7 @@ class Reader:
     def _together(self, positions: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows that go into one call."""
         if not self.counts:
-            size = self.pad or _ROWS
+            size = self.pad or self.most - 2
             for start in range(0, len(positions), size):
                 rows = np.arange(start, min(start + size, len(positions)))
                 yield rows, positions[rows]

@@ -13,7 +13,8 @@ from clockhands.ladders import Geometric
 from clockhands.recognition.decimals import Interval, shortest
 from clockhands.recognition.functions_arithmetic import Arithmetic
 from clockhands.recognition.functions_behaviour import Behaviour, equal
-from clockhands.recognition.functions_rotary import Turning, check, identify_rotation, measured_turning
+from clockhands.recognition.functions_rotary import check, identify_rotation, measured_turning
+from clockhands.recognition.functions_turning import Turning
 from clockhands.recognition.matches import Match
 from clockhands.recognition.naming import rotary_names
 from clockhands.recognition.scaled_ladders import divisor_in

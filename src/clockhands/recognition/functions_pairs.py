@@ -54,7 +54,7 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Pair
         NoRotation: They turn no pairs; the message says what they do.
     """
     width = matrices.shape[-1]
-    order = _order(matrices[0])
+    order = _order(matrices[0]) if not turned_at_zero(matrices[0]) else np.arange(width)
     sorted_ = matrices[..., order]
     scale = np.abs(np.diagonal(sorted_[0])).max()
     meets = (np.abs(sorted_) > NOTHING * scale).any(axis=0)
@@ -89,14 +89,22 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Pair
     return Pairs(channels, layout, blocks, start, rotated, order, reordered)
 
 
-def _order(at_zero: np.ndarray) -> np.ndarray:
-    """Which output channel each input channel comes out as, at the position where nothing is turned."""
+def turned_at_zero(at_zero: np.ndarray) -> bool:
+    """Whether channels meet at position 0 already: positions are counted from elsewhere, or it is no rotation.
+
+    Raises:
+        NoRotation: Nothing comes out.
+    """
     largest = np.abs(at_zero).max()
     if largest == 0:
         raise NoRotation("It is not a rotation: at position 0 it gives back zeros.")
     goes = np.abs(at_zero) > NOTHING * largest
-    if (goes.sum(axis=0) != 1).any() or (goes.sum(axis=1) != 1).any():
-        raise NoRotation("It is not a rotation: at position 0 it already mixes channels, where nothing is turned yet.")
+    return bool((goes.sum(axis=0) != 1).any() or (goes.sum(axis=1) != 1).any())
+
+
+def _order(at_zero: np.ndarray) -> np.ndarray:
+    """Which output channel each input channel comes out as, at the position where nothing is turned."""
+    goes = np.abs(at_zero) > NOTHING * np.abs(at_zero).max()
     if (at_zero[goes] < 0).any():
         raise NoRotation("It is not a rotation: at position 0, where nothing is turned yet, it changes signs.")
     return goes.argmax(axis=1)
@@ -130,6 +138,7 @@ def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.nda
     if away.max() <= 16 * unit:
         return
     at_zero = np.abs(np.linalg.det(blocks[0])) ** 0.5
+    at_zero = np.where(at_zero > NOTHING, at_zero, 1.0)
     lengths = np.linalg.svd(blocks, compute_uv=False) / np.maximum(at_zero, 1e-300)[None, :, None]
     worst = np.unravel_index(away.argmax(), away.shape)
     pair = tuple(map(int, channels[worst[1]]))
@@ -174,9 +183,10 @@ def _arranged(channels: np.ndarray, width: int) -> tuple[Layout | None, tuple[in
         return "interleaved", (), first, last + 1 - first
     if len(apart) == 1:
         half = int(apart[0])
-        # Halves whose slow hands stand still: the first half begins where the first pair does.
-        if a.max() < first + half and first + 2 * half <= width:
-            return "halves", (), first, 2 * half
+        # Halves of the head's start or end, whose first or last hands may stand still where they were looked at.
+        for start in (0, width - 2 * half, first):
+            if start <= first and a.max() < start + half and 0 <= start <= width - 2 * half:
+                return "halves", (), start, 2 * half
     blocks, channel, partner = [], first, dict(channels.tolist())
     while channel <= last:
         step = partner.get(channel, channel) - channel

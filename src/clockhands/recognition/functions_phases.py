@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.recognition.functions_calling import Reader, Refused
-from clockhands.recognition.functions_pairs import Pairs
+from clockhands.recognition.functions_pairs import NoRotation, Pairs
 
 _TURN = 2 * np.pi
 # Parts of a token, where a function takes them: rates up to pi x 2**10 are then known from the first step on.
@@ -60,15 +60,43 @@ def measure(reader: Reader, pairs: Pairs, longest: int, unit: float) -> Phases:
     """
     whole = 1 << np.arange(int(longest).bit_length())
     phases, amplitudes = read_phases(reader, pairs, whole)
+    start = read_phases(reader, pairs, np.array([0]))[0]
+    start = np.where(np.abs(start) > 16 * unit, start, 0.0)  # of positions that are counted from elsewhere
+    phases = wrapped(phases - start)
     noise = 2 * unit  # of a phase: half a unit in cosine and in sine, and what their functions are off
     parts = _parts(reader, pairs)
     if parts is not None:
         positions = np.concatenate([_PARTS, whole])
-        rates, bounds, reached = doubled(np.concatenate([parts, phases]), positions, noise)
+        rates, bounds, reached = doubled(np.concatenate([wrapped(parts - start), phases]), positions, noise)
         if (reached >= 1).all():
             return Phases(rates, bounds, reached, whole, amplitudes, None)
     rates, bounds, reached = doubled(phases, whole.astype(np.float64), noise)
     return Phases(rates, bounds, reached, whole, amplitudes, _TURN)
+
+
+def offset_of(reader: Reader, pairs: Pairs, phases: Phases, unit: float) -> float:
+    """How many tokens early positions are counted, where pairs stand turned at position 0 already.
+
+    Raises:
+        NoRotation: No shift of the positions gives the angles at position 0.
+    """
+    start = read_phases(reader, pairs, np.array([0]))[0][0]
+    order = np.argsort(np.abs(phases.rates))
+    order = order[np.abs(phases.rates[order]) > 0]
+    offset: float | None = None
+    for pair in order:  # the slowest says about where, faster ones say more exactly
+        rate, off = phases.rates[pair], start[pair]
+        if offset is not None:
+            off = offset * rate + wrapped(off - offset * rate)
+        offset = float(off / rate)
+        if abs(offset - round(offset)) < 8 * unit / abs(rate):
+            offset = float(round(offset))
+    if offset is None or np.abs(wrapped(start - offset * phases.rates)).max() > 64 * unit * max(1.0, abs(offset)):
+        raise NoRotation(
+            "It is not a rotation by positions: at position 0 its pairs are turned already, by angles that no shift of "
+            "the positions gives."
+        )
+    return float(f"{offset:.6g}")
 
 
 def _parts(reader: Reader, pairs: Pairs) -> np.ndarray | None:
@@ -95,9 +123,11 @@ def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np
         off = phase - rates * position
         off = off - _TURN * np.round(off / _TURN)
         # Twice the last bound and once the noise; four times that, since a function may round once more.
-        going = going & np.isfinite(off) & (np.abs(off) <= 12 * noise)
+        # The product itself is rounded in double precision.
+        rounding = 2.0**-51 * np.abs(rates) * position
+        going = going & np.isfinite(off) & (np.abs(off) <= 12 * noise + rounding)
         rates = np.where(going, rates + off / position, rates)
-        bounds = np.where(going, noise / position, bounds)
+        bounds = np.where(going, (noise + rounding) / position, bounds)
         reached = np.where(going, position, reached)
     return rates, bounds, reached
 

@@ -6,53 +6,29 @@ from typing import Any
 import numpy as np
 
 from clockhands.errors import ClockhandsError
-from clockhands.ladders import Explicit, Joined, Spacing
+from clockhands.ladders import Explicit
 from clockhands.positions import positions_of
-from clockhands.recognition.decimals import Interval, shortest
-from clockhands.recognition.fitting import Fit, fit_ladder
-from clockhands.recognition.functions_arithmetic import (
-    TELLING,
-    Arithmetic,
-    product_dtypes,
-    rates_dtype,
-    rounded,
-    table_dtype,
-)
+from clockhands.recognition.decimals import shortest
+from clockhands.recognition.fitting import Fit
+from clockhands.recognition.functions_arithmetic import Arithmetic, table_dtype
 from clockhands.recognition.functions_behaviour import Behaviour, unit_of
-from clockhands.recognition.functions_calling import Reader
+from clockhands.recognition.functions_calling import Reader, Refused
 from clockhands.recognition.functions_decay import decay_of
-from clockhands.recognition.functions_pairs import NoRotation, Pairs, find_pairs
-from clockhands.recognition.functions_phases import Phases, measure, read_phases, wrapped
+from clockhands.recognition.functions_pairs import NoRotation, find_pairs, turned_at_zero
+from clockhands.recognition.functions_phases import measure, offset_of, read_phases, wrapped
+from clockhands.recognition.functions_turning import Turning, arithmetic_of, explained_by, fits_of, index_of
 from clockhands.recognition.matches import Match
 from clockhands.recognition.naming import rotary_names
 from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.rotary.rotating import cosine_sine
 from clockhands.specs import describe
 
+_BETWEEN = np.array([0.3125])
 # Off by more than this, a number counts as wrong: a bfloat16 table is off by 0.004.
 _WRONG = 0.01
 _CONTIGUOUS = 4096
-# Rows that must be explained, or the ladder is that of positions 1, 2, 4, … alone.
-_ENOUGH = 0.5
-_RELATIVE = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
-
-
-@dataclass(frozen=True, eq=False)
-class Turning:
-    """Everything that was measured of a rotation."""
-
-    reader: Reader
-    longest: int
-    pairs: Pairs
-    phases: Phases
-    unit: float
-    table: str
-    sign: float
-
-    @property
-    def noise(self) -> float:
-        """What one phase may be off by reading it."""
-        return 2 * self.unit
+# Positions from 0 on that must be explained, or the ladder is that of positions 1, 2, 4, … alone.
+_ENOUGH = 64
 
 
 def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
@@ -63,17 +39,21 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     """
     turning = measured_turning(behaviour)
     factor, xpos, role = decay_of(turning.phases, turning.unit, turning.reader, turning.pairs)
-    fits, bounds, rates_in = _fits(turning, factor)
+    fits, bounds, rates_in = fits_of(turning, factor)
     specs = [spec for fit in fits if (spec := _spec(turning, fit, xpos)) is not None]
     if not specs:
-        raise NoRotation("It turns pairs, but no rotary code has them where they lie in the head.")
+        turned = turning.pairs.channels
+        raise NoRotation(
+            f"It turns {len(turned)} pairs of the channels {int(turned.min())} to {int(turned.max())}, and no rotary "
+            "code has them where they lie in the head: those that turn are its first or its last."
+        )
     spec = specs[0]
-    arithmetic = _arithmetic(turning, spec, rates_in)
+    arithmetic = arithmetic_of(turning, spec.rates, rates_in)
     checked = check(turning, spec, role, arithmetic, behaviour.last)
-    if checked.explained < _ENOUGH:
+    if checked.alike < min(_ENOUGH, checked.largest):
         return None, (
-            f"It turns pairs as {_words(spec)} would at positions 1, 2, 4, …, but not elsewhere: at position "
-            f"{checked.first_wrong} it is off by more than {_WRONG:g}."
+            f"It turns pairs, but at position {checked.alike} already not as any rotary code with the angles of "
+            f"positions 1, 2, 4, … would: {_words(spec)} is off by more than rounding explains."
         )
     evidence: dict[str, Any] = {
         "rates": [float(rate) for rate in turning.sign * turning.phases.rates],
@@ -86,6 +66,8 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
         "first_wrong_position": checked.first_wrong,
         "longest_position": checked.largest,
     }
+    if turning.offset:
+        evidence["offset"] = turning.offset
     if role is not None:
         evidence["role"] = role
     if fits[0].undetermined:
@@ -112,19 +94,18 @@ def measured_turning(behaviour: Behaviour) -> Turning:
         NoRotation: It turns no pairs; the message says what it does.
     """
     reader, longest = behaviour.reader, behaviour.longest
-    width = reader.caller.width
     # A function that counts its rows is asked for as many as the position, for every channel.
     far = [place for place in (97, longest) if place <= (128 if reader.counts else longest)]
     positions = np.array([0, 1, 3, *far])
-    identity = np.tile(np.eye(width), (len(positions), 1))
-    matrices = reader(identity, np.repeat(positions, width)).reshape(len(positions), width, width)
+    matrices = _matrices(reader, positions)
     if not np.isfinite(matrices).all():
         raise NoRotation("It gives back numbers that are not finite.")
     _check_linear(reader, matrices[2], int(positions[2]))
     table = table_dtype(matrices, reader.caller.output)
     unit = unit_of(table)
-    pairs = find_pairs(matrices, positions, unit)
+    pairs = find_pairs(matrices, np.concatenate([positions, _BETWEEN])[: len(matrices)], unit)
     phases = measure(reader, pairs, longest, unit)
+    offset = offset_of(reader, pairs, phases, unit) if turned_at_zero(matrices[0]) else 0.0
     # Slow hands do not make whole turns unseen: they say which way it goes.
     slow = np.abs(phases.rates) < 1
     turned = phases.rates[slow] if slow.any() else phases.rates
@@ -135,7 +116,25 @@ def measured_turning(behaviour: Behaviour) -> Turning:
             f"It turns pairs, some forward and some backward: pair {tuple(map(int, pairs.channels[wrong]))} is turned "
             "against the others, as in no convention."
         )
-    return Turning(reader, longest, pairs, phases, unit, table, sign)
+    return Turning(reader, longest, pairs, phases, unit, table, sign, offset)
+
+
+def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
+    """``A_p`` at whole positions, and at parts of a token where those are taken: whole turns are seen there."""
+    width = reader.caller.width
+
+    def at(places: np.ndarray) -> np.ndarray:
+        identity = np.tile(np.eye(width), (len(places), 1))
+        return reader(identity, np.repeat(places, width)).reshape(len(places), width, width)
+
+    matrices = at(positions)
+    if reader.counts:
+        return matrices
+    try:
+        between = at(_BETWEEN)
+    except Refused:
+        return matrices
+    return np.concatenate([matrices, between]) if np.isfinite(between).all() else matrices
 
 
 def _check_linear(reader: Reader, matrix: np.ndarray, position: int) -> None:
@@ -144,73 +143,6 @@ def _check_linear(reader: Reader, matrix: np.ndarray, position: int) -> None:
     scale = np.abs(x).sum(axis=1).max()
     if np.abs(y - x @ matrix).max() > 8 * unit_of(reader.caller.output) * scale:
         raise NoRotation("It is not a rotation: it is not linear in x (a sum of rows is not turned as the rows are).")
-
-
-# --- the ladder ------------------------------------------------------------------------------------------------
-
-
-def _index(pairs: Pairs) -> np.ndarray:
-    """Which pair of the rotated channels each measured pair is."""
-    first = pairs.channels[:, 0] - pairs.start
-    if pairs.blocks:
-        return np.arange(len(first))
-    return first // 2 if pairs.layout == "interleaved" else first
-
-
-def _fits(turning: Turning, factor: Interval) -> tuple[list[Fit], np.ndarray, str | None]:
-    """Ladders with the measured rates, what these are known to, and the dtype they are held in, if it is seen."""
-    pairs, phases = turning.pairs, turning.phases
-    number = pairs.rotated // 2
-    rates, bounds = np.zeros(number), np.full(number, turning.noise / turning.longest)
-    at = _index(pairs)
-    rates[at], bounds[at] = turning.sign * phases.rates, phases.bounds
-    held = rates_dtype(phases, None)
-    # Rates are powers of the base: in floating point the exponent is off by half a unit, so the power by half its
-    # logarithm, and power, division and rounding by three more.
-    steps = np.abs(np.log(np.maximum(np.abs(rates), 1e-30))) / 2 + 3
-    tries = {"float32": ("float32",), "bfloat16": ("float32", "bfloat16"), "float16": ("float32", "float16")}
-    found: list[Fit] = []
-    within = bounds
-    for dtype in tries.get(held or "", ("float64", "float32")):
-        slack = steps * _RELATIVE[dtype] * np.abs(rates)
-        if held in ("bfloat16", "float16"):  # cast once, from what was computed in float32
-            slack = slack + _RELATIVE[held] * np.abs(rates) + (2.0**-25 if held == "float16" else 0)
-        fits = _fit(turning, rates, bounds + slack, factor)
-        if not found or fits[0].cost < found[0].cost:
-            found, within = fits, bounds + slack
-        if not isinstance(fits[0].spacing, Explicit) and len(rates) > 2:
-            return fits, bounds + slack, held
-    return found, within, held
-
-
-def _fit(turning: Turning, rates: np.ndarray, bounds: np.ndarray, factor: Interval) -> list[Fit]:
-    modulo, blocks = turning.phases.modulo, turning.pairs.blocks
-    settings: dict[str, Any] = {
-        "attention_factor": factor.middle,
-        "attention_uncertainty": (factor.high - factor.low) / 2,
-        "modulo": modulo,
-    }
-    rates = rates if modulo is not None else np.maximum(rates, 0)
-    fits = fit_ladder(rates, bounds, whole=turning.reader.caller.width, **settings)
-    if len(blocks) > 1 and isinstance(fits[0].spacing, Explicit):
-        joined = _joined(rates, bounds, blocks, settings)
-        if joined is not None:
-            fits = [joined, *fits]
-    return fits
-
-
-def _joined(rates: np.ndarray, bounds: np.ndarray, blocks: tuple[int, ...], settings: dict[str, Any]) -> Fit | None:
-    """A ladder for each block, one after another."""
-    ends = np.cumsum(blocks)
-    parts: list[Fit] = []
-    for size, end in zip(blocks, ends, strict=True):
-        block = slice(int(end) - size, int(end))
-        plain = [fit for fit in fit_ladder(rates[block], bounds[block], **settings) if fit.scaling is None]
-        if not plain or isinstance(plain[0].spacing, Joined):
-            return None
-        parts.append(plain[0])
-    spacing: Spacing = Joined(tuple(zip(blocks, [fit.spacing for fit in parts], strict=True)))  # type: ignore[arg-type]
-    return Fit(spacing, None, max(fit.difference for fit in parts), sum(fit.cost for fit in parts))
 
 
 def _spec(turning: Turning, fit: Fit, xpos: XPos | None) -> Rotary | None:
@@ -240,29 +172,25 @@ def _spec(turning: Turning, fit: Fit, xpos: XPos | None) -> Rotary | None:
         return None
 
 
-# --- how it is computed ----------------------------------------------------------------------------------------
-
-
-def _arithmetic(turning: Turning, spec: Rotary, rates_in: str | None) -> Arithmetic:
-    phases = turning.phases
-    if rates_in is None:
-        rates_in = rates_dtype(phases, np.array(spec.rates)[_index(turning.pairs)])
-    positions = np.array([place for place in TELLING if place <= turning.longest])
-    if not positions.size:
-        positions = np.arange(1, turning.longest + 1)
-    seen, _ = read_phases(turning.reader, turning.pairs, positions)
-    places, product = product_dtypes(positions, seen, phases, turning.noise)
-    return Arithmetic(rates_in, places, product, turning.table)
-
-
 @dataclass(frozen=True)
 class Check:
-    """How a spec compares with the function: the largest difference, the share of rows explained, where it is wrong."""
+    """How a spec compares with the function.
+
+    Attributes:
+        error: The largest difference.
+        explained: The share of rows that differ by no more than the function rounds.
+        first_wrong: The first position that is off by more than 0.01, if any.
+        largest: The largest position compared.
+        alike: The first position whose difference is not explained, or the one after the largest.
+        stands: Whether the positions from the first wrong one on are turned as the one before it.
+    """
 
     error: float
     explained: float
     first_wrong: int | None
     largest: int
+    alike: int
+    stands: bool
 
 
 def check(turning: Turning, spec: Rotary, role: str | None, arithmetic: Arithmetic, last: int | None) -> Check:
@@ -273,35 +201,30 @@ def check(turning: Turning, spec: Rotary, role: str | None, arithmetic: Arithmet
     far = np.unique(np.concatenate([draw.integers(0, end + 1, 256), [end, end // 2, end // 3]]))
     positions = np.concatenate([near, far[far >= len(near)]])
     seen, amplitude = read_phases(reader, turning.pairs, positions)
-    cosine, sine = cosine_sine(spec, positions_of(positions), np.dtype(np.float64), role)
-    at = _index(turning.pairs)
+    places = positions + (int(turning.offset) if turning.offset % 1 == 0 else turning.offset)
+    cosine, sine = cosine_sine(spec, positions_of(places), np.dtype(np.float64), role)
+    at = index_of(turning.pairs)
     off = np.maximum(np.abs(amplitude * np.cos(seen) - cosine[:, at]), np.abs(amplitude * np.sin(seen) - sine[:, at]))
     off = np.where(np.isfinite(off), off, np.inf) / np.maximum(1.0, np.hypot(cosine, sine)[:, at])
     off = off.max(axis=1)
     wrong = np.flatnonzero(off > _WRONG)
-    explained = off <= _explained(turning, arithmetic, positions, spec, at)
-    # Rows of all channels at once, where unturned channels are seen too.
-    some = np.concatenate([positions[: min(len(near), 64)], draw.choice(positions, 192)])
+    bounds = explained_by(turning, arithmetic, np.abs(places), spec.rates)
+    # Rows of all channels at once, where unturned channels are seen too; each sum is of two products with up to 1.5.
+    some = np.concatenate([np.arange(min(len(near), 64)), draw.integers(0, len(positions), 192)])
     x = draw.integers(-96, 97, (len(some), spec.head_width)) / 64
-    error = float(np.abs(reader(x, some) - rotate(x, spec, some, role=role)).max())
+    ours = rotate(x, spec, places[some], role=role)
+    rows = np.abs(reader(x, positions[some]) - ours).max(axis=1)
+    grown = np.maximum(1.0, np.hypot(cosine, sine).max(axis=1))[some]
+    explained = np.concatenate([off <= bounds, rows <= 3 * grown * (bounds[some] + unit_of(reader.caller.output))])
     first_wrong = int(positions[wrong[0]]) if wrong.size else None
-    return Check(max(error, float(off.max())), float(explained.mean()), first_wrong, int(positions[-1]))
-
-
-def _explained(
-    turning: Turning, arithmetic: Arithmetic, positions: np.ndarray, spec: Rotary, at: np.ndarray
-) -> np.ndarray:
-    """How far each row may be off by what the function rounds, [positions]."""
-    rates = np.abs(np.array(spec.rates)[at])
-    held = np.abs(turning.phases.rates)
-    places = positions.astype(np.float64)
-    if arithmetic.positions in _RELATIVE:
-        places = rounded(places, arithmetic.positions)
-    exact = positions[:, None] * rates
-    moved = np.abs(wrapped(places[:, None] * held - exact)) + positions[:, None] * turning.phases.bounds
-    if arithmetic.phases in _RELATIVE:
-        moved = moved + 2 * _RELATIVE[arithmetic.phases] * exact
-    return np.max(moved, axis=1) + 4 * turning.noise
+    unexplained = np.flatnonzero(off > bounds)
+    alike = int(positions[unexplained[0]]) if unexplained.size else int(positions[-1]) + 1
+    error = max(float(rows.max()), float(off.max()))
+    stands = False
+    if first_wrong is not None and first_wrong + 2 < len(near):
+        before, *beyond = seen[first_wrong - 1 : first_wrong + 3]
+        stands = bool((np.abs(wrapped(np.array(beyond) - before)) <= 2 * turning.noise).all())
+    return Check(error, float(explained.mean()), first_wrong, int(positions[-1]), alike, stands)
 
 
 def _words(spec: Rotary) -> str:
@@ -314,12 +237,13 @@ def _reason(turning: Turning, spec: Rotary, arithmetic: Arithmetic, checked: Che
         said.append("Its rates are on no ladder that is known here; they are given one by one.")
     if turning.phases.modulo is not None:
         said.append("It was asked at whole positions only, where whole turns per token are not seen.")
-    if arithmetic.positions in ("bfloat16", "float16"):
-        said.append(f"Positions are rounded to {arithmetic.positions}.")
-    if arithmetic.rates in ("bfloat16", "float16"):
-        said.append(f"Rates are held in {arithmetic.rates}.")
-    if arithmetic.phases in ("bfloat16", "float16"):
-        said.append(f"Phases are rounded to {arithmetic.phases}.")
+    said += arithmetic.words()
+    if turning.offset:
+        said.append(f"Position p is turned as p + {turning.offset:g} would be.")
     if checked.first_wrong is not None:
         said.append(f"From position {checked.first_wrong:,} on it is off by more than {_WRONG:g}.")
+        if checked.stands:
+            said.append(f"It stands still there: positions beyond {checked.first_wrong - 1:,} are taken for that one.")
+    if checked.alike <= checked.largest and checked.alike != checked.first_wrong:
+        said.append(f"From position {checked.alike:,} on it differs by more than its rounding explains.")
     return " ".join(said)

@@ -4,13 +4,14 @@ import dataclasses
 
 import numpy as np
 
+from clockhands.additive import Sinusoidal
 from clockhands.errors import ClockhandsError
 from clockhands.presets import presets
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic
 
 # Of several names of one code the plain convention comes first.
-_FIRST = ("roformer", "llama2")
+_FIRST = ("roformer", "llama2", "vaswani2017", "tensor2tensor")
 
 
 def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, ...]:
@@ -37,6 +38,24 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
             if _same_ladder(moved, spec, slack):
                 resized.append(preset.name)
     return tuple(name for names in (same, resized) for name in sorted(names, key=_rank))
+
+
+def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
+    """Presets that are this code at its width, those first that say no more: no zero rows, no other first position."""
+    found = []
+    for preset in presets():
+        other = preset.spec
+        if not isinstance(other, Sinusoidal) or other.scaled or other.standardised is not None:
+            continue
+        if (other.layout, other.order, other.scale) != (spec.layout, spec.order, spec.scale):
+            continue
+        try:
+            moved = dataclasses.replace(other, width=spec.width)
+        except ClockhandsError:  # its numbers are for one width
+            continue
+        if len(moved.rates) == len(spec.rates) and (np.abs(np.array(moved.rates) - spec.rates) <= bounds).all():
+            found.append((bool(other.zero_rows), other.first, other.odd != "refuse", *_rank(preset.name)))
+    return tuple(name for *_, name in sorted(found))
 
 
 def _rank(name: str) -> tuple[bool, str]:
