@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pickle
 import re
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,16 +15,20 @@ from hypothesis import strategies as st
 import clockhands as ch
 from clockhands import specs
 from clockhands.additive import (
+    AxialSinusoidal,
     Binary,
     Counter,
     EvenlySpaced,
+    FourierFeatures,
     NormalizedCounter,
     SineOnly,
     SingleFrequency,
     WarpedPosition,
 )
+from clockhands.additive.axial import Channels
+from clockhands.additive.waves import Waves
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.ladders import EvenSteps, Explicit, Geometric
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Repeated
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 from clockhands.specs import describe, from_dict, from_json, to_dict, to_json, with_fields
 
@@ -34,6 +39,7 @@ BASES = st.floats(1e-3, 1e9).filter(lambda base: abs(base - 1) > 1e-6)
 RATES = st.floats(0, 1e6)
 LAYOUTS = st.sampled_from(["interleaved", "halves"])
 ORDERS = st.sampled_from(["sin-cos", "cos-sin"])
+WAVES = st.sampled_from(get_args(Waves))
 FACTORS = st.floats(1, 1e4)
 LENGTHS = st.integers(2, 2**40)
 POSITIVE = st.floats(1e-3, 1e3)
@@ -56,10 +62,29 @@ def sinusoids(draw):
         width,
         spacing=draw(spacings(width // 2)),
         layout=draw(LAYOUTS),
-        order=draw(ORDERS),
+        order=draw(WAVES),
+        scale=draw(POSITIVE),
         odd=draw(st.sampled_from(["refuse", "zero", "extra", "cut"])),
         first=draw(st.integers(0, 5)),
         zero_rows=tuple(draw(st.lists(st.integers(0, 2**63), max_size=3))),
+    )
+
+
+@st.composite
+def axials(draw):
+    shares = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
+    pairs = AxialSinusoidal(2 * sum(shares), shares).pairs
+    spacing = tuple(draw(spacings(each)) for each in pairs)
+    raw = draw(st.sampled_from([None, "before", "after"]))
+    return AxialSinusoidal(
+        2 * sum(pairs) + (len(shares) if raw else 0),
+        shares,
+        spacing=spacing if draw(st.booleans()) or len(shares) > 1 else spacing[0],
+        channels=draw(st.sampled_from(get_args(Channels))),
+        order=draw(WAVES),
+        uneven=draw(st.sampled_from(["refuse", "zero"])),
+        raw=raw,
+        scale=draw(POSITIVE),
     )
 
 
@@ -113,6 +138,8 @@ NAIVE = st.one_of(
 )
 ANY = st.one_of(
     sinusoids(),
+    axials(),
+    st.builds(FourierFeatures, WIDTHS, st.integers(1, 3), POSITIVE, layout=LAYOUTS, order=WAVES, scale=POSITIVE),
     rotaries(),
     NAIVE,
     st.builds(ch.NoPosition, WIDTHS),
@@ -161,7 +188,10 @@ def test_an_additive_spec_gives_a_table_of_any_dtype(spec, positions, dtype):
     values = None
     if isinstance(spec, ch.Learned):
         positions = [position % spec.usable for position in positions]
-        values = np.arange(float(spec.rows * spec.width)).reshape(spec.rows, spec.width)
+    if spec.learned:
+        values = np.arange(float(np.prod(spec.values_shape))).reshape(spec.values_shape)
+    if spec.number_of_axes > 1:
+        positions = [[position + axis for axis in range(spec.number_of_axes)] for position in positions]
     table = ch.table(spec, positions, dtype, values=values)
     assert table.shape == (len(positions), spec.width)
     assert str(table.dtype) == dtype
@@ -506,8 +536,8 @@ UNCHANGEABLE = [
     (
         lambda: with_fields(ch.Sinusoidal(8), xyz=4),
         "Sinusoidal has no field 'xyz'.",
-        "Its fields are base, first, layout, multiplier, odd, order, scale, scaled, spacing, span, standardised, width, "
-        "zero_rows.",
+        "Its fields are base, first, layout, multiplier, odd, order, scale, scaled, spacing, span, standardised, "
+        "width, zero_rows.",
     ),
     (lambda: with_fields(ch.NoPosition(8), xyz=4), "NoPosition has no field 'xyz'.", "Its fields are width."),
     *[
@@ -554,6 +584,22 @@ WORDS = {
     "Yarn (factor 2, original 64, beta_fast 32, beta_slow 1)",
     ch.Learned(4, 9, 2): "Learned, width 4, rows 9, offset 2",
     ch.NoPosition(4): "NoPosition, width 4",
+    ch.Sinusoidal(8, scale=0.5, scaled=True): "sinusoidal, width 8, interleaved, sin-cos, "
+    "geometric (base 10000, open), times 0.5, times a learned scale",
+    ch.Sinusoidal(
+        8, spacing=Geometric(multiplier=1000.0), standardised=32
+    ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open, times 1000), standardised over 32 rows",
+    ch.Sinusoidal(
+        8, spacing=Repeated(Geometric())
+    ): "sinusoidal, width 8, interleaved, sin-cos, geometric (base 10000, open), each rate 2 times",
+    AxialSinusoidal(8): "sinusoidal, width 8, 2 axes, axis-wave-rate, sin-cos, geometric (base 10000, open)",
+    AxialSinusoidal(
+        35, (2, 3, 3), spacing=(Geometric(), Geometric(20.0), Geometric(20.0)), raw="after-each", scale=0.5
+    ): "sinusoidal, width 35, 3 axes sharing 2:3:3, axis-wave-rate, sin-cos, geometric (base 10000, open) then "
+    "geometric (base 20, open) then geometric (base 20, open), coordinates after each, times 0.5",
+    FourierFeatures(
+        8, 1, 1.0
+    ): "FourierFeatures, width 8, axes 1, multiplier 1.0, layout halves, order sin-cos, scale 1.0",
     SingleFrequency(4, 0.5): "SingleFrequency, width 4, layout interleaved, order sin-cos, rate 0.5",
 }
 

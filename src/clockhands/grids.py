@@ -20,7 +20,7 @@ from clockhands.memory import refuse_larger
 from clockhands.positions import HINT_RANGE, LARGEST, Positions, from_exact, positions_of
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Grid:
     """The cells of a grid: cell ``i`` of an axis stands at ``start + step i``, and the axes are multiplied out.
 
@@ -127,6 +127,16 @@ class Grid:
         """Number of rows: the cells, and the rows that stand nowhere."""
         return self.prefix + self.cells
 
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        words = [repr(self.sizes)]
+        for name, usual in (("start", 0), ("step", 1)):
+            numbers = tuple(map(_plain, getattr(self, name)))
+            words += [f"{name}={numbers}"] if set(numbers) != {usual} else []
+        words += [f"order={self.order}"] if self.order != tuple(range(self.axes)) else []
+        words += [f"prefix={self.prefix}"] if self.prefix else []
+        return f"Grid({', '.join(words)})"
+
     def line(self, axis: int) -> Positions:
         """The positions of one axis' cells, each once."""
         number, start, step = self.sizes[axis], self.start[axis], self.step[axis]
@@ -218,6 +228,13 @@ def _fraction(name: str, number: Any) -> Fraction:
     if not math.isfinite(number):
         raise InvalidValue(f"`{name}` must be finite, got {shown(float(number))}.", "Give a number for each axis.")
     return Fraction(float(number))
+
+
+def _plain(number: Fraction) -> int | float | Fraction:
+    """A fraction as an integer or a float, where one holds it."""
+    if number.denominator == 1:
+        return int(number)
+    return float(number) if Fraction(float(number)) == number else number
 
 
 def _order(order: Iterable[int] | None, axes: int) -> tuple[int, ...]:

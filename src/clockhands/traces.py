@@ -80,7 +80,7 @@ def known_array(make: Callable[..., np.ndarray], *known: Any) -> Any:
 
 
 def _coordinates(described: HasPositions) -> np.ndarray:
-    """Positions as one array, rows that stand nowhere at 0: int64 where they are whole numbers that it holds, else float64."""
+    """Positions as one array, rows that stand nowhere at 0: int64 where that holds them, else float64."""
     at = at_origin(described)
     sizes = at.sizes(0, at.size)
     if sizes.part is not None or (sizes.whole >= np.uint64(2**63)).any():

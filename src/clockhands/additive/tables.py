@@ -90,8 +90,9 @@ def _standing(spec: AdditiveCode, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _check_axes(spec: AdditiveCode, at: Positions) -> None:
     axes = spec.number_of_axes
     if at.grid is not None and at.grid.axes != axes:
+        theirs = f"{at.grid.axes} {'axis' if at.grid.axes == 1 else 'axes'}"
         raise InvalidValue(
-            f"`positions` is a grid of {at.grid.axes} {'axis' if at.grid.axes == 1 else 'axes'}, and the code has {axes}.",
+            f"`positions` is a grid of {theirs}, and the code has {axes}.",
             "Give the grid a size for each axis of the code, in their order.",
         )
     if axes == 1 or (len(at.shape) > 1 and at.shape[-1] == axes):
@@ -260,7 +261,7 @@ def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
 def _check_shape(
     given: tuple[int, ...], spec: AdditiveCode, shape: tuple[int, ...], *, prefix: int = 0, coordinates: bool = True
 ) -> None:
-    """Refuse positions of this shape, after so many rows that stand nowhere; or rows, where they have no coordinates."""
+    """Refuse positions of this shape, after so many rows that stand nowhere; or rows, which have no coordinates."""
     axes, several = spec.number_of_axes, coordinates and spec.number_of_axes > 1
     seq = shape[-2] - prefix
     body = given[:-1] if several else given

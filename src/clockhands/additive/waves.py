@@ -69,4 +69,7 @@ def check_fits(largest: float, dtype: np.dtype) -> None:
     """Refuse a scale that makes numbers which a dtype does not hold."""
     with np.errstate(over="ignore"):
         if not np.isfinite(np.array(largest).astype(dtype).astype(np.float64)):
-            raise InvalidValue(f"Numbers of size {largest:g} do not fit {dtype.name}.", "Use a smaller `scale`.")
+            raise InvalidValue(
+                f"Numbers of size {largest:g} do not fit {dtype.name}.",
+                "Use a dtype of a wider range, or a smaller `scale`.",
+            )

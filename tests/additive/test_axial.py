@@ -1,0 +1,352 @@
+"""Sinusoids of several axes: exact on every axis, in every order of the channels, at every width."""
+
+import itertools
+import re
+from fractions import Fraction
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+
+import clockhands as ch
+from clockhands.additive import AxialSinusoidal
+from clockhands.additive.axial import Channels
+from clockhands.additive.waves import Waves
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.grids import Grid
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined
+from oracles import real_numbers
+from oracles.real_numbers import FLOAT32, FLOAT64
+
+BOUNDS = {"float32": FLOAT32, "float64": FLOAT64}
+ORDERS = get_args(Channels)
+PLACES = st.integers(-(2**62), 2**62) | st.floats(-1e6, 1e6)
+
+
+def channel_by_channel(ladders, place, channels, order="sin-cos", raw=None):
+    """A row in real numbers, by loops in the order that the channels are said to run in."""
+    waves = order.split("-")
+    axes, longest = range(len(ladders)), max(map(len, ladders))
+    ranges = {"axis": axes, "rate": range(longest), "wave": range(2)}
+    names = channels.split("-")
+    numbers, coordinates = [], [mpf(coordinate) for coordinate in place]
+    for loop in itertools.product(*(ranges[name] for name in names)):
+        at = dict(zip(names, loop, strict=True))
+        axis, rate, wave = at["axis"], at["rate"], at["wave"]
+        first_of_axis = names[0] == "axis" and loop[1:] == (0, 0)
+        if raw == "before-each" and first_of_axis:
+            numbers.append(coordinates[axis])
+        if rate < len(ladders[axis]):
+            cosine, sine = real_numbers.hands([ladders[axis][rate]], place[axis])[0]
+            numbers.append(sine if waves[wave] == "sin" else cosine)
+        if raw == "after-each" and loop[1:] == tuple(len(ranges[name]) - 1 for name in names[1:]):
+            numbers.append(coordinates[axis])
+    return {"before": [*coordinates, *numbers], "after": [*numbers, *coordinates]}.get(raw, numbers)
+
+
+def worst(table, rows):
+    errors = [
+        abs(mpf(float(number)) - real)
+        for made, wanted in zip(table, rows, strict=True)
+        for number, real in zip(made, wanted, strict=True)
+    ]
+    return float(max(errors))
+
+
+# --- against real numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+@pytest.mark.parametrize("channels", ORDERS)
+@given(st.lists(st.tuples(PLACES, PLACES, PLACES), min_size=1, max_size=3))
+@settings(max_examples=8)
+def test_every_order_of_channels_is_exact(dtype, channels, places):
+    spec = AxialSinusoidal(16, (1, 2, 1), 100.0, channels=channels)
+    ladders = [real_numbers.geometric(pairs, 100.0) for pairs in (2, 4, 2)]
+    table = ch.table(spec, places, dtype)
+    assert worst(table, [channel_by_channel(ladders, place, channels) for place in places]) <= BOUNDS[dtype]
+
+
+@pytest.mark.parametrize("raw", ["before", "after", "before-each", "after-each"])
+def test_raw_coordinates_stand_where_they_are_said_to(raw):
+    for channels in ORDERS:
+        if "each" in raw and not channels.startswith("axis"):
+            continue
+        spec = AxialSinusoidal(14, (2, 1), 10.0, channels=channels, raw=raw, order="cos-sin")
+        ladders = [real_numbers.geometric(pairs, 10.0) for pairs in (4, 2)]
+        places = [(0.5, -3), (7.25, 2**20)]
+        rows = [channel_by_channel(ladders, place, channels, "cos-sin", raw) for place in places]
+        assert worst(ch.table(spec, places, "float64"), rows) <= FLOAT64
+        assert worst(ch.table(spec, places), rows) <= FLOAT32
+
+
+def test_the_check_by_channels_can_fail():
+    places = [(1, 2)]
+    ladders = [real_numbers.geometric(2)] * 2
+    table = ch.table(AxialSinusoidal(8), places)
+    for channels in set(ORDERS) - {"axis-wave-rate"}:
+        assert worst(table, [channel_by_channel(ladders, places[0], channels)]) > 0.01
+    assert worst(table, [channel_by_channel(ladders, (2, 1), "axis-wave-rate")]) > 0.01
+
+
+@pytest.mark.parametrize("order", get_args(Waves))
+def test_every_wave_stands_where_it_is_said_to(order):
+    first, second = re.fullmatch(r"(-?\w+)-(-?\w+)", order).groups()
+    plain = ch.table(AxialSinusoidal(16), [[3, 0.5], [10**15, -7]])
+    blocks = plain.reshape(2, 2, 2, 4)  # positions, axes, (sine, cosine), rates
+    made = ch.table(AxialSinusoidal(16, order=order), [[3, 0.5], [10**15, -7]]).reshape(blocks.shape)
+    for place, name in enumerate((first, second)):
+        sign = -1 if name.startswith("-") else 1
+        assert np.array_equal(made[:, :, place], sign * blocks[:, :, int(name.endswith("cos"))])
+
+
+def test_each_axis_has_its_spacing():
+    spacing = (EvenSteps(1.0, 2.0), Geometric(0.5, 1, 3.0))
+    spec = AxialSinusoidal(12, spacing=spacing)
+    assert spec.rates == ((1.0, 1.5, 2.0), (3.0, 6.0, 12.0))
+    assert ch.specs.with_fields(spec, spacing=(spacing[1], spacing[1])).spacing == spacing[1]
+    assert AxialSinusoidal(8, base=20.0).rates == ((1.0, ch.Sinusoidal(4, 20.0).rates[1]),) * 2
+    explicit = AxialSinusoidal(8, spacing=(Explicit((1.0, 2.0)), Explicit((3.0, 4.0))))
+    assert explicit.rates == ((1.0, 2.0), (3.0, 4.0))
+
+
+def test_shares_are_what_is_left_of_their_common_divisor():
+    assert AxialSinusoidal(64, (16, 24, 24)) == AxialSinusoidal(64, (2, 3, 3))
+    assert AxialSinusoidal(64, (2, 3, 3)).pairs == (8, 12, 12)
+    assert AxialSinusoidal(8, (7,)).shares == (1,)
+
+
+def test_widths_that_the_axes_do_not_divide():
+    zeros = AxialSinusoidal(19, uneven="zero", spacing=Geometric(span="closed"))
+    assert zeros.pairs == (4, 4)
+    table = ch.table(zeros, [[3, 5]])
+    assert not table[0, 16:].any()
+    assert np.array_equal(table[0, :16], ch.table(AxialSinusoidal(16, spacing=Geometric(span="closed")), [[3, 5]])[0])
+    cut = AxialSinusoidal(19, uneven="cut", channels="axis-rate-wave")
+    assert cut.pairs == (5, 5)
+    whole = ch.table(AxialSinusoidal(20, channels="axis-rate-wave"), [[3, 5]])
+    assert np.array_equal(ch.table(cut, [[3, 5]]), whole[:, :19])
+    for channels in ORDERS:  # cut in every order, also where single channels are lost
+        grid = Grid((2, 3), start=0.5)
+        cut = AxialSinusoidal(17, uneven="cut", channels=channels)
+        whole = ch.table(AxialSinusoidal(20, channels=channels), grid)
+        assert np.array_equal(ch.table(cut, grid), whole[:, :17])
+
+
+def test_a_code_of_one_axis_is_a_sinusoid():
+    for channels, layout in {"axis-rate-wave": "interleaved", "axis-wave-rate": "halves"}.items():
+        one, other = AxialSinusoidal(8, (1,), channels=channels), ch.Sinusoidal(8, layout=layout)
+        for positions in (5, [0.5, 10**18], [[1, 2], [3, 4]]):
+            assert np.array_equal(ch.table(one, positions), ch.table(other, positions))
+        assert np.array_equal(ch.shift(one, 3), ch.shift(other, 3))
+        assert np.array_equal(ch.kernel(one, [1, 2]), ch.kernel(other, [1, 2]))
+
+
+# --- grids, dtypes, batches ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("channels", ORDERS)
+def test_a_grid_is_its_cells_one_by_one(dtype, channels):
+    grid = Grid((3, 4, 2), start=(-1, 0.25, 10**9), step=(Fraction(1, 3), 1, -7), order=(2, 0, 1))
+    at = grid.as_positions().as_float64().reshape(-1, 3)
+    for further in ({}, {"raw": "before"}, {"scale": 0.3}):
+        spec = AxialSinusoidal(24 + 3 * ("raw" in further), (1, 1, 1), channels=channels, **further)
+        made = ch.table(spec, grid, "float32" if further and dtype == "float16" else dtype)
+        one_by_one = ch.table(spec, at, made.dtype)
+        assert made.dtype == one_by_one.dtype
+        assert np.array_equal(made, one_by_one)
+
+
+def test_a_scaled_code_is_rounded_once():
+    places = [[3, 0.5], [10**15, -7]]
+    exact = ch.table(AxialSinusoidal(16), places, "float64")
+    assert np.array_equal(ch.table(AxialSinusoidal(16, scale=0.3), places), (0.3 * exact).astype(np.float32))
+    with pytest.raises(InvalidValue, match="Numbers of size 70000 do not fit float16"):
+        ch.table(AxialSinusoidal(16, scale=7e4), places, "float16")
+    assert ch.table(AxialSinusoidal(16, scale=7e4), places).max() > 6e4
+
+
+def test_batches_of_places(backend):
+    spec = AxialSinusoidal(8)
+    places = np.random.default_rng(3).uniform(-1, 1, (2, 5, 2))
+    x = np.random.default_rng(4).standard_normal((2, 3, 5, 8)).astype(np.float32)
+    got = backend.to_numpy(ch.add(backend.asarray(x), spec, places))
+    assert np.array_equal(got, x + ch.table(spec, places)[:, None])
+    assert np.array_equal(backend.to_numpy(ch.add(backend.asarray(x), spec, places[:1])), x + ch.table(spec, places[0]))
+
+
+# --- shift and kernel ------------------------------------------------------------------------------------------
+
+
+def test_a_shift_is_a_distance_along_each_axis():
+    spec = AxialSinusoidal(24, (1, 2, 1), channels="wave-rate-axis")
+    step = np.array([2, -3, 0.5])
+    places = np.random.default_rng(5).integers(-1_000, 1_000, (7, 3)).astype(float)
+    before, after = (ch.table(spec, at, "float64") for at in (places, places + step))
+    assert np.abs(before @ ch.shift(spec, step).T - after).max() < 1e-14
+    assert np.abs(ch.kernel(spec, step[None]) - (before * after).sum(axis=1)).max() < 1e-13
+    assert ch.kernel(spec, np.zeros((2, 4, 3))).tolist() == [[12.0] * 4] * 2
+    assert ch.shift(spec, [0, 0, 0]).tolist() == np.eye(24).tolist()
+    # Axes that move alone turn hands of their own.
+    alone = [ch.shift(spec, [k if axis == a else 0 for a in range(3)]) for axis, k in enumerate(step)]
+    assert np.abs(alone[0] @ alone[1] @ alone[2] - ch.shift(spec, step)).max() < 1e-15
+
+
+def test_a_shift_leaves_columns_of_zeros_and_pairs_that_are_cut():
+    zero = AxialSinusoidal(10, uneven="zero")
+    assert np.array_equal(ch.shift(zero, [1, 2])[8:, 8:], np.eye(2))
+    cut = AxialSinusoidal(10, uneven="cut", channels="axis-rate-wave")
+    assert np.array_equal(
+        ch.shift(cut, [1, 2]), ch.shift(AxialSinusoidal(12, channels="axis-rate-wave"), [1, 2])[:10, :10]
+    )
+
+
+# --- refusals --------------------------------------------------------------------------------------------------
+
+SPEC = AxialSinusoidal(16)
+X = np.zeros((2, 5, 16))
+NO_SHIFT = "Sinusoidal has both: each hand keeps its sine and its cosine."
+REFUSED = [
+    (
+        lambda: AxialSinusoidal(18),
+        "`width` must be a multiple of 4 in this convention, got 18.",
+        'Use such a width, or say what another one means: uneven="zero" or "cut".',
+    ),
+    (
+        lambda: AxialSinusoidal(16, raw="before"),
+        "`width` must be a multiple of 4 in this convention, plus 2 for the coordinates themselves, got 16.",
+        'Use such a width, or say what another one means: uneven="zero" or "cut".',
+    ),
+    (
+        lambda: AxialSinusoidal(3, uneven="zero"),
+        "`width` must be at least 4, got 3.",
+        "Each axis needs a sine and a cosine.",
+    ),
+    (
+        lambda: AxialSinusoidal(16, ()),
+        "`shares` must hold at least one axis, got none.",
+        "Write (1, 1) for two axes alike.",
+    ),
+    (
+        lambda: AxialSinusoidal(16, 2),
+        "`shares` must be a share for each axis, got 2.",
+        "Write (1, 1) for two axes alike.",
+    ),
+    (
+        lambda: AxialSinusoidal(16, (1, 0)),
+        "`shares` must be at least 1, got 0.",
+        "Give `shares` as an int of at least 1.",
+    ),
+    (
+        lambda: AxialSinusoidal(16, channels="akt"),
+        f"`channels` must be one of {', '.join(ORDERS)}, got 'akt'.",
+        "They run from the slowest to the fastest.",
+    ),
+    (
+        lambda: AxialSinusoidal(16, uneven="pad"),
+        "`uneven` must be one of refuse, zero, cut, got 'pad'.",
+        "It is the rule for widths that the axes do not divide.",
+    ),
+    (
+        lambda: AxialSinusoidal(18, raw=True),
+        "`raw` must be one of before, after, before-each, after-each, got True.",
+        "Leave it out for waves alone.",
+    ),
+    (
+        lambda: AxialSinusoidal(18, raw="after", uneven="cut"),
+        "Raw coordinates and a width that is cut do not go together: they could be cut away.",
+        'Use uneven="zero" or "refuse", or leave out `raw`.',
+    ),
+    (
+        lambda: AxialSinusoidal(18, raw="after-each", channels="rate-axis-wave"),
+        "`raw` is 'after-each' axis' channels, and in 'rate-axis-wave' an axis has no block.",
+        'Use raw="before" or "after", or channels that begin with axis.',
+    ),
+    (
+        lambda: AxialSinusoidal(16, spacing=(Geometric(),)),
+        "`spacing` must be one, or one for each of 2 axes, got 1.",
+        "They stand in the order of the axes.",
+    ),
+    (
+        lambda: AxialSinusoidal(16, spacing=Joined(((2, Geometric()), (1, Geometric())))),
+        "The parts of this ladder have [2, 1] pairs, and there are 4 pairs of 8 channels.",
+        "They must add up.",
+    ),
+    (
+        lambda: AxialSinusoidal(4, spacing=Geometric(span="closed")),
+        "A closed span divides by d/2 - 1, which is 0 or less at width 2.",
+        'Use at least 4 channels, or span="open" (the paper\'s, which divides by d/2).',
+    ),
+    (
+        lambda: ch.table(SPEC, 5),
+        "`positions` must be of shape [..., 2] for a code of 2 axes, got [5].",
+        "Give one coordinate for each axis, in the order of the code's axes; clockhands.grids.Grid makes a grid's.",
+    ),
+    (
+        lambda: ch.table(SPEC, np.zeros((2, 5))),
+        "`positions` must be of shape [..., 2] for a code of 2 axes, got [2, 5].",
+        "Move the axis of the coordinates to the end.",
+    ),
+    (
+        lambda: ch.add(X, SPEC),
+        "A code of 2 axes has no positions of its own.",
+        "Give them, [seq, axes], or a clockhands.grids.Grid.",
+    ),
+    (
+        lambda: ch.add(X, SPEC, np.zeros(5)),
+        "`positions` must be of shape [5, 2] or [2, 5, 2] for x of shape [2, 5, 16], got [5].",
+        "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x.",
+    ),
+    (
+        lambda: ch.add(X, SPEC, np.zeros((2, 2, 5))),
+        "`positions` must be of shape [5, 2] or [2, 5, 2] for x of shape [2, 5, 16], got [2, 2, 5].",
+        "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes].",
+    ),
+    (
+        lambda: ch.shift(SPEC, 3),
+        "`k` must be one distance for each of 2 axes, got 3.",
+        "They stand in the order of the code's axes.",
+    ),
+    (
+        lambda: ch.kernel(SPEC, [1, 2, 3]),
+        "`distances` must be of shape [..., 2] for a code of 2 axes, got [3].",
+        "Give one distance for each axis, in the order of the code's axes.",
+    ),
+    (
+        lambda: ch.shift(AxialSinusoidal(18, raw="before"), [1, 2]),
+        "AxialSinusoidal has no shift matrix and no kernel: a step adds to its raw coordinates, which no matrix does.",
+        NO_SHIFT,
+    ),
+    (
+        lambda: ch.shift(AxialSinusoidal(16, order="sin-sin"), [1, 2]),
+        "AxialSinusoidal has no shift matrix and no kernel: both channels of a pair hold the same wave, and a shift "
+        "needs the sine and the cosine.",
+        NO_SHIFT,
+    ),
+    (
+        lambda: ch.kernel(AxialSinusoidal(11, uneven="cut"), [[1, 2]]),
+        "AxialSinusoidal has no shift matrix and no kernel: a hand has lost a channel, or an axis all of its hands, to "
+        "the width that is cut.",
+        NO_SHIFT,
+    ),
+    (
+        lambda: ch.table(AxialSinusoidal(18, raw="before"), [[1e6, 0]], "float16"),
+        "Numbers of size 1e+06 do not fit float16.",
+        "Use a dtype of a wider range, or a smaller `scale`.",
+    ),
+    (
+        lambda: ch.additive.token_positions(np.ones((1, 3), int), SPEC),
+        "`spec` must number tokens along one axis, got a code of 2.",
+        "Tokens of several axes stand where the image or the boxes say; clockhands.grids.Grid makes a grid's.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()

@@ -1,0 +1,217 @@
+"""Fourier features: given rates of either sign, exact phases, and gradients that reach the rates."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+import clockhands as ch
+from clockhands.additive import AxialSinusoidal, FourierFeatures
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.grids import Grid
+from clockhands.ladders import Explicit
+from clockhands.phases import DIRECT_FINE
+from oracles.real_numbers import FLOAT32
+
+RATES = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+PLACES = st.integers(-(2**62), 2**62) | st.floats(-1e6, 1e6)
+
+
+def in_real_numbers(rates, places, multiplier):
+    """Sines, then cosines, [rows][2 pairs]."""
+    rows = []
+    for place in places:
+        phases = [
+            mpf(multiplier) * sum(mpf(at) * mpf(float(rate)) for at, rate in zip(place, column, strict=True))
+            for column in rates.T
+        ]
+        rows.append([mp.sin(phase) for phase in phases] + [mp.cos(phase) for phase in phases])
+    return rows
+
+
+def worst(table, rows):
+    return float(
+        max(
+            abs(mpf(float(number)) - real)
+            for made, wanted in zip(table, rows, strict=True)
+            for number, real in zip(made, wanted, strict=True)
+        )
+    )
+
+
+# --- against real numbers --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(PLACES, PLACES, PLACES), min_size=1, max_size=3), st.sampled_from([1.0, 6.25, 2 * np.pi]))
+@settings(max_examples=30)
+def test_sums_of_phases_are_exact(places, multiplier):
+    spec = FourierFeatures(8, 3, multiplier)
+    rows = in_real_numbers(RATES, places, multiplier)
+    assert worst(ch.table(spec, places, values=RATES), rows) <= FLOAT32
+    # Each axis past the first adds 13 units of 2**-64 turns; the sign of a rate adds nothing.
+    assert worst(ch.table(spec, places, "float64", values=RATES), rows) <= DIRECT_FINE + 2 * 0.04 * 2.0**-53
+
+
+def test_the_check_by_real_numbers_can_fail():
+    places = [(1, 2, 3)]
+    table = ch.table(FourierFeatures(8, 3), places, values=RATES)
+    assert worst(table, in_real_numbers(RATES, places, 2 * np.pi * (1 + 1e-6))) > FLOAT32
+    assert worst(table, in_real_numbers(-RATES, places, 2 * np.pi)) > 0.1
+    assert worst(table, in_real_numbers(RATES, [(2, 1, 3)], 2 * np.pi)) > 0.01
+
+
+def test_rates_of_one_axis_are_those_of_a_ladder():
+    rates = (0.5, 7.0, 65.3)
+    at = [0, 1, 2.5, -3, 10**18]
+    wanted = ch.table(ch.Sinusoidal(6, spacing=Explicit(rates), layout="halves"), at)
+    spec = FourierFeatures(6, 1, 1.0)
+    assert np.array_equal(ch.table(spec, at, values=np.array(rates)), wanted)
+    minus = ch.table(spec, at, values=-np.array(rates))
+    assert np.array_equal(minus, wanted * np.repeat([-1, 1], 3))
+    assert not ch.table(spec, at, values=np.zeros(3))[:, :3].any()
+
+
+def test_a_matrix_with_one_rate_a_column_is_an_axial_code():
+    spec = AxialSinusoidal(8, channels="wave-axis-rate")
+    values = np.zeros((2, 4))
+    values[0, :2], values[1, 2:] = spec.rates
+    grid = Grid((3, 4), start=0.5)
+    # A rate is there the float64 next to the real number.
+    assert np.abs(ch.table(FourierFeatures(8, 2, 1.0), grid, values=values) - ch.table(spec, grid)).max() <= 2.0**-24
+
+
+@pytest.mark.parametrize("raw", [None, "before", "after"])
+def test_where_everything_stands(raw):
+    places = np.array([[0.5, -2.0], [0.25, 8.0]])
+    plain = ch.table(FourierFeatures(8), places, values=RATES[:2])
+    width = 8 + 2 * (raw is not None)
+    for layout, columns in {"halves": slice(None), "interleaved": [0, 4, 1, 5, 2, 6, 3, 7]}.items():
+        made = ch.table(FourierFeatures(width, raw=raw, layout=layout), places, values=RATES[:2])
+        waves = {None: made, "before": made[:, 2:], "after": made[:, :-2]}[raw]
+        assert np.array_equal(waves, plain[:, columns])
+        if raw:
+            assert np.array_equal(made[:, :2] if raw == "before" else made[:, -2:], places.astype(np.float32))
+    assert np.array_equal(
+        ch.table(FourierFeatures(8, order="cos-sin"), places, values=RATES[:2]), plain[:, [4, 5, 6, 7, 0, 1, 2, 3]]
+    )
+    exact = ch.table(FourierFeatures(8), places, "float64", values=RATES[:2])
+    halved = ch.table(FourierFeatures(8, scale=0.3), places, values=RATES[:2])
+    assert np.array_equal(halved, (0.3 * exact).astype(np.float32))
+
+
+# --- libraries, gradients, traces ------------------------------------------------------------------------------
+
+
+def test_values_of_any_library(backend):
+    spec, places = FourierFeatures(8, 3), np.random.default_rng(1).uniform(-1, 1, (2, 5, 3))
+    x = np.random.default_rng(2).standard_normal((2, 5, 8)).astype(np.float32)
+    wanted = x + ch.table(spec, places, values=RATES)
+    for values in (RATES, backend.asarray(RATES)):
+        got = ch.add(backend.asarray(x), spec, places, values=values)
+        assert np.array_equal(backend.to_numpy(got), wanted)
+    led = ch.add(backend.asarray(x[0]), spec, Grid((1, 2, 2), prefix=1), values=backend.asarray(RATES))
+    assert np.array_equal(backend.to_numpy(led), x[0] + ch.table(spec, Grid((1, 2, 2), prefix=1), values=RATES))
+
+
+def test_gradients_are_those_of_exact_phases():
+    import torch
+
+    spec = FourierFeatures(9, 3, layout="interleaved", raw="after", scale=0.5, order="-sin-cos")
+    values = torch.tensor(RATES[:, :3], dtype=torch.float64, requires_grad=True)
+    x, places = torch.zeros(4, 9, dtype=torch.float64), np.random.default_rng(3).uniform(-2, 2, (4, 3))
+
+    def loss(values):
+        return ch.add(x, spec, places, values=values)
+
+    assert np.array_equal(loss(values).detach().numpy(), ch.table(spec, places, "float64", values=RATES[:, :3]))
+    assert torch.autograd.gradcheck(loss, values)
+    assert torch.autograd.gradgradcheck(loss, values)
+    # Far away, where a phase in float32 would be noise, the derivative is still p cos(p r).
+    far, rates = 10**9, torch.tensor([0.123], requires_grad=True)
+    ch.add(torch.zeros(1, 2), FourierFeatures(2, 1, 1.0), [far], values=rates)[0, 0].backward()
+    slope = far * ch.table(FourierFeatures(2, 1, 1.0), [far], "float64", values=rates)[0, 1]
+    assert rates.grad.item() == pytest.approx(slope, rel=1e-6)
+
+
+def test_inside_a_trace_phases_are_made_in_the_numbers_own_dtype():
+    import jax
+
+    spec, places = FourierFeatures(8, 3), np.random.default_rng(4).uniform(-1, 1, (5, 3))
+    x = jax.numpy.zeros((5, 8))
+
+    def loss(values):
+        return (ch.add(x, spec, places, values=values) ** 3).sum()
+
+    made = jax.jit(lambda values: ch.add(x, spec, places, values=values))(jax.numpy.asarray(RATES))
+    exact = ch.table(spec, places, "float64", values=RATES)
+    largest = 2 * np.pi * np.abs(places @ RATES).max()
+    assert np.abs(made - exact).max() <= max(1, largest) * 3 * 2.0**-22
+    gradient = jax.jit(jax.grad(loss))(jax.numpy.asarray(RATES))
+    sine, cosine = exact[:, :4], exact[:, 4:]
+    wanted = places.T @ (3 * sine**2 * cosine - 3 * cosine**2 * sine) * 2 * np.pi
+    assert np.abs(gradient - wanted).max() < 1e-3
+
+
+# --- refusals --------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    (
+        lambda: FourierFeatures(7),
+        "`width` must be even, a sine and a cosine for each rate, got 7.",
+        "Use as many channels more or less.",
+    ),
+    (
+        lambda: FourierFeatures(8, 1, raw="before"),
+        "`width` must be even beside 1 for the coordinates themselves, a sine and a cosine for each rate, got 8.",
+        "Use as many channels more or less.",
+    ),
+    (
+        lambda: FourierFeatures(8, raw="after-each"),
+        "`raw` must be one of before, after, got 'after-each'.",
+        "Leave it out for waves alone.",
+    ),
+    (
+        lambda: FourierFeatures(8, multiplier=0),
+        "`multiplier` must be finite and positive, got 0.",
+        "Give `multiplier` as a number above 0.",
+    ),
+    (
+        lambda: ch.table(FourierFeatures(8), [[1, 2]]),
+        "FourierFeatures has random or trained rates and needs them.",
+        "Pass them as values=, of shape [2, 4].",
+    ),
+    (
+        lambda: ch.table(FourierFeatures(8), [[1, 2]], values=RATES),
+        "`values` must be of shape [2, 4], got [3, 4].",
+        "They are the rates: one row for each axis, one number for each pair of channels.",
+    ),
+    (
+        lambda: ch.table(FourierFeatures(8, 1), [1, 2], values=RATES[:1]),
+        "`values` must be of shape [4], got [1, 4].",
+        "They are the rates: one row for each axis, one number for each pair of channels.",
+    ),
+    (
+        lambda: ch.table(FourierFeatures(8, 1), [1, 2], values=np.full(4, np.inf)),
+        "`values` must be finite: they are rates.",
+        "Remove NaN and infinite numbers.",
+    ),
+    (
+        lambda: ch.table(FourierFeatures(8), [1, 2], values=RATES[:2]),
+        "`positions` must be of shape [..., 2] for a code of 2 axes, got [2].",
+        "Give one coordinate for each axis, in the order of the code's axes; clockhands.grids.Grid makes a grid's.",
+    ),
+    (
+        lambda: ch.shift(FourierFeatures(8), [1, 2]),
+        "FourierFeatures has no shift matrix and no kernel: its rates are values, which the spec does not hold.",
+        "Sinusoidal has both: each hand keeps its sine and its cosine.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()

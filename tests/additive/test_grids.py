@@ -1,0 +1,235 @@
+"""Grids: where their cells stand, in which order, and what is made of rows that stand nowhere."""
+
+import copy
+import pickle
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clockhands as ch
+from clockhands.additive import AxialSinusoidal
+from clockhands.errors import InvalidType, InvalidValue, TooLarge
+from clockhands.grids import Grid, at_origin, without_prefix
+from clockhands.positions import positions_of
+from clockhands.rotary import chunked, grid, rotate
+
+NUMBERS = st.integers(-50, 50) | st.floats(-50, 50) | st.fractions(-50, 50)
+
+
+def places(given):
+    at = positions_of(given)
+    return at.as_float64().reshape(at.shape)
+
+
+# --- where cells stand -----------------------------------------------------------------------------------------
+
+
+def test_a_grid_of_whole_numbers():
+    assert places(Grid((2, 3))).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert places(Grid((2, 3), order=(1, 0))).tolist() == [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]]
+    assert places(Grid((2, 2), start=(5, -1), step=(1, 2))).tolist() == [[5, -1], [5, 1], [6, -1], [6, 1]]
+    assert np.array_equal(places(Grid((3, 4, 2))), grid(3, 4, 2))
+
+
+def test_a_grid_of_one_axis_has_no_axis_of_coordinates():
+    assert places(Grid(4)).tolist() == [0, 1, 2, 3]
+    assert places(Grid((4,), start=3, step=-1)).tolist() == [3, 2, 1, 0]
+    assert positions_of(Grid(4, start=3, step=-1)).progression
+    assert places(Grid(3, step=0)).tolist() == [0, 0, 0]
+    assert places(Grid(0)).tolist() == []
+
+
+def test_the_usual_grids():
+    assert places(Grid.between(5, -1, 1)).tolist() == np.linspace(-1, 1, 5).tolist()
+    assert places(Grid.between(1, -1, 1)).tolist() == [-1]
+    assert places(Grid.centres(4)).tolist() == [0.125, 0.375, 0.625, 0.875]
+    assert places(Grid.centres((2, 1), -1, 1)).tolist() == [[-0.5, 0], [0.5, 0]]
+    assert places(Grid.centres((2, 2), (0, -1), (4, 1), order=(1, 0))).tolist() == [
+        [1, -0.5], [3, -0.5], [1, 0.5], [3, 0.5],
+    ]  # fmt: skip
+    # The last cell stands where it was said to, exactly.
+    for size in range(2, 60):
+        assert positions_of(Grid.between(size, 0, 1)).element(size - 1) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), NUMBERS, NUMBERS), min_size=1, max_size=3), st.randoms())
+def test_every_cell_is_the_real_number(axes, random):
+    sizes, start, step = zip(*axes, strict=True)
+    order = list(range(len(axes)))
+    random.shuffle(order)
+    made = Grid(sizes, start=start, step=step, order=order)
+    at = positions_of(made)
+    wanted = []
+    for cell in np.ndindex(*(sizes[axis] for axis in order)):
+        index = dict(zip(order, cell, strict=True))
+        wanted.append([Fraction(start[axis]) + Fraction(step[axis]) * index[axis] for axis in range(len(axes))])
+    flat = [number for row in wanted for number in row]
+    assert at.size == len(flat) == made.cells * len(axes)
+    limbs = at.sizes(0, at.size)
+    for number, real in enumerate(flat):
+        size = Fraction(int(limbs.whole[number])) + Fraction(limbs.part[number] if limbs.part is not None else 0)
+        held = -size if limbs.negative is not None and limbs.negative[number] else size
+        # Its whole part exactly, its fraction to the nearest float64.
+        assert abs(held - real) <= Fraction(1, 2**54)
+
+
+def test_large_grids_are_exact():
+    far = Grid((2, 2), start=(2**62, Fraction(2**63 - 1, 2)), step=(-1, 0.5))
+    at = positions_of(far)
+    assert [int(whole) for whole in at.whole.reshape(-1)] == [
+        2**62, 2**62 - 1, 2**62, 2**62, 2**62 - 1, 2**62 - 1, 2**62 - 1, 2**62,
+    ]  # fmt: skip
+    assert at.part.reshape(-1).tolist() == [0, 0.5, 0, 0, 0, 0.5, 0, 0]
+
+
+def test_a_grid_is_a_value():
+    one, same, other = (Grid((2, 3), start=start, step=(0.5, 1), order=(1, 0)) for start in (1, 1.0, 2))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert len(one) == one.cells == 6
+    assert len(Grid((2, 3), prefix=5)) == 11
+    assert repr(one) == "Grid((2, 3), start=(1, 1), step=(0.5, 1), order=(1, 0))"
+    assert repr(Grid(3, step=Fraction(1, 3), prefix=1)) == "Grid((3,), step=(Fraction(1, 3),), prefix=1)"
+    for back in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert back == one
+        assert np.array_equal(places(back), places(one))
+
+
+# --- rows that stand nowhere -----------------------------------------------------------------------------------
+
+
+def test_rows_that_stand_nowhere_are_zeros(backend):
+    spec, cells = AxialSinusoidal(16), Grid((2, 3), order=(1, 0))
+    led = Grid((2, 3), order=(1, 0), prefix=2)
+    for dtype in ("float64", "float32", "bfloat16"):
+        table = ch.table(spec, led, dtype)
+        assert table.shape == (8, 16)
+        assert not table[:2].any()
+        assert np.array_equal(table[2:], ch.table(spec, cells, dtype))
+    x = np.random.default_rng(0).standard_normal((2, 8, 16)).astype(np.float32)
+    got = backend.to_numpy(ch.add(backend.asarray(x), spec, led))
+    assert np.array_equal(got, x + ch.table(spec, led))
+    one = ch.Sinusoidal(16)
+    assert np.array_equal(ch.table(one, Grid(4, prefix=1))[1:], ch.table(one, 4))
+
+
+def test_rotations_leave_them_as_they_are(backend):
+    spec = ch.Rotary(16, axes=chunked([4, 4]))
+    x = np.random.default_rng(1).standard_normal((2, 8, 16)).astype(np.float32)
+    got = backend.to_numpy(rotate(backend.asarray(x), spec, Grid((2, 3), start=0.5, prefix=2)))
+    assert np.array_equal(got[:, :2], x[:, :2])
+    alone = backend.to_numpy(rotate(backend.asarray(x[:, 2:]), spec, Grid((2, 3), start=0.5)))
+    assert np.array_equal(got[:, 2:], alone)
+    places = np.array([[row + 0.5, column + 0.5] for row in range(2) for column in range(3)])
+    assert np.array_equal(alone, backend.to_numpy(rotate(backend.asarray(x[:, 2:]), spec, places)))
+
+
+def test_a_grid_without_its_prefix():
+    led = Grid((2, 2), start=-0.5, prefix=3)
+    number, cells = without_prefix(led)
+    assert (number, cells) == (3, Grid((2, 2), start=-0.5))
+    assert without_prefix(cells) == (0, cells)
+    assert without_prefix(7) == (0, 7)
+    at = at_origin(led)
+    assert at.shape == (7, 2)
+    assert at.as_float64().reshape(7, 2).tolist() == [[0, 0]] * 3 + places(cells).tolist()
+    assert at_origin(range(3)) == positions_of(range(3)) or at_origin(range(3)).size == 3
+
+
+def test_learned_rows_are_led_by_zeros_too(backend):
+    spec, values = ch.Learned(4, rows=5), np.arange(20.0).reshape(5, 4)
+    x = np.zeros((4, 4), np.float32)
+    got = backend.to_numpy(
+        ch.add(backend.asarray(x), spec, Grid(3, prefix=1), values=backend.asarray(values, "float32"))
+    )
+    assert np.array_equal(got, [[0] * 4, *values[:3]])
+
+
+# --- refusals --------------------------------------------------------------------------------------------------
+
+AXIAL = AxialSinusoidal(16)
+REFUSED = [
+    (lambda: Grid(()), "`sizes` must hold at least one axis, got none.", "Write Grid((rows, columns))."),
+    (lambda: Grid(-1), "`sizes` must be at least 0, got -1.", "Give `sizes` as an int of at least 0."),
+    (lambda: Grid(2.5), "`sizes` must be a whole number, got 2.5.", "Give `sizes` as an int of at least 0."),
+    (lambda: Grid("ab"), "`sizes` must be a whole number, got 'ab'.", "Give `sizes` as an int of at least 0."),
+    (lambda: Grid((2, 2), prefix=-1), "`prefix` must be at least 0, got -1.", "Give `prefix` as an int of at least 0."),
+    (
+        lambda: Grid((2, 2), start=(1, 2, 3)),
+        "`start` must be one number, or one for each of 2 axes, got 3.",
+        "They stand in the order of the axes.",
+    ),
+    (
+        lambda: Grid((2, 2), step="a"),
+        "`step` must be numbers, got 'a'.",
+        "Give ints, floats or fractions, one for each axis.",
+    ),
+    (
+        lambda: Grid((2, 2), step=(True, 1)),
+        "`step` must be numbers, got True.",
+        "Give ints, floats or fractions, one for each axis.",
+    ),
+    (
+        lambda: Grid((2, 2), start=float("nan")),
+        "`start` must be finite, got nan.",
+        "Give a number for each axis.",
+    ),
+    (
+        lambda: Grid((2, 2), order=(0, 0)),
+        "`order` must name each of the axes 0, 1 once, got (0, 0).",
+        "The axis that changes slowest from row to row stands first.",
+    ),
+    (
+        lambda: Grid((2, 2), order=3),
+        "`order` must name each of the axes 0, 1 once, got (3,).",
+        "The axis that changes slowest from row to row stands first.",
+    ),
+    (
+        lambda: Grid((2, 2), start=2.0**63, step=2048),
+        "A grid's positions must be at most 2**63 in size, got 9.22337e+18.",
+        "Use positions of at most 2**63 in size; nothing is wrapped or clamped.",
+    ),
+    (
+        lambda: ch.kernel(ch.Sinusoidal(8), Grid(3, prefix=1)),
+        "`distances` has 1 rows that stand nowhere, and positions are needed here.",
+        "Leave out the grid's prefix.",
+    ),
+    (
+        lambda: ch.table(AXIAL, Grid((2, 2, 2))),
+        "`positions` is a grid of 3 axes, and the code has 2.",
+        "Give the grid a size for each axis of the code, in their order.",
+    ),
+    (
+        lambda: ch.table(AXIAL, Grid(2)),
+        "`positions` is a grid of 1 axis, and the code has 2.",
+        "Give the grid a size for each axis of the code, in their order.",
+    ),
+    (
+        lambda: ch.add(np.zeros((4, 8)), ch.Sinusoidal(8), Grid((2, 2))),
+        "`positions` is a grid of 2 axes, and the code has 1.",
+        "Give the grid a size for each axis of the code, in their order.",
+    ),
+    (
+        lambda: ch.add(np.zeros((3, 16)), AXIAL, Grid((2, 2), prefix=1)),
+        "`positions` must be of shape [2, 2] for x of shape [3, 16] and 1 rows that stand nowhere, got [4, 2].",
+        "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:50] for _, message, _ in REFUSED])
+def test_what_is_no_grid_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()
+
+
+def test_a_grid_that_does_not_fit_is_refused_before_it_is_made():
+    with pytest.raises(TooLarge, match="A grid of shape"):
+        positions_of(Grid((10**7, 10**7)))
+    with pytest.raises(TooLarge, match="An axis of shape"):
+        positions_of(Grid(10**13, step=0.5))

@@ -1,0 +1,185 @@
+"""What a sinusoid is made of beside the paper's: other waves, a scale, a table that is standardised, repeated rates."""
+
+import re
+
+import numpy as np
+import pytest
+from mpmath import mp
+
+import clockhands as ch
+from clockhands.additive import standardised
+from clockhands.additive.waves import Waves
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Explicit, Geometric, Joined, Repeated
+from oracles import real_numbers
+from oracles.real_numbers import FLOAT32, FLOAT64
+
+AT = [0, 1, 2.5, -3, 10**18]
+FUNNEL = {
+    "sin-sin": ("sin", "sin"),
+    "cos-cos": ("cos", "cos"),
+    "-sin-cos": ("-sin", "cos"),
+    "cos--sin": ("cos", "-sin"),
+}
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("order", FUNNEL)
+def test_other_waves_are_the_papers_in_other_places(order, layout):
+    for dtype in ("float32", "float64", "bfloat16"):
+        plain = ch.table(ch.Sinusoidal(8, layout="halves"), AT, dtype)
+        parts = {"sin": plain[:, :4], "cos": plain[:, 4:], "-sin": -plain[:, :4]}
+        first, second = (parts[name] for name in FUNNEL[order])
+        wanted = np.stack([first, second], -1).reshape(5, 8) if layout == "interleaved" else np.hstack([first, second])
+        assert np.array_equal(ch.table(ch.Sinusoidal(8, layout=layout, order=order), AT, dtype), wanted)
+    # Consecutive positions are made as products, in blocks that are used again.
+    plain = ch.table(ch.Sinusoidal(8, layout="halves"), 20_000)
+    made = ch.table(ch.Sinusoidal(8, layout="halves", order="-sin-cos"), 20_000)
+    assert np.array_equal(made, plain * np.repeat([-1, 1], 4).astype(np.float32))
+
+
+def test_the_factorised_attention_of_funnel():
+    # Its tables are made for this: phi pi' + psi omega' of two positions is a sine and a cosine of the distance.
+    spec = ch.preset("funnel-psi", width=64)
+    half = 32
+    phi, pi, psi, omega = (ch.table(ch.preset(f"funnel-{name}", width=64), 50, "float64") for name in
+                           ("phi", "pi", "psi", "omega"))  # fmt: skip
+    sines, cosines = phi[7, :half] * pi[3, :half], psi[7, :half] * -omega[3, :half]
+    assert np.abs((sines - cosines) - np.sin(4 * np.array(spec.rates))).max() < 1e-14
+
+
+def test_a_scale_is_rounded_once():
+    for positions in (AT, 20_000):
+        exact = ch.table(ch.Sinusoidal(8), positions, "float64")
+        made = ch.table(ch.Sinusoidal(8, scale=0.1), positions)
+        assert np.abs(made - 0.1 * exact).max() <= 2.0**-28 * 1.01
+    assert ch.table(ch.Sinusoidal(8, scale=2.0**-3), AT).tolist() == (ch.table(ch.Sinusoidal(8), AT) / 8).tolist()
+    both = ch.Sinusoidal(8, scale=0.5, scaled=True)
+    assert np.allclose(ch.table(both, AT, values=3.0), 1.5 * ch.table(ch.Sinusoidal(8), AT), atol=1e-7)
+
+
+@pytest.mark.parametrize("rows", [2, 128, 1_000])
+def test_a_standardised_table_is_that_of_its_own_length(rows):
+    spec = ch.Sinusoidal(8, standardised=rows, scale=0.1)
+    rates = real_numbers.geometric(4)
+    real = [real_numbers.sinusoid(rates, position) for position in range(min(rows, 128))]
+    if rows <= 128:
+        numbers = [number for row in real for number in row]
+        mean = sum(numbers) / len(numbers)
+        spread = mp.sqrt(sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1))
+        wanted = np.array([[float((number - mean) / (10 * spread)) for number in row] for row in real])
+        assert np.abs(ch.table(spec, rows, "float64") - wanted).max() <= FLOAT64
+        assert np.abs(ch.table(spec, rows) - wanted).max() <= FLOAT32
+    table = ch.table(spec, rows, "float64")
+    assert abs(table.mean()) < 1e-15
+    assert table.std(ddof=1) == pytest.approx(0.1, rel=1e-14)
+    # As the function for tables of one's own makes it.
+    assert np.abs(table - standardised(ch.table(ch.Sinusoidal(8), rows, "float64"))).max() < 1e-15
+    # A part of it, and what lies beyond, are rows of the same table.
+    assert np.array_equal(ch.table(spec, [1, 0]), ch.table(spec, rows)[[1, 0]])
+    assert ch.table(spec, [10**18]).shape == (1, 8)
+
+
+def test_a_standardised_table_depends_on_its_length():
+    tables = [ch.table(ch.Sinusoidal(8, standardised=rows, scale=0.1), 32) for rows in (32, 33)]
+    assert np.abs(tables[0] - tables[1]).max() > 1e-4
+
+
+def test_repeated_rates():
+    spec = ch.Sinusoidal(16, spacing=Repeated(Geometric()), layout="halves")
+    rates = np.array(spec.rates).reshape(4, 2)
+    assert np.array_equal(rates[:, 0], rates[:, 1])
+    assert tuple(rates[:, 0]) == ch.Sinusoidal(8).rates
+    assert ch.specs.with_fields(spec, times=4).rates[:4] == (1.0,) * 4
+    assert ch.specs.with_fields(spec, width=8).rates == (1.0, 1.0, 0.01, 0.01)
+    # The same as two ladders in turns, for this width only.
+    turns = Joined(((4, Geometric()), (4, Geometric())), in_turns=True)
+    assert turns.ladder(8, 16).exact == spec.ladder.exact
+    assert Repeated(Explicit((0.5,)), 3).ladder(3, 6).rates == (0.5,) * 3
+
+
+@pytest.mark.parametrize("order", FUNNEL)
+def test_other_waves_inside_a_trace(order):
+    import jax
+
+    spec = ch.Sinusoidal(8, layout="halves", order=order)
+    made = jax.jit(lambda x, at: ch.add(x, spec, at))(np.zeros((5, 8), np.float32), np.arange(5, dtype=np.int32) * 99)
+    assert np.abs(np.asarray(made) - ch.table(spec, range(0, 495, 99))).max() < 2.0**-21
+
+
+def test_a_standardised_table_inside_a_trace():
+    import jax
+
+    spec = ch.Sinusoidal(8, standardised=64, scale=0.1)
+    made = jax.jit(lambda x, at: ch.add(x, spec, at))(np.zeros((64, 8), np.float32), np.arange(64, dtype=np.int32))
+    assert np.abs(np.asarray(made) - ch.table(spec, 64)).max() < 2.0**-21
+
+
+WAVES = ", ".join(Waves.__args__)
+NO_SHIFT = "Sinusoidal has both: each hand keeps its sine and its cosine."
+REFUSED = [
+    (
+        lambda: ch.Sinusoidal(8, order="sin--cos"),
+        f"`order` must be one of {WAVES}, got 'sin--cos'.",
+        'It says which wave stands first; "sin-cos" is the paper\'s.',
+    ),
+    (
+        lambda: ch.Sinusoidal(8, scale=0),
+        "`scale` must be finite and positive, got 0.",
+        "Give `scale` as a number above 0.",
+    ),
+    (
+        lambda: ch.Sinusoidal(8, standardised=0),
+        "`standardised` must be at least 1, got 0.",
+        "Give `standardised` as an int of at least 1.",
+    ),
+    (
+        lambda: ch.Sinusoidal(8, standardised=9, zero_rows=(1,)),
+        "A standardised code has no zeros: its mean is taken from every number.",
+        "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
+    ),
+    (
+        lambda: ch.Sinusoidal(9, odd="zero", standardised=9),
+        "A standardised code has no zeros: its mean is taken from every number.",
+        "Leave out `standardised`, or `zero_rows` and the zeros of an odd width.",
+    ),
+    (
+        lambda: ch.table(ch.Sinusoidal(2, order="sin-sin", standardised=1), 3),
+        "The rows of 1 positions do not differ, so they have no spread to divide by.",
+        "Standardise by more rows.",
+    ),
+    (
+        lambda: ch.table(ch.Sinusoidal(8, scale=1e39), 3),
+        "Numbers of size 1e+39 do not fit float32.",
+        "Use a dtype of a wider range, or a smaller `scale`.",
+    ),
+    (
+        lambda: ch.shift(ch.Sinusoidal(8, order="cos-cos"), 1),
+        "Sinusoidal has no shift matrix and no kernel: both channels of a pair hold the same wave, and a shift needs "
+        "the sine and the cosine.",
+        NO_SHIFT,
+    ),
+    (
+        lambda: ch.kernel(ch.Sinusoidal(8, standardised=9), 1),
+        "Sinusoidal has no shift matrix and no kernel: the mean of a table is taken from every number, which no matrix "
+        "does.",
+        NO_SHIFT,
+    ),
+    (
+        lambda: ch.Sinusoidal(6, spacing=Repeated(Geometric())),
+        "3 pairs are not groups of 2 with one rate each.",
+        "Use a width of a multiple of 4 channels.",
+    ),
+    (
+        lambda: Repeated(3),
+        "`spacing` must say how the different rates are spaced, got 3.",
+        "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
+    ),
+    (lambda: Repeated(Geometric(), 0), "`times` must be at least 1, got 0.", "Give `times` as an int of at least 1."),
+]
+
+
+@pytest.mark.parametrize(("call", "message", "hint"), REFUSED, ids=[message[:60] for _, message, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_words(call, message, hint):
+    with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
+        call()
