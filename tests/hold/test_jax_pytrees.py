@@ -188,6 +188,27 @@ def test_biases(spec: Any):
     assert (off <= np.abs(np.asarray(narrow, np.float64)) * 2.0**-8).all()
 
 
+@pytest.mark.parametrize("spec", [ch.Alibi(2), ch.Buckets(heads=2, bidirectional=False), Kerple(2), Fire(2, hidden=3)])
+def test_a_step_of_decoding_with_a_bias_is_compiled_once(spec: Any):
+    """The pytree goes in as an argument, the position exists only inside; rows of the cache to come are masked."""
+    code, traced = held.Bias.drawn(spec, KEY), 0
+    scores = jnp.asarray(np.random.default_rng(3).standard_normal((2, 12, 12)), jnp.float32)
+
+    @jax.jit
+    def step(code: Any, row: Any, position: Any) -> Any:
+        nonlocal traced
+        traced += 1
+        return code(row, queries=position[None], keys=12, causal=True)
+
+    whole = np.asarray(code(scores, causal=True))
+    for position in range(12):
+        made = np.asarray(step(code, scores[:, position : position + 1], jnp.int32(position)))[:, 0]
+        wanted = whole[:, position]
+        assert np.array_equal(np.isneginf(made), np.isneginf(wanted))
+        assert np.allclose(made[:, : position + 1], wanted[:, : position + 1], rtol=0, atol=2.0**-20)
+    assert traced == 1
+
+
 def test_a_bias_is_masked_when_asked_and_stands_where_it_is_told():
     code = held.Bias(ch.Alibi(heads=2))
     assert int(np.isneginf(code(jnp.zeros((2, 4, 4)), causal=True)).sum()) == 12

@@ -193,7 +193,10 @@ def test_a_block_that_a_class_takes_where_there_is_none_is_a_noted_default():
     assert found.codes[0].scaling == {"type": "yarn", "factor": 32.0, "original": 4096}
     assert found.codes[0].source["scaling"] == "class default of gpt_oss (transformers 5.23.0)"
     assert any(fact.evidence.get("field") == "rope_parameters" for fact in found.facts)
-    assert resolved({"model_type": "gpt_oss", "rope_parameters": {"rope_type": "default"}}).codes[0].scaling is None
+    for declared in ({"rope_type": "default"}, {}):
+        code = resolved({"model_type": "gpt_oss", "rope_parameters": declared}).codes[0]
+        assert (code.scaling, code.base) == (None, 150_000.0)
+    assert resolved({"model_type": "gpt_oss", "rope_scaling": None}).codes[0].scaling is not None
 
 
 def test_the_last_layer_of_gemma4_sees_everything_whatever_is_listed():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated
 from clockhands.rotary import alternating, chunked, grid, interleaved
 from clockhands.specs import with_fields
 
@@ -154,6 +154,9 @@ def test_fields_of_joined_ladders_can_be_changed_where_they_agree():
     assert str(caught.value) == (
         "The parts of this spacing have different values of base: 100, 50.\nhint: Give the whole spacing, Joined(…)."
     )
+    twice = ch.Rotary(8, spacing=Repeated(Geometric(100.0)))
+    assert with_fields(twice, base=9.0).rates == ch.Rotary(8, spacing=Repeated(Geometric(9.0))).rates
+    assert with_fields(twice, times=4).rates == (1.0,) * 4
     different = ch.Rotary(8, spacing=Joined([(2, Geometric()), (2, EvenSteps(1.0, 0.1))]))
     with pytest.raises(InvalidValue, match="Rotary has no field 'base'"):
         with_fields(different, base=10.0)

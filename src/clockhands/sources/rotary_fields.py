@@ -291,7 +291,7 @@ class Blocks:
         spellings = table()["spellings"]["block"]
         found = [fields.inside(key, spellings) for key in fields.spellings.get("blocks", ())]
         self.blocks = [block for block in found if block is not None]
-        if not self.blocks and row is not None and row.block:
+        if row is not None and row.block and not fields.declares("blocks"):
             self.blocks = [Assumed(row.block, fields, spellings, default_source)]
             evidence = {"field": fields.spellings["blocks"][-1], "used": _in_words(row.block)}
             of = default_source.removeprefix("class default of ")
