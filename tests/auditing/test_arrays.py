@@ -238,6 +238,14 @@ def test_an_onnx_model_whose_exporter_has_taken_the_names_away(tmp_path):
     assert set(found(none)) == {"nothing-declared"}
 
 
+def test_of_words_that_a_graph_gathers_only_the_first_rows_are_read(tmp_path, monkeypatch):
+    words = np.random.default_rng(0).normal(size=(4096, 64)).astype(np.float32)
+    tensors = [onnx_tensor("words", (4096, 64), raw=words.tobytes())]
+    path = written(tmp_path / "m.onnx", onnx_bytes(tensors, onnx_node("Gather", b"", ("words", "ids"))))
+    monkeypatch.setattr(auditing_arrays, "_rows", None)  # what looks at every row
+    assert set(found(ch.audit(path))) == {"nothing-declared"}
+
+
 def test_an_onnx_model_with_its_config(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(WHISPER), encoding="utf-8")
     tensors = [onnx_tensor(ENCODER, (300, 64), raw=ch.table(ch.preset("marian", width=64), 300).tobytes())]

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from clockhands.errors import ClockhandsError
+from clockhands.recognition import identify
 from clockhands.sources import arrays
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.targets import Opened
@@ -12,19 +14,21 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 # A file of no more tables than this is one of tables; one of more is a model, whose matrices are looked at by name.
 _FEW = 16
 
+_HEAD = 256  # rows that tell what a tensor without a name might be
+
 
 def position_tables(opened: Opened) -> tuple[str, ...]:
     """The tensors that are tables of positions by their names; else those that a graph adds; else all of a few.
 
-    Only tensors of floats with rows of several channels: axes of size 1 do not count.
+    Only tensors of floats with rows of several channels: axes of size 1 do not count. A graph adds and gathers much
+    else, embeddings of words above all: of that only what begins like a computed code counts, and no more is read.
     """
     likely = [name for name, info in opened.tensors.items() if is_table(info)]
     named = tuple(name for name in likely if TABLE.search(name))
     if named or opened.form not in ("array", "onnx", "safetensors", "gguf"):
         return named
-    added = tuple(name for name in likely if name in opened.added)
     if opened.form == "onnx":
-        return added[:_FEW]
+        return tuple(name for name in likely if name in opened.added and _begins_like_a_code(opened.tensors[name]))
     return tuple(likely) if len(likely) <= _FEW else ()
 
 
@@ -32,6 +36,15 @@ def is_table(info: TensorInfo) -> bool:
     """Whether a tensor has rows of several channels of floats."""
     found = rows_and_width(info.shape)
     return info.dtype in FLOATS and found is not None and found[0] > 1 and found[1] > 1
+
+
+def _begins_like_a_code(info: TensorInfo) -> bool:
+    """Whether the first rows are a code that is computed."""
+    try:
+        matches = identify(np.array(rows_of(info)[:_HEAD]))
+    except ClockhandsError:
+        return False
+    return bool(matches) and (matches[0].values is None or np.size(matches[0].values) == 1)
 
 
 def rows_of(info: TensorInfo) -> np.ndarray:
