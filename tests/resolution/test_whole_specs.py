@@ -55,6 +55,12 @@ def test_kinds_of_layers_resolve_to_the_codes_of_a_mixture():
     assert {code.window for code in codes.values()} == {None, 129}
 
 
+def test_the_decoder_of_modernbert_sees_the_half_before():
+    config = {"model_type": "modernbert-decoder", "local_attention": 128, "position_embedding_type": "sans_pos"}
+    assert {code.window for code in resolved(config).codes} == {None, 64}
+    assert "ignored-key" not in fact_codes(config)
+
+
 def test_heads_of_esm_are_those_of_its_preset_but_narrower():
     assert specs(CASES["esm2-t6-8m"]) == [preset("esm2", head_width=16)]
 
@@ -214,6 +220,7 @@ LIBRARY = {
     "gpt_oss": ("gpt_oss", "GptOssRotaryEmbedding", {}),
     "gemma4_text": ("gemma4", "Gemma4TextRotaryEmbedding", {}),
     "modernbert": ("modernbert", "ModernBertRotaryEmbedding", {}),
+    "modernbert-decoder": ("modernbert_decoder", "ModernBertDecoderRotaryEmbedding", {}),
     "esm": ("esm", "EsmRotaryEmbedding", {"position_embedding_type": "rotary", "pad_token_id": 1, "vocab_size": 33}),
     "qwen2_vl_text": ("qwen2_vl", "Qwen2VLRotaryEmbedding", {}),
     "qwen2_5_vl_text": ("qwen2_5_vl", "Qwen2_5_VLRotaryEmbedding", {}),

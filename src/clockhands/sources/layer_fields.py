@@ -60,6 +60,8 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
             known["window"] = _join(window.source, source)
             if row is not None and row.windows.get("both") and seen is not None:
                 seen = 2 * (seen // 2) + 1  # half of it on either side of the query
+            elif row is not None and row.windows.get("half") and seen is not None:
+                seen //= 2  # the half before it
         layers = layer_ranges(places) if number is not None else None
         groups.append(Group(kind, labels.get(kind, ()), layers, seen, source is not None, known))
     return groups
