@@ -11,19 +11,20 @@ from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
-from clockhands.presets import presets
 from clockhands.recognition.describing import Description
 from clockhands.recognition.given import Given
+from clockhands.recognition.grid_tables import identify_cells
 from clockhands.recognition.matches import Match, Matches, Residual, Rows
+from clockhands.recognition.mixed import identify_mixed
 from clockhands.recognition.plain_numbers import UNKNOWN, plain
+from clockhands.recognition.published import alike
+from clockhands.recognition.single_waves import identify_single
 from clockhands.recognition.tables import HEAD, Found, expected_of, sinusoids
-from clockhands.recognition.verifying import Comparison, compared
+from clockhands.recognition.verifying import Comparison, compared, computed_in
 from clockhands.specs import describe
 
 # Rows that may differ from a table that is still called a sinusoid: one, or this share.
 _FEW = 0.01
-# Of the presets that are one and the same code, the one that most readers know.
-_KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
 # What training may have moved, and what must be left of how a pair turns.
 _HALF = 0.5
 
@@ -40,6 +41,13 @@ def identify_rows(given: Given) -> Matches:
         if match is not None:
             return Matches([match], reason)
         reasons.append(reason)
+    if given.positions is None:
+        for other in (identify_single, identify_cells, identify_mixed):
+            match = other(given, prefix)
+            if match:
+                return match
+            if other is identify_cells:
+                reasons.append(match.reason)
     return Matches([], reasons[0] if reasons else "No pair of channels turns evenly from row to row.")
 
 
@@ -58,7 +66,7 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
     offset = found.hands.offset
     if abs(offset) > 1e-6 * scale:
         spec, scale = _standardised(given, best)
-        name, values = _name_of(spec), None
+        name, values = next((name for name, _ in alike(spec)), None) if spec else None, None
         if spec is None:
             return None, "Pairs keep a circle that does not stand in the middle, as no code that is known does."
     at = _positions(given, best)
@@ -70,8 +78,8 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
     if moved and not _moved(check, found, rows):
         return None, f"Pairs turn like those of {describe(spec)}, but {len(wrong)} of {rows} rows are others."
     spec, positions, kept = _with_zeros(given, best, spec, check.zeros, prefix)
-    if (padded := _zero_name(spec)) is not None:
-        name, spec = padded.name, replace(padded.spec, width=spec.width)
+    if (padded := _padded(spec)) is not None:
+        name, spec = padded
     residual = _residual(check, given, found, prefix) if wrong else None
     total = max([check.error, *(size for _, size in wrong)])
     match = Match(
@@ -82,7 +90,7 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
         confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
         name=name,
         equivalents=_equivalents(found, best, spec, name),
-        computed_in=_computed_in(check, given),
+        computed_in=computed_in(check, given),
         rows=kept,
         residual=residual,
         evidence=_evidence(given, found, best, check, scale),
@@ -93,14 +101,17 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
 def _moved(check: Comparison, found: Found, rows: int) -> bool:
     """Whether a table is one that was trained further from the code.
 
-    Training moves every row a little: few rows are left as they were, what has moved is less than half of the code,
-    and the pairs that turn, of which there must be some, still do so.
+    Training moves every row a little: few rows are left as they were, the middle one has moved not much less than
+    those that moved most, what has moved is less than half of the code, and the pairs that turn, of which there must
+    be some, still do so. Where some rows are others altogether, most are as they were or nearly so.
     """
     share = _share(check, found, rows)
+    moves = np.array([size for _, size in check.wrong])
     turning = found.progression.advances[: len(found.told)] * rows > 2 * math.pi
     return bool(
         share <= _HALF
         and len(check.wrong) >= 0.9 * (rows - len(check.zeros))
+        and np.median(moves) >= _HALF * np.quantile(moves, 0.95)
         and turning.sum() >= 3
         and np.mean(found.told[turning] > _HALF) >= 0.9
     )
@@ -123,44 +134,17 @@ def _places(given: Given, best: Description) -> Callable[[int, int], np.ndarray]
 
 def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]:
     """The preset that a description is, the spec with its scale, and the scale where it is a trained number."""
-    alike = [known for known in _alike(spec) if known.spec.scaled == (scale != 1)]
-    if alike:
-        own = replace(alike[0].spec, width=spec.width, zero_rows=(), first=0)
-        return alike[0].name, own, scale if scale != 1 else None
+    for name, known in alike(spec):
+        if known.scaled == (scale != 1) and known.scale == 1:
+            return name, replace(known, width=spec.width, zero_rows=(), first=0), scale if scale != 1 else None
     return None, (replace(spec, scale=scale) if scale != 1 else spec), None
 
 
-def _alike(spec: Sinusoidal) -> list[Any]:
-    """Presets with this ladder, order, layout and rule for odd widths, those without further rules first."""
-    out = []
-    for known in presets():
-        own = known.spec
-        if type(own) is not Sinusoidal or own.spacing != spec.spacing:
-            continue
-        if (own.layout, own.order, own.standardised) != (spec.layout, spec.order, spec.standardised):
-            continue
-        if spec.width % 2 and own.odd != spec.odd:
-            continue
-        out.append(known)
-    return sorted(out, key=lambda known: (bool(known.spec.zero_rows), _rank(known.name), known.name))
-
-
-def _rank(name: str) -> int:
-    return _KNOWN.index(name) if name in _KNOWN else len(_KNOWN)
-
-
-def _name_of(spec: Sinusoidal | None) -> str | None:
-    if spec is None:
-        return None
-    names = [known.name for known in _alike(spec) if known.spec.scale == spec.scale]
-    return names[0] if names else None
-
-
-def _zero_name(spec: Sinusoidal) -> Any:
-    """The preset whose padding is where this table has zeros, or None."""
-    for known in _alike(spec) if spec.zero_rows else ():
-        if (known.spec.zero_rows, known.spec.scaled, known.spec.scale) == (spec.zero_rows, spec.scaled, spec.scale):
-            return known
+def _padded(spec: Sinusoidal) -> tuple[str, Sinusoidal] | None:
+    """The preset whose padding is where this table has zeros."""
+    for name, known in alike(spec) if spec.zero_rows else ():
+        if (known.zero_rows, known.scaled, known.scale) == (spec.zero_rows, spec.scaled, spec.scale):
+            return name, replace(known, width=spec.width)
     return None
 
 
@@ -223,29 +207,13 @@ def _residual(check: Comparison, given: Given, found: Found, prefix: int) -> Res
     )
 
 
-def _computed_in(check: Comparison, given: Given) -> str | None:
-    """The arithmetic that the numbers were made in, where it can be seen.
-
-    Numbers made in double precision and rounded once are the nearest of their dtype, but for those that the measured
-    description misses by little. Phases in float32 leave a good part of the numbers others than the nearest.
-    """
-    share = check.inexact / max(1, check.numbers)
-    if check.excess > 1:
-        return "float32"
-    if given.dtype == "float64":
-        return "float64" if check.error < 2.0**-40 else "float32"
-    if given.dtype == "float32":
-        return "float64" if share < 0.02 else "float32" if share > 0.1 else None
-    return None
-
-
 def _equivalents(found: Found, best: Description, spec: Sinusoidal, name: str | None) -> tuple[Any, ...]:
     """Other words for the same numbers: presets by name, and specs with another base for another span."""
     spacing = best.spec.spacing
     out: list[Any] = [
-        known.name
-        for known in _alike(best.spec)
-        if known.name != name and known.spec.scaled == spec.scaled and known.spec.scale == spec.scale
+        other
+        for other, known in alike(best.spec)
+        if other != name and (known.scaled, known.scale) == (spec.scaled, spec.scale)
     ]
     for other in found.others:
         theirs = other.spec.spacing

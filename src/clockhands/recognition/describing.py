@@ -15,9 +15,9 @@ import numpy as np
 from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Spacing
-from clockhands.presets import presets
 from clockhands.recognition.plain_numbers import UNKNOWN, plain
 from clockhands.recognition.progressions import Progression
+from clockhands.recognition.published import of_kind
 
 BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
 
@@ -165,11 +165,19 @@ def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[i
     digits, number = plain(step, step * steps.doubt(fastest))
     step_meant = digits < UNKNOWN and number > 0 and steps.fix(fastest, math.log(number) + level)
     step = number if step_meant else step
-    start = steps.value(ORIGIN) * step
-    more, number = plain(start, steps.doubt(ORIGIN) * step)
-    start_meant = more < UNKNOWN and steps.fix(ORIGIN, number / step)
-    if not step_meant:
-        digits, step = UNKNOWN, math.exp(steps.value(fastest) - level)
+    if step_meant:
+        start = steps.value(ORIGIN) * step
+        more, number = plain(start, steps.doubt(ORIGIN) * step)
+        start_meant = more < UNKNOWN and steps.fix(ORIGIN, number / step)
+    else:  # a step that nobody wrote, of something else: a number of steps may still be meant
+        digits = UNKNOWN
+        more, number = plain(steps.value(ORIGIN), steps.doubt(ORIGIN))
+        start_meant = more < UNKNOWN and steps.fix(ORIGIN, number)
+        step = math.exp(steps.value(fastest) - level)
+        number *= step
+        if not start_meant:
+            more, number = plain(steps.value(ORIGIN) * step, steps.doubt(ORIGIN) * step)
+            start_meant = more < UNKNOWN and steps.fix(ORIGIN, number / step)
     if not start_meant:
         more, number = UNKNOWN, steps.value(ORIGIN) * step
     free = tuple(name for name, meant in (("step", step_meant), ("start", start_meant)) if not meant)
@@ -181,9 +189,8 @@ def _published(found: Progression, doubts: Doubts, shape: Shape, known: bool) ->
     if found.kind != "geometric" or shape.pairs < 2:
         return
     seen = set()
-    for preset in presets():
-        spec = preset.spec
-        if type(spec) is not Sinusoidal or (spec.layout, spec.order) != (shape.layout, shape.order):
+    for name, spec in of_kind(Sinusoidal):
+        if (spec.layout, spec.order) != (shape.layout, shape.order):
             continue
         if not isinstance(spec.spacing, Geometric) or spec.standardised is not None:
             continue
@@ -205,7 +212,7 @@ def _published(found: Progression, doubts: Doubts, shape: Shape, known: bool) ->
             if known and not steps.fix(LEVEL, rates[0]):
                 continue
             digits, step, start, free = _placed(steps, LEVEL, rates[0])
-            yield Description(own, start, found.sign * step, digits, (preset.name,), free)
+            yield Description(own, start, found.sign * step, digits, (name,), free)
 
 
 LEVEL, SLOPE, ORIGIN = np.eye(3)

@@ -34,7 +34,7 @@ def plain(value: float, doubt: float, published: tuple[float, ...] = ()) -> tupl
     near = round(value)
     if near and abs(near - value) <= reach and 2 * reach <= 0.1 and abs(near) < 2**40:
         return len(str(abs(near)).strip("0")), float(near)
-    for digits in range(1, 14):
+    for digits in range(1, 9):
         number = float(f"{value:.{digits - 1}e}")
         spacing = 10.0 ** (size - digits + 1)
         if abs(number - value) <= reach and 2 * reach <= CHANCE * spacing:

@@ -96,29 +96,47 @@ def _ladders(angle: np.ndarray, spread: np.ndarray) -> Iterator[tuple[Kind, floa
         if angle[0] > 0:
             yield "geometric", float(np.log(angle[0])), 0.0, angle.copy()
         return
-    for kind in ("geometric", "even"):
-        for sequence in (index[::-1], index):
-            line = _line(angle, spread, sequence, kind)
-            if line is None:
-                continue
-            level, slope = line
-            values = level + slope * index
-            if kind == "geometric" and np.abs(values).max() > 300:
-                continue
-            advances = np.exp(values) if kind == "geometric" else np.maximum(values, 0.0)
-            off = _wrapped(angle - advances)
-            if np.mean(np.abs(off) <= _LOOSE + 6 * spread + 0.05 * np.minimum(advances, 1)) < 0.9:
-                continue
+    for sequence in (index[::-1], index):
+        line = _line(angle, spread, sequence)
+        if line is None:
+            continue
+        values = line[0] + line[1] * index
+        if np.abs(values).max() > 300:
+            continue
+        off = _wrapped(angle - np.exp(values))
+        if np.mean(np.abs(off) <= _LOOSE + 6 * spread + 0.05 * np.minimum(np.exp(values), 1)) >= 0.9:
             found = True
-            yield kind, level, slope, advances
-        if found:
-            return
+            yield "geometric", *line, np.exp(values)
+    if found:
+        return
+    for level, slope in _even_lines(angle):
+        found = True
+        yield "even", level, slope, np.maximum(level + slope * index, 0.0)
+    if found:
+        return
     if (angle > -_LOOSE).all() and (angle > 10 * spread).any():
         yield "explicit", 0.0, 0.0, np.maximum(angle, 0.0)
 
 
-def _line(angle: np.ndarray, spread: np.ndarray, sequence: np.ndarray, kind: Kind) -> tuple[float, float] | None:
-    """Level and slope of the progression through the pairs in this order, slowest first, or None."""
+def _even_lines(angle: np.ndarray) -> Iterator[tuple[float, float]]:
+    """Level and slope of pairs whose advances are evenly spaced, modulo 2 pi for each: the smallest first."""
+    index = np.arange(len(angle))
+    slope, level = float(np.angle(np.exp(1j * np.diff(angle)).sum())), 0.0
+    for _ in range(2):  # a line through the angles, unrolled along the slope
+        level = float(np.angle(np.exp(1j * (angle - slope * index)).sum()))
+        off = _wrapped(angle - level - slope * index)
+        slope += float((off * (index - index.mean())).sum() / ((index - index.mean()) ** 2).sum())
+    if len(angle) < 3 or np.abs(_wrapped(angle - level - slope * index)).max() > _LOOSE:
+        return
+    for turns in (0, 1, -1, 2, -2):
+        for more in (0, 1):
+            first, last = level + _TURN * more, level + _TURN * more + (slope + _TURN * turns) * index[-1]
+            if min(first, last) >= 0 and min(first, last) < 2 * _TURN and abs(slope + _TURN * turns) > 1e-6:
+                yield first, slope + _TURN * turns
+
+
+def _line(angle: np.ndarray, spread: np.ndarray, sequence: np.ndarray) -> tuple[float, float] | None:
+    """Level and slope of the geometric progression through the pairs in this order, slowest first, or None."""
     floor = np.maximum(spread, 2.0**-22 * np.minimum(np.abs(angle), 1) + 2.0**-40)
     known = angle > 10 * floor
     start = next(
@@ -130,24 +148,16 @@ def _line(angle: np.ndarray, spread: np.ndarray, sequence: np.ndarray, kind: Kin
     fit = _Weighted()
     for place, pair in enumerate(sequence[start:]):
         measured, error = float(angle[pair]), float(floor[pair])
-        allowed = 0.0
         if place >= 2:
             value, doubt = fit.at(pair)
-            if kind == "geometric":
-                if value > 60:
-                    return None
-                predicted = float(np.exp(value))
-                doubt *= predicted
-            else:
-                predicted = value
+            if value > 60:
+                return None
+            predicted = float(np.exp(value))
             measured += _TURN * round((predicted - measured) / _TURN)
-            allowed = _LOOSE * min(1.0, predicted) + 6 * (doubt + error)
+            allowed = _LOOSE * min(1.0, predicted) + 6 * (doubt * predicted + error)
             if measured <= 0 or abs(measured - predicted) > allowed or allowed > 2:
                 return None
-        if kind == "geometric":
-            fit.add(pair, float(np.log(measured)), error / measured)
-        else:
-            fit.add(pair, measured, error)
+        fit.add(pair, float(np.log(measured)), error / measured)
         if place == 1 and (fit.slope() > 0) != (sequence[-1] > sequence[0]):
             return None
     return fit.line()

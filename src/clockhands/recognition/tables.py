@@ -126,7 +126,7 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
     full = trial.with_numbers(trial.level, trial.slope, trial.origin) if trial.kind != "explicit" else trial
     if shape.lone and trial.kind == "explicit":
         return None
-    doubts = Doubts(_covariance(trial, given.rounding))
+    doubts = Doubts(covariance_of(trial, given.rounding))
     ways = described(full, doubts, shape, known=given.positions is not None)
     if not ways:
         return None
@@ -140,7 +140,7 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
     return Found(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told)
 
 
-def _covariance(trial: Progression, rounding: float) -> np.ndarray:
+def covariance_of(trial: Progression, rounding: float) -> np.ndarray:
     """Of level, slope and origin, of what was measured.
 
     Errors of rounding the table are independent, and least squares says what they do. Where more than that is left,
@@ -160,9 +160,9 @@ def _covariance(trial: Progression, rounding: float) -> np.ndarray:
 
 
 def _off(best: Description, values: np.ndarray, places: np.ndarray) -> float:
-    """Root mean square of the angles that a description leaves, with phases that are exact."""
+    """The largest angle that a description leaves, with phases that are exact."""
     unit = units(best.spec.ladder, positions_of(best.start + best.step * places))[:, : values.shape[1]]
-    return float(np.sqrt(np.mean((values * unit.conj()).imag ** 2)))
+    return float(np.abs(np.imag(values * unit.conj())).max())
 
 
 def _nudged(best: Description, values: np.ndarray, places: np.ndarray) -> Description:
@@ -172,7 +172,7 @@ def _nudged(best: Description, values: np.ndarray, places: np.ndarray) -> Descri
     """
     least = _off(best, values, places)
     for name in best.free * 2:
-        if least < 2.0**-53:
+        if least < 3 * 2.0**-53:  # what the roundings of the table itself leave
             break
         spacing = cast(Geometric, best.spec.spacing)
         number = float(spacing.base if name == "base" else getattr(best, name))
@@ -224,14 +224,20 @@ def _exactly(best: Description, values: np.ndarray, places: np.ndarray) -> Descr
     return best
 
 
-def expected_of(spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Any) -> Expected:
+def expected_of(
+    spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Callable[[int, int], Any]
+) -> Expected:
     """What a sinusoid of one axis says of every number, with the rates of its channels."""
     rates = np.zeros(spec.width)
     own = np.array(spec.ladder.rates)
     pairs = len(own)
     width = min(spec.width, 2 * pairs)
     index = np.arange(width)
-    pair = index // 2 if spec.layout == "interleaved" else np.where(index < pairs, index, index - pairs)
-    rates[:width] = own[pair]
+    rates[:width] = own[index // 2 if spec.layout == "interleaved" else np.where(index < pairs, index, index - pairs)]
     powers = np.abs(np.log(np.maximum(rates, 1e-300))) * (rates > 0)
-    return Expected(spec, positions, values, scale, rates, powers, places)
+
+    def reach(rows: np.ndarray) -> np.ndarray:
+        first = int(rows[0])
+        return np.multiply.outer(np.abs(places(first, int(rows[-1]) + 1)[rows - first]), rates)
+
+    return Expected(spec, positions, values, scale, powers, reach)

@@ -1,0 +1,310 @@
+"""A bare table of several axes: which grid its rows run through, and which channels belong to which axis.
+
+In a table of the cells of a grid a channel of one axis is the same wherever the others stand. So the length of the
+axis that runs fastest is the number of rows after which some channels repeat, while within so many rows the others
+stand still; what stands still is a table of the remaining axes, one row for each block.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+
+from clockhands.additive import AxialSinusoidal
+from clockhands.additive.axial import Channels
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import EvenSteps, Spacing
+from clockhands.recognition.describing import Description, Doubts, Shape, described
+from clockhands.recognition.given import Given
+from clockhands.recognition.plain_numbers import UNKNOWN, plain
+from clockhands.recognition.progressions import Progression, progressions, refined, turned
+from clockhands.recognition.published import of_kind
+from clockhands.recognition.tables import covariance_of
+from clockhands.recognition.turning import angles_of
+
+_LOADED = 1 << 23  # numbers that are looked at to find the grid
+_MOST = 5  # axes
+UNKNOWN_AXIS = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The grid that the rows of a table run through.
+
+    Attributes:
+        sizes: Cells of each axis, the slowest first.
+        owner: The axis of each channel, by its place in ``sizes``; `UNKNOWN_AXIS` for one that never changes.
+    """
+
+    sizes: tuple[int, ...]
+    owner: np.ndarray
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Rows from one cell of each axis to the next."""
+        return tuple(math.prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes)))
+
+    def rows(self, axis: int) -> np.ndarray:
+        """The rows of the cells of one axis where the others stand at their first."""
+        return self.strides[axis] * np.arange(self.sizes[axis])
+
+
+def cells_of(given: Given) -> Cells | None:
+    """The grid of a table, or None where its channels do not fall apart into axes."""
+    rows = given.rows
+    if rows * given.width > _LOADED and rows > _LOADED // 8:
+        return None
+    step = max(1, -(-rows * given.width // _LOADED))
+    some = given.at(slice(None)) if step == 1 else np.asarray(given.array[:, ::step]).astype(np.float64)
+    within = 4 * given.rounding * float(np.abs(some).max(initial=0.0))
+    sizes, owner = _split(some, np.arange(some.shape[1]), within, 0)
+    if len(sizes) < 2:
+        return None
+    if step > 1:  # now that the grid is known, all channels at the few rows that tell
+        grid = Cells(sizes, np.zeros(0))
+        owner = np.full(given.width, UNKNOWN_AXIS)
+        for axis in range(len(sizes)):
+            lines = given.at(grid.rows(axis))
+            owner[np.abs(lines - lines[0]).max(axis=0) > within] = axis
+        return Cells(sizes, owner)
+    full = np.full(given.width, UNKNOWN_AXIS)
+    full[:] = owner
+    return Cells(sizes, full)
+
+
+def _split(rows: np.ndarray, channels: np.ndarray, within: float, depth: int) -> tuple[tuple[int, ...], np.ndarray]:
+    """Sizes, slowest first, and the axis of each channel, of rows [rows, channels]."""
+    number = len(rows)
+    for fast in range(2, number // 2 + 1) if depth < _MOST else ():
+        if number % fast:
+            continue
+        blocks = rows.reshape(-1, fast, rows.shape[1])
+        # A look at few rows first: most lengths are wrong, and show it at once.
+        for part in (blocks[:3], blocks):
+            again = (np.abs(part - part[:1]) <= within).all(axis=(0, 1))
+            still = (np.abs(part - part[:, :1]) <= within).all(axis=(0, 1))
+            if not (again | still).all():
+                break
+        else:
+            if (again & ~still).any() and (still & ~again).any():
+                rest = still & ~again
+                sizes, inner = _split(rows[::fast][:, rest], channels[rest], within, depth + 1)
+                owner = np.full(rows.shape[1], UNKNOWN_AXIS)
+                owner[rest] = inner
+                owner[again & ~still] = len(sizes)
+                return (*sizes, fast), owner
+    return (number,), np.zeros(rows.shape[1], int)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """How the channels of several axes may run, as a spec whose ladders are still to be found.
+
+    Attributes:
+        spec: The spec, of any ladder.
+        axes: For each axis of the spec, its place among the sizes of the grid.
+        scale: What all pairs are long.
+        noise: How much that varies.
+    """
+
+    spec: AxialSinusoidal
+    axes: tuple[int, ...]
+    scale: float
+    noise: float
+
+
+def arrangements(cells: Cells, lines: list[np.ndarray], width: int) -> list[Arrangement]:
+    """The arrangements of channels under which each channel is of its axis and all pairs keep one size.
+
+    Args:
+        cells: The grid.
+        lines: For each axis of the grid the rows along it, [cells, width].
+        width: Channels.
+    """
+    found = []
+    number = len(cells.sizes)
+    for axes in itertools.permutations(range(number)):
+        for raw in (None, "before", "after", "before-each", "after-each"):
+            shares = _shares(cells, axes, raw)
+            for share, channels, uneven in itertools.product(shares, get_args(Channels), ("refuse", "zero", "cut")):
+                try:
+                    spec = AxialSinusoidal(width, share, channels=channels, uneven=uneven, raw=raw)  # type: ignore[arg-type]
+                except ClockhandsError:
+                    continue
+                if uneven != "refuse" and (width - (number if raw else 0)) % (2 * sum(spec.shares)) == 0:
+                    continue  # the width is even after all
+                one = _fits(spec, axes, cells, lines)
+                if one is not None:
+                    found.append(one)
+    return sorted(found, key=lambda one: one.noise)
+
+
+def _shares(cells: Cells, axes: tuple[int, ...], raw: str | None) -> set[tuple[int, ...]]:
+    """The shares of the channels that axes may have: as many each, or as many as were counted."""
+    counts = [int((cells.owner == axis).sum()) - bool(raw) for axis in axes]
+    out = {(1,) * len(axes)}
+    if min(counts) > 0:
+        common = math.gcd(*counts)
+        if common > 1 and max(counts) // common <= 64:
+            out.add(tuple(count // common for count in counts))
+    return out
+
+
+def _fits(spec: AxialSinusoidal, axes: tuple[int, ...], cells: Cells, lines: list[np.ndarray]) -> Arrangement | None:
+    hands, coordinates = spec.places
+    width = spec.width
+    sizes = []
+    used = np.zeros(width, bool)
+    for axis, channels in zip(axes, hands, strict=True):
+        inside = channels[channels < width]
+        used[inside] = True
+        if not np.isin(cells.owner[inside], (axis, UNKNOWN_AXIS)).all():
+            return None
+        whole = channels[(channels < width).all(axis=1)]
+        sizes.append(np.hypot(lines[axis][:, whole[:, 0]], lines[axis][:, whole[:, 1]]))
+    for axis, channel in zip(axes, coordinates, strict=False):
+        used[channel] = True
+        if cells.owner[channel] != axis or not _affine(lines[axis][:, channel]):
+            return None
+    if any(line[:, ~used].any() for line in lines):
+        return None
+    every = np.concatenate([size.ravel() for size in sizes])
+    scale = float(np.median(every)) if every.size else 0.0
+    if not scale > 0:
+        return None
+    noise = float(np.abs(every / scale - 1).max())
+    return Arrangement(spec, axes, scale, noise) if noise < 0.02 else None
+
+
+def _affine(column: np.ndarray) -> bool:
+    """Whether a column rises by the same from cell to cell."""
+    if len(column) < 2 or column[0] == column[-1]:
+        return False
+    straight = column[0] + (column[-1] - column[0]) * np.arange(len(column)) / (len(column) - 1)
+    return bool(np.abs(column - straight).max() <= 1e-3 * np.abs(column[-1] - column[0]) / len(column))
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One axis of a table.
+
+    Attributes:
+        size: Its cells.
+        trials: The measured numbers of its ladder, likeliest first: the same rows, other whole turns.
+        doubts: How exactly they are known.
+        ways: Descriptions, the shortest first.
+        raw: Start and step as its raw coordinate says them, or None.
+        values, places: The pairs as ``cos + i sin`` at the cells.
+    """
+
+    size: int
+    trials: list[Progression]
+    doubts: Doubts
+    ways: list[Description]
+    raw: tuple[float, float] | None
+    values: np.ndarray
+    places: np.ndarray
+
+
+def axes_of(given: Given, one: Arrangement, lines: list[np.ndarray], order: str) -> list[Axis] | None:
+    """The ladder and the place of each axis of an arrangement whose pairs are of this order, or None."""
+    hands, coordinates = one.spec.places
+    out = []
+    for number, (axis, channels) in enumerate(zip(one.axes, hands, strict=True)):
+        line = lines[axis]
+        whole = channels[(channels < one.spec.width).all(axis=1)]
+        if not len(whole):
+            return None
+        turns = (line[:, whole[:, 1]] + 1j * line[:, whole[:, 0]]) / one.scale
+        raw = None
+        if len(coordinates):
+            column = line[:, coordinates[number]]
+            raw = (float(column[0]), float(column[-1] - column[0]) / max(1, len(column) - 1))
+        made = _axis(given, turns, order, len(channels), raw)
+        if made is None:
+            return None
+        out.append(made)
+    return out
+
+
+def _axis(given: Given, turns: np.ndarray, order: str, pairs: int, raw: tuple[float, float] | None) -> Axis | None:
+    places = np.arange(float(len(turns)))
+    angles = angles_of(turns, max(given.rounding, 2.0**-24))
+    found = []
+    for rough in progressions(angles, len(turns)):
+        if rough.order != order or (raw is not None and (raw[1] > 0) != (rough.sign > 0)):
+            continue
+        trial = refined(rough, turns, places)
+        if raw is not None and abs(trial.origin - raw[0] / abs(raw[1])) > 1e-3 * (1 + abs(trial.origin)):
+            continue
+        if trial.rest < 0.01:
+            found.append(trial)
+    if not found:
+        return None
+    least = min(trial.rest for trial in found)
+    found.sort(
+        key=lambda trial: (trial.rest > 2 * least + 1e-7, round(float(trial.advances.max()), 3), abs(trial.origin))
+    )
+    best = found[0]
+    shape = Shape(2 * pairs, "halves", order, lone=False, zeros=0, pairs=pairs)
+    doubts = Doubts(covariance_of(best, given.rounding))
+    level = best if raw is None else replace(best, level=best.level - math.log(abs(raw[1])))
+    if raw is not None and best.kind == "even":
+        level = best.with_numbers(best.level / abs(raw[1]), best.slope / abs(raw[1]), best.origin)
+    ways = described(level, doubts, shape, known=raw is not None)
+    return Axis(len(turns), found[:12], doubts, ways, raw, turned(turns, best.order), places)
+
+
+def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacing | tuple[Spacing, ...]]]:
+    """Spacings of published codes that run like an arrangement: the preset's name, and the spacing of its axes."""
+    spec = arrangement.spec
+    for name, own in of_kind(AxialSinusoidal):
+        alike = (own.order, own.shares, own.channels, own.raw) == (order, spec.shares, spec.channels, spec.raw)
+        if alike and spec.uneven in ("refuse", own.uneven):
+            yield name, own.spacing
+
+
+def placed(axis: Axis, spacing: Spacing, pairs: int) -> tuple[float, float] | None:
+    """Start and step of an axis whose rates are those of a spacing; None if they differ."""
+    rates = np.array(spacing.ladder(pairs, 2 * pairs).rates)[: axis.values.shape[1]]
+    best = None
+    for trial in axis.trials:
+        if axis.raw is not None:
+            start, step = axis.raw
+        else:
+            step = float(rates @ trial.advances / (rates @ rates)) * trial.sign
+            start = trial.origin * abs(step)
+        if np.abs(trial.advances - abs(step) * rates).max() * axis.size > 0.02:
+            continue
+        for _ in range(3 if axis.raw is None else 0):
+            phases = np.multiply.outer(start + step * axis.places, rates)
+            rest = np.angle(axis.values * np.exp(-1j * phases))
+            columns = np.stack([np.tile(rates, len(rest)), np.multiply.outer(axis.places, rates).ravel()], axis=1)
+            change = np.linalg.lstsq(columns, rest.ravel(), rcond=None)[0]
+            start, step = start + float(change[0]), step + float(change[1])
+        phases = np.multiply.outer(start + step * axis.places, rates)
+        size = float(np.sqrt(np.mean(np.angle(axis.values * np.exp(-1j * phases)) ** 2)))
+        if size < 1e-2 and (best is None or size < best[0] / 2):
+            best = (size, start, step)
+    return None if best is None else best[1:]
+
+
+def even_like(axis: Axis, published: EvenSteps, pairs: int) -> EvenSteps | None:
+    """The evenly spaced rates of an axis with the first rate and multiplier of a published code, another last one.
+
+    Where raw coordinates say the step, the first rate must be the published one.
+    """
+    for trial in axis.trials:
+        first, end = float(trial.advances[0]), float(trial.advances[-1])
+        if trial.kind != "even" or len(trial.advances) != pairs or not first > 0:
+            continue
+        if axis.raw is not None and abs(first / abs(axis.raw[1]) / published.first / published.multiplier - 1) > 1e-3:
+            continue
+        last = published.first * end / first
+        doubt = last * 4 * max(trial.rest, 2.0**-24) / (first * axis.size)
+        digits, number = plain(last, doubt)
+        return EvenSteps(published.first, number if digits < UNKNOWN else last, published.multiplier)
+    return None
