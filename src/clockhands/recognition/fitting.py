@@ -70,12 +70,10 @@ def fit_ladder(
     channels = 2 * len(given) if channels is None else channels
     factor = Interval.around(attention_factor, attention_uncertainty)
     measured = Measured(given, bounds, channels, channels if whole is None else whole, factor, modulo)
-    found: list[Fit | None] = [
-        *plain_fits(measured),
-        *(scaled_fits(measured) if measured.turning == measured.pairs > 1 else ()),
-        _as_given(measured),
-    ]
-    fits = sorted((fit for fit in found if fit is not None), key=lambda fit: fit.cost)
+    found = [fit for fit in plain_fits(measured) if fit is not None]
+    if not found and measured.turning == measured.pairs > 1:
+        found = scaled_fits(measured)
+    fits = sorted([*found, _as_given(measured)], key=lambda fit: fit.cost)
     return [fit for place, fit in enumerate(fits) if not any(_same(fit, other) for other in fits[:place])]
 
 

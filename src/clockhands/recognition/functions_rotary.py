@@ -100,9 +100,9 @@ def measured_turning(behaviour: Behaviour) -> Turning:
     matrices = _matrices(reader, positions)
     if not np.isfinite(matrices).all():
         raise NoRotation("It gives back numbers that are not finite.")
-    _check_linear(reader, matrices[2], int(positions[2]))
     table = table_dtype(matrices, reader.caller.output)
-    unit = unit_of(table)
+    # What is computed in float32 may be handed over in float64: the sums show what is left.
+    unit = max(unit_of(table), _linear_to(reader, matrices[2], int(positions[2])))
     pairs = find_pairs(matrices, np.concatenate([positions, _BETWEEN])[: len(matrices)], unit)
     phases = measure(reader, pairs, longest, unit)
     offset = offset_of(reader, pairs, phases, unit) if turned_at_zero(matrices[0]) else 0.0
@@ -137,12 +137,19 @@ def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
     return np.concatenate([matrices, between]) if np.isfinite(between).all() else matrices
 
 
-def _check_linear(reader: Reader, matrix: np.ndarray, position: int) -> None:
+def _linear_to(reader: Reader, matrix: np.ndarray, position: int) -> float:
+    """How far a sum of rows is from the sum of what becomes of them, relative to the rows.
+
+    Raises:
+        NoRotation: Further than float32 leaves it, or the function's dtype.
+    """
     x = np.random.default_rng(2).integers(-96, 97, (2, len(matrix))) / 64
     y = reader(x, np.full(2, position))
     scale = np.abs(x).sum(axis=1).max()
-    if np.abs(y - x @ matrix).max() > 8 * unit_of(reader.caller.output) * scale:
+    off = float(np.abs(y - x @ matrix).max() / (scale * max(1.0, np.abs(matrix).max())))
+    if off > 8 * max(unit_of(reader.caller.output), unit_of("float32")):
         raise NoRotation("It is not a rotation: it is not linear in x (a sum of rows is not turned as the rows are).")
+    return off
 
 
 def _spec(turning: Turning, fit: Fit, xpos: XPos | None) -> Rotary | None:

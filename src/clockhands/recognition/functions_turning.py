@@ -120,7 +120,7 @@ def arithmetic_of(turning: Turning, rates: Sequence[float], rates_in: str | None
     # Beyond where phases agree, something else than rounding is at work.
     positions = np.array([place for place in TELLING if place <= phases.reached.max()])
     if not positions.size:
-        positions = np.arange(1, turning.longest + 1)
+        positions = np.arange(1, min(turning.longest, 64) + 1)
     seen, _ = read_phases(turning.reader, turning.pairs, positions)
     places, product = product_dtypes(positions + turning.offset, seen, phases, turning.noise, rates_in)
     return Arithmetic(rates_in, places, product, turning.table)

@@ -117,6 +117,11 @@ class _Shares:
         falling = (np.diff(self.kept) <= self.reach[1:] + self.reach[:-1]).all()
         return bool(falling and highest[0] >= 1 and (lowest <= 1).all() and highest[-1] < 1 and lowest[-1] > 0)
 
+    def near(self, slowed: np.ndarray, factor: float) -> bool:
+        """Whether these parts of the slowing are the shares, but for rounding: worth making the ladder exactly."""
+        made = 1 - slowed * (1 - 1 / factor)
+        return bool((np.abs(made - self.kept) <= 2 * self.reach + 1e-12).all())
+
     def slowest(self, share: float) -> float | None:
         """The factor, if the last pair gets ``share`` of the slowing: the shortest decimal."""
         if share <= 0:
@@ -181,6 +186,9 @@ def _yarn(
     shares: _Shares, factor: float, original: int, betas: tuple[float, float], truncate: bool
 ) -> Iterator[Fit | None]:
     measured, (fast, slow) = shares.measured, betas
+    begin, end = _ramp(shares, original, fast, slow, truncate)
+    if not shares.near(np.clip((shares.index - begin) / (end - begin), 0, 1), factor):
+        return
     usual = 1 + 0.1 * math.log(factor)
     attention = None if measured.attention_factor.holds(usual) else shortest(measured.attention_factor)
     if attention is not None and attention <= 0:
@@ -188,7 +196,6 @@ def _yarn(
     # Lengths between which the ramp begins and ends at the same pairs.
     same = ()
     if truncate:
-        begin, end = _ramp(shares, original, fast, slow, truncate)
         lengths = _same_lengths(shares, begin, end, fast, slow)
         same = () if lengths is None else (("original", (lengths.low, lengths.high)),)
     cost = COSTS["scaling"] + significant(factor) + (0 if truncate else 1) + _length_cost(original)
@@ -313,7 +320,9 @@ def _llamas(shares: _Shares) -> Iterator[Fit | None]:
 
 
 def _llama(shares: _Shares, factor: float, original: int, low: float, high: float) -> Iterator[Fit | None]:
-    if high < low:
+    turns = original * shares.below / (2 * math.pi)
+    slowed = np.clip((high - turns) / (high - low), 0, 1) if high > low else (turns < high).astype(float)
+    if high < low or not shares.near(slowed, factor):
         return
     cost = COSTS["scaling"] + significant(factor) + _length_cost(original)
     cost += 0 if (low, high) == (1.0, 4.0) else significant(low) + significant(high)

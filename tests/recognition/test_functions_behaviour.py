@@ -1,0 +1,377 @@
+"""What a function does beside turning, and functions that are no code of positions: said in words."""
+
+import functools
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.ladders import Explicit, Geometric, Joined
+from clockhands.recognition.functions import identify_function
+from clockhands.rotary import rotate
+from clockhands.scaling import Dynamic, Linear, LongRope
+from clockhands.traces import library_of
+
+WIDTH = 32
+SPEC = ch.Rotary(WIDTH)
+TURNS = ch.Rotary(WIDTH, spacing=Geometric(100.0, multiplier=2 * np.pi))
+
+
+def turned(x, positions, spec=SPEC):
+    return rotate(x, spec, positions)
+
+
+def kept_in(dtype):
+    """Cosine and sine rounded to this dtype."""
+
+    def function(x, positions):
+        phases = positions[:, None] * np.array(SPEC.rates)
+        cosine, sine = (wave(phases).astype(dtype).astype(np.float32) for wave in (np.cos, np.sin))
+        a, b = np.split(x, 2, axis=-1)
+        return np.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
+
+    return function
+
+
+def one_pair_backward(x, positions):
+    y, other = turned(x, positions).copy(), turned(x, -positions)
+    y[:, [3, 19]] = other[:, [3, 19]]
+    return y
+
+
+def middle(x, positions):
+    return np.concatenate([x[:, :8], turned(x[:, 8:24], positions, ch.Rotary(16)), x[:, 24:]], axis=1)
+
+
+def changing_x(x, positions):
+    x[:] = turned(x, positions)
+    return x
+
+
+def changing_positions(x, positions):
+    y = turned(x, positions)
+    positions += 1
+    return y
+
+
+def shifted(x, positions):
+    y = turned(x, positions).copy()
+    y[1:] += 0.25 * x[:-1]
+    return y
+
+
+def growing():
+    """Dynamic scaling that never comes back from the longest call."""
+    longest = [0]
+
+    def function(x, positions):
+        longest[0] = max(longest[0], int(positions.max()) + 1)
+        return turned(x, positions, ch.Rotary(WIDTH, scaling=Dynamic(2.0, 1_024), length=longest[0]))
+
+    return function
+
+
+def counting_calls():
+    calls = iter(range(1_000))
+    return lambda x, positions: turned(x, positions + next(calls))
+
+
+def whole_only(x, positions):
+    if positions.dtype.kind == "f":
+        raise TypeError("positions must be whole")
+    return turned(x, positions, TURNS)
+
+
+NOT = {
+    "nothing": (lambda x, _: x, "It does not look at positions"),
+    "one angle for all": (lambda x, p: turned(x, np.full(len(p), 5)), "It does not look at positions"),
+    "sum of rows": (lambda x, p: np.cumsum(turned(x, p), axis=0), "depends on the numbers of other rows"),
+    "a row into the next": (shifted, "depends on the numbers of other rows"),
+    "the mean taken away": (lambda x, p: turned(x, p) - x.mean(axis=0), "depends on the numbers of other rows"),
+    "sorted positions": (lambda x, p: turned(x, np.sort(p)), "depends on the order of the rows"),
+    "positions backward": (lambda x, p: turned(x, p[::-1]), "depends on the order of the rows"),
+    "state that each call changes": (counting_calls(), "Asked the same again it gives another answer"),
+    "not a number": (lambda x, p: turned(x, p) * np.nan, "not finite"),
+    "normalised": (
+        lambda x, p: turned(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6), p),
+        "not linear in x",
+    ),
+    "decay": (lambda x, p: x * np.exp(-0.01 * p)[:, None].astype(x.dtype), "each is multiplied by a number of its own"),
+    "signs changed": (lambda x, p: -turned(x, p), "changes signs"),
+    "channels backward": (lambda x, p: turned(x, p)[:, ::-1], "channel 0 of its output is channel 31 of its input"),
+    "one pair backward": (one_pair_backward, r"some backward: pair (3, 19) is turned against the others"),
+    "the middle of a head": (middle, "8 pairs of the channels 8 to 23"),
+    "half of the positions": (lambda x, p: turned(x, p // 2), "at position 2 already not as any rotary code"),
+    "groups of positions": (lambda x, p: turned(x, p // 4 * 4), "at position 4 already not"),
+    "a table added as well": (lambda x, p: ch.add(turned(x, p), ch.Sinusoidal(WIDTH), p), "two codes in one"),
+    "random matrices": (
+        lambda x, p: np.stack([row @ np.random.default_rng(at).standard_normal((WIDTH, WIDTH)) for row, at in
+                               zip(x, p, strict=True)]),
+        "channel 0 is mixed with 31 others",
+    ),
+    "lengths that grow": (
+        lambda x, p: turned(x, p) * (1 + 0.001 * p[:, None]),
+        "changes their lengths with the position",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT)
+def test_what_is_no_code_of_positions_is_said_to_be_none(name):
+    function, words = NOT[name]
+    found = identify_function(function, WIDTH)
+    assert not found
+    assert words in found.reason
+    assert found.reason.endswith(".")
+
+
+STILL = {
+    "from the first of the call": (lambda x, p: turned(x, p - p[0]), "counts positions from the first of each call"),
+    "its rows": (lambda x, _: turned(x, np.arange(len(x))), "counts its rows from 0"),
+    "its rows, from one": (lambda x, _: turned(x, np.arange(1, len(x) + 1)), "Position p is turned as p + 1"),
+    "from one": (lambda x, p: turned(x, p + 1), "Position p is turned as p + 1"),
+    "from minus 7.5": (lambda x, p: turned(x, p - 7.5), "Position p is turned as p + -7.5"),
+    "a table that ends": (lambda x, p: turned(x, np.arange(100)[p]), "positions up to 99 only"),
+    "a table whose last row stays": (
+        lambda x, p: turned(x, np.minimum(p, 2_047)),
+        "positions beyond 2,047 are taken for that one",
+    ),
+    "a table that starts again": (lambda x, p: turned(x, p % 3_000), "From position 3,000 on it is off"),
+    "changing x": (changing_x, "It changes its own arguments: x."),
+    "changing positions": (changing_positions, "It changes its own arguments: positions."),
+    "few rows in a call": (lambda x, p: turned(x, p) if len(x) <= 64 else x[:, None], "It is a rotation"),
+    "in double precision": (lambda x, p: turned(x.astype(np.float64), p), "It is a rotation"),
+}
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_a_rotation_with_ways_of_its_own_is_still_identified(name):
+    function, words = STILL[name]
+    found = identify_function(function, WIDTH)
+    assert found[0].spec == SPEC
+    assert words in found.reason
+
+
+def test_a_ladder_that_stays_at_the_longest_call_is_said_to_be_state():
+    found = identify_function(growing(), WIDTH)
+    assert "It keeps state" in found.reason
+
+
+def test_scaling_by_the_largest_position_is_told():
+    def function(x, positions):
+        return turned(x, positions, ch.Rotary(WIDTH, scaling=Dynamic(4.0, 2_000), length=int(positions.max()) + 1))
+
+    found = identify_function(function, WIDTH)
+    assert found[0].spec == ch.Rotary(WIDTH, scaling=Dynamic(4.0, 2_000))
+    assert found[0].error < 1e-6
+    assert "Up to position 1,999 of a call" in found.reason
+
+
+def test_two_lists_of_divisors_are_told():
+    short = tuple(1 + 0.01 * pair for pair in range(16))
+    long = tuple(1 + 0.75 * pair for pair in range(16))
+    spec = ch.Rotary(WIDTH, scaling=LongRope(short, long, 4_096, 32.0))
+
+    def function(x, positions):
+        return turned(x, positions, ch.specs.with_fields(spec, length=int(positions.max()) + 1))
+
+    found = identify_function(function, WIDTH)
+    scaling = found[0].spec.scaling
+    assert scaling.short == pytest.approx(short, rel=1e-9)
+    assert scaling.long == pytest.approx(long, rel=1e-9)
+    assert (scaling.original, scaling.factor) == (4_096, 32.0)
+    assert found[0].error < 1e-6
+
+
+@pytest.mark.parametrize("function", [whole_only, lambda x, p: turned(x, p.astype(int), TURNS)])
+def test_whole_turns_per_token_follow_from_the_slow_hands(function):
+    found = identify_function(function, WIDTH)
+    assert found[0].spec == TURNS
+    assert "whole turns per token are not seen" in found.reason
+
+
+def test_parts_of_a_token_show_whole_turns():
+    found = identify_function(lambda x, p: turned(x, p, TURNS), WIDTH)
+    assert found[0].spec == TURNS
+    assert "not seen" not in found.reason
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(ml_dtypes.bfloat16, 2.0**-9), (np.float16, 2.0**-12)])
+def test_a_table_of_few_bits_is_seen(dtype, unit):
+    found = identify_function(kept_in(dtype), WIDTH)
+    name = np.dtype(dtype).name
+    assert found[0].spec == SPEC
+    assert found[0].computed_in == dict(found[0].evidence)["table_in"] == name
+    assert f"Cosine and sine are rounded to {name}." in found.reason
+    assert unit / 2 < found[0].error < 8 * unit
+
+
+def test_blocks_have_ladders_of_their_own():
+    spec = ch.Rotary(WIDTH, spacing=Joined(((8, Geometric(100.0)), (8, Geometric(1_000.0)))), blocks=(8, 8))
+    assert identify_function(functools.partial(turned, spec=spec), WIDTH)[0].spec == spec
+
+
+def test_rates_of_no_rule_and_few_pairs():
+    rates = tuple(float(rate) for rate in np.sort(np.random.default_rng(1).uniform(0, 1, 16)))
+    match = identify_function(functools.partial(turned, spec=ch.Rotary(WIDTH, spacing=Explicit(rates))), WIDTH)[0]
+    assert isinstance(match.spec.spacing, Explicit)
+    assert match.spec.rates == pytest.approx(rates, abs=1e-11)
+    for rotated in (2, 4):
+        spec = ch.Rotary(WIDTH, rotated=rotated)
+        assert identify_function(functools.partial(turned, spec=spec), WIDTH)[0].spec.rates == spec.rates
+
+
+def test_what_several_specs_say_is_listed():
+    """Base 100 over a rotated half is base 10,000 over the head."""
+    spec = ch.Rotary(WIDTH, rotated=16, spacing=Geometric(span=16.0))
+    match = identify_function(functools.partial(turned, spec=spec), WIDTH)[0]
+    assert match.spec == spec
+    assert ch.Rotary(WIDTH, rotated=16, base=100.0) in match.equivalents
+
+
+def test_a_factor_on_the_result_is_an_attention_factor():
+    match = identify_function(lambda x, p: 2 * turned(x, p), WIDTH)[0]
+    assert match.spec.attention_factor == 2
+    assert match.spec.rates == SPEC.rates
+
+
+# --- calling ---------------------------------------------------------------------------------------------------
+
+MISUSED = {
+    "another shape": (lambda x, p: turned(x, p)[None], r"shape \[1, 3, 32\] for x of shape \[3, 32\]"),
+    "a list": (lambda x, p: turned(x, p).tolist(), "it gave back list, not an array"),
+    "a pair": (lambda x, p: (turned(x, p), x), "it gave back tuple"),
+    "whole numbers": (lambda x, p: turned(x, p).astype(int), "it gave back int64, not floats"),
+    "three arguments": (lambda x, p, mask: x + p + mask, "missing 1 required positional argument: 'mask'"),
+    "an error": (lambda *_: {}[0], "KeyError: 0"),
+    "sixteen rows only": (lambda x, _: x if len(x) == 16 else x[:0], r"shape \[0, 32\]"),
+}
+
+
+@pytest.mark.parametrize("name", MISUSED)
+def test_what_cannot_be_called_is_refused_with_what_it_said(name):
+    function, words = MISUSED[name]
+    with pytest.raises(InvalidValue, match=words) as caught:
+        identify_function(function, WIDTH, backend="numpy")
+    assert "Wrap it" in caught.value.hint
+
+
+def test_an_error_on_the_way_is_told():
+    def function(x, positions):
+        if 97 in positions:
+            raise RuntimeError("no such thing")
+        return turned(x, positions)
+
+    with pytest.raises(InvalidValue, match="RuntimeError: no such thing"):
+        identify_function(function, WIDTH)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(InvalidValue, match="`width` must be given"):
+        identify_function(turned)
+    with pytest.raises(InvalidValue, match="`backend` must be one of numpy, torch, jax"):
+        identify_function(turned, WIDTH, backend="tensorflow")
+    with pytest.raises(InvalidValue, match="`dtype` must be one of float32"):
+        identify_function(turned, WIDTH, dtype="int8")
+    with pytest.raises(InvalidType, match="Expected a function"):
+        identify_function(3, WIDTH)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="`longest` must be at least 4"):
+        identify_function(turned, WIDTH, longest=1)
+
+
+def test_longest_is_kept_to():
+    largest = []
+
+    def function(x, positions):
+        largest.append(positions.max())
+        return turned(x, positions)
+
+    match = identify_function(function, WIDTH, longest=1_000)[0]
+    assert match.spec == SPEC
+    assert 900 < max(largest) <= 1_023
+
+
+def test_calls_and_rows_are_counted():
+    seen = []
+
+    def function(x, positions):
+        seen.append(len(x))
+        return turned(x, positions)
+
+    evidence = dict(identify_function(function, WIDTH)[0].evidence)
+    assert (evidence["calls"], evidence["rows"]) == (len(seen), sum(seen))
+    assert len(seen) < 80
+    assert sum(seen) < 10_000
+
+
+def test_nothing_global_changes():
+    settings, shown = np.geterr(), np.get_printoptions()
+    libraries = set(sys.modules) & {"torch", "jax"}
+    identify_function(turned, WIDTH)
+    assert (np.geterr(), np.get_printoptions()) == (settings, shown)
+    assert set(sys.modules) & {"torch", "jax"} == libraries
+
+
+def test_functions_of_every_library(backend):
+    """In the arrays of each, found without being told; positions come as whole numbers of the library's own."""
+    spec = ch.Rotary(WIDTH, "interleaved", base=500_000.0, scaling=Linear(4.0))
+    kinds = set()
+
+    def function(x, positions):
+        kinds.add((type(x).__module__.partition(".")[0], str(positions.dtype).removeprefix("torch.")))
+        if library_of(x) not in (backend.name, "jaxlib" if backend.name == "jax" else None):
+            raise TypeError(f"not an array of {backend.name}")
+        return rotate(x, spec, positions)
+
+    match = identify_function(function, WIDTH)[0]
+    assert match.spec == spec
+    assert dict(match.evidence)["library"] == backend.name
+    assert {"numpy": "int64", "torch": "int64", "jax": "int32"}[backend.name] in {dtype for _, dtype in kinds}
+    other = "numpy" if backend.name == "torch" else "torch"
+    with pytest.raises(InvalidValue, match=f"with {other} arrays: TypeError: not an array of {backend.name}"):
+        identify_function(function, WIDTH, backend=other)
+
+
+def test_modules_methods_and_compiled_functions(backend):
+    if backend.name == "torch":
+        torch = backend.module
+
+        class Turner(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rates = torch.nn.Buffer(torch.tensor(SPEC.rates))
+
+            def forward(self, x, positions):
+                phases = positions[:, None] * self.rates
+                a, b = x.chunk(2, dim=-1)
+                return torch.cat([a * phases.cos() - b * phases.sin(), a * phases.sin() + b * phases.cos()], dim=-1)
+
+        assert identify_function(Turner(), WIDTH)[0].spec == SPEC
+    elif backend.name == "jax":
+        jax = pytest.importorskip("jax")
+
+        @jax.jit
+        def function(x, positions):
+            phases = positions[:, None] * backend.module.asarray(SPEC.rates)
+            a, b = backend.module.split(x, 2, axis=-1)
+            cosine, sine = backend.module.cos(phases), backend.module.sin(phases)
+            return backend.module.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=-1)
+
+        before = jax.config.jax_enable_x64
+        match = identify_function(function, WIDTH, longest=4_096)[0]
+        assert match.spec == SPEC
+        assert dict(match.evidence)["library"] == "jax"
+        assert jax.config.jax_enable_x64 == before
+    else:
+
+        class Turner:
+            def turn(self, x, positions):
+                return turned(x, positions)
+
+            __call__ = turn
+
+        for function in (Turner(), Turner().turn, functools.partial(turned, spec=SPEC)):
+            assert identify_function(function, WIDTH)[0].spec == SPEC
