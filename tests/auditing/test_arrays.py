@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 import clockhands as ch
 from clockhands.auditing import arrays as auditing_arrays
 from clockhands.auditing.arrays import _rows
+from clockhands.grids import Grid
 from clockhands.sources import arrays
 from written_files import onnx_bytes, onnx_node, onnx_tensor, written
 
@@ -152,6 +153,19 @@ def test_a_table_that_was_trained_further_is_a_note(tmp_path):
     ((name, finding),) = found(audited(tmp_path, moved)).items()
     assert (name, finding.severity) == ("moved-table", "note")
     assert finding.evidence["share"] == pytest.approx(0.02 * np.sqrt(2), rel=0.1)
+
+
+def test_a_grid_says_which_and_is_not_counted_as_a_sequence(tmp_path):
+    grid = Grid((12, 16), order=(1, 0), prefix=1)
+    table = ch.table(ch.preset("mae", width=64), grid)
+    audit = audited(tmp_path, table)
+    assert [finding.code for finding in audit.findings] == ["recognised"]
+    assert "for the cells of a grid of 12 x 16, 1 row before them" in audit.findings[0].message
+    (code,) = audit.layers
+    assert (code.kind, code.rows, code.base, len(code.rates)) == ("sinusoidal", 193, 10_000.0, 32)
+    save_file({"vit.embeddings.position_embeddings": table[None], "w": learned()}, tmp_path / "m.safetensors")
+    (code,) = ch.audit(tmp_path / "m.safetensors").layers
+    assert (code.kind, code.rows) == ("sinusoidal", 193)
 
 
 def test_noise_and_other_arrays_are_not_recognised(tmp_path):

@@ -181,6 +181,17 @@ def test_a_grid_with_rows_that_stand_nowhere_is_written_with_its_coordinates(run
         assert members["positions"][2].tolist() == [0, 0.5]
 
 
+def test_a_grid_comes_back_by_way_of_the_json(run, here):
+    table = ch.table(ch.preset("mae", width=64), Grid((12, 16), order=(1, 0), prefix=1))
+    np.save(here / "t.npy", table)
+    text = run("identify", "t.npy").out
+    assert "a grid of 12 x 16; each axis from 0 in steps of 1" in " ".join(text.split())
+    assert "again        clockhands table found.json" in text
+    written(here / "found.json", run("identify", "t.npy", "--json").out.encode())
+    assert run("table", "found.json", "--out", "again.npy").code == 0
+    assert np.abs(np.load(here / "again.npy") - table).max() <= 2**-24
+
+
 def test_no_command_where_the_command_line_has_no_word_for_it():
     learned = Match(ch.Learned(width=4, rows=5), range(5), values=np.ones((5, 4)))
     rates = Match(ch.Sinusoidal(4, spacing=ch.ladders.Explicit((1.0, 0.3))), range(5))

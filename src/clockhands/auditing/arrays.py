@@ -346,7 +346,9 @@ def _positions(match: Match) -> str | None:
 
     positions = match.positions
     if isinstance(positions, Grid):
-        before = f" after {positions.prefix} rows that stand nowhere" if positions.prefix else ""
+        before = (
+            f", {positions.prefix} row{'s' if positions.prefix > 1 else ''} before them" if positions.prefix else ""
+        )
         return f"the cells of a grid of {' x '.join(map(str, positions.sizes))}{before}"
     if isinstance(positions, range):
         steps = "" if positions.step == 1 else f" in steps of {positions.step}"

@@ -23,8 +23,8 @@ def never_turning(resolved: Resolved) -> Iterator[Case]:
     """
     for code in resolved.codes:
         length, place = _trained(code, resolved)
-        if not code.rates or length is None:
-            continue
+        if not code.rates or length is None or (code.kind == "sinusoidal" and _axes(code) > 1):
+            continue  # how far a table goes along each of several axes, its rows alone do not say
         moving = [rate for rate in code.rates if rate > 0]
         slow = [rate for rate in moving if rate * length < _TURN]
         if not slow:
@@ -87,6 +87,10 @@ def in_a_file(place: str) -> bool:
     """
     name, colon, key = place.partition(":")
     return bool(colon and key) and " " not in key and (name == "<stdin>" or "." in name)
+
+
+def _axes(code: Code) -> int:
+    return getattr(code.spec, "number_of_axes", 1)
 
 
 def _trained(code: Code, resolved: Resolved) -> tuple[int | None, dict[str, Any]]:

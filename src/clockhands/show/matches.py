@@ -52,6 +52,8 @@ def print_matches(
             page.row(label, value, None)
         if number < len(again) and again[number] is not None:
             page.line(Text("  again".ljust(LABEL) + str(again[number])))  # whole, to be copied
+        elif match.positions is not None and (match.values is None or np.size(match.values) == 1):
+            page.row("again", "clockhands table found.json, of the JSON that --json prints", None)
     if matches:
         page.line()
     page.paragraph(matches.reason, style="" if matches else "bold yellow", indent=2)
