@@ -71,6 +71,7 @@ _SUBMODULES = frozenset(
         "clocks",
         "conversion",
         "errors",
+        "grids",
         "heads",
         "jax",
         "ladders",

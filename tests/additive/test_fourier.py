@@ -215,3 +215,18 @@ REFUSED = [
 def test_what_cannot_be_is_refused_in_words(call, message, hint):
     with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}\nhint: {re.escape(hint)}$"):
         call()
+
+
+def test_rates_are_leaves_of_a_pytree():
+    import jax
+
+    from clockhands import jax as held
+
+    code = held.Additive.drawn(FourierFeatures(8, 3), jax.random.key(0))
+    assert code.values.shape == (3, 4)
+    assert 0.2 < float(code.values.std()) < 2
+    assert jax.tree.leaves(code)[0] is code.values
+    grid, x = Grid.between((2, 1, 3), -1, 1), jax.numpy.zeros((6, 8))
+    wanted = ch.table(code.spec, grid, values=np.asarray(code.values))
+    assert np.array_equal(np.asarray(code(x, grid)), wanted)
+    assert np.abs(np.asarray(jax.jit(lambda code, x: code(x, grid))(code, x)) - wanted).max() < 2.0**-17

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.additive import AxialSinusoidal, FourierFeatures
 from clockhands.biases import Fire, Kerple, Window
 from clockhands.rotary import XPos, chunked
 
@@ -93,6 +94,21 @@ MODULES = (
         ("scale",),
     ),
     Row("learned table", additive(TABLE, ROWS), additive(TABLE, 2 * ROWS), TOKENS, ("weight",)),
+    Row(
+        "axial",
+        additive(AxialSinusoidal(8)),
+        additive(AxialSinusoidal(8, channels="axis-rate-wave")),
+        TOKENS,
+        arguments={"positions": PLACES[:, :2]},
+    ),
+    Row(
+        "fourier",
+        additive(FourierFeatures(8), ROWS[:2, :4]),
+        additive(FourierFeatures(8), 2 * ROWS[:2, :4]),
+        TOKENS,
+        ("weight",),
+        arguments={"positions": PLACES[:, :2] / 4},
+    ),
     Row("no position", additive(ch.NoPosition(8)), additive(ch.Sinusoidal(8)), TOKENS),
     Row("alibi", bias(ch.Alibi(heads=4)), bias(ch.Alibi(heads=4, form="key")), (2, 4, SEQ, 9), positions=False),
     Row(

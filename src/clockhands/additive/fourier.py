@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.waves import Waves, both_waves, waves_of
 from clockhands.arguments import count, positive, settle, shown
-from clockhands.errors import InvalidValue
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Ladder, working
 from clockhands.layouts import Layout, layout_of
 from clockhands.phases import units_of_sums
@@ -125,12 +125,13 @@ class FourierFeatures(AdditiveCode):
         shape = positions.shape if self.axes == 1 else positions.shape[:-1]
         where, flat = device(values), positions.as_float64().reshape(-1, self.axes)
         coordinates = xp.asarray(flat, dtype=work, device=where)
-        if is_traced(values):
+        numbers = _known(values)
+        if numbers is None:
             rows = self.inside_trace(values, coordinates, xp, work)
             return xp.reshape(rows, (*shape, self.width))
-        unit = self._units(numpy_of(values, "values"), positions)
+        unit = self._units(numbers, positions)
         cosine, sine = (xp.asarray(part, dtype=work, device=where) for part in (unit.real.copy(), unit.imag.copy()))
-        if getattr(values, "requires_grad", False):
+        if hasattr(values, "detach"):
             # A difference that is 0, and whose derivative is that of the phase: exact numbers and every gradient.
             still = self._phases(xp.astype(values - values.detach(), work), coordinates, xp)
             along, up = xp.cos(still), xp.sin(still)
@@ -178,3 +179,13 @@ class FourierFeatures(AdditiveCode):
     def why_no_shift(self) -> str:
         """Why no matrix follows from the spec alone."""
         return "its rates are values, which the spec does not hold"
+
+
+def _known(values: Any) -> np.ndarray | None:
+    """The numbers of an array, or None where only a trace has them."""
+    if is_traced(values):
+        return None
+    try:
+        return numpy_of(values, "values")
+    except InvalidType:  # inside `torch.func`'s transforms every tensor is a part of the trace, and none says so
+        return None

@@ -140,8 +140,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     refuse_single(positions)
     if is_compiling() and isinstance(positions, Grid):
         if not spec.learned:
-            rows = known_array(table, spec, positions, "float64" if kind == "float64" else "float32")
-            _check_shape((len(positions),), spec, shape, coordinates=False)
+            rows = known_array(_grid_rows, spec, positions, kind, shape)
             return _sum(x, rows.to(x.device), 1, work)
         prefix = positions.prefix
         positions = as_traced(positions, x)[prefix:]  # there they stand at 0
@@ -162,6 +161,12 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
         made = _table_at(spec, at, np.dtype(np.float64 if kind == "float64" else np.float32), values, prefix=prefix)
         rows = xp.asarray(made, device=_device(x))
     return _sum(x, rows, len(_standing(spec, at.shape)), work)
+
+
+def _grid_rows(spec: AdditiveCode, grid: Grid, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The table of a grid for tokens of this shape and dtype."""
+    _check_shape((len(grid),), spec, shape, coordinates=False)
+    return table(spec, grid, "float64" if kind == "float64" else "float32")
 
 
 def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: Any, *, prefix: int) -> Any:
