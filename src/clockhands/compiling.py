@@ -23,6 +23,7 @@ def remember(spec: Any) -> bool:
     for ladder in (getattr(spec, "ladder", None), *getattr(spec, "ladders", ())):
         if ladder is not None:
             _ = ladder.turns
+    _ = getattr(spec, "affine", None)
     return True
 
 

@@ -16,6 +16,7 @@ from clockhands.rotary import XPos, chunked
 from clockhands.traces import BOUND
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("torch._dynamo.testing")
 held = pytest.importorskip("clockhands.torch")
 
 # What inductor imports of PyTorch is made by what PyTorch has since deprecated.
@@ -109,6 +110,14 @@ def test_compiled_modules_give_what_they_give(name: str, dtype: str, backend: st
         given = compiled(x, positions, **further).double()
         wanted = module(x, positions, **further).double()
         assert float((given - wanted).detach().abs().max()) <= 6 * BOUND + eps * float(wanted.detach().abs().max())
+
+
+def test_a_sinusoid_that_has_computed_nothing_yet_is_one_graph():
+    """In the quick run too: what a spec remembers of itself is made where the compiler does not look."""
+    x, at = torch.zeros(5, 8), torch.tensor([0, 1, 900, 3, 2**30])
+    for spec in (ch.Sinusoidal(8), ch.Sinusoidal(8, standardised=16)):
+        compiled = torch.compile(held.Additive(spec), fullgraph=True, backend="eager")
+        assert torch.allclose(compiled(x, at), held.Additive(spec)(x, at), rtol=0, atol=8 * BOUND)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -288,3 +297,51 @@ def test_a_position_without_a_row_is_seen():
     compiled = torch.compile(module, fullgraph=True, backend="eager")
     given = compiled(torch.zeros(4, 8), torch.tensor([0, 37, 38, -1])).detach()
     assert given.isnan().all(dim=1).tolist() == [False, False, True, True]
+
+
+def frames(function: Callable[..., Any], calls: Any, **options: Any) -> int:
+    """How many graphs a function became in these calls, each of which is checked against the function itself."""
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    compiled = torch.compile(function, backend=counter, fullgraph=True, **options)
+    for given in calls:
+        assert torch.allclose(compiled(*given), torch.as_tensor(function(*given)), rtol=0, atol=2.0**-18)
+    return counter.frame_count
+
+
+@pytest.mark.parametrize("rows", [1, None])
+@pytest.mark.parametrize("spec", [ch.Alibi(3), ch.Buckets(3), Fire(3, hidden=3)], ids=str)
+def test_a_bias_of_another_length_is_one_graph_more_and_no_further(spec: Any, rows: int | None):
+    calls = [(torch.randn(2, 3, rows or length, length),) for length in range(5, 30, 2)]
+    assert frames(held.Bias(spec), calls) == 2
+    torch.compiler.reset()
+    assert frames(held.Bias(spec), calls[:2], dynamic=True) == 1
+
+
+def test_counts_in_a_compiled_function_of_ones_own_are_not_made_known():
+    spec, table = ch.Alibi(3), {"table": torch.randn(32, 3)}
+    calls = [(torch.tensor([length]), torch.randn(3, 1, length)) for length in range(5, 30, 2)]
+    assert frames(lambda at, scores: scores + torch.as_tensor(ch.bias(spec, at, scores.shape[-1])), calls) == 2
+    torch.compiler.reset()
+    assert frames(lambda s: s + torch.as_tensor(ch.bias(spec, *s.shape[-2:])), [call[1:] for call in calls]) == 2
+    torch.compiler.reset()
+    buckets = ch.Buckets(3)
+    assert frames(lambda at, scores: scores + ch.bias(buckets, at, scores.shape[-1], values=table), calls) == 2
+    torch.compiler.reset()
+    alone = table["table"]
+    assert frames(lambda at, scores: scores + ch.bias(buckets, at, scores.shape[-1], values=alone), calls) == 2
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x, at: x + torch.as_tensor(ch.bias(ch.Alibi(3), at, at)),
+        lambda x, at: ch.rotate(x, ch.Rotary(8), at),
+        lambda x, at: ch.add(x, ch.Sinusoidal(8), at),
+    ],
+)
+def test_a_spec_made_inside_a_compiled_function_ends_the_graph_or_says_why_it_cannot(step: Callable[..., Any]):
+    x, at = torch.randn(3, 8, 8), torch.arange(8)
+    assert torch.allclose(torch.compile(step, backend="eager")(x, at), step(x, at), rtol=0, atol=2.0**-18)
+    torch.compiler.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="is a value, not a computation: make it once, outside"):
+        torch.compile(step, backend="eager", fullgraph=True)(x, at)
