@@ -265,7 +265,7 @@ def test_where_a_position_stands(given_, position, found):
 # --- what is no position ---------------------------------------------------------------------------------------
 
 NAN, INFINITY = float("nan"), float("inf")
-KIND = "Give a count, a range, a list of ints and floats, or an array of integers or floats."
+KIND = "Give a range, a list of ints and floats, or an array of integers or floats."
 SIZE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
 REMOVE = "Remove NaN and infinite positions."
 

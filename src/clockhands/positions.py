@@ -20,7 +20,10 @@ from clockhands.errors import InvalidType, InvalidValue
 LARGEST = 2**63
 
 HINT_RANGE = "Use positions of at most 2**63 in size; nothing is wrapped or clamped."
-_HINT_KIND = "Give a count, a range, a list of ints and floats, or an array of integers or floats."
+# A tuple: PyTorch's compiler does not follow a union of types.
+_NUMBERS = (int, float, np.number)
+
+_HINT_KIND = "Give a range, a list of ints and floats, or an array of integers or floats."
 
 
 class Sizes(NamedTuple):
@@ -159,6 +162,21 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
             return _from_list(list(given), name)
         raise InvalidType(f"`{name}` must be numbers, got {type(given).__name__} {shown(given)}.", _HINT_KIND)
     return _from_array(numpy_of(given, name), name)
+
+
+def refuse_single(given: Any, name: str = "positions") -> None:
+    """Refuse one number where there is a position for each token: it could be meant as a count as well.
+
+    Raises:
+        InvalidType: It is one number, or an array of no axes.
+    """
+    if isinstance(given, bool) or not (isinstance(given, _NUMBERS) or getattr(given, "shape", None) == ()):
+        return
+    number = f"the number {shown(given)}" if isinstance(given, _NUMBERS) else "an array of no axes"
+    raise InvalidType(
+        f"`{name}` must be a position for each token, got {number}.",
+        "Write [p] for one token at position p, p[None] if it is an array; only clockhands.table takes a count.",
+    )
 
 
 def numpy_of(array: Any, name: str) -> np.ndarray:

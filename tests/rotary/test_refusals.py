@@ -58,7 +58,7 @@ REFUSED = [
         "They are [seq]",
     ),
     (
-        lambda: rotate(X, SPEC, 4),
+        lambda: rotate(X, SPEC, range(4)),
         "`positions` must be of shape [5] or [2, 5] for x of shape [2, 5, 8], got [4].",
         "[seq]",
     ),
@@ -79,7 +79,7 @@ REFUSED = [
         "nothing is wrapped",
     ),
     (lambda: rotate(X, SPEC, [0, 1, 2, 3, float("nan")]), "`positions` must be finite, got nan.", "Remove NaN"),
-    (lambda: rotate(X, SPEC, "01234"), "`positions` must be numbers, got str '01234'.", "Give a count"),
+    (lambda: rotate(X, SPEC, "01234"), "`positions` must be numbers, got str '01234'.", "Give a range, a list"),
     # What it is.
     (
         lambda: rotate(X, SPEC, role="query"),
@@ -99,20 +99,20 @@ REFUSED = [
     ),
     # rerotate
     (
-        lambda: rerotate(X, ch.Rotary(8, "interleaved", reordered=True), 5, 5),
+        lambda: rerotate(X, ch.Rotary(8, "interleaved", reordered=True), range(5), range(5)),
         "These keys came out in another order than they went in, so they cannot be turned again.",
         "Cache them with reordered=False",
     ),
     (
-        lambda: rerotate(X, SPEC, 5, np.zeros((2, 5), int)),
+        lambda: rerotate(X, SPEC, range(5), np.zeros((2, 5), int)),
         "`from_` and `to` must have one shape, got [5] and [2, 5].",
         "Give each key a position in both.",
     ),
-    (lambda: rerotate(X, SPEC, 4, 5), "`from_` must be of shape [5] or [2, 5]", "They are [seq]"),
-    (lambda: rerotate(X, SPEC, 5, 4), "`to` must be of shape [5] or [2, 5]", "They are [seq]"),
-    (lambda: rerotate(X, SPEC, None, 5), "`from_` must be given, got None.", "that the keys stand at"),
-    (lambda: rerotate(X, SPEC, 5, None), "`to` must be given, got None.", "that the keys stand at"),
-    (lambda: rerotate(X, SPEC, 5, "abcde"), "`to` must be numbers, got str 'abcde'.", "Give a count"),
+    (lambda: rerotate(X, SPEC, range(4), range(5)), "`from_` must be of shape [5] or [2, 5]", "They are [seq]"),
+    (lambda: rerotate(X, SPEC, range(5), range(4)), "`to` must be of shape [5] or [2, 5]", "They are [seq]"),
+    (lambda: rerotate(X, SPEC, None, range(5)), "`from_` must be given, got None.", "that the keys stand at"),
+    (lambda: rerotate(X, SPEC, range(5), None), "`to` must be given, got None.", "that the keys stand at"),
+    (lambda: rerotate(X, SPEC, range(5), "abcde"), "`to` must be numbers, got str 'abcde'.", "Give a range, a list"),
     # the spec
     (lambda: ch.Rotary(7), "`head_width` must be even where its channels turn in pairs, got 7.", "rotated="),
     (lambda: ch.Rotary(8, rotated=5), "`rotated` must be even where its channels turn in pairs, got 5.", "rotated="),
@@ -207,6 +207,32 @@ def test_libraries_are_not_mixed(any_backend):
         with pytest.raises(InvalidType, match=re.escape(f"`{name}` are {words}.")):
             call()
     rotate(x, SPEC, np.arange(5))
+
+
+@pytest.mark.parametrize("one", [1, np.int64(1), 1.5, np.float32(1.5), np.array(1)], ids=repr)
+def test_one_number_could_be_a_count_and_is_refused(one):
+    x = np.ones((1, 8))
+    for call in (
+        lambda: rotate(x, SPEC, one),
+        lambda: rerotate(x, SPEC, one, [3]),
+        lambda: rerotate(x, SPEC, [3], one),
+        lambda: ch.add(x, ch.Sinusoidal(8), one),
+    ):
+        with pytest.raises(InvalidType, match="must be a position for each token, got ") as caught:
+            call()
+        assert "Write [p] for one token at position p" in caught.value.hint
+
+
+def test_one_number_of_a_framework_is_refused_too_traced_or_not():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    words = "must be a position for each token, got an array of no axes"
+    for one in (torch.tensor(1), jax.numpy.int32(1)):
+        x = torch.ones(1, 8) if isinstance(one, torch.Tensor) else jax.numpy.ones((1, 8))
+        for call in (lambda x, one: rotate(x, SPEC, one), lambda x, one: ch.add(x, ch.Sinusoidal(8), one)):
+            with pytest.raises(InvalidType, match=words):
+                call(x, one)
+            with pytest.raises(InvalidType, match=words):
+                (torch.func.vmap(call)(x[None], one[None]) if isinstance(x, torch.Tensor) else jax.jit(call)(x, one))
 
 
 def test_a_ladder_of_two_axes_is_refused_for_other_widths():

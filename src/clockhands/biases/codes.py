@@ -9,6 +9,7 @@ from clockhands.arguments import shown
 from clockhands.biases.distances import Pairs
 from clockhands.biases.values import Values
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.traces import made_outside
 
 # What a number of a bias depends on, beside its head: the distance alone (then it is constant along diagonals),
 # the key alone, or query and key.
@@ -22,6 +23,11 @@ class BiasCode(ABC):
     """
 
     heads: int
+
+    def __new__(cls, *_given: Any, **_named: Any) -> Self:
+        """A new code, outside of what PyTorch compiles."""
+        made_outside(cls.__name__)
+        return super().__new__(cls)
 
     def __copy__(self) -> Self:
         """Itself: it never changes, and PyTorch's compiler recognises a spec only as the object that it is."""

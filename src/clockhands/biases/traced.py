@@ -21,6 +21,7 @@ from clockhands.errors import InvalidType, InvalidValue
 _NARROW = 2**31
 # A tuple: PyTorch's compiler does not follow a union of types.
 _NUMPY = (np.ndarray, np.generic)
+_WHOLE = (int, np.integer)
 
 
 class TracedDistances:
@@ -86,8 +87,8 @@ class TracedPairs:
 
 
 def is_inside(queries: Any, keys: Any) -> bool:
-    """Whether one of the two exists only inside a trace."""
-    return traces.is_traced(queries) or traces.is_traced(keys)
+    """Whether one of the two exists only inside a trace; all do where PyTorch compiles."""
+    return traces.is_compiling() or traces.is_traced(queries) or traces.is_traced(keys)
 
 
 def traced_bias(  # noqa: PLR0917 - the arguments of `bias`
@@ -99,6 +100,8 @@ def traced_bias(  # noqa: PLR0917 - the arguments of `bias`
         InvalidValue, InvalidType: The positions are not integers, or of shapes that do not go together; known ones
             beside traced ones do not fit in their integers; values are missing or of another library.
     """
+    if traces.is_compiling():
+        keys = traces.as_tensor(keys, _place(queries, values))
     traced = queries if traces.is_traced(queries) else keys
     xp = traces.library(traced)
     name = _dtype_name(dtype)
@@ -139,12 +142,21 @@ def _device(array: Any) -> Any:
     return getattr(array, "device", None)  # JAX's tracers have none
 
 
+def _place(*given: Any) -> Any:
+    """Where the first of these is that is a tensor, or holds some."""
+    for each in given:
+        for one in each.values() if isinstance(each, dict) else (each,):
+            if traces.is_traced(one):
+                return one.device
+    return None
+
+
 def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]:
     """Both as integers of one dtype, a count of queries as the last of the keys."""
     wide = _is_wide(traced, xp)
     at_keys = _axes(_integers(keys, "keys", traced, xp, wide), "keys")
     if _is_count(queries):
-        number = int(queries)
+        number = queries  # as it is: PyTorch's compiler may not know it yet, and `int` would make it known
         if not 0 <= number <= at_keys.shape[-1]:
             raise InvalidValue(
                 f"`queries` as a count stand at the last of the {at_keys.shape[-1]} keys, got {number} queries.",
@@ -163,6 +175,10 @@ def _positions(queries: Any, keys: Any, traced: Any, xp: Any) -> tuple[Any, Any]
 
 def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
     kind = xp.int64 if wide else xp.int32
+    if _is_count(given):
+        if wide:
+            return xp.arange(given, dtype=kind, device=_device(traced))
+        given = range(int(given))
     if hasattr(given, "dtype") and not isinstance(given, _NUMPY):
         if traces.library_of(given) != traces.library_of(traced):
             raise InvalidType(
@@ -176,8 +192,6 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
                 "Real positions need more bits than a trace has: give them as NumPy values, outside of it.",
             )
         return xp.astype(given, kind)
-    if _is_count(given):
-        given = range(int(given))
     if isinstance(given, range) and wide:
         return xp.arange(given.start, given.stop, given.step, dtype=kind, device=_device(traced))
     known = np.asarray(given)
@@ -196,7 +210,8 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
 
 
 def _is_count(given: Any) -> bool:
-    return hasattr(given, "__index__") and not hasattr(given, "dtype") and not isinstance(given, bool)
+    # By its type: of a number that PyTorch's compiler does not know yet it does not say what it can.
+    return isinstance(given, _WHOLE) and not isinstance(given, bool)
 
 
 def _axes(at: Any, name: str) -> Any:
@@ -213,7 +228,8 @@ def _learned(spec: BiasCode, values: Any, xp: Any, work: str, traced: Any) -> Va
     device = _device(traced)
     if traces.is_compiling():
         # What the module holds has been checked; PyTorch's compiler does not follow the checks.
-        arrays = {name: xp.astype(values[name], getattr(xp, work)) for name in spec.shapes}
+        given = values if isinstance(values, dict) else dict.fromkeys(spec.shapes, values)
+        arrays = {name: xp.astype(given[name], getattr(xp, work)) for name in spec.shapes}
         return Values(xp, arrays, work, device)
     given = values_of(type(spec).__name__, values, spec.shapes)
     if given.in_numpy:

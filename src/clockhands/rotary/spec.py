@@ -14,6 +14,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
 from clockhands.layouts import Layout, layout_of, pair_channels
 from clockhands.scaling import Scaling
+from clockhands.traces import made_outside
 
 Place = Literal["first", "last"]
 Direction = Literal["forward", "backward"]
@@ -122,6 +123,7 @@ class Rotary:
         length: int | None = None,
     ) -> None:
         """Check the values and make the ladder once, so that an impossible one is refused here."""
+        made_outside("Rotary")
         head_width = count("head_width", head_width)
         turning = _rotated(head_width, rotated)
         if scaling is not None and (isinstance(scaling, type) or not isinstance(scaling, Scaling)):
