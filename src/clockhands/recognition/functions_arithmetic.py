@@ -109,8 +109,8 @@ def product_dtypes(
         held: The dtype of the rates, if it is known: they are then known exactly.
 
     Returns:
-        The dtype of the positions (``"exact"`` where they are not rounded) and of the products; None, None where no
-        way that is known explains them.
+        The dtype of the positions (``"exact"`` where they are not rounded) and of the products, None where float32 and
+        finer ones look alike; None, None where no way that is known explains the phases.
     """
     rates = phases.rates if held in (None, "float64") else rounded(phases.rates, held)
     for places, product, made in _ways():
@@ -126,6 +126,8 @@ def product_dtypes(
             near = positions[:, None] * phases.bounds > unit / 64
             slack = slack + np.where(near, unit, 0)
         if np.isfinite(off).all() and (off <= slack).all():
+            if product == "float64" and (np.abs(predicted - rounded(predicted, "float32")) <= slack).all():
+                return places, None  # float32 would look the same
             return places, product
     return _by_size(positions, seen, phases, noise)
 

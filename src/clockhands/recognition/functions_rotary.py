@@ -23,6 +23,8 @@ from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.rotary.rotating import cosine_sine
 from clockhands.specs import describe
 
+# Where few bits are seen, dozens of odd numbers have the same rates: the shortest are told.
+_EQUIVALENTS = 8
 _BETWEEN = np.array([0.3125])
 # Off by more than this, a number counts as wrong: a bfloat16 table is off by 0.004.
 _WRONG = 0.01
@@ -80,7 +82,7 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
         error=checked.error,
         confidence=checked.explained,
         name=names[0] if names else None,
-        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit)),
+        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit))[:_EQUIVALENTS],
         computed_in=arithmetic.coarsest,
         evidence=tuple(evidence.items()),
     )

@@ -112,6 +112,8 @@ def spacings(measured: Measured, fall: Interval, multiplier: float = 1.0) -> Ite
     spans: list[tuple[Span, float]] = [("open", measured.channels / 2)]
     if measured.channels // 2 > 1:
         spans.append(("closed", measured.channels // 2 - 1))
+    # An odd number of rotated channels, as half of 42 is: one more turns, and the exponent runs over the odd one.
+    spans.append(((measured.channels - 1) / 2, (measured.channels - 1) / 2))
     if measured.whole != measured.channels:
         spans.append((measured.whole / 2, measured.whole / 2))
     if fall.high < 0 or fall.low > 0.5:  # octaves, and other ratios that are round themselves
@@ -123,8 +125,11 @@ def spacings(measured: Measured, fall: Interval, multiplier: float = 1.0) -> Ite
         value = next((usual for usual in USUAL if base.holds(usual)), None) or shortest(base)
         if value in (0, 1):
             continue
-        digits = 1 if value in USUAL else significant(value) + (2 if not 50 <= value <= 1e9 else 1)
-        cost = digits + (0 if span == "open" else COSTS["span"])
+        if value in USUAL:
+            cost = 1 + 0.1 * USUAL.index(value)
+        else:
+            cost = float(significant(value) + (1 if 50 <= value <= 1e9 else 2))
+        cost += 0 if span == "open" else COSTS["span"] + (0.5 if span == (measured.channels - 1) / 2 else 0)
         # Base 100 over a rotated half is base 10,000 over the whole head, as which it is written.
         cost += 3 if span == "open" and measured.whole != measured.channels and value < 1_000 else 0
         yield Geometric(value, span, multiplier), cost
