@@ -7,6 +7,7 @@ from safetensors import safe_open
 
 import clockhands as ch
 import clockhands.cli.table as command
+from clockhands.grids import Grid
 
 SMALL = "vaswani2017:width=4"
 
@@ -58,8 +59,20 @@ def test_positions_that_nobody_understands(run, text):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         f"error: `{text}` does not name positions.\nhint: Write a count (5 is 0 to 4), start:stop or start:stop:step,"
-        " or a list (0,7,0.5; one position: 7,).\n"
+        " a list (0,7,0.5; one position: 7,), or a grid (14x14).\n"
     )
+
+
+def test_a_grid_of_a_code_of_several_axes(run):
+    done = run("table", "detr:width=4", "--positions", "2x3")
+    assert (done.code, done.err) == (0, "")
+    lines = [line.split() for line in done.out.splitlines()]
+    assert [line[:2] for line in lines[1:]] == [[str(row), str(column)] for row in range(2) for column in range(3)]
+    table = ch.table(ch.preset("detr", width=4), Grid((2, 3)))
+    assert np.allclose([[float(number) for number in line[2:]] for line in lines[1:]], table, atol=1e-5)
+    done = run("table", "detr:width=4", "--positions", "3")
+    assert done.code == 2
+    assert done.err.startswith("error: `positions` must be of shape [..., 2] for a code of 2 axes, got [3].\nhint: ")
 
 
 def test_a_step_of_zero_never_arrives(run):

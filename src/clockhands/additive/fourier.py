@@ -50,7 +50,7 @@ class FourierFeatures(AdditiveCode):
     Song et al. 2020, arXiv:2011.13456 (score_sde, ``GaussianFourierProjection``).
 
     >>> import clockhands as ch
-    >>> ch.table(FourierFeatures(width=4, axes=1), [0.25], values=np.array([1.0, 2.0])).tolist()
+    >>> ch.table(FourierFeatures(width=4, axes=1), [0.25], values=np.array([1.0, 2.0])).round(4).tolist()
     [[1.0, 0.0, 0.0, -1.0]]
     """
 

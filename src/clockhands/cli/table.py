@@ -16,7 +16,7 @@ from clockhands.additive import table
 from clockhands.cli.group import talk
 from clockhands.cli.output import write_whole
 from clockhands.errors import InvalidValue
-from clockhands.grids import without_prefix
+from clockhands.grids import Grid, without_prefix
 from clockhands.positions import Positions, positions_of
 from clockhands.sources.targets import open_target
 from clockhands.specs import to_json
@@ -25,7 +25,10 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 _WHOLE = r"[+-]?\d[\d_]*"
 _SLICE = re.compile(rf"^({_WHOLE}):({_WHOLE})(?::({_WHOLE}))?$")
-_HINT = "Write a count (5 is 0 to 4), start:stop or start:stop:step, or a list (0,7,0.5; one position: 7,)."
+_GRID = re.compile(r"^[1-9]\d*(?:x[1-9]\d*)+$")
+_HINT = (
+    "Write a count (5 is 0 to 4), start:stop or start:stop:step, a list (0,7,0.5; one position: 7,), or a grid (14x14)."
+)
 
 
 EXAMPLES = """\b
@@ -33,23 +36,29 @@ Examples:
   clockhands table vaswani2017:width=4 --positions 5
   clockhands table whisper --positions 0:1500 --out positions.npy
   clockhands table vaswani2017 --positions 0,7,1000000000000000000 --dtype float64
+  clockhands table detr --positions 20x30 --out image.npy
   clockhands table found.json --out again.npy     (from clockhands identify --json)
 """
 
 
-def parse_positions(text: str) -> int | range | list[int | float]:
+def parse_positions(text: str) -> int | range | list[int | float] | Grid:
     """The positions that a word of the command line stands for.
 
     A single whole number is a count, as everywhere in this library; a comma makes it a position. Written as a real
-    (1e3, 5.0) it could be meant as either, and is refused.
+    (1e3, 5.0) it could be meant as either, and is refused. A grid has a size for each axis of the code, in their order;
+    the last runs fastest.
 
     >>> parse_positions("5"), parse_positions("0:100:7"), parse_positions("7,"), parse_positions("0,0.5")
     (5, range(0, 100, 7), [7], [0, 0.5])
+    >>> parse_positions("3x14x14")
+    Grid((3, 14, 14))
 
     Raises:
         InvalidValue: It is none of these.
     """
     text = text.strip()
+    if _GRID.match(text):
+        return Grid(int(size) for size in text.split("x"))
     found = _SLICE.match(text)
     try:
         if found:
@@ -79,7 +88,7 @@ def _number(text: str) -> int | float:
     default="0:2048",
     show_default=True,
     metavar="P",
-    help="A count (5 is 0 to 4), start:stop[:step], or a list (0,7,0.5; one position: 7,).",
+    help="A count (5 is 0 to 4), start:stop[:step], a list (0,7,0.5; one position: 7,), or a grid (14x14).",
 )
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Type of the numbers.")
 @click.option(
