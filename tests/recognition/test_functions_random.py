@@ -152,6 +152,12 @@ def test_random_rotations_are_identified(seed):
         assert evidence["first_wrong_position"] is not None
 
 
+@pytest.mark.slow
+def test_many_more_random_rotations_are_identified():
+    for seed in range(50, 450):
+        test_random_rotations_are_identified(seed)
+
+
 @pytest.mark.parametrize("seed", range(0, 50, 7))
 def test_a_wrong_answer_would_be_seen(seed):
     """The rotation by the spec found is the function; by one with another base it is not."""

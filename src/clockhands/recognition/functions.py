@@ -52,9 +52,10 @@ def identify_function(
         largest difference from `clockhands.rotate` (or `add`) over every row compared, for ``x`` of at most 1.5;
         ``confidence`` the share of those rows that the spec gives within what the function's own arithmetic,
         ``computed_in``, explains; ``name`` a preset; ``equivalents`` other specs with the same rates within what was
-        measured. ``evidence`` holds the measured ``rates`` and their ``bounds``, ``attention_factor``, what ``rates``,
-        ``positions``, ``phases`` and ``table`` are rounded to, ``first_wrong_position`` (off by more than 0.01), what
-        could not be told (``undetermined``), and ``calls`` and ``rows``.
+        measured. ``evidence`` holds the measured ``rates`` of all pairs and their ``bounds``, the
+        ``attention_factor``, what is rounded to which dtype (``rates_in``, ``positions_in``, ``phases_in``,
+        ``table_in``), ``first_wrong_position`` (off by more than 0.01), what could not be told
+        (``undetermined``), and ``calls`` and ``rows``.
 
     Accuracy: rates are known to about 2**-22 / longest rad/token where the function computes in float32.
 

@@ -134,4 +134,5 @@ def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np
 
 def wrapped(angles: np.ndarray) -> np.ndarray:
     """Angles brought to [-pi, pi]."""
-    return angles - _TURN * np.round(angles / _TURN)
+    with np.errstate(invalid="ignore"):  # what is not finite stays so
+        return angles - _TURN * np.round(angles / _TURN)

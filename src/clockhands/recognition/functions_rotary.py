@@ -16,7 +16,7 @@ from clockhands.recognition.functions_calling import Reader, Refused
 from clockhands.recognition.functions_decay import decay_of
 from clockhands.recognition.functions_pairs import NoRotation, find_pairs, turned_at_zero
 from clockhands.recognition.functions_phases import measure, offset_of, read_phases, wrapped
-from clockhands.recognition.functions_turning import Turning, arithmetic_of, explained_by, fits_of, index_of
+from clockhands.recognition.functions_turning import Turning, all_pairs, arithmetic_of, explained_by, fits_of, index_of
 from clockhands.recognition.matches import Match
 from clockhands.recognition.naming import rotary_names
 from clockhands.rotary import Rotary, XPos, rotate
@@ -57,9 +57,12 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
             f"It turns pairs, but at position {checked.alike} already not as any rotary code with the angles of "
             f"positions 1, 2, 4, … would: {_words(spec)} is off by more than rounding explains."
         )
+    rates, within = all_pairs(turning)
+    if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them
+        rates = rates + turning.phases.modulo * np.round((np.array(spec.rates) - rates) / turning.phases.modulo)
     evidence: dict[str, Any] = {
-        "rates": [float(rate) for rate in turning.sign * turning.phases.rates],
-        "bounds": [float(bound) for bound in turning.phases.bounds],
+        "rates": rates.tolist(),
+        "bounds": within.tolist(),
         "attention_factor": shortest(factor),
         "rates_in": arithmetic.rates,
         "positions_in": arithmetic.positions,
@@ -223,6 +226,7 @@ def check(turning: Turning, spec: Rotary, role: str | None, arithmetic: Arithmet
     x = draw.integers(-96, 97, (len(some), spec.head_width)) / 64
     ours = rotate(x, spec, places[some], role=role)
     rows = np.abs(reader(x, positions[some]) - ours).max(axis=1)
+    rows = np.where(np.isfinite(rows), rows, np.inf)
     grown = np.maximum(1.0, np.hypot(cosine, sine).max(axis=1))[some]
     explained = np.concatenate([off <= bounds, rows <= 3 * grown * (bounds[some] + unit_of(reader.caller.output))])
     first_wrong = int(positions[wrong[0]]) if wrong.size else None

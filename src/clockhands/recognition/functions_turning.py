@@ -50,13 +50,19 @@ def index_of(pairs: Pairs) -> np.ndarray:
     return first // 2 if pairs.layout == "interleaved" else first
 
 
+def all_pairs(turning: Turning) -> tuple[np.ndarray, np.ndarray]:
+    """Rates and their bounds of all rotated pairs, also of those that stand still, in the order of the pairs."""
+    number = turning.pairs.rotated // 2
+    rates, bounds = np.zeros(number), np.full(number, turning.noise / turning.longest)
+    at = index_of(turning.pairs)
+    rates[at], bounds[at] = turning.sign * turning.phases.rates, turning.phases.bounds
+    return rates, bounds
+
+
 def fits_of(turning: Turning, factor: Interval) -> tuple[list[Fit], np.ndarray, str | None]:
     """Ladders with the measured rates, what these are known to, and the dtype they are held in, if it is seen."""
-    pairs, phases = turning.pairs, turning.phases
-    number = pairs.rotated // 2
-    rates, bounds = np.zeros(number), np.full(number, turning.noise / turning.longest)
-    at = index_of(pairs)
-    rates[at], bounds[at] = turning.sign * phases.rates, phases.bounds
+    phases = turning.phases
+    rates, bounds = all_pairs(turning)
     held = rates_dtype(phases, None)
     # Rates are powers of the base: in floating point the exponent is off by half a unit, so the power by half its
     # logarithm, and power, division and rounding by three more.

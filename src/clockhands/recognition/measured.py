@@ -125,6 +125,8 @@ def spacings(measured: Measured, fall: Interval, multiplier: float = 1.0) -> Ite
         value = next((usual for usual in USUAL if base.holds(usual)), None) or shortest(base)
         if value in (0, 1):
             continue
+        if span == (measured.channels - 1) / 2 and value not in USUAL:
+            continue
         if value in USUAL:
             cost = 1 + 0.1 * USUAL.index(value)
         else:

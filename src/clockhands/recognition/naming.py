@@ -21,7 +21,7 @@ def _published() -> tuple[Preset, ...]:
 
 
 def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, ...]:
-    """Presets that turn heads as this spec does: those of its width first, then those that do at another width.
+    """Presets that turn heads as this spec does: the plain conventions first, then those of its width.
 
     Two specs are the same where all fields but the ladder's own are, and all rates and the attention factor are, so a
     base that was raised and a base that is higher have one name. ``bounds`` are what the rates are known to, rad/token.
@@ -43,7 +43,7 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
                 continue
             if _same_ladder(moved, spec, slack):
                 resized.append(preset.name)
-    return tuple(name for names in (same, resized) for name in sorted(names, key=_rank))
+    return tuple(sorted([*same, *resized], key=lambda name: (name not in _FIRST, name not in same, name)))
 
 
 def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
