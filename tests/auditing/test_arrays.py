@@ -96,23 +96,38 @@ def test_positions_in_low_precision_are_an_error_once_rows_fall_together(tmp_pat
     if not together:
         assert set(found(audit)) == {"recognised"}
         return
-    assert set(found(audit)) == {"repeated-rows", "recognised"}
+    assert set(found(audit)) == {"repeated-rows", "low-precision"}
     finding = found(audit)["repeated-rows"]
     assert finding.severity == "error"
     assert finding.evidence["rows like the one before"] == together
     assert finding.evidence["first such row"] == int(np.flatnonzero(np.diff(at) == 0)[0]) + 1
     assert f"just where {dtype} has no number" in finding.message
-    assert f"as {dtype} holds them, made in {dtype}" in found(audit)["recognised"].message
+    finding = found(audit)["low-precision"]
+    assert finding.severity == "warning"
+    assert f"made in {dtype}: its positions are rounded" in finding.message
     (code,) = audit.layers
-    assert (code.kind, code.base) == ("sinusoidal", 10_000.0)
+    assert (code.kind, code.base, code.offset) == ("sinusoidal", 10_000.0, 0)
 
 
-def test_phases_in_low_precision_are_an_error_too(tmp_path):
-    at = np.arange(1024).astype(ml_dtypes.bfloat16)
-    rates = (10_000.0 ** (-np.arange(0, 64, 2) / 64)).astype(ml_dtypes.bfloat16)
-    audit = audited(tmp_path, in_float32(1024, positions=at, rates=rates))
-    assert found(audit)["repeated-rows"].severity == "error"
-    assert "moved-table" not in found(audit)
+def test_other_codes_at_rounded_positions_are_an_error_too(tmp_path):
+    at = np.arange(1024).astype(ml_dtypes.bfloat16).astype(np.float64)
+    spec = ch.Sinusoidal(64, base=777.0, scale=0.5)
+    table = ch.table(spec, at)
+    audit = audited(tmp_path, table)
+    assert set(found(audit)) == {"repeated-rows", "low-precision"}
+    off = np.abs(table - ch.table(spec, 1024, "float64")).max()
+    assert found(audit)["low-precision"].evidence["error"] == pytest.approx(off)
+    assert audit.layers[0].base == pytest.approx(777)
+
+
+@pytest.mark.parametrize("rows", [128, 1000])
+def test_rates_in_low_precision_are_a_warning(tmp_path, rows):
+    rates = (10_000.0 ** (-np.arange(0, 64, 2) / 64)).astype(ml_dtypes.bfloat16).astype(np.float32)
+    table = in_float32(rows, rates=rates)
+    ((name, finding),) = found(audited(tmp_path, table)).items()
+    assert (name, finding.severity, finding.evidence["rounded"]) == ("low-precision", "warning", ["rates"])
+    off = np.abs(table - ch.table(PAPER, rows, "float64")).max()
+    assert finding.evidence["error"] == pytest.approx(off)
 
 
 def test_float32_is_not_low_precision(tmp_path):

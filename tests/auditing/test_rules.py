@@ -332,10 +332,16 @@ CASES = [
     ),
     (
         "low-precision",
-        {"computed in": "bfloat16", "error": 1.9},
+        {
+            "code": "sinusoidal, width 8",
+            "name": "whisper",
+            "computed in": "bfloat16",
+            "rounded": ["positions", "phases"],
+            "error": 1.9,
+        },
         "warning",
-        "The numbers were made in bfloat16, which rounds positions or phases: they are off by up to 1.9, more at every"
-        " longer position.",
+        "The table is sinusoidal, width 8, which is called whisper, made in bfloat16: its positions and phases are"
+        " rounded, and it is off by up to 1.9, more at every longer position.",
     ),
     (
         "repeated-rows",

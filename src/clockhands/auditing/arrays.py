@@ -18,6 +18,8 @@ from clockhands.auditing.findings import json_value
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import Match, Matches, identify
+from clockhands.recognition.low_precision import DTYPES as LOW_PRECISION
+from clockhands.recognition.low_precision import low_precision
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
 from clockhands.sources.resolve import code_of
@@ -28,9 +30,6 @@ from clockhands.specs import SPECS, describe
 # Tables of a model that are looked at although nothing is declared of them.
 _MOST_TABLES = 16
 _BLOCK = 2**20  # numbers that are looked at together
-
-# Arithmetic that cannot tell neighbouring positions apart for long: 8 and 11 bits.
-LOW_PRECISION = ("bfloat16", "float16")
 
 # Half a unit in the last place of numbers below 1.
 _ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
@@ -146,16 +145,36 @@ def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
     else:
         matches = identify(array)
     rounded = _rounded(rows) if is_table(info) else None
-    if rounded is not None and not any(_exact(match) for match in matches[:1]):
-        # As far as it goes the table is a code at the positions that are left.
-        again = identify(array, positions=_positions_in(rounded, rows.count))
-        exact = [replace(match, computed_in=rounded) for match in again[:1] if _exact(match)]
-        matches = Matches(exact, again.reason if exact else matches.reason)
+    if is_table(info) and not len(rows.nonfinite) and not any(_exact(match) for match in matches[:1]):
+        made = _in_low_precision(array, rows.count, rounded)
+        # Rows that fall together are no trained ones, whatever else they are.
+        matches = made or (matches if rounded is None else Matches([], matches.reason))
     return Looked(_place(info), info, rows, matches, code, rounded)
 
 
 def _exact(match: Match) -> bool:
     return match.residual is None and _computed(match)
+
+
+def _in_low_precision(array: np.ndarray, count: int, rounded: str | None) -> Matches | None:
+    """What a table was meant to be that was made in low precision; its error is how far off that has put it."""
+    made = low_precision(array)
+    if made is not None and made.spec is not None and made.error is not None:
+        evidence = (("rounded", list(made.rounded)),)
+        match = Match(
+            made.spec, range(count), error=made.error, name=made.name, computed_in=made.dtype, evidence=evidence
+        )
+        return Matches([match], "")
+    if rounded is None:
+        return None
+    # Another code, made exactly at the positions that are left.
+    again = identify(array, positions=_positions_in(rounded, count))
+    if not again or not _exact(again[0]):
+        return None
+    match = replace(again[0], computed_in=rounded, evidence=(("rounded", ["positions"]),))
+    if isinstance(match.spec, Sinusoidal) and match.values is None:
+        match = replace(match, positions=range(count), error=_difference(array, match.spec)[0])
+    return Matches([match], again.reason)
 
 
 def _rounded(rows: Rows) -> str | None:
@@ -296,9 +315,10 @@ def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Case]:
             evidence: dict[str, Any] = {"shape": list(looked.info.shape), "dtype": looked.info.dtype}
             yield "not-recognised", evidence | {"reason": looked.matches.reason}, layers
         return
-    if match.computed_in in LOW_PRECISION and looked.rounded is None:
-        evidence = {"computed in": match.computed_in, "error": json_value(match.error)}
+    if match.computed_in in LOW_PRECISION:
+        evidence = _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
         yield "low-precision", evidence | shape, layers
+        return
     if match.residual is not None:
         yield _moved(match, shape, layers)
     elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and _computed(match)):
@@ -358,8 +378,6 @@ def _positions(match: Match) -> str | None:
     each = np.asarray(positions)
     if each.ndim != 1 or each.size < 2:
         return f"{len(each):,} positions" if each.ndim else f"positions 0 to {int(each) - 1:,}"
-    if match.computed_in in LOW_PRECISION:
-        return f"positions {each[0]:,.0f} to {each[-1]:,.0f} as {match.computed_in} holds them"
     steps = np.diff(each)
     even = f" in steps of {steps[0]:.6g}" if np.allclose(steps, steps[0], rtol=1e-6, atol=0) else ""
     return f"positions {each[0]:.6g} to {each[-1]:.6g}{even}"

@@ -285,9 +285,11 @@ def _repeated_severity(evidence: Evidence) -> str:
 
 
 def _low_precision(evidence: Evidence) -> str:
+    name = f", which is called {evidence['name']}" if evidence.get("name") else ""
+    parts = listed(list(evidence["rounded"])) or "numbers"
     return (
-        f"The numbers were made in {evidence['computed in']}, which rounds positions or phases: they are off by up to"
-        f" {evidence['error']:.2g}, more at every longer position."
+        f"The table is {evidence['code']}{name}, made in {evidence['computed in']}: its {parts} are rounded, and it is"
+        f" off by up to {evidence['error']:.2g}, more at every longer position."
     )
 
 

@@ -1,0 +1,118 @@
+"""Tables made in bfloat16 and float16, by every part that can be rounded, and everything else that is none."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.recognition.low_precision import low_precision
+
+WIDTH = 32
+NAMES = {
+    ("interleaved", "sin-cos"): "vaswani2017",
+    ("halves", "sin-cos"): "marian",
+    ("halves", "cos-sin"): "dit",
+    ("interleaved", "cos-sin"): None,
+}
+BFLOAT16, FLOAT16 = ml_dtypes.bfloat16, np.float16
+KINDS = {"bfloat16": BFLOAT16, "float16": FLOAT16, "float32": np.float32}
+
+
+def made(rows, kind, parts, *, layout="interleaved", order="sin-cos", base=10_000.0, stored=np.float32):
+    """A table made as code makes it that rounds some parts to a dtype."""
+
+    def rounded(numbers, part):
+        return numbers.astype(KINDS[kind] if part in parts else np.float32).astype(np.float32)
+
+    at = rounded(np.arange(rows), "positions")
+    rates = rounded(base ** (-np.arange(0, WIDTH, 2) / WIDTH), "rates")
+    phases = rounded(at[:, None] * rates, "phases").astype(np.float64)
+    pair = (np.sin(phases), np.cos(phases)) if order == "sin-cos" else (np.cos(phases), np.sin(phases))
+    table = np.stack(pair, -1).reshape(rows, -1) if layout == "interleaved" else np.concatenate(pair, -1)
+    return table.astype(stored)
+
+
+PARTS = [parts for count in (1, 2, 3) for parts in itertools.combinations(("positions", "rates", "phases"), count)]
+
+
+@pytest.mark.parametrize("stored", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("parts", PARTS, ids="+".join)
+@pytest.mark.parametrize(("kind", "rows"), [("bfloat16", 600), ("float16", 3000)])
+def test_every_part_that_is_rounded_is_told(kind, rows, parts, stored):
+    dtype = BFLOAT16 if stored == "bfloat16" else np.dtype(stored)
+    table = made(rows, kind, parts, stored=dtype)
+    found = low_precision(table)
+    assert found is not None
+    # A phase rounded at position 1 is a rate rounded: of the two, either says the same there.
+    assert (found.dtype, found.rounded) == (kind, parts)
+    assert found.name == "vaswani2017"
+    assert found.spec == ch.Sinusoidal(WIDTH)
+    exact = ch.table(found.spec, rows, "float64")
+    assert found.error == pytest.approx(np.abs(table.astype(np.float64) - exact).max())
+
+
+@pytest.mark.parametrize(("layout", "order"), NAMES)
+def test_every_layout_and_order(layout, order):
+    found = low_precision(made(400, "bfloat16", ("rates", "phases"), layout=layout, order=order))
+    assert (found.dtype, found.rounded, found.name) == ("bfloat16", ("rates", "phases"), NAMES[layout, order])
+    if found.spec is not None:
+        assert (found.spec.layout, found.spec.order) == (layout, order)
+
+
+def test_a_base_that_nobody_has_published():
+    found = low_precision(made(400, "bfloat16", ("rates", "phases"), base=321.0))
+    assert (found.dtype, found.rounded) == ("bfloat16", ("rates", "phases"))
+    assert found.spec is found.name is found.error is None
+
+
+def test_positions_that_the_dtype_holds_are_not_rounded():
+    assert low_precision(made(200, "bfloat16", ("positions",))) is None
+    assert low_precision(made(2000, "float16", ("positions",))) is None
+    found = low_precision(made(200, "bfloat16", ("positions", "rates")))
+    assert found.rounded == ("rates",)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("base", [10_000.0, 1e6, 20.0, 65_536.0, 256.0])
+def test_exact_tables_are_none(dtype, base):
+    for layout in ("interleaved", "halves"):
+        for width in (8, 32, 256):
+            assert low_precision(ch.table(ch.Sinusoidal(width, base, layout=layout), 500, dtype)) is None
+
+
+@pytest.mark.parametrize("rows", [100, 5000, 60_000])
+def test_float32_is_not_low_precision(rows):
+    assert low_precision(made(rows, "float32", ())) is None
+
+
+def test_other_numbers_are_none():
+    random = np.random.default_rng(1)
+    table = ch.table(ch.Sinusoidal(WIDTH), 500)
+    moved = table + random.normal(scale=0.01, size=table.shape).astype(np.float32)
+    moved[0] = table[0]
+    others = [
+        random.normal(size=(100, WIDTH)),
+        np.zeros((100, WIDTH)),
+        np.ones((100, WIDTH)),
+        moved,
+        table[1:],
+        table[:, :-1],
+        table[:4],
+        np.arange(3200).reshape(100, WIDTH),
+        np.full((100, WIDTH), np.nan),
+        ch.table(ch.preset("fairseq", width=WIDTH), 500),
+        random.normal(size=(10, 3, 4)),
+    ]
+    assert [low_precision(each) for each in others] == [None] * len(others)
+
+
+def test_the_published_table_in_bfloat16(shared):
+    """Pegasus-X makes its table in the dtype of its input."""
+    with np.load(shared / "conventions" / "tables" / "sin_hf_pegasus_x_bf16.npz") as members:
+        found = low_precision(members["table"])
+    assert found is not None
+    assert (found.dtype, found.rounded) == ("bfloat16", ("positions", "rates", "phases"))
+    assert found.spec == ch.Sinusoidal(64, spacing=ch.preset("pegasus-x").spacing, layout="halves")
+    assert found.error > 1
