@@ -327,23 +327,30 @@ def test_transformers_leaves_the_table_of_vitmae_at_zero():
     assert np.abs(right[1:]).max() == 1
 
 
+# Which test shows it, and the words of the preset that name it.
 DEFECTS = {
-    "sin_t2t_1d_min_timescale10": test_tensor2tensor_multiplies_by_its_least_timescale,
-    "sin_hf_pegasus_x_bf16": test_precision_that_is_lost_in_pegasus_x_leaves_few_rows,
-    "sin_hf_timesfm_odd": test_timesfm_pads_the_rows_of_an_odd_width,
-    "sin_speechbrain_relposxl": test_speechbrain_forgets_the_sign_of_the_distance,
-    "time_diffusers_flip_shift1": test_diffusers_has_other_rates_than_dit,
-    "time_qwenimage_bf16": test_the_original_arithmetic_gives_the_published_rows,
-    "sin2d_diffusers": test_diffusers_rescales_every_grid_to_16,
-    "sin2d_mae_original": test_what_is_named_for_the_height_is_the_width,
-    "sin2d_hf_vitmae": test_transformers_leaves_the_table_of_vitmae_at_zero,
-    "sin2d_timm_interleave": test_timm_interleaves_nothing,
-    "sin3d_diffusers_cogvideox": test_cogvideox_needs_more_than_its_check_asks_for,
-    "sin2d_hf_detr_norm": test_detr_ends_at_a_turn_and_not_at_one,
-    "sin2d_hf_detr_bf16": test_detr_in_bfloat16_is_not_detr,
-    "sin_hf_sam2video_objptr": test_half_of_the_columns_of_sam2_are_copies,
-    "fourier_nerf_original": test_nerf_leaves_out_the_pi_of_its_paper,
+    "sin_t2t_1d_min_timescale10": (test_tensor2tensor_multiplies_by_its_least_timescale, "multiplies the rates"),
+    "sin_hf_pegasus_x_bf16": (test_precision_that_is_lost_in_pegasus_x_leaves_few_rows, "in bfloat16 they are off"),
+    "sin_hf_timesfm_odd": (test_timesfm_pads_the_rows_of_an_odd_width, "pads the rows instead of the columns"),
+    "sin_speechbrain_relposxl": (test_speechbrain_forgets_the_sign_of_the_distance, "gives k and -k the same row"),
+    "time_diffusers_flip_shift1": (test_diffusers_has_other_rates_than_dit, "where DiT's own code has the paper's"),
+    "time_qwenimage_bf16": (test_the_original_arithmetic_gives_the_published_rows, "in bfloat16 the numbers are off"),
+    "sin2d_diffusers": (test_diffusers_rescales_every_grid_to_16, "base_size 16 unless told otherwise"),
+    "sin2d_mae_original": (test_what_is_named_for_the_height_is_the_width, "names the width height"),
+    "sin2d_hf_vitmae": (test_transformers_leaves_the_table_of_vitmae_at_zero, "leaves ViTMAE's table at zero"),
+    "sin2d_timm_interleave": (test_timm_interleaves_nothing, "what it calls interleaved is not"),
+    "sin3d_diffusers_cogvideox": (test_cogvideox_needs_more_than_its_check_asks_for, "its check for one of 4"),
+    "sin2d_hf_detr_norm": (test_detr_ends_at_a_turn_and_not_at_one, "2 pi i / (n + 1e-6)"),
+    "sin2d_hf_detr_bf16": (test_detr_in_bfloat16_is_not_detr, "in bfloat16 off by 0.018"),
+    "sin_hf_sam2video_objptr": (test_half_of_the_columns_of_sam2_are_copies, "half of the columns are copies"),
+    "fourier_nerf_original": (test_nerf_leaves_out_the_pi_of_its_paper, "without the paper's pi"),
 }
+
+
+@pytest.mark.parametrize("key", DEFECTS)
+def test_a_preset_names_the_defect_of_its_original(key):
+    (says,) = (known.says for known in presets() if known.name == CASES[key].name)
+    assert DEFECTS[key][1] in says
 
 
 def test_every_known_defect_has_a_test(shared):

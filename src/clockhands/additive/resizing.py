@@ -24,6 +24,7 @@ from clockhands.arguments import count, positive, real, shown
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
+from clockhands.traces import in_full
 
 Kind = Literal["linear", "cubic"]
 
@@ -100,7 +101,8 @@ def resize(
     there = [
         xp.asarray(matrix.astype(np.float64 if fine else np.float32), device=device(values)) for matrix in matrices
     ]
-    moved = _applied(xp.astype(values[..., kept:, :], xp.float64 if fine else xp.float32), there, xp)
+    with in_full(values):
+        moved = _applied(xp.astype(values[..., kept:, :], xp.float64 if fine else xp.float32), there, xp)
     return xp.concat([values[..., :kept, :], xp.astype(moved, values.dtype)], axis=-2)
 
 

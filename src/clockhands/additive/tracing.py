@@ -40,7 +40,7 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
     if isinstance(spec, Sinusoidal):
         width = min(spec.width, 2 * spec.ladder.pairs)
         rows = _hands(spec, width, positions, xp)
-        mean, factor = spec.affine
+        mean, factor = traces.known_numbers(spec, "affine")
         rows = (rows - mean) * factor if (mean, factor) != (0, 1) else rows
         if width < spec.width:
             rows = xp.concat([rows, xp.zeros_like(rows[..., : spec.width - width])], axis=-1)
