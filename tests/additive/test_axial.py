@@ -161,6 +161,21 @@ def test_a_grid_is_its_cells_one_by_one(dtype, channels):
         assert np.array_equal(made, one_by_one)
 
 
+def test_a_part_of_a_grid_is_a_part_of_its_table():
+    spec, whole = AxialSinusoidal(16), Grid((24, 24), step=Fraction(1, 3), order=(1, 0))
+    crop = Grid((5, 7), start=(Fraction(8, 3), 3), step=Fraction(1, 3), order=(1, 0))  # from cell (8, 9) on
+    table = ch.table(spec, whole).reshape(24, 24, 16)  # rows, columns
+    assert np.array_equal(ch.table(spec, crop).reshape(7, 5, 16), table[9:16, 8:13])
+
+
+def test_grids_without_cells():
+    for spec in (AxialSinusoidal(8), AxialSinusoidal(10, raw="before"), AxialSinusoidal(9, uneven="cut")):
+        assert ch.table(spec, Grid((0, 3))).shape == (0, spec.width)
+        assert ch.table(spec, Grid((3, 0), prefix=2)).tolist() == np.zeros((2, spec.width)).tolist()
+        assert ch.add(np.ones((2, 0, spec.width)), spec, Grid((0, 0))).shape == (2, 0, spec.width)
+        assert ch.table(spec, np.zeros((0, 2))).shape == (0, spec.width)
+
+
 def test_a_scaled_code_is_rounded_once():
     places = [[3, 0.5], [10**15, -7]]
     exact = ch.table(AxialSinusoidal(16), places, "float64")

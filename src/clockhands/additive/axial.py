@@ -228,7 +228,7 @@ class AxialSinusoidal(AdditiveCode):
                 target = out.reshape(*(grid.sizes[place] for place in grid.order), self.width)
                 for wave in range(2):
                     kept = channels[:, wave] < self.width
-                    numbers = once[:, apart[kept, wave]].reshape(*along, -1)
+                    numbers = once[:, apart[kept, wave]].reshape(*along, np.count_nonzero(kept))
                     target[..., _run(channels[kept, wave])] = numbers
                 numbers = at.as_float64().reshape(along) if self.raw is not None else None
             if numbers is not None:

@@ -12,7 +12,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
 from clockhands.positions import Positions, numpy_of, positions_of, refuse_single
-from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library
+from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library, refuse_recording
 
 
 def table(
@@ -138,6 +138,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
             )
         positions = counted(spec.first, shape[-2], x)
     refuse_single(positions)
+    refuse_recording(x)
     if is_compiling() and isinstance(positions, Grid):
         if not spec.learned:
             rows = known_array(_grid_rows, spec, positions, kind, shape)
