@@ -19,7 +19,7 @@ from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import Match, Matches, identify
 from clockhands.recognition.low_precision import DTYPES as LOW_PRECISION
-from clockhands.recognition.low_precision import low_precision
+from clockhands.recognition.low_precision import identify_low_precision
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
 from clockhands.sources.resolve import code_of
@@ -158,13 +158,9 @@ def _exact(match: Match) -> bool:
 
 def _in_low_precision(array: np.ndarray, count: int, rounded: str | None) -> Matches | None:
     """What a table was meant to be that was made in low precision; its error is how far off that has put it."""
-    made = low_precision(array)
-    if made is not None and made.spec is not None and made.error is not None:
-        evidence = (("rounded", list(made.rounded)),)
-        match = Match(
-            made.spec, range(count), error=made.error, name=made.name, computed_in=made.dtype, evidence=evidence
-        )
-        return Matches([match], "")
+    made = identify_low_precision(array)
+    if made is not None:
+        return made
     if rounded is None:
         return None
     # Another code, made exactly at the positions that are left.

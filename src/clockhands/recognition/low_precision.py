@@ -6,6 +6,7 @@ Where that gives the table, and numbers without rounding do not, the table was m
 that; which code was meant is the published one whose rates lie within a unit of the dtype's last place.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -17,6 +18,8 @@ from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import pair_channels
 from clockhands.presets import presets
+from clockhands.recognition.matches import Match, Matches, Residual
+from clockhands.specs import describe
 
 DTYPES = ("bfloat16", "float16")
 PARTS = ("positions", "rates", "phases")
@@ -42,14 +45,12 @@ class LowPrecision:
         rounded: What was rounded to it: of ``positions``, ``rates`` and ``phases``.
         spec: The code that was meant, or None where it is none that is known.
         name: The preset that it is.
-        error: The largest difference from that code made exactly, over every row; None without a code.
     """
 
     dtype: str
     rounded: tuple[str, ...]
     spec: Sinusoidal | None = None
     name: str | None = None
-    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,7 @@ def _made(
         rounded = max(shares, key=lambda parts: (shares[parts], -len(parts)), default=None)
         if rounded is not None and shares[rounded] >= _MOST:
             meant = _meant(rates, dtype, named)
-            error = None if meant is None else _error(array, meant)
-            return LowPrecision(dtype, rounded, meant, None if meant is None else _name(meant), error)
+            return LowPrecision(dtype, rounded, meant, None if meant is None else _name(meant))
     return None
 
 
@@ -218,11 +218,46 @@ def _name(spec: Sinusoidal) -> str | None:
     return min(names, key=lambda name: (name not in _KNOWN, name)) if names else None
 
 
-def _error(array: np.ndarray, spec: Sinusoidal) -> float:
-    """The largest difference over every row, block by block."""
-    step, largest = max(1, _BLOCK // spec.width), 0.0
+def identify_low_precision(array: np.ndarray) -> Matches | None:
+    """The published code that a table [rows, width] was meant to be, if it was made in low precision; else None.
+
+    `Match.residual` says how far the rounding has put it from that code, and `Match.evidence` what was rounded.
+    """
+    made = low_precision(array)
+    if made is None or made.spec is None:
+        return None
+    residual = _residual(array, made.spec)
+    match = Match(
+        made.spec,
+        range(len(array)),
+        error=residual.largest,
+        name=made.name,
+        computed_in=made.dtype,
+        residual=residual,
+        evidence=(("rounded", list(made.rounded)),),
+    )
+    return Matches(
+        [match],
+        f"It is {describe(made.spec)}, made in {made.dtype}: its {_listed(made.rounded)} are rounded, which puts it off"
+        f" by up to {residual.largest:.2g}, furthest in row {residual.rows[0]}.",
+    )
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _residual(array: np.ndarray, spec: Sinusoidal) -> Residual:
+    """How far a table is from a code, block by block."""
+    step, squares = max(1, _BLOCK // spec.width), 0.0
+    rows, channels = np.empty(len(array)), np.zeros(spec.width)
     for begin in range(0, len(array), step):
         block = np.asarray(array[begin : begin + step]).astype(np.float64)
-        exact = table(spec, range(begin, begin + len(block)), "float64")
-        largest = max(largest, float(np.abs(block - exact).max()))
-    return largest
+        off = np.abs(block - table(spec, range(begin, begin + len(block)), "float64"))
+        rows[begin : begin + step] = off.max(axis=1)
+        np.maximum(channels, off.max(axis=0), out=channels)
+        squares += float((off * off).sum())
+    mean = math.sqrt(squares / (len(array) * spec.width))
+    furthest, most = (np.argsort(-each, kind="stable")[:10].tolist() for each in (rows, channels))
+    # Sine and cosine of a pair have squares of 1 together: a root mean square of half of that a channel.
+    return Residual(float(rows.max()), mean, mean * math.sqrt(2), tuple(furthest), tuple(most))
