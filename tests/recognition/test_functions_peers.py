@@ -1,7 +1,8 @@
 """Other libraries' own functions are identified: those that are installed here, called as they call them."""
 
 import importlib
-import importlib.util
+import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,16 @@ from clockhands.ladders import Geometric
 from clockhands.recognition.functions import identify_function
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Proportional, Yarn
 
-torch = pytest.importorskip("torch")
-
 pytestmark = pytest.mark.slow
-needs_transformers = pytest.mark.skipif(
-    importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
-)
-needs_diffusers = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="diffusers is not installed")
+torch: Any = None
+transformers: Any = None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def peers():
+    """Imported when the first test runs: the quick tests read this file too."""
+    for name in ("torch", "transformers"):
+        globals()[name] = pytest.importorskip(name)
 
 
 def modeling(name, folder=None):
@@ -25,8 +29,6 @@ def modeling(name, folder=None):
 
 
 def config_of(kind, **fields):
-    import transformers
-
     return getattr(transformers, kind)(**fields)
 
 
@@ -100,7 +102,6 @@ ROPES = {
 }
 
 
-@needs_transformers
 @pytest.mark.parametrize("name", ROPES)
 def test_rope_types_of_transformers(name):
     rope, spec = ROPES[name]
@@ -114,7 +115,6 @@ def test_rope_types_of_transformers(name):
     assert match.confidence == 1
 
 
-@needs_transformers
 def test_dynamic_scaling_of_transformers():
     rope = {"rope_type": "dynamic", "factor": 2.0}
     found, reason = identified(llama(rope), 64)
@@ -123,7 +123,6 @@ def test_dynamic_scaling_of_transformers():
     assert "keeps the ladder of the longest call" in reason
 
 
-@needs_transformers
 def test_longrope_of_transformers():
     rope = {
         "rope_type": "longrope",
@@ -260,7 +259,7 @@ def esm():
 
 
 def diffusers_1d(real, side):
-    from diffusers.models import embeddings
+    embeddings = pytest.importorskip("diffusers.models.embeddings")
 
     def function(x, positions):
         made = embeddings.get_1d_rotary_pos_embed(
@@ -272,7 +271,7 @@ def diffusers_1d(real, side):
 
 
 def diffusers_complex():
-    from diffusers.models import embeddings
+    embeddings = pytest.importorskip("diffusers.models.embeddings")
 
     def function(x, positions):
         made = embeddings.get_1d_rotary_pos_embed(64, positions, linear_factor=2.0, ntk_factor=3.0)[None]
@@ -300,7 +299,6 @@ PEERS = {
 }
 
 
-@needs_transformers
 @pytest.mark.parametrize("name", PEERS)
 def test_functions_of_transformers(name):
     make, width, spec = PEERS[name]
@@ -310,7 +308,6 @@ def test_functions_of_transformers(name):
     assert match.error < 131_072 * 8 * 2.0**-24 * 2
 
 
-@needs_diffusers
 @pytest.mark.parametrize(("real", "side", "layout"), [(True, -1, "interleaved"), (False, -2, "halves")])
 def test_functions_of_diffusers(real, side, layout):
     match, _ = identified(diffusers_1d(real, side), 64)
@@ -319,21 +316,18 @@ def test_functions_of_diffusers(real, side, layout):
     assert match.error < 1e-6
 
 
-@needs_diffusers
 def test_diffusers_multiplies_the_base_itself():
     """Its ``ntk_factor`` is one of the base, 30,000 here, and its positions are divided."""
     match, _ = identified(diffusers_complex(), 64)
     assert match.spec == ch.Rotary(64, "interleaved", base=30_000.0, scaling=Linear(2.0))
 
 
-@needs_transformers
 def test_a_table_that_ends_is_read_as_far_as_it_goes():
     match, reason = identified(gptj(), 64)
     assert dict(match.evidence)["longest_position"] == 2_047
     assert "positions up to 2,047 only" in reason
 
 
-@needs_transformers
 def test_rates_in_bfloat16_are_seen():
     module = modeling("llama")
     config = config_of("LlamaConfig", hidden_size=256, num_attention_heads=4, head_dim=64)
@@ -350,7 +344,6 @@ def test_rates_in_bfloat16_are_seen():
     assert np.allclose(dict(match.evidence)["rates"], held, atol=1e-9)
 
 
-@needs_transformers
 def test_vjepa2_is_no_rotation():
     module = modeling("vjepa2")
 
@@ -376,3 +369,35 @@ def test_positional_encodings_adds_a_table():
     assert "It adds a table to x" in reason
     assert "counts its rows" in reason
     assert match.error < 4_096 * 4 * 2.0**-24
+
+
+# Types with one module of cosines and sines, whose function takes the whole head, that the resolver knows.
+DECLARED = (
+    "cohere", "falcon", "gemma", "gemma2", "glm", "glm4", "gpt_neox", "gpt_oss", "granite", "helium", "llama",
+    "minicpm3", "mistral", "mixtral", "mllama", "olmo", "olmo2", "phi3", "phimoe", "qwen2", "qwen2_moe", "qwen3",
+    "qwen3_moe", "smollm3", "starcoder2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_what_a_function_does_is_what_its_config_declares(name, tmp_path):
+    """Two ways to one code that share nothing: reading the config, and asking the code."""
+    module = modeling(name)
+    kind = next(
+        kind
+        for own, kind in inspect.getmembers(module, inspect.isclass)
+        if own.endswith("RotaryEmbedding") and kind.__module__ == module.__name__
+    )
+    given = inspect.signature(kind.__init__).parameters["config"].annotation
+    config = (given if inspect.isclass(given) else getattr(module, given))()
+    config.save_pretrained(tmp_path)
+    declared = [layer.spec for layer in ch.audit(tmp_path).layers if layer.kind == "rotary"]
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    match, _ = identified(on_heads(module.apply_rotary_pos_emb, kind(config)), width)
+    spec: Any = match.spec
+    assert match.confidence == 1
+    for other in declared:
+        assert (other.layout, other.rotated, other.direction) == (spec.layout, spec.rotated, spec.direction)
+        assert np.allclose(other.rates, spec.rates, rtol=1e-6, atol=0)
+        assert other.attention_factor == pytest.approx(spec.attention_factor, abs=1e-6)
+    assert declared

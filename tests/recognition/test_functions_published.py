@@ -1,5 +1,7 @@
 """Rotations of other libraries, written again and held to their published numbers, are identified as what they are."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,7 @@ def test_the_boxes_are_identified(name):
     for key, value in box.evidence.items():
         assert evidence[key] == value
     assert evidence["library"] == "numpy"
+    assert json.loads(json.dumps(evidence, allow_nan=False)) == evidence
     assert evidence["rows"] < 60_000
 
 
