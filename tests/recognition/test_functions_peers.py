@@ -328,20 +328,28 @@ def test_a_table_that_ends_is_read_as_far_as_it_goes():
     assert "positions up to 2,047 only" in reason
 
 
-def test_rates_in_bfloat16_are_seen():
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ROPES)
+def test_rates_of_few_bits_are_seen(name, dtype):
+    """After ``model.to(bfloat16)``; the ladder they were rounded from is still told."""
+    rope, spec = ROPES[name]
     module = modeling("llama")
-    config = config_of("LlamaConfig", hidden_size=256, num_attention_heads=4, head_dim=64)
-    rotary = module.LlamaRotaryEmbedding(config).bfloat16()
+    rope = {"rope_type": "default", "rope_theta": 10_000.0} | rope
+    config = config_of(
+        "LlamaConfig", rope_parameters=rope, hidden_size=256, num_attention_heads=4, head_dim=64,
+        max_position_embeddings=4_096,
+    )  # fmt: skip
+    rotary = module.LlamaRotaryEmbedding(config).to(getattr(torch, dtype))
     match, reason = identified(on_heads(module.apply_rotary_pos_emb, rotary), 64)
-    assert match.spec == ch.Rotary(64)
-    assert dict(match.evidence)["rates_in"] == match.computed_in == "bfloat16"
-    assert "Rates are held in bfloat16" in reason
-    first = dict(match.evidence)["first_wrong_position"]
-    assert 1 <= first < 64
+    evidence = dict(match.evidence)
+    assert match.spec == spec
+    assert evidence["rates_in"] == match.computed_in == dtype
+    assert f"Rates are held in {dtype}." in reason
+    assert 1 <= evidence["first_wrong_position"] <= 300
     assert match.error > 0.5
-    # The rates are what bfloat16 makes of the ladder's.
-    held = torch.tensor(ch.Rotary(64).rates, dtype=torch.float32).bfloat16().double().numpy()
-    assert np.allclose(dict(match.evidence)["rates"], held, atol=1e-9)
+    # The measured rates are what the dtype makes of the ladder's.
+    held = torch.tensor(spec.rates, dtype=torch.float32).to(getattr(torch, dtype)).double().numpy()
+    assert np.allclose(evidence["rates"], held, atol=1e-9)
 
 
 def test_vjepa2_is_no_rotation():

@@ -42,23 +42,19 @@ def _with_attention(measured: Measured) -> Iterator[Fit | None]:
 def _geometric_fits(measured: Measured) -> Iterator[Fit | None]:
     still = measured.pairs - measured.turning
     for known, first in _lines(measured):
-        for multiplier, factor in _multipliers(first):
+        for multiplier, factor, more in _multipliers(first):
             fall = _fall_of(measured, known, math.log(multiplier / factor))
             for spacing, cost in () if fall is None else spacings(measured, fall, multiplier):
                 if still:
                     yield _standing_still(measured, spacing, cost, factor)
                     continue
                 if factor != 1:
-                    yield measured.fit(spacing, Linear(factor), cost + COSTS["scaling"] + significant(factor))
+                    yield measured.fit(spacing, Linear(factor), cost + more)
                     continue
-                fit = measured.fit(spacing, None, cost + _cost_of(multiplier))
+                fit = measured.fit(spacing, None, cost + more)
                 yield fit
                 if fit is not None and multiplier == 1:
                     yield from _ntk(measured, spacing, cost)
-
-
-def _cost_of(multiplier: float) -> float:
-    return 0 if multiplier == 1 else COSTS["multiplier"] + significant(multiplier / math.pi) // 3
 
 
 def _lines(measured: Measured) -> Iterator[tuple[slice, Interval]]:
@@ -78,19 +74,22 @@ def _lines(measured: Measured) -> Iterator[tuple[slice, Interval]]:
             return
 
 
-def _multipliers(first: Interval) -> Iterator[tuple[float, float]]:
-    """The multiplier and the factor of a linear scaling that a first rate may come from: the likeliest first."""
+def _multipliers(first: Interval) -> Iterator[tuple[float, float, float]]:
+    """The multiplier and the factor of a linear scaling that a first rate may come from, and what they cost."""
     rate = Interval(math.exp(first.low), math.exp(first.high))
     if rate.holds(1.0):
-        yield 1.0, 1.0
+        yield 1.0, 1.0, 0.0
         return
     if rate.high < 1:
-        yield 1.0, shortest(Interval(1 / rate.high, 1 / rate.low))
+        factor = shortest(Interval(1 / rate.high, 1 / rate.low))
+        yield 1.0, factor, COSTS["scaling"] + significant(factor)
     for unit in (2 * math.pi, math.pi):
         number = shortest(Interval(rate.low / unit, rate.high / unit))
         if significant(number) <= 3:
-            yield number * unit, 1.0
-    yield shortest(rate), 1.0
+            yield number * unit, 1.0, COSTS["multiplier"] + 1.5 * significant(number) + (number % 1 > 0)
+    number = shortest(rate)
+    # Below 1 it is written as the factor of a linear scaling.
+    yield number, 1.0, COSTS["multiplier"] + significant(number) + (3 if rate.high < 1 else 1)
 
 
 def _fall_of(measured: Measured, known: slice, first: float) -> Interval | None:
