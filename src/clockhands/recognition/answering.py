@@ -81,7 +81,7 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
     if (padded := _padded(spec)) is not None:
         name, spec = padded
     residual = _residual(check, given, found, prefix) if wrong else None
-    total = max([check.error, *(size for _, size in wrong)])
+    total = max([check.error, *(size for _, size, _ in wrong)])
     match = Match(
         spec,
         positions,
@@ -106,10 +106,11 @@ def _moved(check: Comparison, found: Found, rows: int) -> bool:
     be some, still do so. Where some rows are others altogether, most are as they were or nearly so.
     """
     share = _share(check, found, rows)
-    moves = np.array([size for _, size in check.wrong])
+    moves = np.array([size for _, _, size in check.wrong])
     turning = found.progression.advances[: len(found.told)] * rows > 2 * math.pi
     return bool(
-        share <= _HALF
+        found.progression.kind == "geometric"
+        and share <= _HALF
         and len(check.wrong) >= 0.9 * (rows - len(check.zeros))
         and np.median(moves) >= _HALF * np.quantile(moves, 0.95)
         and turning.sum() >= 3
@@ -194,15 +195,15 @@ def _with_zeros(
 
 
 def _residual(check: Comparison, given: Given, found: Found, prefix: int) -> Residual:
-    worst = sorted(check.wrong, key=lambda one: -one[1])
+    worst = sorted(check.wrong, key=lambda one: -one[2])
     squares = check.squares
     assert check.channels is not None
     channels = np.argsort(-check.channels, kind="stable")[:10]
     return Residual(
-        largest=worst[0][1],
+        largest=max(size for _, size, _ in worst),
         root_mean_square=math.sqrt(squares / max(1, given.rows * given.width)),
         share=_share(check, found, given.rows),
-        rows=tuple(prefix + row for row, _ in worst[:10]),
+        rows=tuple(prefix + row for row, *_ in worst[:10]),
         channels=tuple(int(channel) for channel in channels),
     )
 
@@ -246,7 +247,7 @@ def _evidence(
         ("names", list(best.names)),
         ("angle_unexplained", found.rest),
         ("not_nearest", check.inexact / max(1, check.numbers)),
-        ("wrong_rows", [row for row, _ in check.wrong[:10]]),
+        ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
     )
 
 
@@ -259,6 +260,6 @@ def _reason(match: Match, best: Description, check: Comparison) -> str:
         )
     words = f"Every row is that of {describe(match.spec)}"
     if check.wrong:
-        rows = ", ".join(str(row) for row, _ in check.wrong[:5])
+        rows = ", ".join(str(row) for row, *_ in check.wrong[:5])
         words = f"All rows but {len(check.wrong)} (row {rows}) are those of {describe(match.spec)}"
     return f"{words}, from position {best.start:g} in steps of {best.step:g}, within {check.error:.2g}."

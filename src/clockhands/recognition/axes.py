@@ -27,6 +27,7 @@ from clockhands.recognition.turning import angles_of
 
 _LOADED = 1 << 23  # numbers that are looked at to find the grid
 _MOST = 5  # axes
+_OFF = 0.01  # rad that angles may be off by while a ladder is looked for
 UNKNOWN_AXIS = -1
 
 
@@ -270,24 +271,24 @@ def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacin
 def placed(axis: Axis, spacing: Spacing, pairs: int) -> tuple[float, float] | None:
     """Start and step of an axis whose rates are those of a spacing; None if they differ."""
     rates = np.array(spacing.ladder(pairs, 2 * pairs).rates)[: axis.values.shape[1]]
+
+    def rest(start: float, step: float) -> np.ndarray:
+        return np.angle(axis.values * np.exp(-1j * np.multiply.outer(start + step * axis.places, rates)))
+
+    if axis.raw is not None:
+        return axis.raw if np.abs(rest(*axis.raw)).max() < _OFF else None
     best = None
     for trial in axis.trials:
-        if axis.raw is not None:
-            start, step = axis.raw
-        else:
-            step = float(rates @ trial.advances / (rates @ rates)) * trial.sign
-            start = trial.origin * abs(step)
-        if np.abs(trial.advances - abs(step) * rates).max() * axis.size > 0.02:
+        step = float(rates @ trial.advances / (rates @ rates)) * trial.sign
+        start = trial.origin * abs(step)
+        if np.abs(trial.advances - abs(step) * rates).max() * axis.size > 2 * _OFF:
             continue
-        for _ in range(3 if axis.raw is None else 0):
-            phases = np.multiply.outer(start + step * axis.places, rates)
-            rest = np.angle(axis.values * np.exp(-1j * phases))
-            columns = np.stack([np.tile(rates, len(rest)), np.multiply.outer(axis.places, rates).ravel()], axis=1)
-            change = np.linalg.lstsq(columns, rest.ravel(), rcond=None)[0]
+        columns = np.stack([np.tile(rates, axis.size), np.multiply.outer(axis.places, rates).ravel()], axis=1)
+        for _ in range(3):
+            change = np.linalg.lstsq(columns, rest(start, step).ravel(), rcond=None)[0]
             start, step = start + float(change[0]), step + float(change[1])
-        phases = np.multiply.outer(start + step * axis.places, rates)
-        size = float(np.sqrt(np.mean(np.angle(axis.values * np.exp(-1j * phases)) ** 2)))
-        if size < 1e-2 and (best is None or size < best[0] / 2):
+        size = float(np.sqrt(np.mean(rest(start, step) ** 2)))
+        if size < _OFF and (best is None or size < best[0] / 2):
             best = (size, start, step)
     return None if best is None else best[1:]
 

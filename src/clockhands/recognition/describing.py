@@ -129,6 +129,8 @@ def _geometric(found: Progression, doubts: Doubts, shape: Shape, known: bool) ->
         digits, number = plain(base, base * den * steps.doubt(SLOPE), BASES)
         meant = digits < UNKNOWN and number > 1
         meant = meant and steps.fix(SLOPE, math.log(number) / den * (1 if rising else -1))
+        if shape.pairs == 1:  # a ladder of one rate has any base
+            digits, number, meant = 0, BASES[0], True
         said, step, start, free = _placed(steps, fastest)
         if known:
             top, step, start, free = step, 1.0, 0.0, ()

@@ -74,13 +74,13 @@ def _candidates(arrangement: Arrangement, axes: list[Axis], order: str) -> Itera
     seen: dict[Any, Candidate] = {}
     for name, published in spacings(arrangement, order):
         each = published if isinstance(published, tuple) else (published,) * len(axes)
-        alike = tuple(
-            even_like(axis, one, pairs) if isinstance(one, EvenSteps) else one
-            for axis, one, pairs in zip(axes, each, spec.pairs, strict=True)
-        )
-        if None in alike:
-            continue
-        made = _candidate(spec, axes, alike, (name,))
+        made = _candidate(spec, axes, each, (name,))
+        if made is None:  # evenly spaced rates may be those of another resolution
+            alike = tuple(
+                even_like(axis, one, pairs) if isinstance(one, EvenSteps) else None
+                for axis, one, pairs in zip(axes, each, spec.pairs, strict=True)
+            )
+            made = None if None in alike else _candidate(spec, axes, alike, (name,))
         if made is not None:
             key = (made.spec, made.start, made.step)
             seen[key] = replace(made, names=(*seen[key].names, name)) if key in seen else made

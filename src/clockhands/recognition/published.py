@@ -1,6 +1,7 @@
 """Published conventions, to give a description the name that it has."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeVar
 
 from clockhands.additive import Sinusoidal
@@ -14,10 +15,14 @@ KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
 
 def of_kind(kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
     """The presets of one class: their names and specs."""
-    for known in presets():
-        spec: Any = known.spec
+    for name, spec in _all():
         if type(spec) is kind:
-            yield known.name, spec
+            yield name, spec
+
+
+@cache
+def _all() -> tuple[tuple[str, Any], ...]:
+    return tuple((known.name, known.spec) for known in presets())
 
 
 def ranked(names: list[str], known: tuple[str, ...] = KNOWN) -> list[str]:

@@ -117,7 +117,7 @@ def _checked(given: Given, found: Progression, layout: str, size: float, prefix:
         rows=Rows(),
         evidence=(
             ("dtype", given.dtype),
-            ("start", best.start),
+            ("start", best.start - prefix * best.step),
             ("step", best.step),
             ("scale", spec.scale),
             ("not_nearest", check.inexact / max(1, check.numbers)),

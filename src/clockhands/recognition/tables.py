@@ -1,5 +1,6 @@
 """A bare table of one axis: which sinusoid makes it."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -66,11 +67,16 @@ def sinusoids(given: Given) -> Iterator[Found]:
     if not trials:
         return
     least = min(trial.rest for trial, _ in trials)
-    trials.sort(key=lambda one: (one[0].rest > 2 * least + 1e-14, abs(one[0].origin), one[0].rest))
+    trials.sort(key=lambda one: _likely(one[0], least))
     for trial, hands in trials[:_TRIED]:
         found = _followed(given, trial, hands)
         if found is not None:
             yield found
+
+
+def _likely(trial: Progression, least: float) -> tuple[bool, float, float, float]:
+    """What trials are sorted by: of those that fit as well, the slowest, and the one nearest to position 0."""
+    return trial.rest > 2 * least + 1e-14, round(float(trial.advances.max()), 3), abs(trial.origin), trial.rest
 
 
 def _trials(
@@ -133,9 +139,9 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
     best = ways[0]
     if given.rounding < 2.0**-40 and best.free and trial.rest < 1e-9 and trial.kind == "geometric":
         # In float64 a base that somebody chose makes smaller errors than one that only comes near its rates.
-        exact = [_nudged(_exactly(way, values, places), values, places) for way in ways]
-        best = min(exact, key=lambda one: _off(one, values, places) + 2.0**-53)
-        ways = [best, *(one for one in exact if one is not best)]
+        exact = sorted((_exactly(way, values, places) for way in ways), key=lambda way: _off(way, values, places)[1])
+        best = _nudged(exact[0], values, places)
+        ways = [best, *exact[1:]]
     told = along.mean(axis=0) / np.sqrt((np.abs(values) ** 2).mean(axis=0))
     return Found(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told)
 
@@ -159,33 +165,39 @@ def covariance_of(trial: Progression, rounding: float) -> np.ndarray:
     return covariance + np.diag(steady**2)
 
 
-def _off(best: Description, values: np.ndarray, places: np.ndarray) -> float:
-    """The largest angle that a description leaves, with phases that are exact."""
+def _off(best: Description, values: np.ndarray, places: np.ndarray) -> tuple[float, float]:
+    """The largest angle that a description leaves, with phases that are exact, and their root mean square."""
     unit = units(best.spec.ladder, positions_of(best.start + best.step * places))[:, : values.shape[1]]
-    return float(np.abs(np.imag(values * unit.conj())).max())
+    rest = np.imag(values * unit.conj())
+    return float(np.abs(rest).max()), float(np.sqrt(np.mean(rest**2)))
 
 
 def _nudged(best: Description, values: np.ndarray, places: np.ndarray) -> Description:
-    """The description with its measured numbers in the last place that fits best.
+    """The description with its measured numbers in the last places that fit best.
 
     Positions are rounded as those of the table only where start and step are the very numbers it was made with.
     """
-    least = _off(best, values, places)
-    for name in best.free * 2:
-        if least < 3 * 2.0**-53:  # what the roundings of the table itself leave
+    enough = 3 * 2.0**-53  # what the roundings of the table itself leave
+    largest, least = _off(best, values, places)
+    found = best
+    each = [(name, ulps) for name in best.free for ulps in (-1, 1, -2, 2)]
+    both = itertools.product(*([(name, ulps) for ulps in range(-2, 3)] for name in best.free if name != "base"))
+    for moves in (*(((move,)) for move in each), *both):
+        if largest < enough:
             break
-        spacing = cast(Geometric, best.spec.spacing)
-        number = float(spacing.base if name == "base" else getattr(best, name))
-        for ulps in (-2, -1, 1, 2):
+        other = best
+        for name, ulps in moves:
+            spacing = cast(Geometric, other.spec.spacing)
+            number = float(spacing.base if name == "base" else getattr(other, name))
             moved = number + ulps * float(np.spacing(abs(number)))
             if name == "base":
-                other = replace(best, spec=replace(best.spec, spacing=replace(spacing, base=moved)))
+                other = replace(other, spec=replace(other.spec, spacing=replace(spacing, base=moved)))
             else:
-                other = replace(best, **{name: moved})
-            off = _off(other, values, places)
-            if off < least:
-                best, least = other, off
-    return best
+                other = replace(other, **{name: moved})
+        most, off = _off(other, values, places)
+        if off < least:
+            found, largest, least = other, most, off
+    return found
 
 
 def _exactly(best: Description, values: np.ndarray, places: np.ndarray) -> Description:

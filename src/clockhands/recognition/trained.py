@@ -1,8 +1,9 @@
 """Tables that training made: what tells them from noise, and what their spectrum shows.
 
-In noise no row knows its neighbour: the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x width)``
-(of ``rows x width`` products of independent numbers). Rows that were trained to stand for neighbouring positions are
-alike, far beyond that.
+In noise no row knows its neighbour: the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x n)``,
+where ``n`` is how many independent numbers a row has: the width, or, of components with shares ``s`` of the variance,
+``1 / sum(s**2)``. That is so for any rows in an order of no meaning. Rows that were trained to stand for neighbouring
+positions are alike, far beyond that.
 """
 
 import math
@@ -20,18 +21,18 @@ _ROWS, _CHANNELS = 2048, 512  # looked at, at most
 
 def identify_trained(given: Given, reason: str) -> Matches:
     """A learned table, or none: ``reason`` says why it is no sinusoid."""
+    for begin, block in given.blocks():
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if bad.size:
+            return Matches([], f"Row {begin + bad[0]} holds NaN or infinite numbers.")
     rows = given.at(slice(0, min(_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if bad.size:
-        return Matches([], f"Row {bad[0]} holds NaN or infinite numbers.")
     found = spectrum(rows)
-    noise = 1 / math.sqrt(max(1, rows.size))
-    near = found["neighbours"]
+    noise, near = found.pop("by_chance"), found["neighbours"]
     if abs(near) < SIGMAS * noise:
         return Matches(
             [],
-            f"{reason} Neighbouring rows are not more alike than those of noise: their correlation is {near:.2g}, and "
-            f"noise gives {noise:.1g}.",
+            f"{reason} Neighbouring rows are no more alike than those of noise: their correlation is {near:.2g}, and "
+            f"rows in an order of no meaning have up to {SIGMAS * noise:.1g}.",
         )
     match = Match(
         Learned(width=given.width, rows=given.rows),
@@ -61,7 +62,7 @@ def spectrum(rows: np.ndarray) -> dict[str, Any]:
     rest = rows - rows.mean(axis=0)
     total = float((rest**2).sum())
     if not total > 0:
-        return {"neighbours": 0.0, "components_for_90_percent": 0}
+        return {"neighbours": 0.0, "by_chance": 1.0, "components_for_90_percent": 0}
     lags = [1 << power for power in range(10) if (1 << power) <= len(rows) // 2]
     alike = [float((rest[lag:] * rest[:-lag]).sum()) / total * len(rows) / (len(rows) - lag) for lag in lags]
     wide = len(rows) <= rest.shape[1]
@@ -77,6 +78,7 @@ def spectrum(rows: np.ndarray) -> dict[str, Any]:
         periods.append(round(len(rows) / top, 1) if top else None)
     return {
         "neighbours": alike[0] if alike else 0.0,
+        "by_chance": math.sqrt(float((share**2).sum()) / len(rows)),
         "alike": {str(lag): round(one, 4) for lag, one in zip(lags, alike, strict=True)},
         "components": [round(float(one), 4) for one in share[:8]],
         "components_for_90_percent": int(np.searchsorted(np.cumsum(share), 0.9)) + 1,

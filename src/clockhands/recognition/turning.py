@@ -71,8 +71,9 @@ def _steady(one: np.ndarray, two: np.ndarray, layout: Layout, first: np.ndarray,
     if noise > 1e-3:  # a standardised table: all numbers have moved by one and the same
         # x**2 + y**2 = 2 b (x + y) + (size**2 - 2 b**2) is linear in b and in the rest.
         total, square = (one + two).ravel(), (one**2 + two**2).ravel()
-        slope = np.polyfit(total, square, 1)[0] / 2 if np.ptp(total) > 0 else 0.0
-        moved = _circle(one, two, slope)
+        total -= total.mean()
+        slope = float(total @ square) / max(float(total @ total), 1e-300)
+        moved = _circle(one, two, slope / 2)
         if moved[0] < noise / 4:
             noise, size, offset = moved
     if not 0 < size < np.inf or noise > _UNSTEADY:
