@@ -161,6 +161,46 @@ def test_a_grid_is_its_cells_one_by_one(dtype, channels):
         assert np.array_equal(made, one_by_one)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_coordinates_that_come_again_are_made_once(dtype, monkeypatch):
+    from clockhands.additive import axial
+
+    places = np.random.default_rng(6).integers(-5, 5, (200, 3))
+    places[7] = 2**62, -(2**62), 2**31
+    for spec in (
+        AxialSinusoidal(27, (1, 2, 1), raw="after", uneven="zero"),
+        AxialSinusoidal(23, (1, 2, 1), uneven="cut"),
+    ):
+        for at in (places, places.reshape(4, 50, 3), places.tolist(), np.abs(places)):
+            fast = ch.table(spec, at, dtype)
+            monkeypatch.setattr(axial, "_FEW", 10**9)
+            assert np.array_equal(ch.table(spec, at, dtype), fast)
+            monkeypatch.undo()
+    # The two positions that no doubled number holds.
+    ends = np.array([[2**63, -(2**63)]] * 100, object)
+    assert np.array_equal(ch.table(AxialSinusoidal(8), ends), np.repeat(ch.table(AxialSinusoidal(8), ends[:1]), 100, 0))
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_any_code_is_its_loops(data):
+    shares = tuple(data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
+    channels = data.draw(st.sampled_from(ORDERS))
+    raws = [None, "before", "after", *(["before-each", "after-each"] if channels.startswith("axis") else [])]
+    raw = data.draw(st.sampled_from(raws))
+    uneven = data.draw(st.sampled_from(["zero"] if raw else ["zero", "cut"]))
+    order = data.draw(st.sampled_from(["sin-cos", "cos-sin"]))
+    least = 2 * sum(shares) + len(shares)
+    width = data.draw(st.integers(least, 3 * least))
+    spec = AxialSinusoidal(width, shares, 10.0, channels=channels, raw=raw, uneven=uneven, order=order)
+    place = data.draw(st.tuples(*[PLACES] * len(shares)))
+    ladders = [real_numbers.geometric(pairs, 10.0) for pairs in spec.pairs]
+    row = channel_by_channel(ladders, place, channels, order, raw)
+    row = [*row, *[mpf(0)] * (width - len(row))][:width]
+    table = ch.table(spec, [place] if len(shares) > 1 else list(place), "float64")
+    assert worst(table, [row]) <= FLOAT64 * max(1, *(abs(float(coordinate)) if raw else 1 for coordinate in place))
+
+
 def test_a_part_of_a_grid_is_a_part_of_its_table():
     spec, whole = AxialSinusoidal(16), Grid((24, 24), step=Fraction(1, 3), order=(1, 0))
     crop = Grid((5, 7), start=(Fraction(8, 3), 3), step=Fraction(1, 3), order=(1, 0))  # from cell (8, 9) on

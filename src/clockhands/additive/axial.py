@@ -2,8 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,10 @@ Channels = Literal[
 ]
 Uneven = Literal["refuse", "zero", "cut"]
 Raw = Literal["before", "after", "before-each", "after-each"]
+
+# Rows [values, numbers] of each coordinate's value, brought to where it stands.
+Spread = Callable[[np.ndarray], np.ndarray]
+_FEW = 64  # positions below which looking for equal coordinates takes longer than it saves
 
 
 @dataclass(frozen=True, init=False)
@@ -211,30 +215,23 @@ class AxialSinusoidal(AdditiveCode):
         out[:, 2 * sum(self.pairs) + len(coordinates) :] = 0
         check_fits(self.scale, out.dtype)
         grid = positions.grid if self.number_of_axes > 1 else None
+        target = out if grid is None else out.reshape(*(grid.sizes[axis] for axis in grid.order), self.width)
         for axis, (ladder, channels) in enumerate(zip(self.ladders, hands, strict=True)):
-            if grid is None:
-                at = _along(positions, axis, self.number_of_axes)
+            at, spread = _each_once(positions, axis, self.number_of_axes)
+            if spread is None:
                 self._write_axis(out, at, ladder, channels, threads)
-                numbers = at.as_float64() if self.raw is not None else None
-                target = out
             else:
-                # A grid has each coordinate many times: the hands of each are made once.
-                at = grid.line(axis)
                 once = np.empty((at.size, 2 * ladder.pairs), out.dtype)
                 apart = np.arange(2 * ladder.pairs).reshape(2, -1).T
                 self._write_axis(once, at, ladder, apart, threads)
-                along = [1] * grid.axes
-                along[grid.order.index(axis)] = at.size
-                target = out.reshape(*(grid.sizes[place] for place in grid.order), self.width)
                 for wave in range(2):
                     kept = channels[:, wave] < self.width
-                    numbers = once[:, apart[kept, wave]].reshape(*along, np.count_nonzero(kept))
-                    target[..., _run(channels[kept, wave])] = numbers
-                numbers = at.as_float64().reshape(along) if self.raw is not None else None
-            if numbers is not None:
-                numbers = numbers * self.scale
+                    target[..., _run(channels[kept, wave])] = spread(once[:, _run(apart[kept, wave])])
+            if self.raw is not None:
+                numbers = self.scale * at.as_float64()
                 check_fits(float(np.abs(numbers).max(initial=0)), out.dtype)
-                target[..., coordinates[axis]] = before_rounding(numbers, out.dtype)
+                numbers = before_rounding(numbers, out.dtype)
+                target[..., coordinates[axis]] = numbers if spread is None else spread(numbers[:, None])[..., 0]
 
     def _write_axis(
         self, out: np.ndarray, at: Positions, ladder: Ladder, channels: np.ndarray, threads: int | None
@@ -287,10 +284,32 @@ class AxialSinusoidal(AdditiveCode):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def _along(positions: Positions, axis: int, axes: int) -> Positions:
-    """One coordinate of each position, flattened."""
-    at = positions if axes == 1 else positions.coordinate(axis)
-    return at if at.progression else dataclasses.replace(at, shape=(at.size,))
+def _each_once(positions: Positions, axis: int, axes: int) -> tuple[Positions, Spread | None]:
+    """One coordinate of the positions, flattened; where it has few values, each once and how rows of them are spread.
+
+    The cells of an image have few coordinates, each many times: their hands need be made only once.
+    """
+    if axes == 1:
+        return (positions if positions.progression else replace(positions, shape=(positions.size,))), None
+    if positions.grid is not None:
+        grid, along = positions.grid, [1] * axes
+        along[grid.order.index(axis)] = grid.sizes[axis]
+        return grid.line(axis), lambda rows: rows.reshape(*along, rows.shape[1])
+    at = positions.coordinate(axis)
+    at = replace(at, shape=(at.size,))
+    sizes = at.sizes(0, at.size)
+    if sizes.part is not None or at.size < _FEW:
+        return at, None
+    # A sign and a size, in one number for `unique`: at 2**63 it would wrap.
+    key = sizes.whole << np.uint64(1)
+    if sizes.negative is not None:
+        key |= sizes.negative.astype(np.uint64)
+    values, inverse = np.unique(key, return_inverse=True)
+    if 4 * len(values) > at.size or (sizes.whole >> np.uint64(63)).any():
+        return at, None
+    negative = (values & np.uint64(1)).astype(bool)
+    once = Positions(values.shape, values >> np.uint64(1), None, negative if negative.any() else None)
+    return once, lambda rows: rows[inverse]
 
 
 def _run(channels: np.ndarray) -> Any:
