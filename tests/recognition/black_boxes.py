@@ -297,6 +297,7 @@ BOXES = {
         INTERLEAVED,
         "roformer",
         applied("hf_roformer"),
+        computed_in="float64",
         said=("positions up to 1,535 only",),
         evidence={"phases_in": "float64", "longest_position": 1_535},
     ),

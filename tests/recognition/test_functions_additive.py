@@ -41,7 +41,7 @@ def test_tables_that_are_added_are_identified(name):
     assert match.error < 1e-7
     assert match.confidence == 1
     assert "It adds a table to x." in found.reason
-    assert dict(match.evidence)["phases_in"] == "float64"
+    assert match.computed_in == dict(match.evidence)["phases_in"] == "float64"
 
 
 @pytest.mark.parametrize(("name", "preset"), [("the paper's", "vaswani2017"), ("halves", "marian")])

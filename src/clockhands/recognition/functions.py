@@ -50,12 +50,12 @@ def identify_function(
     Returns:
         One match, or none with `Matches.reason`. `Match.spec` is a `Rotary` (or an additive code); ``error`` the
         largest difference from `clockhands.rotate` (or `add`) over every row compared, for ``x`` of at most 1.5;
-        ``confidence`` the share of those rows that the spec gives within what the function's own arithmetic,
-        ``computed_in``, explains; ``name`` a preset; ``equivalents`` other specs with the same rates within what was
-        measured. ``evidence`` holds the measured ``rates`` of all pairs and their ``bounds``, the
-        ``attention_factor``, what is rounded to which dtype (``rates_in``, ``positions_in``, ``phases_in``,
-        ``table_in``), ``first_wrong_position`` (off by more than 0.01), what could not be told
-        (``undetermined``), and ``calls`` and ``rows``.
+        ``confidence`` the share of those rows that the spec gives within what the function's own arithmetic explains;
+        ``computed_in`` the coarsest dtype that its phases go through (``"float64"`` stands for exact ones too);
+        ``name`` a preset; ``equivalents`` other specs with the same rates within what was measured. ``evidence`` holds
+        the measured ``rates`` of all pairs and their ``bounds``, the ``attention_factor``, what is rounded to which
+        dtype (``rates_in``, ``positions_in``, ``phases_in``, ``table_in``), ``first_wrong_position`` (off by more than
+        0.01), what could not be told (``undetermined``), and ``calls`` and ``rows``.
 
     Accuracy: rates are known to about 2**-22 / longest rad/token where the function computes in float32.
 
@@ -67,7 +67,7 @@ def identify_function(
     >>> def turned(x, positions): return rotate(x, Rotary(16, "interleaved", base=500_000.0), positions)
     >>> match = identify_function(turned, width=16)[0]
     >>> match.spec.layout, match.spec.base, match.computed_in
-    ('interleaved', 500000.0, 'float32')
+    ('interleaved', 500000.0, 'float64')
     """
     callable_or_refuse(function)
     if width is None:

@@ -37,10 +37,10 @@ class Arithmetic:
     table: str
 
     @property
-    def coarsest(self) -> str:
-        """The least precise of them: what the function computes in."""
-        named = [name for name in (self.rates, self.positions, self.phases, self.table) if name in ORDER]
-        return min(named, key=ORDER.index)
+    def coarsest(self) -> str | None:
+        """What phases are made in: the least precise of rates, positions and products; None where nothing is seen."""
+        named = [name for name in (self.rates, self.positions, self.phases) if name in ORDER]
+        return min(named, key=ORDER.index, default=None)
 
     def words(self) -> list[str]:
         """Sentences on what is rounded to less than float32."""

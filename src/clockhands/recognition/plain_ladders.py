@@ -47,7 +47,6 @@ def _geometric_fits(measured: Measured) -> Iterator[Fit | None]:
             for spacing, cost in () if fall is None else spacings(measured, fall, multiplier):
                 if still:
                     yield _standing_still(measured, spacing, cost, factor)
-                    continue
                 if factor != 1:
                     yield measured.fit(spacing, Linear(factor), cost + more)
                     continue
