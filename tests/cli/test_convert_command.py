@@ -62,6 +62,14 @@ def test_what_cannot_be_done_ends_in_2(run, model, tmp_path):
         f"error: {tmp_path / 'out'} is already there.\nhint: Give another name, or `--force` to replace its files.\n"
     )
     assert run("convert", model, tmp_path / "out", "--layout", "halves", "--from", "interleaved", "--force").code == 0
-    assert run("convert", model, tmp_path / "no" / "where", "--layout", "interleaved").err == (
-        "error: The result could not be written: No such file or directory.\nhint: Send it somewhere else.\n"
+    (tmp_path / "file").touch()
+    assert run("convert", model, tmp_path / "file" / "x", "--layout", "interleaved").err == (
+        f"error: {tmp_path / 'file'} is a file, so nothing can be put into it.\nhint: Name another place.\n"
     )
+
+
+def test_folders_on_the_way_are_made(run, model, tmp_path):
+    """As in the examples of the help, whose folder nobody made."""
+    out = tmp_path / "no" / "where" / "model.safetensors"
+    assert run("convert", model / "model.safetensors", out, "--layout", "interleaved").code == 0
+    assert sorted(path.name for path in out.parent.iterdir()) == ["config.json", "model.safetensors"]

@@ -132,17 +132,42 @@ def test_beside_the_original_its_config_stays(checkpoint):
     assert note in done.notes
 
 
-def test_other_files_are_copied_only_if_asked_and_weights_never(checkpoint, tmp_path):
-    model = checkpoint()
-    for name in ("tokenizer.json", "merges.txt", "pytorch_model.bin", "old.gguf", "consolidated.safetensors"):
+ALONG = (
+    "tokenizer.json", "merges.txt", "tokenizer.model", "source.spm", "qwen.tiktoken", "chat_template.jinja",
+    "README.md", "LICENSE", "modeling_new.py", "bpe.codes", "generation_config.json", ".gitattributes",
+)  # fmt: skip
+LEFT = (
+    "consolidated.safetensors", "diffusion.safetensors.index.json", "flax_model.msgpack", "model.ckpt", "model.nemo",
+    "model.onnx", "model.onnx_data", "model.pth", "model.torchscript", "old.gguf", "optimizer.pt", "pytorch_model.bin",
+    "pytorch_model.bin.index.json", "rust_model.ot", "tf_model.h5",
+)  # fmt: skip
+
+
+def test_only_texts_tokenizers_and_code_go_along_if_asked_and_what_stays_is_named(checkpoint, tmp_path):
+    """In however many formats the weights are there: any of them would be in the old layout."""
+    model = checkpoint(shards=2)
+    for name in ALONG + LEFT:
         (model / name).write_text("{}")
-    (model / "folder").mkdir()
+    (model / "weights.model").write_bytes(b"PK\x03\x04 a zip archive, as PyTorch saves")
+    (model / "model.mlpackage").mkdir()
     convert(model, tmp_path / "few", "interleaved")
-    assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["config.json", "model.safetensors"]
-    convert(model, tmp_path / "all", "interleaved", others=True)
-    names = sorted(path.name for path in (tmp_path / "all").iterdir())
-    assert names == ["config.json", "merges.txt", "model.safetensors", "tokenizer.json"]
+    shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    made = {*shards, "config.json", "model.safetensors.index.json"}
+    assert {path.name for path in (tmp_path / "few").iterdir()} == made
+    done = convert(model, tmp_path / "all", "interleaved", others=True)
+    assert {path.name for path in (tmp_path / "all").iterdir()} == {*made, *ALONG}
     assert json.loads((tmp_path / "all" / "config.json").read_text())["clockhands_layout"] == "interleaved"
+    left = sorted({*LEFT, "model.mlpackage/", "weights.model"})
+    (note,) = [note for note in done.notes if note.startswith("Only tokenizers")]
+    assert note == (
+        f"Only tokenizers, texts and code are copied too; left where they are: {', '.join(left[:8])} and 9 more."
+    )
+
+
+def test_a_result_inside_what_is_converted_is_not_named_as_left(checkpoint):
+    model = checkpoint()
+    done = convert(model, model / "converted", "interleaved", others=True)
+    assert not any("left where" in note for note in done.notes)
 
 
 def test_a_type_with_a_key_of_its_own_says_it_there(checkpoint, tmp_path):

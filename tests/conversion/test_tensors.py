@@ -254,6 +254,58 @@ def test_what_is_not_known_is_refused_by_name_and_nothing_is_written(checkpoint,
     assert not (tmp_path / "out").exists()
 
 
+def narrow(checkpoint, code, columns):
+    """A llama whose queries and keys are of 4 or 6 bits, with random bytes: what the library does not write."""
+    bits, fields, data = int(code[1]) * columns, {}, b""
+    random = np.random.default_rng(0)
+    for layer in (0, 1):
+        for name, rows in (("q_proj", 16), ("k_proj", 8), ("v_proj", 8)):
+            numbers = random.bytes(rows * bits // 8)
+            where = (len(data), len(data) + len(numbers))
+            fields[ATTENTION.format(layer, name) + ".weight"] = entry(code, (rows, columns), where)
+            data += numbers
+    model = checkpoint(tensors={})
+    written(model / "model.safetensors", safetensors_bytes(fields, data))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("code", "columns", "bits"),
+    [("F4", 1, 4), ("F4", 3, 12), ("F6_E2M3", 1, 6), ("F6_E2M3", 2, 12), ("F6_E3M2", 3, 18)],
+)
+def test_rows_that_share_a_byte_are_refused(checkpoint, tmp_path, code, columns, bits):
+    model = narrow(checkpoint, code, columns)
+    said = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert said == (
+        f"{model / 'model.safetensors'}: '{Q}.weight' is stored as {code} in rows of {bits} bits, which are not whole"
+        " bytes.",
+        EXACT_HINT,
+    )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("code", "columns"), [("F4", 0), ("F4", 2), ("F6_E2M3", 4), ("F6_E3M2", 8)])
+def test_narrow_numbers_in_rows_of_whole_bytes_move_byte_by_byte(checkpoint, tmp_path, code, columns):
+    model = narrow(checkpoint, code, columns)
+    convert(model, tmp_path / "out", "interleaved")
+    convert(tmp_path / "out", tmp_path / "back", "halves")
+    start, made, back = (rows_of(tmp_path / each / "model.safetensors") for each in ("model", "out", "back"))
+    for name, rows in start.items():
+        heads = {"q_proj": 4, "k_proj": 2}.get(name.split(".")[-2])
+        np.testing.assert_array_equal(made[name], rows if heads is None else rows[order(heads)])
+        np.testing.assert_array_equal(back[name], rows)
+
+
+def rows_of(file):
+    """Every tensor as the bytes of its rows."""
+    whole, rows = file.read_bytes(), {}
+    for name, info in safetensors.read_header(file).tensors.items():
+        row = info.shape[1] * int(info.dtype[1]) // 8
+        data = whole[info.offset : info.offset + info.shape[0] * row]
+        rows[name] = np.frombuffer(data, np.uint8).reshape(info.shape[0], row)
+    return rows
+
+
 def test_what_no_channel_indexes_is_no_matter(checkpoint, tmp_path):
     single = {f"{K}.k_scale": np.float32([2]), "model.layers.0.self_attn.attn.q_scale": np.array(np.float32(2))}
     rates = {"model.layers.0.self_attn.rotary_emb.inv_freq": numbered(2)}

@@ -32,8 +32,8 @@ Examples:
     metavar="FILE",
     help="The model's config.json, if none lies beside: for an adapter, its base model's.",
 )
-@click.option("--others", is_flag=True, help="Copy the other files of the folder too, but no other weights.")
-@click.option("--force", is_flag=True, help="Replace files that are already there.")
+@click.option("--others", is_flag=True, help="Copy tokenizers, texts and code of the folder too, but no other weights.")
+@click.option("--force", is_flag=True, help="Replace files that are already there; none is removed.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def command(  # noqa: PLR0917 - click passes them by name
     source: str,

@@ -11,15 +11,17 @@ could tell it otherwise, so the caller is told instead.
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
+from clockhands.conversion.companions import companions
+from clockhands.conversion.placing import INDEX, check_out, interrupted, listed, whole
 from clockhands.conversion.planning import CannotConvert, Model, Move, model_of, moves
 from clockhands.conversion.writing import write
-from clockhands.errors import InvalidValue, Unreadable
+from clockhands.errors import Unreadable
 from clockhands.layouts import Layout, layout_of
 from clockhands.sources import documents, files, safetensors
 from clockhands.sources.arrays import TensorInfo
@@ -31,7 +33,6 @@ LAYOUT_NOTE = "clockhands.layout"
 FROM_NOTE = "clockhands.layout_from"
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
-_INDEX = ".safetensors.index.json"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,14 @@ class _Source:
         """Whether it becomes a folder: several files, or one that was named by its folder."""
         return self.index is not None or (self.opened.path or self.folder).is_dir()
 
+    def makes(self) -> set[str]:
+        """Names of the files that are written: those of tensors, their index, and the configs that lie beside."""
+        names = {header.path.name for header in self.shards}
+        if self.index is not None:
+            names.add(self.index.name)
+        configs = (CONFIG, ADAPTER_CONFIG) if self.is_folder else (CONFIG,)
+        return names | {name for name in configs if files.place(self.folder / name) == "file"}
+
 
 def convert(
     source: str | os.PathLike[str],
@@ -102,17 +111,19 @@ def convert(
 
     Args:
         source: A model folder, a .safetensors file or an index of shards, or what else names one as a target.
-        out: Where the result goes: a file if a file is named, else a folder.
+        out: Where the result goes: a file if a file is named, else a folder. Folders on the way to it are made.
         layout: ``"halves"`` or ``"interleaved"``.
         from_: How the rows stand, where that is not what the files and their model type say.
         config: The config.json of the model, where none lies beside: that of the base model, for an adapter.
-        force: Whether files that are already there may be replaced.
-        others: Whether the other files of the folder (tokenizers) are copied too; other weights never are.
+        force: Whether files that are already there may be replaced; none is ever removed.
+        others: Whether the other files of the folder (tokenizers, texts, code) are copied too; what may be weights
+            never is, and the notes name it.
         progress: Told what is being done.
 
     Raises:
         CannotConvert: There is nothing to convert, or a tensor cannot be moved exactly or is not known.
-        InvalidValue: A layout is unknown, or the result would go where something is.
+        InvalidValue: A layout is unknown, the result would go where something is, beside other weights, or where
+            nothing can be written.
         Unreadable: A file cannot be read.
         OSError: A file cannot be written.
     """
@@ -128,11 +139,19 @@ def convert(
             "(from_= in Python).",
         )
     target = Path(out)
-    _check_out(read, target, force)
+    makes = read.makes()
+    along, left = companions(read.folder, makes) if others and read.is_folder else ([], [])
+    check_out(target, [header.path for header in read.shards], read.is_folder, makes, force)
     tensors = _tensors(read)
     planned = moves(tensors, model)
-    written = _whole(target, read, lambda folder: _fill(folder, read, model, planned, before, layout, others, progress))
-    notes = read.opened.notes
+    written = whole(
+        target,
+        None if read.is_folder else read.shards[0].path.name,
+        lambda folder: _fill(folder, read, model, planned, before, layout, along, progress),
+    )
+    notes = read.opened.notes + interrupted(target)
+    if left:
+        notes += (f"Only tokenizers, texts and code are copied too; left where they are: {listed(left)}.",)
     says = CONFIG in {path.name for path in written}
     if not says and files.place(read.folder / CONFIG) == "file":
         notes += (f"{target.parent / CONFIG} was there already and is left as it is: it does not know of the layout.",)
@@ -155,12 +174,12 @@ def _read(source: str | os.PathLike[str]) -> _Source:
         )
     path = opened.path
     if path.is_dir():
-        names = sorted(each.name for each in path.iterdir() if each.name.endswith(_INDEX))
-        usual = f"model{_INDEX}"
+        names = sorted(each.name for each in path.iterdir() if each.name.endswith(INDEX))
+        usual = f"model{INDEX}"
         index = path / (usual if usual in names else names[0]) if usual in names or len(names) == 1 else None
     else:
         index = path if path.name.endswith(".json") else None
-    if path.is_file() and index is not None and not index.name.endswith(_INDEX):
+    if path.is_file() and index is not None and not index.name.endswith(INDEX):
         raise CannotConvert(f"{opened.target} is a config, which holds no tensors.", "Name the model folder.")
     if index is not None:
         listed = safetensors.read_index(index)
@@ -226,55 +245,6 @@ def _listed(noted: set[str | None]) -> str:
     return ", ".join(sorted("none" if each is None else shown(each) for each in noted))
 
 
-def _check_out(read: _Source, out: Path, force: bool) -> None:
-    """Refuse to write over what is read, over what is there, and a file where a folder is meant."""
-    is_file = out.name.lower().endswith(".safetensors")
-    if read.is_folder and is_file:
-        raise InvalidValue(f"{out} is the name of a file, and a folder is converted.", "Name a folder for the result.")
-    if not read.is_folder and not is_file:
-        raise InvalidValue(
-            f"{out} does not end in .safetensors, and a single file is converted.", "Name a file for the result."
-        )
-    targets = [out / header.path.name for header in read.shards] if read.is_folder else [out]
-    same = any(_same(target, header.path) for target in targets for header in read.shards)
-    if same or (read.is_folder and _same(out, read.folder)):
-        raise InvalidValue(
-            f"{out} is what is converted; it would be lost if the conversion failed.", "Name another place."
-        )
-    there = out.exists() and (not read.is_folder or not out.is_dir() or any(out.iterdir()))
-    if there and (not force or out.is_dir() != read.is_folder):
-        raise InvalidValue(f"{out} is already there.", "Give another name, or `--force` to replace its files.")
-
-
-def _same(path: Path, other: Path) -> bool:
-    try:
-        return path.samefile(other)
-    except OSError:  # one of them is not there
-        return False
-
-
-def _whole(out: Path, read: _Source, fill: Callable[[Path], None]) -> tuple[Path, ...]:
-    """Fill a folder beside the result and give its files their names when all of them are whole."""
-    out = Path(os.path.abspath(out))  # "." and ".." have no name to which something could be added
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
-    unfinished.mkdir()
-    try:
-        fill(unfinished)
-        made = sorted(unfinished.iterdir(), key=lambda file: file.name.endswith(".json"))  # what refers to files last
-        if read.is_folder:
-            out.mkdir(exist_ok=True)
-            places = {file: out / file.name for file in made}
-        else:
-            places = {file: out if file.name == read.shards[0].path.name else out.with_name(file.name) for file in made}
-            # A config that is there may describe another model, or the one that was read.
-            places = {file: place for file, place in places.items() if place == out or not place.exists()}
-        for file, place in places.items():
-            file.replace(place)
-        return tuple(places.values())
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
 def _fill(  # noqa: PLR0917 - the steps of one conversion
     folder: Path,
     read: _Source,
@@ -282,7 +252,7 @@ def _fill(  # noqa: PLR0917 - the steps of one conversion
     planned: Mapping[str, Move],
     before: Layout,
     layout: Layout,
-    others: bool,
+    others: Sequence[Path],
     progress: Callable[[str], None],
 ) -> None:
     for number, header in enumerate(read.shards, start=1):
@@ -302,15 +272,8 @@ def _fill(  # noqa: PLR0917 - the steps of one conversion
         (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     if files.place(read.folder / ADAPTER_CONFIG) == "file" and read.is_folder:
         shutil.copyfile(read.folder / ADAPTER_CONFIG, folder / ADAPTER_CONFIG)
-    if others and read.is_folder:
-        for file in sorted(read.folder.iterdir()):
-            if file.is_file() and not (folder / file.name).exists() and not _is_weights(file):
-                shutil.copyfile(file, folder / file.name)
-
-
-def _is_weights(file: Path) -> bool:
-    kind = next((word for ending, word in files.KINDS.items() if file.name.lower().endswith(ending)), None)
-    return kind not in (None, "json")
+    for file in others:
+        shutil.copyfile(file, folder / file.name)
 
 
 def _noted(metadata: Mapping[str, str], before: Layout, layout: Layout) -> dict[str, str]:

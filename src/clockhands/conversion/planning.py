@@ -24,6 +24,7 @@ from clockhands.conversion.tensors import (
     tensors_of,
     type_names,
 )
+from clockhands.conversion.writing import bits_of
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
 from clockhands.sources.arrays import TensorInfo
@@ -249,6 +250,7 @@ def moves(tensors: Mapping[str, TensorInfo], model: Model) -> dict[str, Move]:
             seen.setdefault(found.layer, set()).update({found.of} if found.of else {"q", "k"})
         move = _move(info, found, code, model, tensors)
         if move is not None:
+            _check_bytes(info, move)
             made[name] = move
     _check_complete(made, seen, adapter, model)
     return made
@@ -283,6 +285,16 @@ def _check_leaf(info: TensorInfo, found: Held, model: Model, tensors: Mapping[st
         raise CannotConvert(
             f"{_said(info)} is stored as {info.dtype} without a scale beside it, so it is packed in a way that is not"
             " known.",
+            _HINT_AGAIN,
+        )
+
+
+def _check_bytes(info: TensorInfo, move: Move) -> None:
+    """Refuse rows that share a byte: the format does not say which of its bits are whose."""
+    rows, bits = len(move.slots) * move.width, bits_of(info)
+    if bits % (8 * rows):
+        raise CannotConvert(
+            f"{_said(info)} is stored as {info.dtype} in rows of {bits // rows} bits, which are not whole bytes.",
             _HINT_AGAIN,
         )
 

@@ -62,9 +62,14 @@ def header_bytes(tensors: Mapping[str, TensorInfo], metadata: Mapping[str, str])
     return len(text).to_bytes(8, "little") + text
 
 
+def bits_of(info: TensorInfo) -> int:
+    """Bits of a tensor; the format lets numbers of 4 and 6 bits share bytes."""
+    return info.elements * TYPES[_CODES[info.dtype]][0]
+
+
 def size_of(info: TensorInfo) -> int:
     """Bytes of a tensor."""
-    return info.elements * TYPES[_CODES[info.dtype]][0] // 8
+    return bits_of(info) // 8
 
 
 def _copy(source: BinaryIO, target: BinaryIO, info: TensorInfo) -> None:
@@ -77,7 +82,8 @@ def _copy(source: BinaryIO, target: BinaryIO, info: TensorInfo) -> None:
 
 def _reorder(source: BinaryIO, target: BinaryIO, info: TensorInfo, order: np.ndarray, slot: int) -> None:
     """Rows are bytes here: their order is all that changes, whatever the numbers are."""
-    row = size_of(info) // len(order)
+    row, rest = divmod(size_of(info), len(order))
+    assert not rest, f"{info.name} was planned with rows that are not whole bytes"
     if not row:
         return
     rows = slot * max(1, math.floor(PIECE / max(1, slot * row)))

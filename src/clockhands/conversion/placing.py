@@ -1,0 +1,202 @@
+"""Where a result goes: under its name only when it is whole, and over nothing that it would not replace.
+
+A folder of an own name is filled first. It lies in the place itself if that is there, else beside it, so that giving
+the files their names moves no byte and cannot fail for want of room. Whatever ends a conversion, files under their
+final names are whole; one that is killed leaves that folder behind, which a later one names and does not touch.
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from clockhands.errors import InvalidValue
+from clockhands.sources import files
+
+WEIGHTS, INDEX = ".safetensors", ".safetensors.index.json"
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.unfinished", re.DOTALL)
+
+
+def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Collection[str], force: bool) -> None:
+    """Refuse to write over what is read, over what is there, and beside weights that a loader may take instead.
+
+    Args:
+        out: Where the result goes, as the caller wrote it.
+        sources: The files that are read; what is written may be none of them.
+        is_folder: Whether the result is a folder.
+        makes: Names of the files that a folder will hold.
+        force: Whether files that are there may be replaced.
+
+    Raises:
+        InvalidValue: One of these, or there is no place for the result.
+    """
+    is_file = out.name.lower().endswith(WEIGHTS)
+    if is_folder and is_file:
+        raise InvalidValue(f"{out} is the name of a file, and a folder is converted.", "Name a folder for the result.")
+    if not is_folder and not is_file:
+        raise InvalidValue(
+            f"{out} does not end in .safetensors, and a single file is converted.", "Name a file for the result."
+        )
+    _check_way(out)
+    targets = [out / name for name in makes] if is_folder else [out]
+    folders = {source.parent for source in sources}
+    if any(_same(target, source) for target in targets for source in sources) or (
+        is_folder and any(_same(out, folder) for folder in folders)
+    ):
+        raise InvalidValue(
+            f"{out} is what is converted; it would be lost if the conversion failed.", "Name another place."
+        )
+    found = [each.name for each in out.iterdir() if not is_unfinished(each.name)] if out.is_dir() else []
+    there = out.exists() and (not is_folder or not out.is_dir() or bool(found))
+    if there and (not force or out.is_dir() != is_folder):
+        raise InvalidValue(f"{out} is already there.", "Give another name, or `--force` to replace its files.")
+    folder = next((target for target in targets if target.is_dir()), None)
+    if folder is not None:
+        raise InvalidValue(f"{folder} is a folder where a file will be.", "Remove it, or name another place.")
+    # Replacing files is not removing others, and no rule says which of two sets of weights a loader takes.
+    beside = sorted(name for name in found if name.lower().endswith((WEIGHTS, INDEX)) and name not in makes)
+    if beside:
+        raise InvalidValue(
+            f"{out} holds {listed(beside)}, which would stay beside the new weights, and a loader may take either.",
+            "Remove what is not wanted any more, or name another folder.",
+        )
+
+
+def _check_way(out: Path) -> None:
+    """Refuse a link to nowhere, a file where a folder is meant, and a name that no file can have."""
+    for place in (out, *out.parents):
+        kind, target = files.place(place), files.link_target(place)
+        if kind is None and target is not None:
+            raise InvalidValue(
+                f"{place} is a link to {target}, which does not exist.", "Create what it points to, or remove the link."
+            )
+        if kind == "file" and place != out:
+            raise InvalidValue(f"{place} is a file, so nothing can be put into it.", "Name another place.")
+    try:
+        _look(out)
+    except (OSError, ValueError) as error:  # too long, not to be looked at, or with a zero in it
+        raise _unwritable(out, error) from None
+
+
+def _look(place: Path) -> None:
+    try:
+        place.lstat()
+    except FileNotFoundError:
+        return
+
+
+def _unwritable(out: Path, error: OSError | ValueError) -> InvalidValue:
+    return InvalidValue(
+        f"Nothing can be written as {out}: {getattr(error, 'strerror', None) or error}.",
+        "Name another place, or give yourself permission to write there.",
+    )
+
+
+def _same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:  # one of them is not there
+        return False
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a folder of this name is one that a conversion fills.
+
+    >>> is_unfinished(".out.0f3a99c1.unfinished"), is_unfinished("out")
+    (True, False)
+    """
+    return _UNFINISHED.fullmatch(name) is not None
+
+
+def whole(out: Path, only: str | None, fill: Callable[[Path], None]) -> tuple[Path, ...]:
+    """Fill a folder and give its files their names when all of them are whole.
+
+    Args:
+        out: Where the result goes; it has passed ``check_out``.
+        only: The name under which the one file is made that becomes ``out``; None where ``out`` is a folder.
+        fill: What writes all files into the folder that it is given.
+
+    Returns:
+        The files that were written, those that refer to others last.
+
+    Raises:
+        InvalidValue: Nothing can be made at that place.
+    """
+    # "." and ".." have no name to which something could be added; behind a link ".." is not what it seems.
+    out = out.resolve() if out.name in ("", "..") or out.is_dir() else out.parent.resolve() / out.name
+    made_parents = [each for each in (out, *out.parents)[1:] if not each.exists()]
+    new = only is None and not out.exists()
+    unfinished = (out.parent if new or only is not None else out) / f"{_prefix(out)}{secrets.token_hex(4)}.unfinished"
+    try:
+        unfinished.mkdir(parents=True)
+        _look(out)  # the names in a folder that was not there may be shorter: better known now than in an hour
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove_empty(made_parents)
+        raise _unwritable(out, error) from None
+    done = False
+    try:
+        fill(unfinished)
+        made = sorted(unfinished.iterdir(), key=lambda file: file.name.endswith(".json"))
+        if new:
+            unfinished.rename(out)  # all files at once
+            places = [out / file.name for file in made]
+        else:
+            places = _named(made, out, only)
+        done = True
+        return tuple(places)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if not done:
+            _remove_empty(made_parents)
+
+
+def _named(made: list[Path], out: Path, only: str | None) -> list[Path]:
+    if only is None:
+        places = {file: out / file.name for file in made}
+    else:
+        places = {file: out if file.name == only else out.with_name(file.name) for file in made}
+        # A config that is there may describe another model, or the one that was read.
+        places = {file: place for file, place in places.items() if place == out or not place.exists()}
+    for file, place in places.items():
+        file.replace(place)
+    return list(places.values())
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders that were made for a result that did not come, from the innermost."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:  # it was not made, or somebody uses it by now
+            return
+
+
+def interrupted(out: Path) -> tuple[str, ...]:
+    """A note for each folder that a conversion to the same place has left, or is filling still."""
+    out = Path(os.path.realpath(out))
+    try:
+        found = [*out.parent.iterdir(), *(out.iterdir() if out.is_dir() else ())]
+    except OSError:  # what may not be listed may still be written to
+        return ()
+    return tuple(
+        f"{each} is of a conversion that is still running or was killed; if it was, remove it."
+        for each in sorted(found)
+        if is_unfinished(each.name) and each.name.startswith(_prefix(out))
+    )
+
+
+def _prefix(out: Path) -> str:
+    return f".{out.name[:50]}."  # a name has at most 255 bytes, and a character up to four
+
+
+def listed(names: Collection[str]) -> str:
+    """Names for a sentence: the first eight.
+
+    >>> listed(["a", "b"]), listed("abcdefghij")
+    ('a, b', 'a, b, c, d, e, f, g, h and 2 more')
+    """
+    shown, more = list(names)[:8], len(names) - 8
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,209 @@
+"""Where a result goes: whole under its name or not there, and nothing that stands there is lost or left to mislead."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from clockhands.conversion import convert, writing
+from clockhands.conversion.placing import is_unfinished
+from clockhands.errors import InvalidValue
+from written_files import refusal
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def fails(*_):
+    raise OSError(28, "No space left on device")
+
+
+# Weights that would stay beside the new ones
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        (1, 2, "model.safetensors"),
+        (2, 1, "model-00001-of-00002.safetensors, model-00002-of-00002.safetensors, model.safetensors.index.json"),
+        (3, 2, "model-00001-of-00003.safetensors, model-00002-of-00003.safetensors, model-00003-of-00003.safetensors"),
+    ],
+)
+def test_other_weights_are_not_left_beside_the_new_ones(checkpoint, tmp_path, before, after, named):
+    """A loader that finds one file and an index of shards takes the one or the other, and never says which."""
+    out = tmp_path / "out"
+    convert(checkpoint("old", shards=before), out, "interleaved")
+    kept = held(out)
+    message, hint = refusal(
+        convert, checkpoint("new", shards=after), out, "interleaved", force=True, error=InvalidValue
+    )
+    assert message == f"{out} holds {named}, which would stay beside the new weights, and a loader may take either."
+    assert hint == "Remove what is not wanted any more, or name another folder."
+    assert held(out) == kept
+
+
+def test_weights_that_are_all_replaced_are_no_matter(checkpoint, tmp_path):
+    model, out = checkpoint(shards=2), tmp_path / "out"
+    convert(model, out, "interleaved")
+    kept = held(out)
+    (out / "model-00001-of-00002.safetensors").write_bytes(b"old")
+    (out / "mine.bin").write_bytes(b"kept")
+    convert(model, out, "interleaved", force=True)
+    assert held(out) == kept | {"mine.bin": b"kept"}
+
+
+def test_a_folder_under_the_name_of_a_file_is_refused_before_any_file_is_replaced(checkpoint, tmp_path):
+    out = tmp_path / "out"
+    (out / "config.json").mkdir(parents=True)
+    (out / "model.safetensors").write_bytes(b"old")
+    message, _ = refusal(convert, checkpoint(), out, "interleaved", force=True, error=InvalidValue)
+    assert message == f"{out / 'config.json'} is a folder where a file will be."
+    assert (out / "model.safetensors").read_bytes() == b"old"
+
+
+# The way to it
+
+
+def test_folders_on_the_way_are_made_and_taken_back_if_nothing_comes_of_it(checkpoint, tmp_path, monkeypatch):
+    model = checkpoint()
+    done = convert(model, tmp_path / "a" / "b" / "out", "interleaved")
+    assert [file.parent for file in done.files] == [tmp_path / "a" / "b" / "out"] * 2
+    convert(model / "model.safetensors", tmp_path / "c" / "d" / "x.safetensors", "interleaved")
+    assert (tmp_path / "c" / "d" / "x.safetensors").is_file()
+    monkeypatch.setattr(writing, "_copy", fails)
+    with pytest.raises(OSError, match="No space left"):
+        convert(model, tmp_path / "a" / "e" / "f" / "out", "interleaved")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
+
+
+@pytest.mark.parametrize("name", ["model", "model/model.safetensors"])
+def test_a_link_to_nowhere_is_refused_by_its_name(checkpoint, tmp_path, name):
+    checkpoint()
+    link = tmp_path / ("link.safetensors" if name.endswith("safetensors") else "link")
+    link.symlink_to(tmp_path / "absent")
+    within = [] if link.suffix else [link / "out"]
+    for out in [link, *within]:
+        message, hint = refusal(convert, tmp_path / name, out, "interleaved", force=True, error=InvalidValue)
+        assert message == f"{link} is a link to {tmp_path / 'absent'}, which does not exist."
+        assert hint == "Create what it points to, or remove the link."
+    assert link.is_symlink()
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_place_below_a_file_is_refused_by_its_name(checkpoint, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    message, _ = refusal(convert, checkpoint(), tmp_path / "file" / "x" / "out", "interleaved", error=InvalidValue)
+    assert message == f"{tmp_path / 'file'} is a file, so nothing can be put into it."
+
+
+@pytest.mark.parametrize(("name", "why"), [("x" * 300, "File name too long"), ("a\0b", "embedded null byte")])
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_written(checkpoint, tmp_path, name, why):
+    out = tmp_path / "way" / name
+    message, hint = refusal(convert, checkpoint(), out, "interleaved", error=InvalidValue)
+    assert message.startswith(f"Nothing can be written as {out}: ")
+    assert why in message or os.name != "posix"
+    assert hint == "Name another place, or give yourself permission to write there."
+    assert not (tmp_path / "way").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(checkpoint, tmp_path, monkeypatch):
+    def denied(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    model = checkpoint()
+    monkeypatch.setattr(Path, "mkdir", denied)  # who runs the tests may be allowed everything
+    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=InvalidValue)
+    assert message == f"Nothing can be written as {tmp_path / 'out'}: Permission denied."
+
+
+def test_long_names_that_a_file_can_have_are_made(checkpoint, tmp_path):
+    model = checkpoint()
+    for name in ("x" * 255, "\N{MATHEMATICAL BOLD SMALL X}" * 63):
+        convert(model, tmp_path / name, "interleaved")
+        assert sorted(held(tmp_path / name)) == ["config.json", "model.safetensors"]
+
+
+def test_an_existing_folder_is_filled_from_inside_it(checkpoint, tmp_path, monkeypatch):
+    """It may be a disk of its own, whose files cannot be named from beside it, or a link to one."""
+    model, disk, seen = checkpoint(), tmp_path / "disk", []
+    disk.mkdir()
+    (tmp_path / "link").symlink_to(disk)
+    write = writing.write
+
+    def watched(out, *arguments):
+        seen.append(out.parent.parent)
+        write(out, *arguments)
+
+    monkeypatch.setattr("clockhands.conversion.converting.write", watched)
+    convert(model, tmp_path / "link", "interleaved")
+    assert seen == [disk]
+    assert sorted(held(disk)) == ["config.json", "model.safetensors"]
+
+
+def test_up_from_a_link_is_where_the_system_says(checkpoint, tmp_path):
+    """`link/..` is the folder above what the link points to: what is looked at and what is written are one place."""
+    model = checkpoint()
+    (tmp_path / "far" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "below")
+    (tmp_path / "x.safetensors").write_bytes(b"mine")
+    convert(model / "model.safetensors", tmp_path / "link" / ".." / "x.safetensors", "interleaved")
+    assert (tmp_path / "x.safetensors").read_bytes() == b"mine"
+    assert load_file(tmp_path / "far" / "x.safetensors")
+
+
+# Killed in the middle
+
+KILLED = """
+import sys, time
+from clockhands.conversion import convert, writing
+
+def hanging(*arguments):
+    print("half", flush=True)
+    time.sleep(600)
+
+writing._copy = hanging  # the first tensors of the file are written by then
+convert(sys.argv[1], sys.argv[2], "interleaved", force=True)
+"""
+
+
+def killed(source: Path, out: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED, source, out], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "half\n"
+        process.kill()
+        process.wait()
+    assert process.returncode == (-signal.SIGKILL if os.name == "posix" else 1)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_killed_conversion_leaves_no_half_file_under_its_name_and_the_next_succeeds(checkpoint, tmp_path, there):
+    model, out = checkpoint(shards=2), tmp_path / "out"
+    before = held(model)
+    if there:
+        out.mkdir()
+    killed(model, out)
+    assert held(model) == before
+    left = [path for path in tmp_path.rglob("*") if is_unfinished(path.name)]
+    assert [path.parent for path in left] == [out if there else tmp_path]
+    assert out.exists() == there
+    assert not there or list(out.iterdir()) == left
+    done = convert(model, out, "interleaved")
+    assert done.notes[0] == f"{left[0]} is of a conversion that is still running or was killed; if it was, remove it."
+    convert(model, tmp_path / "clean", "interleaved")
+    assert held(tmp_path / "clean").items() <= held(out).items()
+    assert held(model) == before
+
+
+def test_what_was_there_is_whole_after_a_kill(checkpoint, tmp_path):
+    model, out = checkpoint(), tmp_path / "out"
+    convert(model, out, "interleaved")
+    before = held(out)
+    killed(model, out)
+    assert before.items() <= held(out).items()
+    assert all(is_unfinished(name.split(os.sep)[0]) for name in held(out).keys() - before.keys())
