@@ -99,6 +99,7 @@ def test_the_command_that_is_printed_makes_the_table_again(run, here):
         "b": ch.table(ch.Sinusoidal(16, layout="halves", order="cos-sin", base=500.0), range(50, -14, -1)),
         "c": ch.table(ch.Sinusoidal(17, odd="extra"), 64),
         "d": ch.table(ch.Sinusoidal(16, scale=0.25), range(3, 200, 3)),
+        "e": ch.table(ch.preset("mae", width=64), Grid((12, 16), order=(1, 0), prefix=1)),
     }
     for name, table in cases.items():
         np.save(here / f"{name}.npy", table)
@@ -182,10 +183,10 @@ def test_a_grid_with_rows_that_stand_nowhere_is_written_with_its_coordinates(run
 
 
 def test_a_grid_comes_back_by_way_of_the_json(run, here):
-    table = ch.table(ch.preset("mae", width=64), Grid((12, 16), order=(1, 0), prefix=1))
+    table = ch.table(ch.preset("mae", width=64), Grid((12, 16), start=(0, 3), order=(1, 0), prefix=1))
     np.save(here / "t.npy", table)
     text = run("identify", "t.npy").out
-    assert "a grid of 12 x 16; each axis from 0 in steps of 1" in " ".join(text.split())
+    assert "a grid of 12 x 16; axis 0 from 0 in steps of 1; axis 1 from 3 in steps of 1" in " ".join(text.split())
     assert "again        clockhands table found.json" in text
     written(here / "found.json", run("identify", "t.npy", "--json").out.encode())
     assert run("table", "found.json", "--out", "again.npy").code == 0
@@ -328,7 +329,7 @@ def test_a_function_is_called_and_what_it_prints_is_talk(run, name):
         (["t.npy", "--backend", "torch"], "--backend is for functions, and a table was given."),
         (["whisper"], "whisper holds no tables."),
         (["nothing.npy"], "nothing.npy does not exist."),
-        (["t.npy", "--positions", "5"], "`positions` must be one for each of the 64 rows, got shape [5]."),
+        (["t.npy", "--positions", "5"], "`positions` must be one for each row of an array of shape [64, 16], got [5]."),
     ],
 )
 def test_misuse(run, module, words, error):

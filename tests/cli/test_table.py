@@ -53,7 +53,9 @@ def test_positions_as_people_write_them(run, tmp_path, text, positions):
     assert np.array_equal(numbers, ch.table(ch.preset("vaswani2017", width=4), positions))
 
 
-@pytest.mark.parametrize("text", ["", "a", "1:", ":5", "1:2:3:4", "1;2", "0,,1", ",", "1.5:3", "0x10", "1e3", "5.0"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "1:", ":5", "1:2:3:4", "1;2", "0,,1", ",", "1.5:3", "0x10", "3x", "3x4/", "+3x4", "1e3", "5.0"]
+)
 def test_positions_that_nobody_understands(run, text):
     done = run("table", SMALL, "--positions", text)
     assert (done.code, done.out) == (2, "")
@@ -73,6 +75,27 @@ def test_a_grid_of_a_code_of_several_axes(run):
     done = run("table", "detr:width=4", "--positions", "3")
     assert done.code == 2
     assert done.err.startswith("error: `positions` must be of shape [..., 2] for a code of 2 axes, got [3].\nhint: ")
+
+
+def test_a_grid_with_rows_that_stand_nowhere_and_in_another_order(run, tmp_path):
+    spec = ch.preset("mae", width=8)
+    for text, grid in {
+        "3x4": Grid((3, 4)),
+        "2+3x4/1,0": Grid((3, 4), order=(1, 0), prefix=2),
+    }.items():
+        done = run("table", "mae:width=8", "--positions", text, "--out", tmp_path / "t.npy", "--force")
+        assert done.code == 0, done.err
+        assert np.array_equal(np.load(tmp_path / "t.npy"), ch.table(spec, grid))
+    done = run("table", "mae:width=8", "--positions", "1+1x2")
+    assert [line.split()[:2] for line in done.out.splitlines()] == [
+        ["position", "0"],
+        ["none", "0"],
+        ["0", "0"],
+        ["0", "1"],
+    ]
+    assert run("table", "vaswani2017:width=4", "--positions", "1+5").out.count("\n") == 7
+    done = run("table", "mae", "--positions", "3x4/0,0")
+    assert done.err.startswith("error: `order` must name each of the axes 0, 1 once, got (0, 0).\nhint: ")
 
 
 def test_a_step_of_zero_never_arrives(run):

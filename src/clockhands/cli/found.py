@@ -171,6 +171,8 @@ def _preset_word(name: str, spec: Any) -> str | None:
 
 def _silent(spec: Any) -> tuple[str, ...]:
     """Fields that no number of a table depends on."""
+    if not isinstance(spec, Sinusoidal):
+        return ()
     return ("first",) if spec.width % 2 else ("first", "odd")
 
 
@@ -179,12 +181,27 @@ def _positions_word(positions: Any) -> str | None:
     if isinstance(positions, range):
         step = "" if positions.step == 1 else f":{positions.step}"
         return f"{positions.start}:{positions.stop}{step}"
-    if positions is None or isinstance(positions, Grid):
+    if isinstance(positions, Grid):
+        return _grid_word(positions)
+    if positions is None:
         return None
     each = np.asarray(positions)
     if each.ndim != 1 or not 0 < len(each) <= _SHORT:
         return None
     return ",".join(map(repr, each.tolist())) + ("," if len(each) == 1 else "")
+
+
+def _grid_word(grid: Grid) -> str | None:
+    """A grid from 0 in steps of 1.
+
+    >>> _grid_word(Grid((14, 16), order=(1, 0), prefix=1)), _grid_word(Grid((2, 3), start=0.5))
+    ('1+14x16/1,0', None)
+    """
+    if any(grid.start) or any(step != 1 for step in grid.step) or (grid.axes == 1 and not grid.prefix):
+        return None
+    prefix = f"{grid.prefix}+" if grid.prefix else ""
+    order = "" if grid.order == tuple(range(grid.axes)) else f"/{','.join(map(str, grid.order))}"
+    return f"{prefix}{'x'.join(map(str, grid.sizes))}{order}"
 
 
 def read_found(path: Path) -> tuple[Any, Any, Any]:

@@ -25,7 +25,7 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 _WHOLE = r"[+-]?\d[\d_]*"
 _SLICE = re.compile(rf"^({_WHOLE}):({_WHOLE})(?::({_WHOLE}))?$")
-_GRID = re.compile(r"^[1-9]\d*(?:x[1-9]\d*)+$")
+_GRID = re.compile(r"^(?:(?P<prefix>\d+)\+)?(?P<sizes>[1-9]\d*(?:x[1-9]\d*)*)(?:/(?P<order>\d+(?:,\d+)*))?$")
 _HINT = (
     "Write a count (5 is 0 to 4), start:stop or start:stop:step, a list (0,7,0.5; one position: 7,), or a grid (14x14)."
 )
@@ -37,6 +37,7 @@ Examples:
   clockhands table whisper --positions 0:1500 --out positions.npy
   clockhands table vaswani2017 --positions 0,7,1000000000000000000 --dtype float64
   clockhands table detr --positions 20x30 --out image.npy
+  clockhands table mae --positions 1+14x14/1,0    (a row of zeros, then cells, axis 1 slowest)
   clockhands table found.json --out again.npy     (from clockhands identify --json)
 """
 
@@ -46,19 +47,22 @@ def parse_positions(text: str) -> int | range | list[int | float] | Grid:
 
     A single whole number is a count, as everywhere in this library; a comma makes it a position. Written as a real
     (1e3, 5.0) it could be meant as either, and is refused. A grid has a size for each axis of the code, in their order;
-    the last runs fastest.
+    the last runs fastest unless ``/1,0`` says otherwise, slowest first; ``1+`` before it is a row that stands nowhere.
 
     >>> parse_positions("5"), parse_positions("0:100:7"), parse_positions("7,"), parse_positions("0,0.5")
     (5, range(0, 100, 7), [7], [0, 0.5])
-    >>> parse_positions("3x14x14")
-    Grid((3, 14, 14))
+    >>> parse_positions("3x14x14"), parse_positions("1+14x16/1,0")
+    (Grid((3, 14, 14)), Grid((14, 16), order=(1, 0), prefix=1))
 
     Raises:
         InvalidValue: It is none of these.
     """
     text = text.strip()
-    if _GRID.match(text):
-        return Grid(int(size) for size in text.split("x"))
+    grid = _GRID.match(text)
+    if grid and not text.isdigit():
+        sizes = tuple(map(int, grid["sizes"].split("x")))
+        order = tuple(map(int, grid["order"].split(","))) if grid["order"] else None
+        return Grid(sizes, order=order, prefix=int(grid["prefix"] or 0))
     found = _SLICE.match(text)
     try:
         if found:

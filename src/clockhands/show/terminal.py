@@ -21,6 +21,7 @@ from clockhands.show.page import Page, safe
 from clockhands.sources.resolved import COMPUTED, Code
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
 
@@ -193,18 +194,29 @@ def layout_in_words(code: Code) -> str:
     >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
     'halves: pairs (i, i+32)'
     """
-    cosines_first = getattr(code.spec, "order", None) == "cos-sin"
+    first, second = _waves(code.order or "sin-cos")
     match code.kind, code.layout:
         case "rotary", "interleaved":
             return "interleaved: pairs (2i, 2i+1)"
         case "rotary", "halves":
             return f"halves: pairs (i, i+{code.rotated // 2 if code.rotated else 'half'})"
         case "sinusoidal", "interleaved":
-            return "interleaved: cos, sin, cos, ..." if cosines_first else "interleaved: sin, cos, sin, ..."
+            return f"interleaved: {first}, {second}, {first}, ..."
         case "sinusoidal", "halves":
-            return "halves: all cosines, all sines" if cosines_first else "halves: all sines, all cosines"
+            return f"halves: all {_PLURAL[first]}, all {_PLURAL[second]}"
         case _:
             return str(code.layout)
+
+
+def _waves(order: str) -> tuple[str, str]:
+    """The two waves of a pair.
+
+    >>> _waves("cos-sin"), _waves("-sin-cos"), _waves("cos--sin")
+    (('cos', 'sin'), ('-sin', 'cos'), ('cos', '-sin'))
+    """
+    sign = "-" if order.startswith("-") else ""
+    first, _, second = order.removeprefix("-").partition("-")
+    return sign + first, second
 
 
 def rates_in_words(rates: tuple[float, ...]) -> str:
