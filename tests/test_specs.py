@@ -599,7 +599,7 @@ WORDS = {
     "geometric (base 20, open) then geometric (base 20, open), coordinates after each, times 0.5",
     FourierFeatures(
         8, 1, 1.0
-    ): "FourierFeatures, width 8, axes 1, multiplier 1.0, layout halves, order sin-cos, scale 1.0",
+    ): "FourierFeatures, width 8, axes 1, multiplier 1.0, layout halves, order sin-cos, offsets False, scale 1.0",
     SingleFrequency(4, 0.5): "SingleFrequency, width 4, layout interleaved, order sin-cos, rate 0.5",
 }
 

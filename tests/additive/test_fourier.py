@@ -102,6 +102,48 @@ def test_where_everything_stands(raw):
     assert np.array_equal(halved, (0.3 * exact).astype(np.float32))
 
 
+def test_phases_at_the_origin_and_single_waves(backend):
+    rates = np.random.default_rng(7).standard_normal((3, 6)).astype(np.float32)
+    places = [(0.5, -2.0), (0, 0), (2**40, 0.125)]
+    phases = in_real_numbers(rates, [(*place, 1) for place in places], 2 * np.pi)
+    for order, part in {"cos": slice(6, 12), "sin": slice(0, 6), "sin-cos": slice(0, 12)}.items():
+        spec = FourierFeatures(6 if part != slice(0, 12) else 12, 2, order=order, offsets=True)
+        assert spec.values_shape == (3, 6)
+        wanted = [row[part] for row in phases]
+        assert worst(ch.table(spec, places, values=rates), wanted) <= FLOAT32
+        x = np.zeros((3, spec.width), np.float32)
+        got = ch.add(backend.asarray(x), spec, places, values=backend.asarray(rates))
+        assert np.array_equal(backend.to_numpy(got), ch.table(spec, places, values=rates))
+    without = FourierFeatures(6, 2, order="cos")
+    table = ch.table(without, places, values=rates[:2])
+    assert np.array_equal(table, ch.table(FourierFeatures(12), places, values=rates[:2])[:, 6:])
+
+
+def test_magnitude_preserving_features():
+    # As EDM2's module makes them in float32: cos(x f + b) times the root of 2.
+    rng = np.random.default_rng(8)
+    at = rng.standard_normal(5).astype(np.float32)
+    freqs, phases = (2 * np.pi * numbers for numbers in (rng.standard_normal(16), rng.uniform(size=16)))
+    values = np.stack([freqs, phases]).astype(np.float32)
+    theirs = np.cos(at[:, None] * values[0] + values[1]) * np.float32(np.sqrt(2))
+    ours = ch.table(ch.preset("edm2", width=16), at, values=values)
+    assert np.abs(ours - theirs).max() < 1e-5
+    ours = ch.table(ch.preset("alphafold3-noise", width=16), at, values=values / (2 * np.pi))
+    assert np.abs(np.sqrt(2) * ours - theirs).max() < 1e-5
+
+
+def test_phases_at_the_origin_have_gradients_and_traces():
+    import jax
+    import torch
+
+    spec = FourierFeatures(5, 2, order="cos", offsets=True, raw="after")
+    values = torch.tensor(RATES[:, :3], dtype=torch.float64, requires_grad=True)
+    x, places = torch.zeros(4, 5, dtype=torch.float64), np.random.default_rng(9).uniform(-2, 2, (4, 2))
+    assert torch.autograd.gradcheck(lambda values: ch.add(x, spec, places, values=values), values)
+    made = jax.jit(lambda values: ch.add(jax.numpy.zeros((4, 5)), spec, places, values=values))(RATES[:, :3])
+    assert np.abs(made - ch.table(spec, places, values=RATES[:, :3])).max() < 2.0**-17
+
+
 # --- libraries, gradients, traces ------------------------------------------------------------------------------
 
 
@@ -167,6 +209,21 @@ REFUSED = [
         lambda: FourierFeatures(8, 1, raw="before"),
         "`width` must be even beside 1 for the coordinates themselves, a sine and a cosine for each rate, got 8.",
         "Use as many channels more or less.",
+    ),
+    (
+        lambda: FourierFeatures(2, raw="before", order="cos"),
+        "`width` must be at least 1 beside 2 for the coordinates themselves, one wave for each rate, got 2.",
+        "Use as many channels more or less.",
+    ),
+    (
+        lambda: FourierFeatures(8, offsets=1),
+        "`offsets` must be True or False, got 1.",
+        "The phases themselves are the last row of values=.",
+    ),
+    (
+        lambda: ch.table(FourierFeatures(8, 1, order="cos", offsets=True), [1], values=np.ones(8)),
+        "`values` must be of shape [2, 8], got [8].",
+        "They are the rates: one row for each axis and one of phases, one number for each channel.",
     ),
     (
         lambda: FourierFeatures(8, raw="after-each"),

@@ -128,6 +128,7 @@ MEMBERS = (
         values=RATES,
     ),
     member(FourierFeatures(8, 1, layout="interleaved"), breaks=SHIFTS, values=RATES[0]),
+    member(FourierFeatures(4, 1, order="cos", offsets=True), breaks=NO_SHIFT, values=RATES),
     member(SingleFrequency(4, 0.7), SingleFrequency(4, 0.6), SingleFrequency(4, 0.7, layout="halves")),
     member(EvenlySpaced(8), EvenlySpaced(8, last_rate=0.5), EvenlySpaced(8, order="cos-sin")),
     member(SineOnly(8), SineOnly(8, base=500.0), breaks=NO_SHIFT),

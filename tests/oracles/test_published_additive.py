@@ -141,6 +141,8 @@ def test_every_additive_preset_is_checked_or_says_what_it_is():
         "simple-vit-3d": ("tensor2tensor-2d", "shares"),
         "nerf-paper": ("nerf", "spacing, channels and raw"),
         "stable-audio-seconds": ("score-sde-fourier", "raw"),
+        "edm2": ("score-sde-fourier", "order and offsets"),
+        "alphafold3-noise": ("edm2", "multiplier and scale"),
     }
     checked = {made.name for made in CASES.values()}
     sinusoids = (ch.Sinusoidal, AxialSinusoidal, FourierFeatures)

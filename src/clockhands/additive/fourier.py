@@ -16,10 +16,11 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Ladder, working
 from clockhands.layouts import Layout, layout_of
 from clockhands.phases import units_of_sums
-from clockhands.positions import Positions, numpy_of
+from clockhands.positions import Positions, numpy_of, positions_of
 from clockhands.traces import is_traced
 
 Raw = Literal["before", "after"]
+Single = Literal["sin", "cos"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,17 @@ class FourierFeatures(AdditiveCode):
     """Sine and cosine of ``multiplier sum_a p_a B[a, k]``, with rates ``B`` that are drawn once or trained.
 
     The rates are passed as ``values``: [axes, pairs], or [pairs] for a single axis; of either sign, each the real
-    number that it holds. A position has a number for each axis: a timestep, its logarithm, a point between -1 and 1.
+    number that it holds. Phases at the origin are one row more, where there are any. A position has a number for each
+    axis: a timestep, its logarithm, a point between -1 and 1.
 
     Attributes:
         width: Channels of a token.
         axes: Coordinates of a position.
         multiplier: What the rates are multiplied by, 2 pi unless said: they are turns per token then.
         layout: ``"halves"`` (all sines, then all cosines) or ``"interleaved"``.
-        order: Which wave stands first; see `Sinusoidal`.
+        order: Which wave stands first; see `Sinusoidal`. ``"sin"`` or ``"cos"`` alone is one channel for each rate.
+        offsets: Whether the last row of ``values`` holds phases that are added, in the rates' unit: then they are
+            [axes + 1, pairs] (EDM2, AlphaFold 3).
         raw: Whether the coordinates themselves stand ``"before"`` or ``"after"`` the waves; they count in the width.
         scale: What all numbers are multiplied by.
 
@@ -47,7 +51,8 @@ class FourierFeatures(AdditiveCode):
         InvalidValue: The width is not positive, or odd beside its coordinates; a value is not allowed.
 
     Source: Tancik et al. 2020, arXiv:2006.10739, section 6; segment-anything 1.0, ``PositionEmbeddingRandom``;
-    Song et al. 2020, arXiv:2011.13456 (score_sde, ``GaussianFourierProjection``).
+    Song et al. 2020, arXiv:2011.13456 (score_sde, ``GaussianFourierProjection``); Karras et al. 2023, EDM2,
+    arXiv:2312.02696 (``MPFourier``).
 
     >>> import clockhands as ch
     >>> ch.table(FourierFeatures(width=4, axes=1), [0.25], values=np.array([1.0, 2.0])).round(4).tolist()
@@ -58,7 +63,8 @@ class FourierFeatures(AdditiveCode):
     axes: int = 2
     multiplier: float = 2 * math.pi
     layout: Layout = dataclasses.field(default="halves", kw_only=True)
-    order: Waves = dataclasses.field(default="sin-cos", kw_only=True)
+    order: Waves | Single = dataclasses.field(default="sin-cos", kw_only=True)
+    offsets: bool = dataclasses.field(default=False, kw_only=True)
     raw: Raw | None = dataclasses.field(default=None, kw_only=True)
     scale: float = dataclasses.field(default=1.0, kw_only=True)
 
@@ -70,7 +76,7 @@ class FourierFeatures(AdditiveCode):
             axes=count("axes", self.axes),
             multiplier=positive("multiplier", self.multiplier),
             layout=layout_of(self.layout),
-            order=waves_of(self.order),
+            order=self.order if self.order in get_args(Single) else waves_of(self.order),
             scale=positive("scale", self.scale),
         )
         if self.raw not in (None, *get_args(Raw)):
@@ -78,11 +84,18 @@ class FourierFeatures(AdditiveCode):
                 f"`raw` must be one of {', '.join(get_args(Raw))}, got {shown(self.raw)}.",
                 "Leave it out for waves alone.",
             )
+        if not isinstance(self.offsets, bool):
+            raise InvalidType(
+                f"`offsets` must be True or False, got {shown(self.offsets)}.",
+                "The phases themselves are the last row of values=.",
+            )
         waves = self.width - self._coordinates
-        if waves < 2 or waves % 2:
+        if waves < self._each or waves % self._each:
             beside = f" beside {self.axes} for the coordinates themselves" if self._coordinates else ""
+            least = "even" if self._each == 2 else "at least 1"
             raise InvalidValue(
-                f"`width` must be even{beside}, a sine and a cosine for each rate, got {self.width}.",
+                f"`width` must be {least}{beside}, {'a sine and a cosine' if self._each == 2 else 'one wave'} for each "
+                f"rate, got {self.width}.",
                 "Use as many channels more or less.",
             )
 
@@ -96,14 +109,24 @@ class FourierFeatures(AdditiveCode):
         return self.axes if self.raw is not None else 0
 
     @property
+    def _each(self) -> int:
+        """Channels of each rate."""
+        return 1 if self.order in get_args(Single) else 2
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the values."""
+        return self.axes + self.offsets
+
+    @property
     def pairs(self) -> int:
         """Number of rates of each axis."""
-        return (self.width - self._coordinates) // 2
+        return (self.width - self._coordinates) // self._each
 
     @property
     def values_shape(self) -> tuple[int, ...]:
-        """Shape of the rates: [axes, pairs], or [pairs] for a single axis."""
-        return (self.pairs,) if self.axes == 1 else (self.axes, self.pairs)
+        """Shape of the rates: [axes, pairs], one row more with phases; [pairs] where that is a single row."""
+        return (self.pairs,) if self._rows == 1 else (self._rows, self.pairs)
 
     def check_values(self, shape: tuple[int, ...] | None) -> None:
         """Refuse anything but the rates."""
@@ -115,7 +138,8 @@ class FourierFeatures(AdditiveCode):
         if shape != self.values_shape:
             raise InvalidValue(
                 f"`values` must be of shape {list(self.values_shape)}, got {list(shape)}.",
-                "They are the rates: one row for each axis, one number for each pair of channels.",
+                f"They are the rates: one row for each axis{' and one of phases' if self.offsets else ''}, one number "
+                f"for each {'pair of channels' if self._each == 2 else 'channel'}.",
             )
 
     def from_values(self, values: Any, positions: Positions, xp: Any, work: Any) -> Any:
@@ -145,13 +169,15 @@ class FourierFeatures(AdditiveCode):
 
     def _phases(self, values: Any, coordinates: Any, xp: Any) -> Any:
         """``multiplier sum_a p_a B[a, k]``, less whole turns."""
-        rates = xp.reshape(values, (self.axes, self.pairs)) * (self.multiplier / (2 * math.pi))
+        rates = xp.reshape(values, (self._rows, self.pairs)) * (self.multiplier / (2 * math.pi))
         # Not a matrix product, which accelerators make of fewer bits.
-        turns = xp.sum(coordinates[:, :, None] * rates[None, :, :], axis=1)
+        turns = xp.sum(coordinates[:, :, None] * rates[None, : self.axes, :], axis=1)
+        if self.offsets:
+            turns = turns + rates[self.axes :, :]
         return (turns - xp.round(turns)) * (2 * math.pi)
 
     def _units(self, values: np.ndarray, positions: Positions) -> NDArray[np.complex128]:
-        rates = values.astype(np.float64).reshape(self.axes, self.pairs)
+        rates = values.astype(np.float64).reshape(self._rows, self.pairs)
         if not np.isfinite(rates).all():
             raise InvalidValue("`values` must be finite: they are rates.", "Remove NaN and infinite numbers.")
         with localcontext(working()):
@@ -159,15 +185,22 @@ class FourierFeatures(AdditiveCode):
             ladders = [Ladder(tuple(abs(Decimal(rate)) * multiplier for rate in row.tolist())) for row in rates]
         along = [positions] if self.axes == 1 else [positions.coordinate(axis) for axis in range(self.axes)]
         flat = [at if at.progression else dataclasses.replace(at, shape=(at.size,)) for at in along]
+        if self.offsets:  # the rate of a coordinate that is always 1
+            flat.append(positions_of(np.ones(flat[0].size, np.int64)))
         return units_of_sums(ladders, list(rates < 0), flat)
 
     def _assembled(self, cosine: Any, sine: Any, coordinates: Any, xp: Any) -> Any:
         """Waves and coordinates in their channels, [rows, width]."""
-        first, second = both_waves(cosine, sine, self.order)
-        if self.layout == "halves":
-            rows = xp.concat([first, second], axis=-1)
+        if self.order == "sin":
+            rows = sine
+        elif self.order == "cos":
+            rows = cosine
         else:
-            rows = xp.reshape(xp.stack([first, second], axis=-1), (*first.shape[:-1], 2 * self.pairs))
+            waves = list(both_waves(cosine, sine, self.order))
+            if self.layout == "halves":
+                rows = xp.concat(waves, axis=-1)
+            else:
+                rows = xp.reshape(xp.stack(waves, axis=-1), (*cosine.shape[:-1], 2 * self.pairs))
         if self.raw is not None:
             rows = xp.concat([coordinates, rows] if self.raw == "before" else [rows, coordinates], axis=-1)
         return rows * self.scale if self.scale != 1 else rows
