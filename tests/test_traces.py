@@ -276,3 +276,34 @@ def test_known_positions_inside_a_compiled_function():
     for at in (None, [0, 1, 2, 3, 4], range(5), np.arange(5)):
         got = by_compile(lambda q, at=at: rotate(q, spec, at), x)
         assert np.abs(got - rotate(x, spec, at).numpy()).max() <= 2.0**-20
+
+
+@pytest.mark.parametrize(
+    "known", [[5, 6, 7], range(5, 8), np.arange(5, 8), [5.5, 6.0, 7.25], np.arange(3) + 10**15], ids=repr
+)
+def test_cached_keys_move_between_known_and_traced_positions(known):
+    spec, keys = ch.Rotary(8), np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+    start = np.arange(3, dtype=np.int32)
+    for move in (lambda k, at: rerotate(k, spec, at, known), lambda k, at: rerotate(k, spec, known, at)):
+        wanted = move(keys, start)
+        for run, array in (TRACES["jax.jit"], TRACES["torch.vmap"]):
+            assert np.abs(run(move, array(keys), array(start)) - wanted).max() <= 2.0**-19 * np.abs(wanted).max()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace. is deprecated:DeprecationWarning")
+def test_what_records_a_graph_follows_positions_or_is_refused():
+    """`make_fx` and `torch.jit.trace` keep what they cannot follow as constants."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    spec, slopes, waves = ch.Rotary(8), ch.Alibi(2), ch.Sinusoidal(8)
+    x = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
+    for call in (
+        lambda x, at: rotate(x, spec, at),
+        lambda x, at: ch.add(x, waves, at),
+        lambda x, at: x[..., :3] + torch.as_tensor(ch.bias(slopes, at, at)),
+    ):
+        recorded = make_fx(call)(x, torch.arange(3))
+        later = torch.tensor([9, 2, 700])
+        assert torch.allclose(recorded(x, later), call(x, later), rtol=0, atol=2.0**-19)
+        with pytest.raises(InvalidValue, match=r"torch\.jit\.trace would keep these positions"):
+            torch.jit.trace(call, (x, torch.arange(3)))

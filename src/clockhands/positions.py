@@ -68,6 +68,11 @@ class Positions:
         """Number of positions."""
         return math.prod(self.shape)
 
+    @property
+    def limbs(self) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+        """Whole part, fraction and sign, where there are any."""
+        return self.whole, self.part, self.negative
+
     def sizes(self, begin: int, end: int) -> Sizes:
         """The positions of the flat indices ``begin`` to ``end - 1``."""
         if self.whole is not None:
@@ -144,10 +149,11 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
     """
     if isinstance(given, range):
         return _from_range(given, name)
-    if isinstance(given, HasPositions):
-        return given.as_positions(name)
     if isinstance(given, list | tuple):
         return _from_list(given, name)
+    # Not `isinstance(given, HasPositions)`, which takes as long as turning a token.
+    if hasattr(given, "as_positions"):
+        return given.as_positions(name)
     if isinstance(given, bool | np.bool_):
         raise InvalidType(f"`{name}` must be numbers, got the boolean {given}.", _HINT_KIND)
     if isinstance(given, float) or (getattr(given, "shape", None) == () and "float" in str(given.dtype)):
@@ -175,7 +181,7 @@ def refuse_single(given: Any, name: str = "positions") -> None:
     number = f"the number {shown(given)}" if isinstance(given, _NUMBERS) else "an array of no axes"
     raise InvalidType(
         f"`{name}` must be a position for each token, got {number}.",
-        "Write [p] for one token at position p, p[None] if it is an array; only clockhands.table takes a count.",
+        "Write [p] for one token at position p, p[None] if it is an array; a count is not taken here.",
     )
 
 

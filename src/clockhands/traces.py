@@ -17,11 +17,12 @@ All integers that the traced dtype holds are reduced exactly: int32 up to 2**31 
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from clockhands.errors import InvalidType
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.ladders import Ladder
 from clockhands.positions import HasPositions
@@ -43,9 +44,27 @@ def is_traced(positions: Any) -> bool:
         return False
     if torch.compiler.is_compiling() or positions.device.type == "meta":
         return True
-    # There is no public way to ask. Fake tensors are what shapes are tried out with.
+    # There is no public way to ask. Fake tensors are what shapes are tried out with, proxies what `make_fx` follows.
+    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:  # noqa: SLF001
+        return True
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(positions)  # noqa: SLF001
     return wrapped or isinstance(positions, torch._subclasses.FakeTensor)  # noqa: SLF001
+
+
+def refuse_recording(*arrays: Any) -> None:
+    """Refuse arrays of PyTorch inside ``torch.jit.trace``, which would keep these positions as constants, silently.
+
+    Raises:
+        InvalidValue: One of them is there.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.jit.is_tracing() or torch.compiler.is_compiling():
+        return
+    if any(isinstance(array, torch.Tensor) for array in arrays):
+        raise InvalidValue(
+            "torch.jit.trace would keep these positions and this length for all later calls.",
+            "Use torch.compile or torch.export, which follow them.",
+        )
 
 
 def is_compiling() -> bool:
@@ -95,6 +114,14 @@ def prepare(spec: Any) -> None:
         from clockhands.compiling import remember
 
         remember(spec)
+
+
+def in_full(array: Any) -> AbstractContextManager[Any]:
+    """Where products of matrices keep the precision of this array: PyTorch's autocast is off."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor) or array.device.type == "meta":
+        return nullcontext()
+    return torch.autocast(array.device.type, enabled=False)
 
 
 def library(array: Any) -> Any:

@@ -221,3 +221,17 @@ def test_values_of_another_library_are_refused():
     jnp = pytest.importorskip("jax.numpy")
     with pytest.raises(InvalidType, match="`values` must be PyTorch's or NumPy's here"):
         score_mod(Kerple(2), 2, 2, values={"p": jnp.ones(2), "a": jnp.ones(2)})
+
+
+@pytest.mark.parametrize("spec", [Alibi(2), Alibi(2, "key"), Buckets(2), Fire(2, hidden=3), Window(2, 2, 2)], ids=str)
+def test_one_row_of_positions_is_that_of_every_sequence(spec):
+    """[1, seq], as position_ids come, beside a batch of three."""
+    rng = np.random.default_rng(0)
+    values = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in spec.shapes.items()} or None
+    at = np.array([[0, 1, 3, 2]])
+    mod, wanted = score_mod(spec, at, at, values=values), ch.bias(spec, at, at, values=values)
+    rows, columns = torch.arange(4)[:, None], torch.arange(4)[None]
+    for batch in range(3):
+        for head in range(2):
+            made = mod(torch.tensor(0.0), torch.tensor(batch), torch.tensor(head), rows, columns)
+            assert np.abs(made.detach().numpy() - wanted[0, head]).max() <= 2.0**-20

@@ -90,3 +90,36 @@ def test_gradients_keep_the_dtype_of_the_heads():
         x = torch.ones(3, 8, dtype=dtype, requires_grad=True)
         rotate(x, ch.Rotary(8)).sum().backward()
         assert x.grad.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        ch.Rotary(8),
+        ch.Rotary(8, "interleaved"),
+        ch.Rotary(8, rotated=4, part="last"),
+        ch.Rotary(8, "interleaved", reordered=True),
+        ch.Rotary(8, "interleaved", reordered=True, rotated=4, part="last"),
+    ],
+    ids=lambda spec: f"{spec.layout} {spec.part} {spec.rotated} {spec.reordered}",
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_batched_gradients(spec):
+    """Many gradients at once, as `jacobian(vectorize=True)` and `is_grads_batched=True` ask for them."""
+    torch = pytest.importorskip("torch")
+    x = torch.randn(2, 3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+
+    def turn(x):
+        return rotate(x, spec)
+
+    wanted = torch.autograd.functional.jacobian(turn, x)
+    for strategy in ("reverse-mode", "forward-mode"):
+        assert torch.equal(torch.autograd.functional.jacobian(turn, x, vectorize=True, strategy=strategy), wanted)
+    each = torch.eye(48, dtype=torch.float64).reshape(48, 2, 3, 8)
+    (made,) = torch.autograd.grad(turn(x), x, each, is_grads_batched=True)
+    assert torch.equal(made.reshape(wanted.shape), wanted)
+    cubed = [
+        torch.autograd.functional.hessian(lambda x: (turn(x) ** 3).sum(), x, vectorize=batched)
+        for batched in (True, False)
+    ]
+    assert torch.allclose(*cubed, rtol=0, atol=1e-12)

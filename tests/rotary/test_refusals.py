@@ -235,6 +235,11 @@ def test_one_number_of_a_framework_is_refused_too_traced_or_not():
                 (torch.func.vmap(call)(x[None], one[None]) if isinstance(x, torch.Tensor) else jax.jit(call)(x, one))
 
 
+def test_a_decay_has_one_axis():
+    with pytest.raises(InvalidValue, match="`xpos` is a decay along one axis, and `axes` names several"):
+        ch.Rotary(8, axes=chunked([2, 2]), xpos=XPos())
+
+
 def test_a_ladder_of_two_axes_is_refused_for_other_widths():
     spec = ch.Rotary(8, spacing=Joined(((1, Geometric()), (3, Geometric()))))
     with pytest.raises(InvalidValue, match=re.escape("have [1, 3] pairs, and there are 8 pairs of 16 channels")):
@@ -269,3 +274,31 @@ def test_a_scaling_of_ones_own_that_scales_nothing_is_refused_at_once(scaling, m
 def test_a_scaling_of_ones_own_scales():
     slower = ch.Rotary(4, scaling=lambda ladder, _: Linear(4.0)(ladder))
     assert slower.rates == ch.Rotary(4, scaling=Linear(4.0)).rates
+
+
+def test_queries_and_keys_of_two_lengths_do_not_stand_at_the_same_positions():
+    words = "Queries and keys must be of one length to stand at the same positions, got 1 and 5."
+    calls = [lambda: rotary.rotate_both(FLAT[:1], FLAT, SPEC), lambda: rotary.rotate_both(FLAT[:1], FLAT, SPEC, [4])]
+    torch = pytest.importorskip("torch")
+    held, x = pytest.importorskip("clockhands.torch"), torch.zeros(5, 8)
+    calls.append(lambda: held.Rotary(SPEC).both(x[:1], x))
+    jnp, pytrees = pytest.importorskip("jax.numpy"), pytest.importorskip("clockhands.jax")
+    calls.append(lambda: pytrees.Rotary(SPEC).both(jnp.zeros((1, 8)), jnp.zeros((5, 8))))
+    for call in calls:
+        with pytest.raises(InvalidValue, match=re.escape(words)) as caught:
+            call()
+        assert "Turn them one by one" in caught.value.hint
+
+
+def test_a_decay_is_refused_where_it_leaves_the_range_of_the_heads():
+    spec, x = ch.Rotary(8, xpos=XPos()), np.ones((1, 8))
+    for dtype, last in ((np.float16, 3_000), (np.float32, 34_000), (np.float64, 34_000)):
+        held = x.astype(dtype)
+        for role in ("query", "key"):
+            assert np.isfinite(rotate(28 * held, spec, [last], role=role)).all()
+            with pytest.raises(
+                InvalidValue, match=r"tokens away from its centre: they leave the range of float(16|32)\."
+            ):
+                rotate(held, spec, [last + 1000], role=role)
+        with pytest.raises(InvalidValue, match="leave the range of"):
+            rerotate(held, spec, [last + 1000], [0])

@@ -127,6 +127,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     (1, 2, 4)
     """
     _check_spec(spec, "add")
+    refuse_recording(x)
     shape, kind = _tokens(x, spec)
     xp = library(x)
     work = xp.float64 if kind == "float64" else xp.float32
@@ -138,7 +139,6 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
             )
         positions = counted(spec.first, shape[-2], x)
     refuse_single(positions)
-    refuse_recording(x)
     if is_compiling() and isinstance(positions, Grid):
         if not spec.learned:
             rows = known_array(_grid_rows, spec, positions, kind, shape)

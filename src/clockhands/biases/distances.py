@@ -201,6 +201,11 @@ class Batches:
         return np.broadcast_shapes(self.queries.shape[:-1], self.keys.shape[:-1])
 
     @property
+    def several(self) -> bool:
+        """Whether there is more than one sequence; one stands for all of them."""
+        return self.batch not in ((), (1,))
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Number of queries and of keys in each sequence."""
         return self.queries.shape[-1], self.keys.shape[-1]

@@ -13,6 +13,7 @@ from clockhands.biases.values import Values, values_of
 from clockhands.dtypes import before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
+from clockhands.traces import in_full, refuse_recording
 
 _BLOCK = 1 << 18  # pairs at once where each has numbers of its own
 
@@ -62,6 +63,7 @@ def bias(
         raise InvalidValue(
             f"{type(spec).__name__} stands in a plane, where no token is before another.", "Leave `causal` out."
         )
+    refuse_recording(queries, keys, *(values.values() if isinstance(values, dict) else (values,)))
     if is_inside(queries, keys):
         return traced_bias(spec, queries, keys, values, dtype, causal)
     at, kind = batches_of(queries, keys), output_dtype(dtype)
@@ -144,7 +146,8 @@ def _rounded(numbers: np.ndarray, kind: np.dtype) -> np.ndarray:
 def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, causal: bool) -> Any:
     """The bias in the library of the values, by operations that gradients pass."""
     xp, shape = values.xp, (*at.batch, spec.heads, *at.shape)
-    made = [_matrix(spec, grid, values, causal) for grid in at.grids()] if math.prod(shape) else []
+    with in_full(next(iter(values.arrays.values()))):
+        made = [_matrix(spec, grid, values, causal) for grid in at.grids()] if math.prod(shape) else []
     whole = xp.reshape(xp.stack(made), shape) if made else values.reals(np.empty(shape))
     given = getattr(xp, kind.name, None)
     result = whole if given is None else xp.astype(whole, given)

@@ -113,7 +113,8 @@ def traced_bias(  # noqa: PLR0917 - the arguments of `bias`
         at_queries, at_keys = (at if len(at.shape) == 2 else at[None] for at in (at_queries, at_keys))
     learned = _learned(spec, values, xp, work, traced)
     pairs: Any = TracedPairs(at_queries[..., :, None], at_keys[..., None, :], xp, getattr(xp, work))
-    made = xp.broadcast_to(spec.numbers(pairs, learned), (spec.heads, *pairs.shape))
+    with traces.in_full(traced):
+        made = xp.broadcast_to(spec.numbers(pairs, learned), (spec.heads, *pairs.shape))
     if causal:
         made = xp.where(pairs.distances.negative, xp.full_like(made, -np.inf), made)
     if batched:

@@ -21,6 +21,7 @@ import numpy as np
 
 from clockhands import additive, biases, rotary
 from clockhands.arguments import settle, shown
+from clockhands.biases.scoring import beside, positions_beside
 from clockhands.errors import InvalidType
 
 # Two of these are equal as trees are: arrays have no one answer to that, nor a hash, and `jit` asks for one.
@@ -58,11 +59,8 @@ class Rotary:
         return rotary.rotate(x, self.spec, positions, seq_axis, role=role)
 
     def both(self, queries: Any, keys: Any, positions: Any = None, seq_axis: int = -2) -> tuple[jax.Array, jax.Array]:
-        """Queries and keys that stand at the same positions, each turned in its role."""
-        roles = (None, None) if self.spec.xpos is None else ("query", "key")
-        turned = (self(x, positions, seq_axis, role=role) for x, role in zip((queries, keys), roles, strict=True))
-        queries, keys = turned
-        return queries, keys
+        """Queries and keys that stand at the same positions; see `clockhands.rotary.rotate_both`."""
+        return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis)
 
 
 @_learned
@@ -195,14 +193,18 @@ class Bias:
 
         Args:
             scores: What the softmax is about to be taken of.
-            queries: Positions; unless given, the last ones of the keys', one for each row.
-            keys: Positions; unless given, 0, 1, 2, …, one for each column.
+            queries: Positions [queries], or [batch, queries] where ``batch`` is axis 0 of the scores (or 1); unless
+                given, the last ones of the keys', one for each row.
+            keys: Positions, likewise; unless given, 0, 1, 2, …, one for each column.
             causal: Whether keys after the query get minus infinity.
+
+        Raises:
+            InvalidValue, InvalidType: Scores and positions are not of these shapes, or scores no floats.
         """
-        queries, keys = (scores.shape[axis] if given is None else given for axis, given in ((-2, queries), (-1, keys)))
+        queries, keys = positions_beside(scores, self.spec, queries, keys)
         work = jnp.promote_types(scores.dtype, jnp.float32)
         bias = self.matrix(queries, keys, causal=causal, dtype=work)
-        return (scores.astype(work) + bias).astype(scores.dtype)
+        return (scores.astype(work) + beside(scores, bias)).astype(scores.dtype)
 
 
 def _check(spec: Any, kind: type, what: str, example: str) -> None:

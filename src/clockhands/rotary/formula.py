@@ -18,7 +18,7 @@ def plain(x: Any, cosine: Any, sine: Any, spec: Rotary, xp: Any) -> Any:
     work = xp.astype(x, cosine.dtype)
     pieces = [x[..., : spec.start]] if spec.start else []
     for channels, pairs in regions(spec):
-        block, cos, sin = work[..., channels], cosine[..., pairs], sine[..., pairs]
+        block, cos, sin = cut(work, channels), cut(cosine, pairs), cut(sine, pairs)
         first, second = members(block, spec)
         moved = (first * cos - second * sin, first * sin + second * cos)
         if spec.layout == "interleaved" and not spec.reordered:
@@ -39,6 +39,11 @@ def regions(spec: Rotary) -> Iterator[tuple[slice, slice]]:
             begin = spec.start + 2 * first
             yield slice(begin, begin + 2 * pairs), slice(first, first + pairs)
         first += pairs
+
+
+def cut(array: Any, part: slice) -> Any:
+    """A part of the last axis; the array itself where that is all of it, of which not every transform has a view."""
+    return array if (part.start, part.stop) == (0, array.shape[-1]) else array[..., part]
 
 
 def members(block: Any, spec: Rotary) -> tuple[Any, Any]:

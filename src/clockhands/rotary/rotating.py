@@ -19,10 +19,13 @@ from clockhands.rotary.applying import turned
 from clockhands.rotary.spec import Rotary
 from clockhands.traces import is_traced
 
-# exp(85) and its inverse lie well within float32.
+# The logarithm of the largest number less 3.7, which leaves room for pairs of heads that are up to 40 long.
 _LARGEST_EXPONENT = 85.0
+_EXPONENTS = {"float16": 7.4}
 
 _NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
@@ -63,12 +66,61 @@ def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, r
     shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
     _check_role(spec, role)
     positions = _given(positions, spec, x, axis)
+    at = positions if is_traced(positions) else _checked(at_origin(positions), spec, shape, axis)
+    return _applied(x, spec, *_turns(spec, at, kind, role), axis)
+
+
+def rotate_both(queries: Any, keys: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2) -> tuple[Any, Any]:
+    """Queries and keys that stand at the same positions, each turned in its role.
+
+    The same as `rotate` twice, and less work: positions are looked at once, and their cosine and sine made once.
+
+    Args:
+        queries: [..., seq, head_width], or with ``seq`` at ``seq_axis``.
+        keys: The same, with any number of heads; of the queries' library.
+        spec: A rotary code of that head width.
+        positions: As in `rotate`; None where there are as many queries as keys.
+        seq_axis: Which axis is the sequence.
+
+    Accuracy: as `rotate`.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; there are more keys than queries, or fewer, and nobody
+            says where the queries stand.
+
+    >>> turned, kept = rotate_both(np.eye(2), np.eye(2), Rotary(head_width=2, base=100.0), [1, 0])
+    >>> turned.round(4).tolist(), kept.round(4).tolist()
+    ([[0.5403, 0.8415], [0.0, 1.0]], [[0.5403, 0.8415], [0.0, 1.0]])
+    """
+    shape, kind, axis = _heads(queries, spec, seq_axis, "rotate_both", "queries")
+    shape_of_keys, kind_of_keys, axis_of_keys = _heads(keys, spec, seq_axis, "rotate_both", "keys")
+    if shape[axis] != shape_of_keys[axis_of_keys]:
+        raise InvalidValue(
+            f"Queries and keys must be of one length to stand at the same positions, got {shape[axis]} and "
+            f"{shape_of_keys[axis_of_keys]}.",
+            "Turn them one by one, each at its positions: a query of a decoding step stands at the last of the keys.",
+        )
+    positions = _given(positions, spec, queries, axis)
     if is_traced(positions):
-        cosine, sine = traced_cosine_sine(spec, positions, role)
-        return _applied(x, spec, *_wide((cosine, sine), kind), axis)
-    at = _checked(at_origin(positions), spec, shape, axis)
-    dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
-    return _applied(x, spec, *cosine_sine(spec, at, dtype, role), axis)
+        at = _given(positions, spec, keys, axis_of_keys)
+    else:
+        at = _checked(at_origin(positions), spec, shape, axis)
+        _checked(at, spec, shape_of_keys, axis_of_keys)
+    roles = (None, None) if spec.xpos is None else ("query", "key")
+    turns = _turns(spec, at, kind, roles[0])
+    turned_queries = _applied(queries, spec, *turns, axis)
+    if roles[1] is not None or kind_of_keys != kind:
+        turns = _turns(spec, at, kind_of_keys, roles[1])
+    return turned_queries, _applied(keys, spec, *turns, axis_of_keys)
+
+
+def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any]:
+    """Cosine and sine at these positions, known or traced, as precise as heads of this dtype need them."""
+    if isinstance(at, Positions):
+        if spec.xpos is not None and kind in _EXPONENTS:
+            _check_growth(spec, _distances(at) - spec.xpos.centre, kind)
+        return cosine_sine(spec, at, _FLOAT64 if kind == "float64" else _FLOAT32, role)
+    return _wide(traced_cosine_sine(spec, at, role), kind)
 
 
 def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -> Any:
@@ -95,11 +147,13 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
             "Cache them with reordered=False; scores do not change if queries do the same.",
         )
     start, end = (_given(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
-    if is_traced(start) or is_traced(end):
-        return _applied(keys, spec, *_wide(_traced_difference(spec, start, end), kind), axis)
+    inside = is_traced(start), is_traced(end)
     start, end = (
-        _checked(positions_of(place, name), spec, shape, axis, name) for place, name in ((start, "from_"), (end, "to"))
+        place if traced else _checked(at_origin(place, name), spec, shape, axis, name)
+        for place, name, traced in ((start, "from_", inside[0]), (end, "to", inside[1]))
     )
+    if any(inside):
+        return _applied(keys, spec, *_wide(_traced_difference(spec, start, end), kind), axis)
     if start.shape != end.shape:
         raise InvalidValue(
             f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
@@ -108,7 +162,9 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     dtype = np.dtype(np.float64 if kind == "float64" else np.float32)
     turn = _units(spec, end) * _units(spec, start).conj()
     if spec.xpos is not None:
-        turn = turn * _growth(spec, _distances(start) - _distances(end))
+        away = _distances(start) - _distances(end)
+        _check_growth(spec, away, kind)
+        turn = turn * _growth(spec, away)
     return _applied(keys, spec, turn.real.astype(dtype), turn.imag.astype(dtype), axis)
 
 
@@ -119,7 +175,15 @@ def cosine_sine(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None =
     """
     if at.progression and (at.start, at.step) == (0, 1) and _REMEMBERED[0] < at.size <= _REMEMBERED[1]:
         return _remembered(spec, at.size, dtype, role)
-    return _made(spec, at, dtype, role)
+    if at.size > _REMEMBERED[0]:
+        return _made(spec, at, dtype, role)
+    # A step of decoding: all layers ask for the same few positions, one after another.
+    key = (at.shape, at.start, at.step, *(None if limb is None else limb.tobytes() for limb in at.limbs))
+    held = spec.latest.get((dtype.name, role))
+    if held is None or held[0] != key:
+        held = key, _made(spec, at, dtype, role)
+        spec.latest[dtype.name, role] = held
+    return held[1]
 
 
 def _remembered(spec: Rotary, number: int, dtype: np.dtype, role: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -155,6 +219,7 @@ def _made(spec: Rotary, at: Positions, dtype: np.dtype, role: str | None) -> tup
     turn = _units(spec, at) * factor
     if spec.xpos is not None:
         away = _distances(at) - spec.xpos.centre
+        _check_growth(spec, away, "float32")
         turn = turn * _growth(spec, away if role == "query" else -away)
     cosine[...], sine[...] = turn.real, turn.imag
     return cosine, sine
@@ -205,14 +270,20 @@ def _distances(at: Positions) -> np.ndarray:
 def _growth(spec: Rotary, away: np.ndarray) -> np.ndarray:
     """What xPos multiplies each pair by, ``zeta_j ** (away / scale)``."""
     assert spec.xpos is not None
-    exponent = away[..., None] * spec.xpos.logarithms(spec.rotated // 2)
-    if exponent.size and np.abs(exponent).max() > _LARGEST_EXPONENT:
-        far = float(np.abs(away).max())
+    return np.exp(away[..., None] * spec.xpos.logarithms(spec.rotated // 2))
+
+
+def _check_growth(spec: Rotary, away: np.ndarray, kind: str) -> None:
+    """Refuse distances from the centre at which heads of this dtype would grow or shrink out of its range."""
+    assert spec.xpos is not None
+    far = float(np.abs(away).max(initial=0.0))
+    if far * float(np.abs(spec.xpos.logarithms(spec.rotated // 2)).max()) > _EXPONENTS.get(kind, _LARGEST_EXPONENT):
         raise InvalidValue(
-            f"xPos has no numbers {far:g} tokens away from its centre: they leave the range of float32.",
-            "Move its centre near the positions in use, XPos(centre=…), the same for all queries and keys.",
+            f"xPos has no numbers {far:g} tokens away from its centre: they leave the range of "
+            f"{'float16' if kind == 'float16' else 'float32'}.",
+            "Move its centre near the positions in use, XPos(centre=…), the same for all queries and keys"
+            + (", or turn them in float32." if kind == "float16" else "."),
         )
-    return np.exp(exponent)
 
 
 def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
@@ -222,13 +293,24 @@ def _traced_difference(spec: Rotary, start: Any, end: Any) -> tuple[Any, Any]:
             f"`from_` and `to` must have one shape, got {list(start.shape)} and {list(end.shape)}.",
             "Give each key a position in both.",
         )
+    beside = end if isinstance(start, Positions) else start
     # Two turns and not one by the difference, which the integers of a trace may not hold; queries grow as keys shrink.
     roles = (None, None) if spec.xpos is None else ("query", "key")
     (cosine, sine), (along, up) = (
-        traced_cosine_sine(spec, place, role) for place, role in zip((start, end), roles, strict=True)
+        _beside(spec, place, beside, role) for place, role in zip((start, end), roles, strict=True)
     )
     twice = spec.attention_factor**2
     return (along * cosine + up * sine) / twice, (up * cosine - along * sine) / twice
+
+
+def _beside(spec: Rotary, place: Any, traced: Any, role: str | None) -> tuple[Any, Any]:
+    """Cosine and sine at traced positions, or at known ones beside them, in the library of the traced ones."""
+    if not isinstance(place, Positions):
+        return traced_cosine_sine(spec, place, role)
+    xp, known = traces.library(traced), _turns(spec, place, "float32", role)
+    where = {"device": traced.device} if "torch" in xp.__name__ else {}
+    cosine, sine = (xp.asarray(part, **where) for part in known)
+    return cosine, sine
 
 
 def _wide(parts: tuple[Any, Any], kind: str) -> tuple[Any, Any]:
@@ -250,7 +332,7 @@ def _applied(x: Any, spec: Rotary, cosine: Any, sine: Any, axis: int) -> Any:
     return turned(x, cosine.reshape(shape), sine.reshape(shape), spec)
 
 
-def _heads(x: Any, spec: object, seq_axis: int, call: str) -> tuple[tuple[int, ...], str, int]:
+def _heads(x: Any, spec: object, seq_axis: int, call: str, name: str = "x") -> tuple[tuple[int, ...], str, int]:
     if not isinstance(spec, Rotary):
         raise InvalidType(
             f"`{call}` takes a rotary code, got {type(spec).__name__}.",
@@ -259,15 +341,16 @@ def _heads(x: Any, spec: object, seq_axis: int, call: str) -> tuple[tuple[int, .
             else "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
         )
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
-        raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
+        raise InvalidType(f"`{name}` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
+    traces.refuse_recording(x)
     shape, kind = tuple(x.shape), str(x.dtype).removeprefix("torch.").rpartition(".")[2]
     if len(shape) < 2 or shape[-1] != spec.head_width:
         raise InvalidValue(
-            f"`x` must be of shape [..., seq, {spec.head_width}], got {list(shape)}.",
+            f"`{name}` must be of shape [..., seq, {spec.head_width}], got {list(shape)}.",
             "The last axis is a head's width: split the heads first.",
         )
     if kind not in FLOATS:
-        raise InvalidType(f"`x` must be of a float dtype, got {kind}.", "Rotate queries and keys, not token ids.")
+        raise InvalidType(f"`{name}` must be of a float dtype, got {kind}.", "Rotate queries and keys, not token ids.")
     if isinstance(seq_axis, bool) or not hasattr(seq_axis, "__index__") or not -len(shape) <= seq_axis < len(shape):
         raise InvalidValue(
             f"`seq_axis` must be an axis of x of shape {list(shape)}, got {shown(seq_axis)}.", "It is -2 unless said."

@@ -1,16 +1,25 @@
 """Turning PyTorch tensors: in one pass where pairs lie side by side, with a backward that turns back."""
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from array_api_compat import torch as xp
 
-from clockhands.rotary.formula import members, plain, regions
+from clockhands.rotary.formula import cut, members, plain, regions
 from clockhands.rotary.spec import Rotary
 
 _IN_CACHE = 1 << 18  # numbers that are turned at a time
+
+# What batched gradients know: they have a rule for `cat`, and none for `concat`, which is the same.
+_SIMPLE = SimpleNamespace(
+    astype=torch.Tensor.to,
+    reshape=torch.reshape,
+    stack=lambda parts, axis: torch.stack(parts, dim=axis),
+    concat=lambda parts, axis: torch.cat(parts, dim=axis),
+)
 
 
 def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tensor:
@@ -19,7 +28,19 @@ def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tenso
     cos, sin = cos.to(x.device), sin.to(x.device)
     if torch.compiler.is_compiling() or x.device.type == "meta":
         return plain(x, cos, sin, spec, xp)
-    return Turn.apply(x, cos, sin, spec)  # type: ignore[no-any-return]
+    if _is_watched(x):
+        return Turn.apply(x, cos, sin, spec)  # type: ignore[no-any-return]
+    return _turn(x, cos, sin, spec)
+
+
+def _is_watched(x: torch.Tensor) -> bool:
+    """Whether anything asks for a derivative or maps over an axis; what only turns is spared a function of autograd."""
+    return (
+        (x.requires_grad and torch.is_grad_enabled())
+        or torch._C._functorch.is_legacy_batchedtensor(x)  # noqa: SLF001
+        or torch._C._are_functorch_transforms_active()  # noqa: SLF001
+        or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
+    )
 
 
 class Turn(torch.autograd.Function):
@@ -28,6 +49,8 @@ class Turn(torch.autograd.Function):
     @staticmethod
     def forward(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
         """Turn forward."""
+        if torch._C._functorch.is_legacy_batchedtensor(x):  # noqa: SLF001
+            return plain(x, cos, sin, spec, _SIMPLE)  # type: ignore[no-any-return]
         return _turn(x, cos, sin, spec)
 
     @staticmethod
@@ -72,10 +95,9 @@ Turn.forward.__signature__ = inspect.signature(Turn.forward)  # type: ignore[att
 
 def _turn_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
     begin, end, half = spec.start, spec.start + spec.rotated, spec.rotated // 2
-    ordered = gradient.clone()
-    ordered[..., begin:end:2] = gradient[..., begin : begin + half]
-    ordered[..., begin + 1 : end : 2] = gradient[..., begin + half : end]
-    return Turn.apply(ordered, cos, -sin, spec.in_order)  # type: ignore[no-any-return]
+    pairs = torch.stack((gradient[..., begin : begin + half], gradient[..., begin + half : end]), dim=-1)
+    pieces = (gradient[..., :begin], pairs.reshape((*gradient.shape[:-1], spec.rotated)), gradient[..., end:])
+    return Turn.apply(torch.cat(pieces, dim=-1), cos, -sin, spec.in_order)  # type: ignore[no-any-return]
 
 
 def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
@@ -85,7 +107,7 @@ def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -
         out[..., : spec.start] = work[..., : spec.start]
         out[..., spec.start + spec.rotated :] = work[..., spec.start + spec.rotated :]
     for channels, pairs in regions(spec):
-        block, result, c, s = work[..., channels], out[..., channels], cos[..., pairs], sin[..., pairs]
+        block, result, c, s = cut(work, channels), cut(out, channels), cut(cos, pairs), cut(sin, pairs)
         if spec.layout == "interleaved" and not spec.reordered and _complex_view_fits(block):
             numbers = torch.view_as_complex(block.unflatten(-1, (-1, 2)))
             torch.mul(numbers, torch.complex(c, s), out=torch.view_as_complex(result.unflatten(-1, (-1, 2))))
@@ -99,20 +121,29 @@ def _in_parts(block: torch.Tensor, result: torch.Tensor, cos: torch.Tensor, sin:
     halves = spec.layout == "halves"
     if halves:
         cos = torch.cat((cos, cos), dim=-1)  # turns both halves in one pass over all channels
-    tokens = max(1, _IN_CACHE * block.shape[-2] // max(1, block.numel()))
+    if block.numel() <= _IN_CACHE:
+        _in_passes(block, result, cos, sin, spec)
+        return
+    tokens = max(1, _IN_CACHE * block.shape[-2] // block.numel())
     cos, sin = (part.expand(*block.shape[:-1], part.shape[-1]) for part in (cos, sin))
     parts = (tensor.split(tokens, dim=-2) for tensor in (block, result, cos, sin))
     for given, made, c, s in zip(*parts, strict=True):
-        first, second = members(given, spec)
-        into, beside = made.chunk(2, dim=-1) if halves or spec.reordered else members(made, spec)
-        if halves:
-            torch.mul(given, c, out=made)
-            beside.addcmul_(first, s)
-        else:
-            torch.mul(first, c, out=into)
-            torch.mul(first, s, out=beside)
-            beside.addcmul_(second, c)
-        into.addcmul_(second, s, value=-1)
+        _in_passes(given, made, c, s, spec)
+
+
+def _in_passes(given: torch.Tensor, made: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
+    """Turn channels of one layout, all at once; cosines of halves are those of both of them."""
+    halves = spec.layout == "halves"
+    first, second = members(given, spec)
+    into, beside = made.chunk(2, dim=-1) if halves or spec.reordered else members(made, spec)
+    if halves:
+        torch.mul(given, cos, out=made)
+        beside.addcmul_(first, sin)
+    else:
+        torch.mul(first, cos, out=into)
+        torch.mul(first, sin, out=beside)
+        beside.addcmul_(second, cos)
+    into.addcmul_(second, sin, value=-1)
 
 
 def _complex_view_fits(block: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ from clockhands.biases.distances import Batches, Pairs, batches_of, reals_of
 from clockhands.biases.values import Values, values_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import Positions
+from clockhands.traces import in_full
 
 # FlexAttention's own order: score, batch, head, index of the query, index of the key.
 ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
@@ -55,13 +56,14 @@ def score_mod(
     if 0 in at.shape:
         raise InvalidValue(f"`score_mod` needs queries and keys, got {at.shape[0]} and {at.shape[1]}.", "Give some.")
     learned = _learned(spec, values, device)
-    if isinstance(spec, Window | LogWindow):
-        return _in_plane(spec, at, learned)
-    if spec.reads == "key":
-        return _by_key(spec, at, learned)
-    if isinstance(spec, Fire):
-        return _by_network(spec, at, learned)
-    return _by_distance(spec, at, learned)
+    with in_full(next(iter(learned.arrays.values()), None)):
+        if isinstance(spec, Window | LogWindow):
+            return _in_plane(spec, at, learned)
+        if spec.reads == "key":
+            return _by_key(spec, at, learned)
+        if isinstance(spec, Fire):
+            return _by_network(spec, at, learned)
+        return _by_distance(spec, at, learned)
 
 
 def _learned(spec: BiasCode, values: Any, device: Any) -> Values:
@@ -87,7 +89,7 @@ def _tensor(numbers: Any, values: Values) -> torch.Tensor:
 
 def _by_key(spec: BiasCode, at: Batches, values: Values) -> ScoreMod:
     table = _tensor(np.stack([spec.numbers(grid.columns(), values) for grid in at.grids()]), values)
-    batched = bool(at.batch)
+    batched = at.several
 
     def add(score: Any, batch: Any, head: Any, _query: Any, key: Any) -> Any:
         return score + table[batch if batched else 0, head, key]
@@ -111,7 +113,7 @@ def _by_network(spec: Fire, at: Batches, values: Values) -> ScoreMod:
     places = [reals_of(grid.queries.sizes(0, grid.queries.size)) for grid in at.grids()]
     below = _tensor(spec.denominator(np.stack(places), values), values)
     w1, b1, w2, b2 = (_tensor(values.arrays[name], values) for name in ("w1", "b1", "w2", "b2"))
-    batched = bool(at.batch)
+    batched = at.several
 
     def add(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
         share = above[diagonal(batch, query, key)] / below[batch if batched else 0, query]
@@ -132,7 +134,7 @@ def _in_plane(spec: Window | LogWindow, at: Batches, values: Values) -> ScoreMod
         places = np.stack([spec.places(size) for size in sizes])
         sides += [_tensor(np.where(outside, 0, places), values), _tensor(outside, values)]
     query_places, query_outside, key_places, key_outside = sides
-    batched, half, last = bool(at.batch), spec.differences // 2, spec.rows - 1
+    batched, half, last = at.several, spec.differences // 2, spec.rows - 1
 
     def add(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
         sequence = batch if batched else 0
@@ -149,11 +151,11 @@ def _in_plane(spec: Window | LogWindow, at: Batches, values: Values) -> ScoreMod
 def _diagonals(at: Batches, values: Values) -> tuple[Pairs, Callable[[Any, Any, Any], Any]]:
     """One pair for each distance that occurs, and which of them a query and a key have."""
     grids = list(at.grids())
-    if not at.batch and grids[0].even:
+    if not at.several and grids[0].even:
         last = at.shape[0] - 1
         return grids[0].diagonals(), lambda _batch, query, key: key - query + last
     queries, keys, first, count = _offsets(at)
-    places, others, batched = _tensor(queries, values), _tensor(keys, values), bool(at.batch)
+    places, others, batched = _tensor(queries, values), _tensor(keys, values), at.several
     # Each distance as that of a query there from a key at 0.
     line, zero = Positions((count,), start=first), Positions((1,))
 

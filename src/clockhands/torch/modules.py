@@ -18,6 +18,7 @@ import torch
 
 from clockhands import additive, biases, rotary, traces
 from clockhands.arguments import shown
+from clockhands.biases.scoring import beside, positions_beside
 from clockhands.biases.values import values_of
 from clockhands.dtypes import NAMES
 from clockhands.errors import ClockhandsError, InvalidType
@@ -118,10 +119,7 @@ class Rotary(_Code):
         They may have different numbers of heads. Where they stand elsewhere, as a query does that attends to
         keys of another sequence, turn them one by one.
         """
-        roles = (None, None) if self.spec.xpos is None else ("query", "key")
-        turned = (self(x, positions, seq_axis, role=role) for x, role in zip((queries, keys), roles, strict=True))
-        queries, keys = turned
-        return queries, keys
+        return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis)
 
 
 class Additive(_Code):
@@ -249,7 +247,8 @@ class Bias(_Code):
         """What is learned, by name, as it is used; or None."""
         if not self.spec.learned:
             return None
-        used: dict[str, torch.Tensor] = dict(self.named_parameters(recurse=False))
+        # Not the parameters: of one that is pruned or made of others, such as by weight_norm, this is what is used.
+        used: dict[str, torch.Tensor] = {name: getattr(self, name) for name in self.spec.shapes}
         if isinstance(self.spec, biases.Kerple):
             most = 2.0 if self.spec.kernel == "power" else None
             used = {name: number.clamp(0.01, most if name == "p" else None) for name, number in used.items()}
@@ -262,14 +261,14 @@ class Bias(_Code):
         Tables from a normal distribution of deviation 0.02 (T5 and Swin do so up to the deviation); KERPLE's ``p``
         and ``a`` evenly up to 2 and 1; FIRE's rate 0.1 and threshold 512; networks as `torch.nn.Linear` does.
         """
-        parameters = dict(self.named_parameters(recurse=False))
-        for name, number in parameters.items():
+        for name in self.spec.shapes:
+            number = self.get_parameter(name)
             if name in ("c", "threshold"):
                 number.fill_(0.1 if name == "c" else 512.0)
             elif name in ("p", "a"):
                 number.uniform_(0.01, 2.0 if name == "p" else 1.0)
             elif name[0] in "wb" and name[1:].isdecimal():
-                bound = 1 / math.sqrt(parameters[f"w{name[1:]}"].shape[1])
+                bound = 1 / math.sqrt(self.spec.shapes[f"w{name[1:]}"][1])
                 number.uniform_(-bound, bound)
             else:
                 number.normal_(std=0.02)
@@ -307,14 +306,19 @@ class Bias(_Code):
 
         Args:
             scores: What the softmax is about to be taken of.
-            queries: Positions; unless given, the last ones of the keys', one for each row.
-            keys: Positions; unless given, 0, 1, 2, …, one for each column.
+            queries: Positions [queries], or [batch, queries] where ``batch`` is axis 0 of the scores (or 1); unless
+                given, the last ones of the keys', one for each row.
+            keys: Positions, likewise; unless given, 0, 1, 2, …, one for each column.
             causal: Whether keys after the query get minus infinity.
+
+        Raises:
+            InvalidValue, InvalidType: Scores and positions are not of these shapes, or scores no floats.
         """
-        queries, keys = (scores.shape[axis] if given is None else given for axis, given in ((-2, queries), (-1, keys)))
+        traces.refuse_recording(scores)
+        queries, keys = positions_beside(scores, self.spec, queries, keys)
         work = torch.promote_types(scores.dtype, torch.float32)
         bias = self.matrix(queries, keys, causal=causal, device=scores.device, dtype=work)
-        return (scores.to(work) + bias).to(scores.dtype)
+        return (scores.to(work) + beside(scores, bias)).to(scores.dtype)
 
     def score_mod(self, queries: Any, keys: Any, *, device: torch.device | str | None = None) -> ScoreMod:
         """The bias for FlexAttention; see `clockhands.torch.score_mod`."""

@@ -1,0 +1,52 @@
+"""Adding a bias to scores: what both must be, so that nothing is made up by broadcasting."""
+
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.biases.codes import BiasCode
+from clockhands.dtypes import NAMES
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.positions import refuse_single
+
+
+def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tuple[Any, Any]:
+    """Where the rows and the columns of scores stand, as `clockhands.bias` takes it: counts where nobody says.
+
+    Raises:
+        InvalidValue: The scores are not [..., heads, queries, keys] for the heads of this bias.
+        InvalidType: They are no array of floats, or an array of no axes stands for positions.
+    """
+    if not hasattr(scores, "shape") or not hasattr(scores, "dtype"):
+        raise InvalidType(f"`scores` must be an array, got {type(scores).__name__}.", "Give queries @ keys.")
+    kind, shape = str(scores.dtype).rpartition(".")[2], tuple(scores.shape)
+    if kind not in NAMES:
+        raise InvalidType(
+            f"`scores` must be of a float dtype, got {kind}.",
+            "Convert them to float32 first: whole numbers would lose the bias.",
+        )
+    if len(shape) < 3 or shape[-3] != spec.heads:
+        raise InvalidValue(
+            f"`scores` must be of shape [..., {spec.heads}, queries, keys] for a bias of {spec.heads} heads, "
+            f"got {list(shape)}.",
+            "The axis before the last two is that of the heads.",
+        )
+    for given, name in ((queries, "queries"), (keys, "keys")):
+        if not isinstance(given, int):  # a count, as `clockhands.bias` takes it
+            refuse_single(given, name)
+    return shape[-2] if queries is None else queries, shape[-1] if keys is None else keys
+
+
+def beside(scores: Any, bias: Any) -> Any:
+    """The bias with its axes where those of the scores are: a batch of positions is axis 0.
+
+    Raises:
+        InvalidValue: It is of other sizes than the scores.
+    """
+    made, shape = tuple(bias.shape), tuple(scores.shape)
+    batched = len(made) == 4
+    if made[-3:] == shape[-3:] and (not batched or (len(shape) > 3 and made[0] in (1, shape[0]))):
+        return bias.reshape((made[0], *(1,) * (len(shape) - 4), *made[1:])) if batched else bias
+    raise InvalidValue(
+        f"These positions make a bias of {shown(list(made))}, and `scores` are of shape {list(shape)}.",
+        "Give a position for each row and each column of the scores: [seq], or [batch, seq] where batch is axis 0.",
+    )
