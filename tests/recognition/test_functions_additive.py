@@ -44,10 +44,20 @@ def test_tables_that_are_added_are_identified(name):
     assert match.computed_in == dict(match.evidence)["phases_in"] == "float64"
 
 
-@pytest.mark.parametrize(("name", "preset"), [("the paper's", "vaswani2017"), ("halves", "marian")])
-def test_they_are_named(name, preset):
-    match = identify_function(lambda x, p: ch.add(x, CODES[name], p), WIDTH)[0]
+@pytest.mark.parametrize("preset", ["vaswani2017", "tensor2tensor"])
+def test_they_are_named(preset):
+    spec = ch.preset(preset, width=WIDTH)
+    match = identify_function(lambda x, p: ch.add(x, spec, p), WIDTH)[0]
+    assert match.name == preset
     assert preset in dict(match.evidence)["presets"]
+
+
+@pytest.mark.parametrize("odd", ["zero", "extra", "cut"])
+def test_odd_widths(odd):
+    spec = ch.Sinusoidal(33, odd=odd)
+    match = identify_function(lambda x, p: ch.add(x, spec, p), 33)[0]
+    assert match.spec == spec
+    assert match.error < 1e-7
 
 
 def test_a_factor_on_x_is_seen():
@@ -80,7 +90,7 @@ def test_positions_from_elsewhere():
     """Row p is that of p + 2, as in fairseq."""
     found = identify_function(lambda x, p: ch.add(x, SPEC, p + 2), WIDTH)
     assert found[0].spec == SPEC
-    assert "Position p is row 1 p + 2 of the code." in found.reason
+    assert "Position p is row p + 2 of the code." in found.reason
 
 
 def test_a_table_that_ends_and_is_none_is_learned():

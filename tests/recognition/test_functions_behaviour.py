@@ -133,7 +133,7 @@ STILL = {
     "its rows": (lambda x, _: turned(x, np.arange(len(x))), "counts its rows from 0"),
     "its rows, from one": (lambda x, _: turned(x, np.arange(1, len(x) + 1)), "Position p is turned as p + 1"),
     "from one": (lambda x, p: turned(x, p + 1), "Position p is turned as p + 1"),
-    "from minus 7.5": (lambda x, p: turned(x, p - 7.5), "Position p is turned as p + -7.5"),
+    "from minus 7.5": (lambda x, p: turned(x, p - 7.5), "Position p is turned as p - 7.5"),
     "a table that ends": (lambda x, p: turned(x, np.arange(100)[p]), "positions up to 99 only"),
     "a table whose last row stays": (
         lambda x, p: turned(x, np.minimum(p, 2_047)),

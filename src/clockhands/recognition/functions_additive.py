@@ -73,7 +73,8 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
             f"Far away it is not: at position {evidence['first_wrong_position']:,} it is off by more than {_WRONG:g}."
         )
     if (start, step) != (0.0, 1.0):
-        reasons.append(f"Position p is row {step:g} p + {start:g} of the code.")
+        place = f"{'' if step == 1 else f'{step:g} '}p {'-' if start < 0 else '+'} {abs(start):g}"
+        reasons.append(f"Position p is row {place} of the code.")
     return match, " ".join(reasons)
 
 

@@ -252,7 +252,8 @@ def _reason(turning: Turning, spec: Rotary, arithmetic: Arithmetic, checked: Che
         said.append("It was asked at whole positions only, where whole turns per token are not seen.")
     said += arithmetic.words()
     if turning.offset:
-        said.append(f"Position p is turned as p + {turning.offset:g} would be.")
+        sign = "-" if turning.offset < 0 else "+"
+        said.append(f"Position p is turned as p {sign} {abs(turning.offset):g} would be.")
     if checked.first_wrong is not None:
         said.append(f"From position {checked.first_wrong:,} on it is off by more than {_WRONG:g}.")
         if checked.stands:

@@ -60,12 +60,9 @@ def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
         except ClockhandsError:  # its numbers are for one width
             continue
         if len(moved.rates) == len(spec.rates) and (np.abs(np.array(moved.rates) - spec.rates) <= bounds).all():
-            found.append((bool(other.zero_rows), other.first, other.odd != "refuse", *_rank(preset.name)))
+            plain = preset.name in _FIRST
+            found.append((bool(other.zero_rows), other.first, not plain, other.odd != "refuse", preset.name))
     return tuple(name for *_, name in sorted(found))
-
-
-def _rank(name: str) -> tuple[bool, str]:
-    return name not in _FIRST, name
 
 
 def _kind(spec: Rotary) -> tuple[object, ...]:
