@@ -264,6 +264,14 @@ def test_bfloat16(run, here):
     assert is_paper(result["matches"][0])
 
 
+def test_low_precision_is_said_with_what_was_rounded(run, here):
+    at = np.arange(600).astype(ml_dtypes.bfloat16).astype(np.float64)
+    np.save(here / "t.npy", ch.table(PAPER, at))
+    text = run("identify", "t.npy").out
+    assert "  made in      bfloat16, rounding its positions\n" in text
+    assert "  off          by " in text
+
+
 MODULE = """
 import numpy as np
 print("imported")

@@ -115,6 +115,16 @@ def test_other_numbers_are_none():
     assert [low_precision(each) for each in others] == [None] * len(others)
 
 
+def test_identify_says_so_and_looks_for_no_training():
+    table = made(600, "bfloat16", PARTS[-1])
+    (match,) = ch.identify(table)
+    assert (match.name, match.computed_in, match.rows.zeroed) == ("vaswani2017", "bfloat16", ())
+    assert match.residual is not None
+    assert dict(match.evidence)["rounded"] == list(PARTS[-1])
+    (exact,) = ch.identify(made(600, "float32", ()))
+    assert (exact.computed_in, exact.residual) == ("float32", None)
+
+
 def test_the_published_table_in_bfloat16(shared):
     """Pegasus-X makes its table in the dtype of its input."""
     with np.load(shared / "conventions" / "tables" / "sin_hf_pegasus_x_bf16.npz") as members:

@@ -19,7 +19,6 @@ from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import Match, Matches, identify
 from clockhands.recognition.low_precision import DTYPES as LOW_PRECISION
-from clockhands.recognition.low_precision import identify_low_precision
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
 from clockhands.sources.resolve import code_of
@@ -145,10 +144,9 @@ def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
     else:
         matches = identify(array)
     rounded = _rounded(rows) if is_table(info) else None
-    if is_table(info) and not len(rows.nonfinite) and not any(_exact(match) for match in matches[:1]):
-        made = _in_low_precision(array, rows.count, rounded)
+    if rounded is not None and not any(_exact(match) or match.computed_in == rounded for match in matches[:1]):
         # Rows that fall together are no trained ones, whatever else they are.
-        matches = made or (matches if rounded is None else Matches([], matches.reason))
+        matches = _at_rounded_positions(array, rounded) or Matches([], matches.reason)
     return Looked(_place(info), info, rows, matches, code, rounded)
 
 
@@ -156,14 +154,9 @@ def _exact(match: Match) -> bool:
     return match.residual is None and _computed(match)
 
 
-def _in_low_precision(array: np.ndarray, count: int, rounded: str | None) -> Matches | None:
-    """What a table was meant to be that was made in low precision; its error is how far off that has put it."""
-    made = identify_low_precision(array)
-    if made is not None:
-        return made
-    if rounded is None:
-        return None
-    # Another code, made exactly at the positions that are left.
+def _at_rounded_positions(array: np.ndarray, rounded: str) -> Matches | None:
+    """Any code, made exactly at positions that were rounded; its error is how far off that has put it."""
+    count = len(array)
     again = identify(array, positions=_positions_in(rounded, count))
     if not again or not _exact(again[0]):
         return None

@@ -8,6 +8,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import positions_of
 from clockhands.recognition.answering import identify_rows
 from clockhands.recognition.given import ROUNDING, Given, given_of
+from clockhands.recognition.low_precision import identify_low_precision
 from clockhands.recognition.matches import Matches
 from clockhands.recognition.trained import identify_trained
 
@@ -103,6 +104,9 @@ def _identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) 
         return Matches([], why)
     given = Given(rows, dtype, ROUNDING.get(dtype, 2.0**-4), positions)
     found = identify_rows(given)
+    if positions is None and (not found or found[0].residual is not None):
+        # Rounding in 8 or 11 bits looks like training, until it is done again.
+        found = identify_low_precision(rows) or found
     return found or identify_trained(given, found.reason)
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing.findings import spoken
+from clockhands.auditing.rules import listed
 from clockhands.grids import Grid
 from clockhands.recognition import Match, Matches, Residual, Rows
 from clockhands.show.page import LABEL, Page, safe
@@ -76,10 +77,11 @@ def rows_of(match: Match) -> Iterator[tuple[str, str]]:
     elif values is not None:
         yield "values", f"{' x '.join(map(spoken, values.shape))} numbers, which are passed as values="
     yield "error", f"{match.error:.2g} at most"
+    rounded = dict(match.evidence).get("rounded")
     if match.residual is not None:
-        yield "moved", residual_in_words(match.residual)
+        yield "off" if rounded else "moved", residual_in_words(match.residual)
     if match.computed_in is not None:
-        yield "made in", match.computed_in
+        yield "made in", f"{match.computed_in}, rounding its {listed(rounded)}" if rounded else match.computed_in
     yield "sure", f"{match.confidence:.3g} of 1"
     if match.positions is None:
         yield from measured_in_words(match)
