@@ -89,6 +89,16 @@ def test_the_config_alone_says_it_too(checkpoint, tmp_path):
     assert json.loads((tmp_path / "out" / "config.json").read_text()) == LLAMA
 
 
+@pytest.mark.parametrize("value", ["neox", 1, ["halves"]])
+def test_a_config_that_says_no_layout_is_not_guessed_at(checkpoint, tmp_path, value):
+    model = checkpoint(config=LLAMA | {"clockhands_layout": value})
+    message, hint = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message == f"config.json:clockhands_layout is {value!r}, which is no layout."
+    assert hint == 'Correct it to "halves" or "interleaved", or say how the rows stand with --from.'
+    convert(model, tmp_path / "out", "interleaved", from_="halves")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["clockhands_layout"] == "interleaved"
+
+
 def test_what_the_caller_says_goes_before_all(checkpoint, tmp_path):
     done = convert(checkpoint(), tmp_path / "out", "halves", from_="interleaved")
     assert done.because == "as the caller says"

@@ -234,6 +234,12 @@ def _layout_now(read: _Source, model: Model, told: Layout | None) -> tuple[Layou
         return layout_of(noted.pop()), f"{LAYOUT_NOTE} in the metadata"
     if model.said is not None:
         return model.said, f"{model.file}:{model.section.path}{LAYOUT_KEY}"
+    said = model.section.values.get(LAYOUT_KEY)
+    if said is not None:
+        raise CannotConvert(
+            f"{model.file}:{model.section.path}{LAYOUT_KEY} is {shown(said)}, which is no layout.",
+            'Correct it to "halves" or "interleaved", or say how the rows stand with --from.',
+        )
     if model.layout is None:
         raise CannotConvert(
             f"How a {model.tensors.name} pairs channels is not known.", "Say how its rows stand with --from."
