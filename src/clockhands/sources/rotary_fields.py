@@ -130,8 +130,17 @@ class Reader:
         return built(code, declared, self.fields, self.length, assumed=whole, more=more), declared.original
 
     def _layout(self) -> Found[str] | None:
-        if self.fields.values.get(LAYOUT_KEY) in ("interleaved", "halves"):
-            return Found(self.fields.values[LAYOUT_KEY], self.fields.source(LAYOUT_KEY))
+        known, said = self._layout_of_type(), self.fields.values.get(LAYOUT_KEY)
+        if said is None:
+            return known
+        where = self.fields.source(LAYOUT_KEY)
+        if said not in ("interleaved", "halves"):
+            self.fields.note("unreadable-field", {where: said, "expected": "halves or interleaved"})
+            return known
+        return Found(said, where)
+
+    def _layout_of_type(self) -> Found[str] | None:
+        """How the class of this type pairs channels, whatever a conversion did."""
         if self.row is None or self.row.layout is None:
             return None
         flag = self.fields.flag("interleave")
