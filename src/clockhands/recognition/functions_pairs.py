@@ -75,18 +75,21 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Pair
     channels = channels[channels[:, 0] < channels[:, 1]]
     _check_turning(sorted_, positions, channels, unit)
     layout, blocks, start, rotated = _arranged(channels, width)
-    reordered = bool((order != np.arange(width)).any())
-    if reordered:
+    moved = np.flatnonzero(order != np.arange(width))
+    if moved.size:
+        # The first and the last of the rotated channels stay, all between them move, whether they turn or not.
+        start, rotated = int(moved[0]) - 1, int(moved[-1]) + 2 - (int(moved[0]) - 1)
         halved = np.arange(width)
-        if layout == "interleaved":
+        if rotated % 2 == 0 and start >= 0 and start + rotated <= width:
             halved[start : start + rotated] = start + pair_channels(rotated // 2, "halves").reshape(-1)
-        if layout != "interleaved" or (order != halved).any():
-            moved = np.flatnonzero(order != np.arange(width))
+        side_by_side = (channels[:, 1] - channels[:, 0] == 1) & ((channels[:, 0] - start) % 2 == 0)
+        if not side_by_side.all() or (order != halved).any():
             raise NoRotation(
                 "It turns pairs, but sends the channels out in an order that no convention has: channel "
                 f"{int(moved[0])} of its output is channel {int(order[moved[0]])} of its input."
             )
-    return Pairs(channels, layout, blocks, start, rotated, order, reordered)
+        return Pairs(channels, "interleaved", (), start, rotated, order, reordered=True)
+    return Pairs(channels, layout, blocks, start, rotated, order, reordered=False)
 
 
 def turned_at_zero(at_zero: np.ndarray) -> bool:
@@ -180,7 +183,9 @@ def _arranged(channels: np.ndarray, width: int) -> tuple[Layout | None, tuple[in
     apart = np.unique(b - a)
     first, last = int(a.min()), int(b.max())
     if len(apart) == 1 and apart[0] == 1 and ((a - first) % 2 == 0).all():
-        return "interleaved", (), first, last + 1 - first
+        # What comes after the turning channels of a head's last part stands still there too.
+        end = width if first and (width - first) % 2 == 0 else last + 1
+        return "interleaved", (), first, end - first
     if len(apart) == 1:
         half = int(apart[0])
         # Halves of the head's start or end, whose first or last hands may stand still where they were looked at.

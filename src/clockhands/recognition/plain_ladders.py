@@ -59,7 +59,7 @@ def _geometric_fits(measured: Measured) -> Iterator[Fit | None]:
 def _lines(measured: Measured) -> Iterator[tuple[slice, Interval]]:
     """Which pairs' logarithms are on a line, and what it is at the first pair."""
     logarithms, relative, turning = measured.logarithms, measured.relative, measured.turning
-    yield slice(0, turning), Interval(float(logarithms[0] - relative[0]), float(logarithms[0] + relative[0]))
+    yield slice(0, turning), _starts(logarithms - relative, logarithms + relative)
     if measured.modulo is None or turning < 3:
         return
     # Slow hands are known; fast ones may have made whole turns unseen. The longest run of slow ones that is a line says
@@ -71,6 +71,36 @@ def _lines(measured: Measured) -> Iterator[tuple[slice, Interval]]:
             reach = float(np.max(relative[start:])) * (1 + 2 * start / (turning - start))
             yield slice(start, turning), Interval(at_zero - reach, at_zero + reach)
             return
+
+
+def _starts(low: np.ndarray, high: np.ndarray) -> Interval:
+    """Where lines start that pass between these bounds at 0, 1, 2, …; the first bounds where there is no such line.
+
+    A start ``a`` leaves slopes from the steepest ``(a - high_j) / j`` to the flattest ``(a - low_j) / j``. The room
+    between the two is a concave function of ``a``: its top is found by thirds, its ends by halving.
+    """
+    bounds, index = Interval(float(low[0]), float(high[0])), np.arange(1, len(low))
+    if not index.size:
+        return bounds
+
+    def room(start: float) -> float:
+        return float(((start - low[1:]) / index).min() - ((start - high[1:]) / index).max())
+
+    left, right = bounds.low, bounds.high
+    for _ in range(100):
+        third = (right - left) / 3
+        left, right = (left + third, right) if room(left + third) < room(right - third) else (left, right - third)
+    top = (left + right) / 2
+    if room(top) < 0:
+        return bounds
+    ends = []
+    for bound in (bounds.low, bounds.high):
+        inside, outside = top, bound
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if room(middle) >= 0 else (inside, middle)
+        ends.append(inside)
+    return Interval(ends[0], ends[1])
 
 
 def _multipliers(first: Interval) -> Iterator[tuple[float, float, float]]:

@@ -223,9 +223,20 @@ def _same_lengths(shares: _Shares, begin: float, end: float, fast: float, slow: 
 
 def _solved_yarns(shares: _Shares) -> Iterator[Fit | None]:
     """YaRNs of other turns or lengths: the ramp's ends are solved for first."""
-    factor = shares.plateau()
-    if factor is None:
-        return
+    plateau = shares.plateau()
+    for factor in _unseen_factors(shares) if plateau is None else (plateau,):
+        yield from _yarns_by(shares, factor)
+
+
+def _unseen_factors(shares: _Shares) -> Iterator[float]:
+    """Factors where the ramp goes on past the slowest pair: the attention factor's, then those in use."""
+    factor = shares.measured.attention_factor
+    if factor.low > 1:
+        yield shortest(Interval(math.exp((factor.low - 1) / 0.1), math.exp((factor.high - 1) / 0.1)))
+    yield from (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
+
+
+def _yarns_by(shares: _Shares, factor: float) -> Iterator[Fit | None]:
     for begin, end, truncate in _ends(shares, factor):
         if truncate:
             lengths = _same_lengths(shares, begin, end, 32.0, 1.0)
