@@ -123,6 +123,19 @@ def test_shards_are_converted_one_by_one(checkpoint, tmp_path, named):
     same(tmp_path / "back", llama_tensors())
 
 
+@pytest.mark.parametrize("name", ["adapter_config.json", "weights.bin", "tokenizer.json"])
+def test_a_shard_is_converted_whatever_it_is_called(checkpoint, tmp_path, name):
+    model = checkpoint(shards=2)
+    (model / "model-00001-of-00002.safetensors").rename(model / name)
+    index = model / "model.safetensors.index.json"
+    index.write_text(index.read_text().replace("model-00001-of-00002.safetensors", name))
+    convert(model, tmp_path / "out", "interleaved", others=True)
+    moved = expected(llama_tensors())
+    for tensor, array in load_file(tmp_path / "out" / name).items():
+        np.testing.assert_array_equal(array, moved[tensor])
+    assert metadata(tmp_path / "out" / name)["clockhands.layout"] == "interleaved"
+
+
 def test_a_file_becomes_a_file(checkpoint, tmp_path):
     model = checkpoint()
     (tmp_path / "new").mkdir()

@@ -276,8 +276,10 @@ def _fill(  # noqa: PLR0917 - the steps of one conversion
     if files.place(config) == "file":
         text = json.dumps(_said(documents.read(config).fields, model, layout), indent=2)
         (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    if files.place(read.folder / ADAPTER_CONFIG) == "file" and read.is_folder:
-        shutil.copyfile(read.folder / ADAPTER_CONFIG, folder / ADAPTER_CONFIG)
+    adapter = folder / ADAPTER_CONFIG
+    # An index may give any name to a shard.
+    if read.is_folder and files.place(read.folder / ADAPTER_CONFIG) == "file" and not adapter.exists():
+        shutil.copyfile(read.folder / ADAPTER_CONFIG, adapter)
     for file in others:
         shutil.copyfile(file, folder / file.name)
 
