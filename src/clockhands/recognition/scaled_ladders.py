@@ -19,6 +19,9 @@ from clockhands.recognition.measured import COSTS, USUAL, Fit, Measured, falls, 
 from clockhands.scaling import Llama3, LongRope, Yarn
 
 _LENGTHS = tuple(1 << power for power in range(7, 25))
+# Turns between which ramps lie, the usual ones first.
+_BETAS = ((32.0, 1.0), (16.0, 1.0), (32.0, 2.0), (16.0, 2.0), (64.0, 1.0))
+_TURNS = ((1.0, 4.0), (1.0, 1.0), (2.0, 4.0), (1.0, 2.0), (1.0, 8.0), (2.0, 8.0), (4.0, 8.0))
 _CLOSER = 8
 _USUAL_LENGTHS = tuple(1 << power for power in range(11, 18))
 # The numbers of a LongRoPE must be this much rarer than decimals that fit by chance, as a power of 10.
@@ -162,11 +165,11 @@ class _Shares:
 
 def _yarns(shares: _Shares) -> Iterator[Fit | None]:
     found = False
-    for original, truncate in itertools.product(_LENGTHS, (True, False)):
-        begin, end = _ramp(shares, original, 32.0, 1.0, truncate)
+    for betas, original, truncate in itertools.product(_BETAS, _LENGTHS, (True, False)):
+        begin, end = _ramp(shares, original, *betas, truncate)
         factor = shares.slowest(min(max((shares.measured.pairs - 1 - begin) / (end - begin), 0.0), 1.0))
         if factor is not None:
-            for fit in _yarn(shares, factor, original, (32.0, 1.0), truncate):
+            for fit in _yarn(shares, factor, original, betas, truncate):
                 found = found or fit is not None
                 yield fit
     if not found:
@@ -302,7 +305,7 @@ def _ends(shares: _Shares, factor: float) -> Iterator[tuple[float, float, bool]]
 def _llamas(shares: _Shares) -> Iterator[Fit | None]:
     turns = shares.below / (2 * math.pi)
     found = False
-    for original, (low, high) in itertools.product(_LENGTHS, ((1.0, 4.0), (1.0, 1.0))):
+    for original, (low, high) in itertools.product(_LENGTHS, _TURNS):
         slowest = original * turns[-1]
         share = 1.0 if slowest <= low else 1 - (slowest - low) / (high - low) if slowest < high else 0.0
         factor = shares.slowest(share)
