@@ -607,3 +607,9 @@ WORDS = {
 @pytest.mark.parametrize(("spec", "words"), WORDS.items(), ids=WORDS.values())
 def test_a_spec_in_words(spec, words):
     assert describe(spec) == words
+
+
+@pytest.mark.parametrize("call", [ch.describe, with_fields, ch.to_json])
+def test_nothing_is_no_spec(call):
+    with pytest.raises(InvalidType, match=r"Expected a spec, got NoneType None\."):
+        call(None)

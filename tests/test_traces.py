@@ -307,3 +307,33 @@ def test_what_records_a_graph_follows_positions_or_is_refused():
         assert torch.allclose(recorded(x, later), call(x, later), rtol=0, atol=2.0**-19)
         with pytest.raises(InvalidValue, match=r"torch\.jit\.trace would keep these positions"):
             torch.jit.trace(call, (x, torch.arange(3)))
+
+
+def test_exported_sizes_may_be_left_open():
+    """Positions that nobody gave, of a length that is no number yet: in JAX's export and in PyTorch's."""
+    from clockhands.jax import Bias
+    from clockhands.torch import Bias as Module
+
+    spec, waves, slopes = ch.Rotary(8), ch.Sinusoidal(8), ch.Alibi(2)
+    for call, shape, sizes in (
+        (lambda x: rotate(x, spec), "b, n, 8", (2, 70, 8)),
+        (lambda x: ch.add(x, waves), "b, n, 8", (2, 70, 8)),
+        (Bias(slopes), "b, 2, n, n", (3, 2, 70, 70)),
+    ):
+        from jax import export
+
+        exported = export.export(jax.jit(call))(jax.ShapeDtypeStruct(export.symbolic_shape(shape), jnp.float32))
+        x = jnp.asarray(np.random.default_rng(0).standard_normal(sizes), jnp.float32)
+        assert np.abs(exported.call(x) - call(x)).max() <= 2.0**-19
+    module, dynamic = Module(slopes), torch.export.Dim.DYNAMIC
+    exported = torch.export.export(module, (torch.zeros(2, 1, 5),), dynamic_shapes=({2: dynamic},), strict=False)
+    assert torch.equal(exported.module()(torch.zeros(2, 1, 9)), module(torch.zeros(2, 1, 9)))
+
+
+def test_no_minus_zeros_inside_a_trace(trace):
+    run, array = trace
+    for spec in (ch.Alibi(2), ch.Alibi(2, "symmetric"), ch.Alibi(2, "past"), ch.Alibi(2, "last-key")):
+        made = run(lambda at, spec=spec: ch.bias(spec, at, at), array(np.arange(4)))
+        known = ch.bias(spec, 4, 4)
+        assert np.array_equal(np.signbit(made), np.signbit(known))
+        assert np.array_equal(made, known)

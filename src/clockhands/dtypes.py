@@ -6,10 +6,14 @@ to bfloat16 by way of float32, twice, so float32 is reached by rounding to odd f
 that something was cut off.
 """
 
+from typing import Any
+
 import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidValue
+
+_NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
 
 NAMES = ("float64", "float32", "float16", "bfloat16")
 
@@ -33,6 +37,11 @@ def output_dtype(dtype: object) -> np.dtype:
 
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)
+
+
+def name_of(array: Any) -> str:
+    """The name of an array's dtype, in whatever order its bytes stand."""
+    return array.dtype.name if isinstance(array, _NUMPY) else str(array.dtype).rpartition(".")[2]
 
 
 def before_rounding(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -26,7 +26,7 @@ def layout_of(name: object) -> Layout:
     Raises:
         InvalidValue: There is none.
     """
-    if name not in get_args(Layout):
+    if not isinstance(name, str) or name not in get_args(Layout):
         raise InvalidValue(
             f'`layout` must be "interleaved" or "halves", got {shown(name)}.',
             'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',

@@ -185,8 +185,21 @@ def refuse_single(given: Any, name: str = "positions") -> None:
     )
 
 
+def refuse_masked(array: Any, name: str) -> None:
+    """Refuse a masked array of NumPy: everything here would go on without its mask.
+
+    Raises:
+        InvalidType: It is one.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise InvalidType(
+            f"`{name}` must be an array without a mask, got a masked one.", f"Write {name}.filled(…), or {name}.data."
+        )
+
+
 def numpy_of(array: Any, name: str) -> np.ndarray:
     """An array of any library as a NumPy array that holds the same numbers."""
+    refuse_masked(array, name)
     try:
         if hasattr(array, "detach"):  # torch: NumPy has no bfloat16 of torch's, and float64 holds each of them
             array = array.detach().cpu()

@@ -67,12 +67,16 @@ def to_dict(spec: Spec) -> dict[str, Any]:
     Raises:
         InvalidType: It is not a spec of this library.
     """
+    _check_spec(spec)
+    return _plain(spec)
+
+
+def _check_spec(spec: object) -> None:
     if not isinstance(spec, SPECS):
         raise InvalidType(
             f"Expected a spec, got {type(spec).__name__} {shown(spec)}.",
             f"Specs are {', '.join(kind.__name__ for kind in SPECS)}.",
         )
-    return _plain(spec)
 
 
 def from_dict(data: object) -> Spec:
@@ -141,6 +145,7 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
     >>> with_fields(additive.Sinusoidal(width=8), span="closed").rates[-1]
     0.0001
     """
+    _check_spec(spec)
     if isinstance(spec, mixtures.LayerMixture):
         return _with_fields_of_codes(spec, fields)
     spacing = getattr(spec, "spacing", None)
@@ -237,6 +242,7 @@ def describe(spec: Spec) -> str:
     >>> describe(rotary.Rotary(head_width=64, base=500000.0))
     'rotary, halves, 64 of 64 channels, geometric (base 500000, open)'
     """
+    _check_spec(spec)
     if isinstance(spec, additive.Sinusoidal):
         words = [f"sinusoidal, width {spec.width}", spec.layout, spec.order, _spacing_words(spec.spacing)]
         words += [f"first token at {spec.first}"] if spec.first else []

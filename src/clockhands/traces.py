@@ -148,6 +148,19 @@ def library_of(array: Any) -> str:
     return type(array).__module__.partition(".")[0]
 
 
+def refuse_meta(positions: Any, x: Any, name: str) -> None:
+    """Refuse positions without numbers where ``x`` has some.
+
+    Raises:
+        InvalidValue: They are on PyTorch's meta device, and ``x`` is not.
+    """
+    if library_of(positions) == "torch" and positions.device.type == "meta" != x.device.type:
+        raise InvalidValue(
+            f"`{name}` are on the meta device and have no numbers.",
+            f"Make them where they are known, or on {x.device}.",
+        )
+
+
 def counted(first: int, number: int, x: Any) -> Any:
     """The positions ``first``, ``first + 1``, … of ``number`` tokens: a range, or a tensor where ``x`` is compiled.
 
@@ -156,6 +169,11 @@ def counted(first: int, number: int, x: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor) and torch.compiler.is_compiling():
         return torch.arange(first, first + number, device=x.device)
+    jax = sys.modules.get("jax")
+    if (
+        jax is not None and not isinstance(number, int) and isinstance(x, jax.Array)
+    ):  # a size that an export leaves open
+        return jax.numpy.arange(first, first + number, dtype=jax.numpy.int32)
     return range(first, first + number)
 
 

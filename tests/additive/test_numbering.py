@@ -261,3 +261,11 @@ REFUSED = [
 def test_what_cannot_be_is_refused_in_words(call, message, hint):
     with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}.*\nhint: {re.escape(hint)}"):
         call()
+
+
+def test_inside_a_trace_any_number_but_0_is_one_token():
+    jax = pytest.importorskip("jax")
+    spec = ch.Learned(width=8, rows=514, offset=2, padding_row=1)
+    mask = np.array([[0, 7, 1, -1]])
+    made = jax.jit(lambda tokens: token_positions(tokens, spec))(mask)
+    assert np.asarray(made).tolist() == token_positions((mask != 0).astype(int), spec).tolist() == [[-1, 0, 1, 2]]

@@ -350,3 +350,20 @@ def test_a_scaled_code_says_so():
     ):
         with pytest.raises((InvalidValue, InvalidType), match=f"^{re.escape(message)}"):
             call()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_rows_that_would_spread_are_refused(bad):
+    values = np.zeros((6, 2), np.float32)
+    values[0, 1] = bad
+    torch = pytest.importorskip("torch")
+    for given in (values, torch.from_numpy(values)):
+        with pytest.raises(InvalidValue, match="`values` hold NaN or infinite numbers"):
+            resize(given, 9)
+    assert np.isfinite(resize(values, 9, kept=1)[1:]).all()  # rows that stay may hold anything
+
+
+def test_too_many_rows_are_refused_with_a_way_out():
+    with pytest.raises(TooLarge) as caught:
+        resize(np.ones((4, 2)), 10**11)
+    assert caught.value.hint == "Ask for fewer rows: each takes a number for every row that there is."

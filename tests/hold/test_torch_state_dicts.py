@@ -213,3 +213,14 @@ def test_rates_made_in_float32_are_equal_for_every_usual_base():
         assert held.without_computed({"inv_freq": rates(base)}, spec) == {}
         with pytest.raises(ch.errors.InvalidValue):
             held.without_computed({"inv_freq": rates(base) * (1 + 2.0**-17)}, spec)
+
+
+def test_whole_numbers_are_no_rates():
+    module = held.Rotary(ch.Rotary(head_width=4))
+    with pytest.raises(RuntimeError, match="holds rates in int64, and they are no whole numbers"):
+        module.load_state_dict({"inv_freq": torch.tensor([1, 0])})
+
+
+def test_what_is_no_state_dict_is_refused():
+    with pytest.raises(ch.errors.InvalidType, match="`state_dict` must be a dict of tensors, got NoneType"):
+        held.without_computed(None, ch.Rotary(head_width=4))

@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands import rotary
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidType, InvalidValue, TooLarge
 from clockhands.ladders import Geometric, Joined
 from clockhands.rotary import XPos, alternating, chunked, grid, interleaved, rerotate, rotate
 from clockhands.scaling import Linear
@@ -177,8 +177,8 @@ REFUSED = [
     (grid, "A grid needs at least one axis, got none.", "Write grid(rows, columns)."),
     (lambda: grid(2, -1), "`sizes` must be at least 0, got -1.", "at least 0"),
     (lambda: grid(2, 2.5), "`sizes` must be a whole number, got 2.5.", "an int"),
-    (lambda: grid([[0, 1]]), "An axis must be a list of positions, got array([[0, 1]]).", "grid(rows, columns)"),
-    (lambda: grid(["a"]), "An axis must be a list of positions, got array(['a']", "grid(rows, columns)"),
+    (lambda: grid([[0, 1]]), "An axis must be a list of positions, got [[0, 1]].", "grid(rows, columns)"),
+    (lambda: grid(["a"]), "`sizes` must be ints and floats, got str 'a'.", "Give a range, a list"),
 ]
 
 
@@ -302,3 +302,92 @@ def test_a_decay_is_refused_where_it_leaves_the_range_of_the_heads():
                 rotate(held, spec, [last + 1000], role=role)
         with pytest.raises(InvalidValue, match="leave the range of"):
             rerotate(held, spec, [last + 1000], [0])
+
+
+WORD = np.array(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ch.Rotary(8, layout=WORD),
+        lambda: ch.Rotary(8, part=WORD),
+        lambda: rotate(X, ch.Rotary(8, xpos=XPos()), role=WORD),
+        lambda: ch.Alibi(2, form=WORD),
+        lambda: ch.additive.resize(np.zeros((2, 2)), 3, WORD),
+    ],
+)
+def test_an_array_is_no_word(call):
+    with pytest.raises(InvalidValue, match=r"must be .*, got array\(\['a', 'b'\]"):
+        call()
+
+
+@pytest.mark.parametrize("make", [chunked, interleaved])
+@pytest.mark.parametrize("sections", [range(10**30), range(10**7), [1, 10**12]], ids=repr)
+def test_sections_that_no_head_has_are_refused_at_once(make, sections):
+    with pytest.raises(InvalidValue, match="`sections` must hold at most 1048576 pairs, got"):
+        make(sections)
+
+
+def test_a_grid_holds_its_positions_or_says_that_it_cannot():
+    assert grid([2**63 - 1], 2).tolist() == [[2**63 - 1, 0], [2**63 - 1, 1]]
+    assert grid([2**63], 2).tolist() == [[2**63, 0], [2**63, 1]]
+    assert grid([2**53], [0.5]).tolist() == [[2.0**53, 0.5]]
+    assert grid([2**63, -1], 1).tolist() == [[2.0**63, 0], [-1, 0]]
+    for axes in (([2**53 + 1], [0.5]), ([2**63 - 1], [-1.5])):
+        with pytest.raises(InvalidValue, match="would be rounded to float64") as caught:
+            grid(*axes)
+        assert "clockhands.grids.Grid" in caught.value.hint
+    for axes in ((2**20, 2**20), (2**62, 2**62)):
+        with pytest.raises(TooLarge, match="A grid of shape"):
+            grid(*axes)
+
+
+def test_heads_that_would_not_fit_are_refused_before_they_are_turned():
+    with pytest.raises(TooLarge, match="Turning heads of shape"):
+        rotate(np.broadcast_to(np.float32(1), (10**6, 10**4, 64)), ch.Rotary(64))
+
+
+def test_bytes_in_another_order_are_the_same_numbers():
+    for dtype in (">f4", ">f8", ">f2"):
+        x = X.astype(dtype)
+        for made in (
+            rotate(x, SPEC, np.arange(5, dtype=">i8")),
+            ch.add(x, ch.Sinusoidal(8), np.arange(5, dtype=">i4")),
+        ):
+            assert made.dtype == np.dtype(dtype)
+        assert np.array_equal(rotate(x, SPEC), rotate(X.astype(dtype[1:]), SPEC))
+        assert np.array_equal(ch.add(x, ch.Sinusoidal(8)), ch.add(X.astype(dtype[1:]), ch.Sinusoidal(8)))
+        table = np.arange(64.0).reshape(32, 2)
+        assert np.array_equal(
+            ch.bias(ch.Buckets(2), 3, 3, values=table.astype(dtype)), ch.bias(ch.Buckets(2), 3, 3, values=table)
+        )
+        assert np.array_equal(
+            ch.additive.resize(table.astype(dtype), 8), ch.additive.resize(table.astype(dtype[1:]), 8)
+        )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda masked: rotate(masked, SPEC),
+        lambda masked: ch.add(masked, ch.Sinusoidal(8)),
+        lambda masked: rotate(X, SPEC, masked[0, :, 0]),
+        lambda masked: ch.table(ch.Sinusoidal(8), masked),
+        lambda masked: ch.table(ch.Learned(8, rows=5), 5, values=masked[0]),
+        lambda masked: ch.additive.resize(masked[0], 8),
+    ],
+)
+def test_a_mask_is_not_lost(call):
+    with pytest.raises(InvalidType, match="must be an array without a mask, got a masked one"):
+        call(np.ma.masked_array(X, X > 0))
+
+
+def test_tensors_without_numbers_and_tensors_of_tensors_are_refused_in_words():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InvalidValue, match="`positions` are on the meta device and have no numbers"):
+        rotate(torch.zeros(5, 8), SPEC, torch.arange(5, device="meta"))
+    nested = torch.nested.nested_tensor([torch.zeros(2, 8), torch.zeros(3, 8)], layout=torch.jagged)
+    for call in (lambda: rotate(nested, SPEC), lambda: ch.add(nested, ch.Sinusoidal(8))):
+        with pytest.raises(InvalidType, match="must not be a nested tensor"):
+            call()

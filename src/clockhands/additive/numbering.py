@@ -27,7 +27,8 @@ def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None)
     ``jit``, ``vmap`` and ``compile`` as well.
 
     Args:
-        tokens: [..., seq]: ids of tokens, where ``padding`` is given; else a mask, True or 1 for real tokens.
+        tokens: [..., seq]: ids of tokens, where ``padding`` is given; else a mask, True or 1 for real tokens. Inside a
+            trace, where other numbers cannot be refused, all but 0 are real tokens.
         spec: The additive code.
         padding: The id of padding.
 
@@ -119,7 +120,7 @@ def _real(tokens: Any, spec: object, padding: object) -> Any:
             "`tokens` is taken for a mask, and it holds numbers other than 0 and 1.",
             "Say which id is padding, padding=…, if these are ids.",
         )
-    return xp.astype(tokens, xp.int32)
+    return xp.astype(tokens != 0, xp.int32)  # of a trace no number is known, and none counts twice
 
 
 def _longest(places: Any, spec: Learned) -> int:

@@ -21,10 +21,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from clockhands.arguments import count, positive, real, shown
-from clockhands.dtypes import before_rounding
+from clockhands.dtypes import before_rounding, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
-from clockhands.traces import in_full
+from clockhands.positions import refuse_masked
+from clockhands.traces import in_full, is_traced
 
 Kind = Literal["linear", "cubic"]
 
@@ -91,7 +92,7 @@ def resize(
         for before, after, factor in zip(old, new, factors, strict=True)
     ]
     if isinstance(values, np.ndarray):
-        moved = _applied(values[..., kept:, :].astype(np.float64), matrices, np)
+        moved = _applied(_finite(values[..., kept:, :].astype(np.float64), np), matrices, np)
         moved = before_rounding(moved, values.dtype).astype(values.dtype)
         return np.concatenate([values[..., :kept, :], moved], axis=-2)
     from array_api_compat import array_namespace, device
@@ -102,7 +103,8 @@ def resize(
         xp.asarray(matrix.astype(np.float64 if fine else np.float32), device=device(values)) for matrix in matrices
     ]
     with in_full(values):
-        moved = _applied(xp.astype(values[..., kept:, :], xp.float64 if fine else xp.float32), there, xp)
+        given = xp.astype(values[..., kept:, :], xp.float64 if fine else xp.float32)
+        moved = _applied(given if is_traced(values) else _finite(given, xp), there, xp)
     return xp.concat([values[..., :kept, :], xp.astype(moved, values.dtype)], axis=-2)
 
 
@@ -135,7 +137,7 @@ def resize_matrix(
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
     """
     old, new = count("old", old), count("new", new)
-    if kind not in get_args(Kind):
+    if not isinstance(kind, str) or kind not in get_args(Kind):
         raise InvalidValue(
             f"`kind` must be one of {', '.join(get_args(Kind))}, got {shown(kind)}.",
             "A grid's bilinear is linear along both axes, its bicubic cubic.",
@@ -154,7 +156,7 @@ def resize_matrix(
         )
     if kind == "linear" and cubic is not None:
         raise InvalidValue(f"`cubic` is for cubic weights only, got {shown(cubic)}.", 'Write kind="cubic".')
-    refuse_larger((new, old), 8, "A matrix")
+    refuse_larger((new, old), 8, "A matrix", "Ask for fewer rows: each takes a number for every row that there is.")
     index = np.arange(new)
     if align_corners:
         at, stretch = index * (old - 1) / max(new - 1, 1), 1.0
@@ -207,6 +209,15 @@ def standardised(values: Any, divisor: float = 10.0) -> np.ndarray:
     return (held - held.mean()) / (positive("divisor", divisor) * spread)
 
 
+def _finite(values: Any, xp: Any) -> Any:
+    if not bool(xp.all(xp.isfinite(values))):
+        raise InvalidValue(
+            "`values` hold NaN or infinite numbers, which would spread to rows that do not read them.",
+            "Fill those rows first; `kept` leaves rows at the start as they are.",
+        )
+    return values
+
+
 def _weights(away: np.ndarray, kind: Kind, sharp: float) -> np.ndarray:
     size = np.abs(away)
     if kind == "linear":
@@ -231,7 +242,8 @@ def _table(values: Any) -> tuple[tuple[int, ...], str]:
         raise InvalidType(
             f"`values` must be an array, got {type(values).__name__}.", "Give a NumPy, PyTorch or JAX array."
         )
-    shape, dtype = tuple(values.shape), str(values.dtype).rpartition(".")[2]
+    refuse_masked(values, "values")
+    shape, dtype = tuple(values.shape), name_of(values)
     if len(shape) < 2:
         raise InvalidValue(
             f"`values` must be of shape [..., rows, width], got {list(shape)}.", "They are the table's rows."

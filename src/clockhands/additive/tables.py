@@ -7,11 +7,11 @@ import numpy as np
 
 from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, shown
-from clockhands.dtypes import NAMES, before_rounding, output_dtype
+from clockhands.dtypes import NAMES, before_rounding, name_of, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
-from clockhands.positions import Positions, numpy_of, positions_of, refuse_single
+from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
 from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library, refuse_recording
 
 
@@ -252,7 +252,10 @@ def _is_of(xp: Any, values: Any) -> bool:
 def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
-    shape, kind = tuple(x.shape), str(x.dtype).rpartition(".")[2]
+    refuse_masked(x, "x")
+    if getattr(x, "is_nested", False):
+        raise InvalidType("`x` must not be a nested tensor.", "Pad it, or add to its sequences one by one.")
+    shape, kind = tuple(x.shape), name_of(x)
     if len(shape) < 2 or shape[-1] != spec.width:
         raise InvalidValue(
             f"`x` must be of shape [..., seq, {spec.width}], got {list(shape)}.", "The last axis is the code's width."

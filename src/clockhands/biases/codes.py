@@ -119,7 +119,7 @@ def one_of(name: str, value: object, allowed: tuple[str, ...], hint: str) -> Any
     Raises:
         InvalidValue: It is not.
     """
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         words = ", ".join(f'"{word}"' for word in allowed)
         raise InvalidValue(f"`{name}` must be one of {words}, got {shown(value)}.", hint)
     return value

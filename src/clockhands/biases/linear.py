@@ -44,7 +44,8 @@ class _Line(BiasCode):
         else:
             tokens = -(pairs.xp.abs(pairs.distances.reals) if self.form == "symmetric" else pairs.distances.reals)
         slopes = pairs.xp.reshape(values.known(self, "slopes"), (self.heads, *(1,) * tokens.ndim))
-        return slopes * (tokens + 0.0)  # no minus zeros
+        # No minus zeros: adding 0.0, which does it too, is what compilers leave out.
+        return slopes * pairs.xp.where(tokens == 0, pairs.xp.zeros_like(tokens), tokens)
 
 
 @dataclass(frozen=True)

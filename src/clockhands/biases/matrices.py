@@ -47,7 +47,8 @@ def bias(
 
     Accuracy: as the spec says; one distance has the same numbers wherever it stands. Inside a trace (``jit``, ``vmap``,
     ``compile``) positions are integers, their distances are exact from -2**31 to 2**31 - 1, and a computed number is
-    within a relative 3 x 2**-24 in float32; see `clockhands.biases.traced`.
+    within a relative 3 x 2**-24 in float32; see `clockhands.biases.traced`. A number that does not fit the dtype
+    (float16 ends at 65,504) is refused where NumPy makes it; in another library, and inside a trace, it is infinite.
 
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.

@@ -4,9 +4,10 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.biases.codes import BiasCode
-from clockhands.dtypes import NAMES
+from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import refuse_single
+from clockhands.traces import counted
 
 
 def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tuple[Any, Any]:
@@ -18,7 +19,9 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
     """
     if not hasattr(scores, "shape") or not hasattr(scores, "dtype"):
         raise InvalidType(f"`scores` must be an array, got {type(scores).__name__}.", "Give queries @ keys.")
-    kind, shape = str(scores.dtype).rpartition(".")[2], tuple(scores.shape)
+    if getattr(scores, "is_nested", False):
+        raise InvalidType("`scores` must not be a nested tensor.", "Pad them, or take its sequences one by one.")
+    kind, shape = name_of(scores), tuple(scores.shape)
     if kind not in NAMES:
         raise InvalidType(
             f"`scores` must be of a float dtype, got {kind}.",
@@ -33,7 +36,12 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
     for given, name in ((queries, "queries"), (keys, "keys")):
         if not isinstance(given, int):  # a count, as `clockhands.bias` takes it
             refuse_single(given, name)
-    return shape[-2] if queries is None else queries, shape[-1] if keys is None else keys
+    rows, columns = shape[-2:]
+    if queries is None:  # an exported graph may have sizes that are no numbers yet
+        queries = rows if isinstance(rows, int) else counted(columns - rows, rows, scores)
+    if keys is None:
+        keys = columns if isinstance(columns, int) else counted(0, columns, scores)
+    return queries, keys
 
 
 def beside(scores: Any, bias: Any) -> Any:

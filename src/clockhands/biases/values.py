@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.dtypes import NAMES
+from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import numpy_of
 from clockhands.traces import known_numbers, library
@@ -83,7 +83,7 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
     xp, device = _library(given)
     arrays = {each: array if _is_of(array) else numpy_of(array, each) for each, array in given.items()}
     for each, array in arrays.items():
-        kind = str(array.dtype).rpartition(".")[2]
+        kind = name_of(array)
         if kind not in NAMES and not kind.startswith(("int", "uint")):
             raise InvalidType(f"`values` must be numbers, got {each} of {kind}.", "Pass float arrays.")
         if tuple(array.shape) != shapes[each]:

@@ -5,12 +5,18 @@ published arrangements are one list, the axis of each pair; here are the functio
 and the positions of a grid.
 """
 
+import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.memory import refuse_larger
+from clockhands.positions import positions_of
+
+_MOST = 1 << 20  # pairs; no head has so many, and nobody should wait for them
 
 
 def chunked(sections: Sequence[int]) -> tuple[int, ...]:
@@ -35,7 +41,7 @@ def interleaved(sections: Sequence[int]) -> tuple[int, ...]:
     Raises:
         InvalidValue: The pairs do not leave room for a section at that stride.
 
-    Source: Qwen3-VL; Transformers 5.23.0, ``Qwen3VLTextRotaryEmbedding.apply_interleaved_mrope``.
+    Source: Qwen3-VL; Transformers 5.23.0, ``Qwen3VLTextRotaryEmbedding.recomposition_frequencies``.
 
     >>> interleaved([3, 1, 1])
     (0, 1, 2, 0, 0)
@@ -74,18 +80,47 @@ def grid(*sizes: int | Sequence[float]) -> np.ndarray:
         sizes: For each axis the number of cells (positions 0, 1, 2, …) or its positions one by one.
 
     Raises:
-        InvalidValue, InvalidType: No axis, or one that is neither a number of cells nor a list of positions.
+        InvalidValue, InvalidType: No axis, or one that is neither a number of cells nor a list of positions; numbers
+            of which one array of integers or of float64 would not hold each.
+        TooLarge: The positions would not fit in memory.
 
     >>> grid(2, 2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
     if not sizes:
         raise InvalidValue("A grid needs at least one axis, got none.", "Write grid(rows, columns).")
-    steps = [np.asarray(size) if np.ndim(size) else np.arange(count("sizes", size, least=0)) for size in sizes]
-    for step in steps:
-        if step.ndim != 1 or step.dtype.kind not in "iuf":
-            raise InvalidType(f"An axis must be a list of positions, got {shown(step)}.", "Write grid(rows, columns).")
+    lines = [_line(size) for size in sizes]
+    cells = math.prod(line.stop if isinstance(line, range) else len(line) for line in lines)
+    refuse_larger((cells, len(lines)), 16, "A grid", "Ask for fewer cells at once.")
+    dtype = np.result_type(*(_dtype(line) for line in lines))
+    steps = [np.array(line, dtype) for line in lines]
+    for line, step in zip(lines, steps, strict=True):
+        # Compared as Python's numbers: an integer and a float only where they are the same real number.
+        if isinstance(line, list) and (
+            wrong := [one for one, other in zip(line, step.tolist(), strict=True) if one != other]
+        ):
+            raise InvalidValue(
+                f"{shown(wrong[0])} would be rounded to {dtype.name} beside the grid's other positions.",
+                "Use clockhands.grids.Grid, which holds each of them as it is.",
+            )
     return np.stack(np.meshgrid(*steps, indexing="ij"), axis=-1).reshape(-1, len(steps))
+
+
+def _line(size: int | Sequence[float]) -> range | list[float]:
+    """The positions of one axis, as the numbers they are."""
+    if not isinstance(size, Sequence | np.ndarray) or isinstance(size, str) or np.shape(size) == ():
+        return range(count("sizes", size, least=0))
+    at = positions_of(size, "sizes")
+    if len(at.shape) != 1:
+        raise InvalidType(f"An axis must be a list of positions, got {shown(size)}.", "Write grid(rows, columns).")
+    return [at.element(index) for index in range(at.size)]
+
+
+def _dtype(line: range | list[float]) -> type:
+    """The narrowest of the usual dtypes for these positions."""
+    if isinstance(line, range) or all(isinstance(one, int) and -(2**63) <= one < 2**63 for one in line):
+        return np.int64
+    return np.uint64 if all(isinstance(one, int) and one >= 0 for one in line) else np.float64
 
 
 def _sections(sections: Sequence[int]) -> list[int]:
@@ -93,7 +128,9 @@ def _sections(sections: Sequence[int]) -> list[int]:
         raise InvalidType(
             f"`sections` must be a list of pairs for each axis, got {shown(sections)}.", "Write [16, 24, 24]."
         )
-    sizes = [count("sections", pairs, least=0) for pairs in sections]
+    sizes = [count("sections", pairs, least=0) for pairs in itertools.islice(sections, _MOST + 1)]
+    if len(sizes) > _MOST or sum(sizes) > _MOST:
+        raise InvalidValue(f"`sections` must hold at most {_MOST} pairs, got {shown(sections)}.", "Write [16, 24, 24].")
     if not sum(sizes):
         raise InvalidValue("`sections` must hold at least one pair.", "Write the number of pairs of each axis.")
     return sizes

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from clockhands import traces
 from clockhands.arguments import shown
+from clockhands.dtypes import name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.phases import FINE, fill, units
-from clockhands.positions import Positions, positions_of, refuse_single
+from clockhands.positions import Positions, positions_of, refuse_masked, refuse_single
 from clockhands.rotary.applying import turned
 from clockhands.rotary.spec import Rotary
 from clockhands.traces import is_traced
@@ -343,7 +344,10 @@ def _heads(x: Any, spec: object, seq_axis: int, call: str, name: str = "x") -> t
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`{name}` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
     traces.refuse_recording(x)
-    shape, kind = tuple(x.shape), str(x.dtype).removeprefix("torch.").rpartition(".")[2]
+    refuse_masked(x, name)
+    if getattr(x, "is_nested", False):
+        raise InvalidType(f"`{name}` must not be a nested tensor.", "Pad it, or turn its sequences one by one.")
+    shape, kind = tuple(x.shape), name_of(x)
     if len(shape) < 2 or shape[-1] != spec.head_width:
         raise InvalidValue(
             f"`{name}` must be of shape [..., seq, {spec.head_width}], got {list(shape)}.",
@@ -368,7 +372,7 @@ def _check_role(spec: Rotary, role: str | None) -> None:
                 f"`role` is for codes that treat queries and keys differently, got {shown(role)}.",
                 "Leave it out: this one turns both alike.",
             )
-    elif role not in ("query", "key"):
+    elif not isinstance(role, str) or role not in ("query", "key"):
         raise InvalidValue(
             f'This code has xPos, and `role` must be "query" or "key", got {shown(role)}.',
             "Queries grow where keys shrink.",
@@ -395,6 +399,7 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
                 f"`{name}` are an array of {theirs}, and `x` is one of {ours}.",
                 "Give positions as NumPy values, as a list, or in the library of x.",
             )
+        traces.refuse_meta(positions, x, name)
     positions = traces.as_traced(positions, x)
     if is_traced(positions):
         _check_shape(tuple(positions.shape), spec, shape, axis, name)

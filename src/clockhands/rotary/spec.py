@@ -334,7 +334,7 @@ def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:
 
 
 def _one_of(name: str, value: object, allowed: object) -> object:
-    if value not in get_args(allowed):
+    if not isinstance(value, str) or value not in get_args(allowed):
         raise InvalidValue(
             f"`{name}` must be one of {', '.join(get_args(allowed))}, got {shown(value)}.",
             "Leave it out for the first.",

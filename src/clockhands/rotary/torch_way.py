@@ -37,7 +37,7 @@ def _is_watched(x: torch.Tensor) -> bool:
     """Whether anything asks for a derivative or maps over an axis; what only turns is spared a function of autograd."""
     return (
         (x.requires_grad and torch.is_grad_enabled())
-        or torch._C._functorch.is_legacy_batchedtensor(x)  # noqa: SLF001
+        or torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
         or torch._C._are_functorch_transforms_active()  # noqa: SLF001
         or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
     )
@@ -49,7 +49,7 @@ class Turn(torch.autograd.Function):
     @staticmethod
     def forward(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
         """Turn forward."""
-        if torch._C._functorch.is_legacy_batchedtensor(x):  # noqa: SLF001
+        if torch._C._functorch.is_legacy_batchedtensor(x):  # type: ignore[attr-defined] # noqa: SLF001
             return plain(x, cos, sin, spec, _SIMPLE)  # type: ignore[no-any-return]
         return _turn(x, cos, sin, spec)
 

@@ -65,6 +65,10 @@ def without_computed(state_dict: Mapping[str, Any], spec: Any, under: str = "") 
     >>> list(without_computed(peers, ch.Rotary(head_width=4)))
     ['q_proj.weight']
     """
+    if not isinstance(state_dict, Mapping):
+        raise InvalidType(
+            f"`state_dict` must be a dict of tensors, got {type(state_dict).__name__}.", "Pass module.state_dict()."
+        )
     if not isinstance(spec, (rotary.Rotary, additive.AdditiveCode, biases.BiasCode)):
         raise InvalidType(f"`spec` must be a position code, got {type(spec).__name__}.", "Give the module's spec.")
     return {
@@ -170,6 +174,10 @@ _HINT = (
 def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> None:
     """Refuse numbers that differ by more than is allowed and one rounding to their dtype."""
     what, numbers, allowed, pair, each = made
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise InvalidType(
+            f"`{key}` holds {what} in {str(dtype).removeprefix('torch.')}, and they are no whole numbers.", _HINT
+        )
     if held.shape[-1:] != numbers.shape[-1:]:
         raise InvalidValue(
             f"`{key}` holds {what} of {held.shape[-1]} {each if held.ndim == 1 else 'channel'}s, and this code makes "
