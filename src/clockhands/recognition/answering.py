@@ -70,9 +70,16 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
         if spec is None:
             return None, "Pairs keep a circle that does not stand in the middle, as no code that is known does."
     at = _positions(given, best)
-    check = compared(given, expected_of(spec, at, values, scale, _places(given, best)), 2.0**-24)
+    check = compared(given, expected_of(spec, at, values, scale, _places(given, best)))
     if check.bad:
         return None, f"Row {check.bad[0]} holds NaN or infinite numbers."
+    if check.wrong and spec.standardised is None and not best.names:
+        # Numbers of few digits that were taken for the meant ones may not be.
+        own = found.measured()
+        raw = replace(own.spec, scale=found.scale)
+        again = compared(given, expected_of(raw, _positions(given, own), None, found.scale, _places(given, own)))
+        if len(again.wrong) < len(check.wrong):
+            best, name, spec, values, scale, check = own, None, raw, None, found.scale, again
     wrong, rows = check.wrong, given.rows
     moved = len(wrong) > max(1, _FEW * rows)
     if moved and not _moved(check, found, rows):

@@ -8,12 +8,14 @@ another closed, another for each rule of an odd width) the one that takes the fe
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
+from clockhands.grids import Grid
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Spacing
 from clockhands.recognition.plain_numbers import UNKNOWN, plain
 from clockhands.recognition.progressions import Progression
@@ -45,6 +47,8 @@ class Description:
         digits: How many digits it takes to say.
         names: The presets that it is.
         free: Which of ``base``, ``step`` and ``start`` are as they were measured, not as somebody would write them.
+        real: Whether rows stand at the real numbers ``start + step row``, not at the float64 numbers that these are
+            rounded to.
     """
 
     spec: Sinusoidal
@@ -53,6 +57,7 @@ class Description:
     digits: float
     names: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
+    real: bool = False
 
     @property
     def channels(self) -> int:
@@ -70,6 +75,9 @@ class Description:
         if self.whole:
             first, step = int(self.start) + int(self.step) * begin, int(self.step)
             return range(first, first + step * (end - begin), step)
+        if self.real:
+            start, step = Fraction(self.start), Fraction(self.step)
+            return Grid(end - begin, start=start + step * begin, step=step)
         # The numbers that start + step x row has in float64, as tables are usually made.
         return self.places(begin, end)
 

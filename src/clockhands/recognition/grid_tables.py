@@ -136,7 +136,7 @@ def _checked(given: Given, cells: Cells, arrangement: Arrangement, candidate: Ca
     sizes = tuple(cells.sizes[axis] for axis in arrangement.axes)
     grid = Grid(sizes, start=candidate.start, step=candidate.step, order=order)
     spec = candidate.spec
-    check = compared(given, expected_of(spec, grid), 2.0**-24)
+    check = compared(given, expected_of(spec, grid))
     if check.wrong or check.zeros or check.bad:
         return None
     full = Grid(sizes, start=candidate.start, step=candidate.step, order=order, prefix=prefix)

@@ -170,7 +170,7 @@ def _checked(
     values = angles[turn] / (spec.multiplier * np.array(steps)[:, None])
     if axes == 1:
         values = values[0]
-    check = compared(given, _expected(spec, grid, values), 2.0**-24)
+    check = compared(given, _expected(spec, grid, values))
     if check.wrong or check.zeros or check.bad:
         return None
     like = (spec.axes, spec.layout, spec.order, spec.raw, spec.scale)

@@ -38,7 +38,7 @@ class Progression:
         origin: The position of row 0, in steps.
         rest: Root mean square of the angles that it leaves unexplained, in radians.
         normal: What a change of level, slope and origin adds to the sum of squares: a matrix [3, 3].
-        numbers: How many angles were seen.
+        spread: The same, each angle weighed with the square of what is unexplained of it: [3, 3].
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class Progression:
     origin: float
     rest: float = np.inf
     normal: np.ndarray | None = None
-    numbers: int = 0
+    spread: np.ndarray | None = None
 
     def with_numbers(self, level: float, slope: float, origin: float) -> "Progression":
         """The same kind of ladder with other numbers."""
@@ -232,6 +232,7 @@ def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: i
     if len(index) == 1 and 1 in free:
         free.remove(1)
     rest, normal = np.zeros((0, len(index))), np.zeros((3, 3))
+    by_row, by_pair = np.zeros((3, 0)), np.zeros((3, len(index)))
     for last in (*[False] * rounds, True):
         reach = found.origin + found.sign * places
         rest = np.angle(values * np.exp(-1j * found.phases(places)))
@@ -258,7 +259,8 @@ def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: i
         if not np.isfinite(change).all() or not (new.advances >= 0).all() or abs(new.level) > 300:
             break
         found = new
-    return replace(found, rest=float(np.sqrt(np.mean(rest**2))), normal=normal, numbers=rest.size)
+    spread = np.einsum("ir,jr,ip,jp,rp->ij", by_row, by_row, by_pair, by_pair, rest**2, optimize=True)
+    return replace(found, rest=float(np.sqrt(np.mean(rest**2))), normal=normal, spread=spread)
 
 
 def _wrapped(angle: np.ndarray) -> np.ndarray:

@@ -73,7 +73,7 @@ def _refined(found: Progression, columns: np.ndarray) -> Progression:
     """The progression whose sines, or cosines, come closest to these columns of size 1."""
     rows = np.arange(float(len(columns)))
     index = np.arange(len(found.advances))
-    rest, normal = columns, np.eye(3)
+    rest, normal, spread = columns, np.eye(3), np.eye(3)
     for last in (*[False] * 8, True):
         phases = found.phases(rows) + (0 if found.order == "sin-cos" else np.pi / 2)
         rest = columns - np.sin(phases)
@@ -83,12 +83,13 @@ def _refined(found: Progression, columns: np.ndarray) -> Progression:
         stacked = np.stack([part.ravel() for part in parts], axis=1)
         if last:
             normal = stacked.T @ stacked
+            spread = stacked.T @ (stacked * rest.reshape(-1, 1) ** 2)
             break
         change = np.linalg.lstsq(stacked, rest.ravel(), rcond=1e-12)[0]
         found = found.with_numbers(
             found.level + float(change[0]), found.slope + float(change[1]), found.origin + float(change[2])
         )
-    return replace(found, rest=float(np.sqrt(np.mean(rest**2))), normal=normal, numbers=rest.size)
+    return replace(found, rest=float(np.sqrt(np.mean(rest**2))), normal=normal, spread=spread)
 
 
 def _checked(given: Given, found: Progression, layout: str, size: float, prefix: int) -> Match | None:
@@ -103,7 +104,7 @@ def _checked(given: Given, found: Progression, layout: str, size: float, prefix:
         return None  # a row of zeros before these is that of position 0, or it is none of this
     digits, scale = plain(size, 1e-4 * size, (1.0,))
     spec = replace(best.spec, order=_WAVES[found.order], scale=scale if digits < UNKNOWN else size)
-    check = compared(given, expected_of(spec, best.positions, None, spec.scale, best.places), 2.0**-24)
+    check = compared(given, expected_of(spec, best.positions, None, spec.scale, best.places))
     if check.wrong or check.zeros or check.bad:
         return None
     names = [name for name, known in alike(spec) if known.scale == spec.scale and not known.scaled]

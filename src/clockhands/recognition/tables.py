@@ -1,17 +1,14 @@
 """A bare table of one axis: which sinusoid makes it."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from clockhands.ladders import Geometric
-from clockhands.phases import units
-from clockhands.positions import positions_of
 from clockhands.recognition.describing import Description, Doubts, Shape, described
+from clockhands.recognition.double_precision import polished
 from clockhands.recognition.given import Given
 from clockhands.recognition.progressions import Progression, progressions, refined, turned
 from clockhands.recognition.turning import Hands, angles_at, angles_of, readings
@@ -34,6 +31,7 @@ class Found:
         progression: The measured numbers.
         rest: Root mean square of the angles that are not explained in the rows looked at.
         told: For each whole pair how steadily it turns as described, 1 for exactly and 0 for not at all.
+        measured: Makes the description in which every number is as it was measured.
     """
 
     best: Description
@@ -44,6 +42,7 @@ class Found:
     progression: Progression
     rest: float
     told: np.ndarray
+    measured: Callable[[], Description]
 
 
 def head_of(given: Given) -> tuple[np.ndarray, np.ndarray]:
@@ -138,102 +137,35 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
         return None
     best = ways[0]
     if given.rounding < 2.0**-40 and best.free and trial.rest < 1e-9 and trial.kind == "geometric":
-        # In float64 a base that somebody chose makes smaller errors than one that only comes near its rates.
-        exact = sorted((_exactly(way, values, places) for way in ways), key=lambda way: _off(way, values, places)[1])
-        best = _nudged(exact[0], values, places)
-        ways = [best, *exact[1:]]
+        ways = polished(ways, values, places, known=given.positions is not None)
+        best = ways[0]
     told = along.mean(axis=0) / np.sqrt((np.abs(values) ** 2).mean(axis=0))
-    return Found(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told)
+
+    def measured() -> Description:
+        return described(full, Doubts(np.zeros((3, 3))), shape, known=given.positions is not None)[0]
+
+    return Found(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told, measured)
 
 
 def covariance_of(trial: Progression, rounding: float) -> np.ndarray:
     """Of level, slope and origin, of what was measured.
 
-    Errors of rounding the table are independent, and least squares says what they do. Where more than that is left,
-    rates and positions were rounded on their way: they are off by the same in a whole pair or row, level and slope
-    (the logarithm of a rate) by a few roundings of what they are, the origin likewise, however many rows there are.
+    Errors of rounding the table are independent, if not alike (a small sine is rounded less than a cosine near 1), and
+    least squares says what they do. Where more than that is left, rates and positions were rounded on their way: they
+    are off by the same in a whole pair or row, level and slope (the logarithm of a rate) by a few roundings of what
+    they are, the origin likewise, however many rows there are.
     """
     assert trial.normal is not None
+    assert trial.spread is not None
     scale = 1 / np.sqrt(np.maximum(np.diag(trial.normal), 1e-300))
     inner = trial.normal * np.outer(scale, scale)
     if trial.kind == "explicit":
         inner = np.diag(np.diag(inner))
-    variance = max(trial.rest, rounding / 4) ** 2
-    covariance = scale[:, None] * np.linalg.pinv(inner, rcond=1e-15, hermitian=True) * scale * variance
+    inverse = scale[:, None] * np.linalg.pinv(inner, rcond=1e-15, hermitian=True) * scale
+    covariance = inverse @ trial.spread @ inverse + inverse * (rounding / 4) ** 2
     unit = 2.0**-50 if rounding < 2.0**-40 and trial.rest < 1e-9 else 2.0**-24 if trial.rest > rounding else 0.0
     steady = unit * np.array([2.0, 2 * abs(trial.slope), 2 * max(1.0, abs(trial.origin))])
     return covariance + np.diag(steady**2)
-
-
-def _off(best: Description, values: np.ndarray, places: np.ndarray) -> tuple[float, float]:
-    """The largest angle that a description leaves, with phases that are exact, and their root mean square."""
-    unit = units(best.spec.ladder, positions_of(best.start + best.step * places))[:, : values.shape[1]]
-    rest = np.imag(values * unit.conj())
-    return float(np.abs(rest).max()), float(np.sqrt(np.mean(rest**2)))
-
-
-def _nudged(best: Description, values: np.ndarray, places: np.ndarray) -> Description:
-    """The description with its measured numbers in the last places that fit best.
-
-    Positions are rounded as those of the table only where start and step are the very numbers it was made with.
-    """
-    enough = 3 * 2.0**-53  # what the roundings of the table itself leave
-    largest, least = _off(best, values, places)
-    found = best
-    each = [(name, ulps) for name in best.free for ulps in (-1, 1, -2, 2)]
-    both = itertools.product(*([(name, ulps) for ulps in range(-2, 3)] for name in best.free if name != "base"))
-    for moves in (*(((move,)) for move in each), *both):
-        if largest < enough:
-            break
-        other = best
-        for name, ulps in moves:
-            spacing = cast(Geometric, other.spec.spacing)
-            number = float(spacing.base if name == "base" else getattr(other, name))
-            moved = number + ulps * float(np.spacing(abs(number)))
-            if name == "base":
-                other = replace(other, spec=replace(other.spec, spacing=replace(spacing, base=moved)))
-            else:
-                other = replace(other, **{name: moved})
-        most, off = _off(other, values, places)
-        if off < least:
-            found, largest, least = other, most, off
-    return found
-
-
-def _exactly(best: Description, values: np.ndarray, places: np.ndarray) -> Description:
-    """The free numbers of a description, fitted with phases that are exact: for tables of float64."""
-    spacing = cast(Geometric, best.spec.spacing)
-    for _ in range(4):
-        at = best.start + best.step * places
-        ladder = best.spec.ladder
-        pairs = values.shape[1]
-        unit = units(ladder, positions_of(at))[:, :pairs]
-        rest = (values * unit.conj()).imag
-        rates = np.array(ladder.rates[:pairs])
-        columns = []
-        for name in best.free:
-            if name == "step":
-                columns.append(np.multiply.outer(places, rates))
-            elif name == "start":
-                columns.append(np.multiply.outer(np.ones_like(places), rates))
-            else:
-                columns.append(np.multiply.outer(at, rates * np.log(rates) / abs(math.log(spacing.base))))
-        # Positions are rounded too: those near 0 are the exact ones.
-        sure = 1 / np.hypot(2.0**-53, np.multiply.outer(np.spacing(np.abs(at)) / 2, rates)).ravel()
-        stacked = np.stack([column.ravel() * sure for column in columns], axis=1)
-        scale = np.sqrt((stacked**2).mean(axis=0)) + 1e-300
-        change = np.linalg.lstsq(stacked / scale, rest.ravel() * sure, rcond=1e-15)[0] / scale
-        moves = dict(zip(best.free, change, strict=True))
-        start, step = best.start + moves.get("start", 0.0), best.step + moves.get("step", 0.0)
-        best = replace(best, start=float(start), step=float(step))
-        if "base" in moves:
-            rising = spacing.base < 1
-            base = (1 / spacing.base if rising else spacing.base) * math.exp(moves["base"])
-            den = float(spacing.denominator(best.channels))
-            multiplier = base ** (-(ladder.pairs - 1) / den) if rising else spacing.multiplier
-            spacing = Geometric(1 / base if rising else base, spacing.span, multiplier)
-            best = replace(best, spec=replace(best.spec, spacing=spacing))
-    return best
 
 
 def expected_of(

@@ -29,6 +29,8 @@ from clockhands.recognition.given import Given
 
 _LARGE = 1 << 22  # numbers above which a table is compared in float32
 _BLOCK = 1 << 22  # numbers of one block
+# Of float64, with room for a base, a start and a step that are measured from numbers of float64 themselves.
+_DOUBLE = 2.0**-49
 _SAMPLED = 8  # of so many blocks of a large table one is looked at for the nearest numbers
 
 
@@ -102,8 +104,16 @@ class Comparison:
         )
 
 
-def compared(given: Given, expected: Expected, arithmetic: float) -> Comparison:
-    """Every row beside what is expected, with the bound of an arithmetic of this rounding."""
+def compared(given: Given, expected: Expected) -> Comparison:
+    """Every row beside what is expected: with the bound of float32's arithmetic, or of float64's where that is kept."""
+    if given.dtype == "float64":
+        fine = _compared(given, expected, _DOUBLE)
+        if len(fine.wrong) <= max(1, given.rows // 100):
+            return fine
+    return _compared(given, expected, 2.0**-24)
+
+
+def _compared(given: Given, expected: Expected, arithmetic: float) -> Comparison:
     fine = given.rows * given.width <= _LARGE or given.dtype == "float64"
     height = max(1, _BLOCK // given.width)
     starts = range(0, given.rows, height)
@@ -118,14 +128,14 @@ def compared(given: Given, expected: Expected, arithmetic: float) -> Comparison:
     if workers < 2:
         for begin in starts:
             total = total.join(compare(begin))
-        return _settled(total, given, 4 * expected.scale * given.rounding)
+        return _settled(total, given, 4 * expected.scale * given.rounding, arithmetic)
     with ThreadPoolExecutor(workers) as pool:
         for part in pool.map(compare, starts):
             total = total.join(part)
-    return _settled(total, given, 4 * expected.scale * given.rounding)
+    return _settled(total, given, 4 * expected.scale * given.rounding, arithmetic)
 
 
-def _settled(total: Comparison, given: Given, once: float) -> Comparison:
+def _settled(total: Comparison, given: Given, once: float, arithmetic: float) -> Comparison:
     """The comparison with its suspects told apart: those of the table's arithmetic, and wrong ones."""
     if not total.suspects:
         return total
@@ -133,7 +143,8 @@ def _settled(total: Comparison, given: Given, once: float) -> Comparison:
     every = np.zeros(given.rows)
     every[row.astype(int)] = used
     usual = float(np.quantile(every, 0.9))
-    wrong = (used > 1) | ((used > 8 * usual) & (worst > 4 * once))
+    # The bound of float64 is never loose.
+    wrong = (used > 1) | ((used > 8 * usual) & (worst > 4 * once) & (arithmetic > _DOUBLE))
     error = max(total.error, float(worst[~wrong].max(initial=0.0)))
     picked = [
         (int(at), float(most), float(size)) for at, most, size in zip(row[wrong], worst[wrong], rms[wrong], strict=True)
