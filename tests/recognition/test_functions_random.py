@@ -72,8 +72,9 @@ class Drawn:
     def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """The rotation in its precision: rates and product in it, cosine and sine of what came out, in float32."""
         kind = KINDS[self.dtype]
-        places = positions.astype(np.float32).astype(kind) if self.dtype != "float64" else positions.astype(kind)
+        places = positions.astype(np.float64 if self.dtype == "float64" else np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
+            places = places.astype(kind)
             phases = (places[:, None] * self.rates.astype(kind)).astype(kind).astype(np.float64)
             cosine, sine = (self.attention_factor * wave(phases).astype(np.float32) for wave in (np.cos, np.sin))
         sine = -sine if self.backward else sine
@@ -96,7 +97,7 @@ def drawn(seed: int) -> Drawn:
     width = int(draw.choice([32, 64, 80, 96, 128]))
     partial = scaling != "longrope" and draw.integers(3) == 0
     rotated = int(width // draw.choice([2, 4]) // 2 * 2) if partial else width
-    rotated = max(rotated, 8)
+    rotated = max(rotated, 16 if scaling == "proportional" else 8)
     dtypes = ["float64", "float32", "bfloat16", "float16"]
     dtype = "float64" if scaling == "longrope" else str(draw.choice(dtypes))
     dtype = "float32" if scaling in ("yarn", "llama3", "ntk") and dtype.endswith("16") else dtype

@@ -77,7 +77,8 @@ def fits_of(turning: Turning, factor: Interval) -> tuple[list[Fit], np.ndarray, 
         fits = _fit(turning, rates, bounds + slack, factor)
         if not found or fits[0].cost < found[0].cost:
             found, within = fits, bounds + slack
-        if not isinstance(fits[0].spacing, Explicit) and len(rates) > 2:
+        # Two rates are on some ladder whatever they were rounded to: there the one with the shorter numbers is taken.
+        if not isinstance(fits[0].spacing, Explicit) and (np.abs(rates) > bounds).sum() > 2:
             return fits, bounds + slack, held
     return found, within, held
 
