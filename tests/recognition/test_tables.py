@@ -235,3 +235,11 @@ def test_bfloat16_of_jax_is_read():
     rows = ch.table(ch.preset("marian", width=32), 60, "bfloat16")
     assert rows.dtype == ml_dtypes.bfloat16
     assert identified(rows).name == "marian"
+
+
+@pytest.mark.parametrize("kind", [">f4", "<f8", ">f8", "longdouble"])
+def test_bytes_in_any_order_and_longer_floats_are_read(kind):
+    rows = ch.table(ch.preset("marian", width=32), 60).astype(kind)
+    assert ch.identify(rows)[0].name == "marian"
+    assert ch.identify(np.asfortranarray(rows))[0].name == "marian"
+    assert ch.identify(np.repeat(rows, 2, axis=1)[:, ::2])[0].name == "marian"

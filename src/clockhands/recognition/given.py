@@ -69,7 +69,7 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
             array = array.detach().cpu()
             # NumPy has no bfloat16 of torch's; float32 holds each of them.
             array = array.float().numpy() if name == "bfloat16" else array.numpy()
-        rows = array if isinstance(array, np.ndarray) else np.asarray(array)
+        rows = np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidType(
             f"`given` must be an array of numbers, got {type(array).__name__} ({type(error).__name__}).",
@@ -80,4 +80,6 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
             f"`given` must be an array of numbers or a function, got {type(array).__name__} {shown(array)}.",
             "Give a table [rows, width] of floats, or a function(x, positions).",
         )
-    return rows, name or rows.dtype.name
+    if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
+        rows = rows.astype(np.float64)
+    return rows, name if name == "bfloat16" else rows.dtype.name

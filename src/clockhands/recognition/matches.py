@@ -51,7 +51,8 @@ class Match:
         positions: Where the rows stand, as `clockhands.table` takes them; None for a function.
         values: Learned numbers of the code, or None.
         error: The largest absolute difference between what was given and what the spec makes, over every row.
-        confidence: How sure, from 0 to 1.
+        confidence: How sure, from 0 to 1. Of a table: the share of its rows that the code makes within the bound of its
+            arithmetic; where all have moved, 1 less `Residual.share`; of learned rows, the correlation of neighbours.
         name: The preset that this is, or None.
         equivalents: Other descriptions that make the same numbers, in words that `clockhands table` takes or as specs.
         computed_in: The precision that the numbers were made in, such as ``"float32"``; None where it cannot be seen.
