@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -128,10 +128,13 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
         zeros=given.width - int(max(hands.first.max(), hands.second.max())) - 1,
         pairs=len(hands.first),
     )
-    full = trial.with_numbers(trial.level, trial.slope, trial.origin) if trial.kind != "explicit" else trial
     if shape.lone and trial.kind == "explicit":
         return None
-    doubts = Doubts(covariance_of(trial, given.rounding))
+    full = trial
+    if shape.lone:
+        lone = (numbers[:, hands.first[-1]] - hands.offset) / hands.size
+        full = _with_lone(trial, turns, lone, places)
+    doubts = Doubts(covariance_of(full, given.rounding))
     ways = described(full, doubts, shape, known=given.positions is not None)
     if not ways:
         return None
@@ -145,6 +148,17 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
         return described(full, Doubts(np.zeros((3, 3))), shape, known=given.positions is not None)[0]
 
     return Found(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told, measured)
+
+
+def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: np.ndarray) -> Progression:
+    """A trial fitted to a last hand without its second channel too, which is made up from what is known of it."""
+    full = replace(trial, advances=np.append(trial.advances, 0.0))
+    full = full.with_numbers(trial.level, trial.slope, trial.origin)
+    for _ in range(2):
+        phase = full.phases(places)[:, -1]
+        second = np.cos(phase) if trial.order == "sin-cos" else np.sin(phase)
+        full = refined(full, np.column_stack([turns, second + 1j * lone]), places, rounds=1)
+    return full
 
 
 def covariance_of(trial: Progression, rounding: float) -> np.ndarray:
