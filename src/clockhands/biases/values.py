@@ -85,7 +85,10 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
     for each, array in arrays.items():
         kind = name_of(array)
         if kind not in NAMES and not kind.startswith(("int", "uint")):
-            raise InvalidType(f"`values` must be numbers, got {each} of {kind}.", "Pass float arrays.")
+            raise InvalidType(
+                f"`values` must be numbers, got {each} of {str(array.dtype).removeprefix('torch.')}.",
+                "Pass float arrays.",
+            )
         if tuple(array.shape) != shapes[each]:
             raise InvalidValue(
                 f"`{each}` of `values` must be of shape {list(shapes[each])}, got {list(array.shape)}.",
