@@ -15,7 +15,7 @@ from mpmath import mpf
 import clockhands as ch
 from clockhands.ladders import Explicit, Geometric
 from clockhands.positions import positions_of
-from clockhands.rotary import XPos, chunked, grid, rerotate, rotate
+from clockhands.rotary import XPos, chunked, grid, rerotate, rotate, rotate_both
 from clockhands.rotary.applying import WAYS, turned
 from clockhands.rotary.formula import plain
 from clockhands.rotary.rotating import cosine_sine
@@ -393,3 +393,27 @@ def test_large_heads_are_turned_in_parts_that_fit_the_cache(layout, backend):
         assert np.abs(got[batch, 0, :16] - alone).max() <= FLOAT32 * np.abs(alone).max()
     wanted = rotate(x.astype(np.float64), spec, at)
     assert np.abs(got - wanted).max() <= FLOAT32 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("spec", [ch.Rotary(8), ch.Rotary(8, xpos=XPos()), ch.Rotary(8, axes=(0, 1, 1, 0))], ids=str)
+def test_turning_both_is_turning_each(spec, any_backend):
+    queries, keys = heads(2, 6, 5, 8), heads(2, 3, 5, 8)[:, ::-1].copy()
+    at = places(spec, 5)
+    roles = (None, None) if spec.xpos is None else ("query", "key")
+    held = any_backend.asarray(queries), any_backend.asarray(keys)
+    for positions in (at, any_backend.asarray(np.asarray(at))):
+        made = rotate_both(*held, spec, positions)
+        for x, role, one in zip(held, roles, made, strict=True):
+            assert np.array_equal(any_backend.to_numpy(one), any_backend.to_numpy(rotate(x, spec, at, role=role)))
+    wide = rotate_both(queries.astype(np.float64), keys.astype(np.float32), spec, at)
+    assert [made.dtype.name for made in wide] == ["float64", "float32"]
+    assert np.array_equal(wide[0], rotate(queries.astype(np.float64), spec, at, role=roles[0]))
+
+
+def test_what_is_remembered_of_the_last_positions_is_theirs():
+    """Positions that differ in one limb only, one after another, each against a code that remembers nothing."""
+    spec, x = ch.Rotary(8), heads(2, 8).astype(np.float64)
+    for at in ([5, 6], range(5, 7), [5, -6], [5, 6.5], [5, -6.5], [[5, 6]], range(5, 9, 2), [5, 7], [5, 6], [6, 5]):
+        given = x if np.ndim(at) == 1 else x[None]
+        for dtype in (np.float32, np.float64):
+            assert np.array_equal(rotate(given.astype(dtype), spec, at), rotate(given.astype(dtype), ch.Rotary(8), at))
