@@ -1,5 +1,7 @@
 """`clockhands.identify` of bare tables: what is read out of one, and how a match is to be used."""
 
+import json
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -243,3 +245,26 @@ def test_bytes_in_any_order_and_longer_floats_are_read(kind):
     assert ch.identify(rows)[0].name == "marian"
     assert ch.identify(np.asfortranarray(rows))[0].name == "marian"
     assert ch.identify(np.repeat(rows, 2, axis=1)[:, ::2])[0].name == "marian"
+
+
+def test_what_was_seen_is_json():
+    rng = np.random.default_rng(0)
+    grid = Grid((6, 5), order=(1, 0))
+    tables = (
+        ch.table(ch.preset("fairseq", width=33), 40),
+        ch.table(ch.Sinusoidal(16, 33.3), 0.1 + 0.37 * np.arange(40), "float64"),
+        ch.table(ch.preset("mae", width=32), grid),
+        ch.table(FourierFeatures(32, 2), grid, values=rng.normal(size=(2, 16))),
+        ch.table(ch.preset("funnel-phi", width=32), 40),
+        np.cumsum(rng.normal(size=(64, 16)), axis=0),
+    )
+    for rows in tables:
+        (match,) = ch.identify(rows)
+        assert json.loads(json.dumps(dict(match.evidence))) == dict(match.evidence)
+
+
+def test_falling_positions_are_those_of_a_sine_turned_round():
+    rows = ch.table(ch.preset("funnel-omega", width=32), 40)
+    match = identified(rows)
+    assert (match.spec.order, dict(match.evidence)["step"]) == ("sin-cos", -1)
+    assert any("-sin-cos" in str(words) for words in match.equivalents)

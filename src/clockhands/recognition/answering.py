@@ -239,6 +239,9 @@ def _equivalents(found: Found, best: Description, spec: Sinusoidal, name: str | 
         same = replace(same, scale=spec.scale, scaled=spec.scaled)
         if same not in out:
             out.append(same)
+    flipped = {"sin-cos": "-sin-cos", "cos-sin": "cos--sin"}.get(spec.order)
+    if best.step < 0 and flipped is not None:  # a sine is odd, a cosine even
+        out.append(f"{describe(replace(spec, order=flipped))}, at the same positions with the other sign")
     return tuple(out)
 
 
