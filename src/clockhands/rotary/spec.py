@@ -30,8 +30,9 @@ class XPos:
     are already cached: a centre is a number, stated here.
 
     Numbers stay in the range of float32 up to ``85 scale / ln(1 / zeta_0)`` tokens away from the centre (34,000 as
-    published), in that of float16 up to 7.4 instead of 85 (3,000). Known positions further away are refused. Inside a
-    trace nothing can be refused by its number, and they give infinities and zeros.
+    published), in that of float16 up to 10.1 instead of 85 (4,100), if no pair of a head is longer than 2.7. Known
+    positions further away are refused. Inside a trace nothing can be refused by its number, and they give infinities
+    and zeros.
 
     Attributes:
         scale: Tokens over which a pair decays by its ``zeta``.
