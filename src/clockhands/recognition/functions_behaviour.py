@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clockhands.recognition.functions_arithmetic import SPACING
 from clockhands.recognition.functions_calling import Caller, Reader, Refused
+from clockhands.recognition.functions_company import company, company_in_words, last_length_alike, length_in_words
+from clockhands.recognition.functions_equal import equal
 
 # Of a function that counts its rows, so many are read; each costs a row in every call.
 _COUNTED = 4096
 # Where a code grows or shrinks with the position, positions are taken up to this change of length.
 _GROWTH = 64.0
 _PAD = 64
+
+ALWAYS_ANOTHER = "Asked the same again it gives another answer"
 
 
 class Unfit(Exception):
@@ -31,6 +34,7 @@ class Behaviour:
         longest: The largest position that is used.
         last: The last position that it takes, where that is less than was asked for; else None.
         by_largest: Whether a row depends on the largest position of its call.
+        last_length_alike: The most rows of a call that are one code, where calls of more rows are another.
         notes: What a user should know of it: sentences.
     """
 
@@ -38,6 +42,7 @@ class Behaviour:
     longest: int
     last: int | None = None
     by_largest: bool = False
+    last_length_alike: int | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -52,33 +57,37 @@ def look(caller: Caller, longest: int) -> Behaviour:
     first = caller(x, at)
     if not np.isfinite(first).all():
         raise Unfit("It gives back numbers that are not finite, already for positions below 14.")
-    if not _equal(caller, first, caller(x, at)):
-        raise Unfit("Asked the same again it gives another answer: randomness, or state that every call changes.")
+    if not equal(caller, first, caller(x, at)):
+        raise Unfit(f"{ALWAYS_ANOTHER}: randomness, or state that every call changes.")
     notes = []
     if caller.changed:
         notes.append(f"It changes its own arguments: {' and '.join(sorted(caller.changed))}.")
     reader = Reader(caller, _most(caller))
-    if _equal(caller, first, caller(x, np.array([9, 4, 2, 30]))):
+    if equal(caller, first, caller(x, np.array([9, 4, 2, 30]))):
         alike = caller(np.repeat(x[:1], 4, axis=0), at)
-        if _equal(caller, alike, np.repeat(alike[:1], 4, axis=0)):
+        if equal(caller, alike, np.repeat(alike[:1], 4, axis=0)):
             raise Unfit("It does not look at positions: x comes out alike wherever it stands.")
         reader.counts = True
         notes.append("It ignores the positions that it is given and counts its rows from 0.")
-        if not _equal(caller, first, caller(np.concatenate([x, np.zeros((9, caller.width))]), np.zeros(13, int))[:4]):
+        if not equal(caller, first, caller(np.concatenate([x, np.zeros((9, caller.width))]), np.zeros(13, int))[:4]):
             reader.pad = _COUNTED // 8
             notes.append(_by_number(reader.pad))
     else:
         notes += _look_at_rows(reader, x, at, first)
+    alike = None if reader.pad else last_length_alike(caller, reader.counts)
+    if alike is not None:
+        notes.append(length_in_words(alike))
+        reader.most = min(reader.most, alike)
     if reader.counts:
-        longest = min(longest, (reader.pad or _COUNTED + 1) - 1)
+        longest = min(longest, (reader.pad or alike or _COUNTED + 1) - 1)
     reach, last = _reach(reader, x, longest)
-    found = Behaviour(reader, reach, last, notes=notes)
+    found = Behaviour(reader, reach, last, last_length_alike=alike, notes=notes)
     if last is not None and not reader.counts:
         notes.append(f"It takes positions up to {last:,} only.")
     if not reader.counts and not reader.pad:
         near = reader(x, at)
         reader.anchor = reach
-        found.by_largest = not _equal(caller, near, reader(x, at))
+        found.by_largest = not equal(caller, near, reader(x, at))
         reader.anchor = None
     return found
 
@@ -89,15 +98,20 @@ def _look_at_rows(reader: Reader, x: np.ndarray, at: np.ndarray, first: np.ndarr
     for kept in (0, -1):
         others = -2 * x[::-1].copy()
         others[kept] = x[kept]
-        if not _equal(caller, first[[kept]], caller(others, at)[[kept]]):
+        if not equal(caller, first[[kept]], caller(others, at)[[kept]]):
             raise Unfit("A row depends on the numbers of other rows: a code of positions turns each row by itself.")
-    if _equal(caller, first, caller(x, at + 7)):
+    if equal(caller, first, caller(x, at + 7)):
+        beside = company(caller)
+        if beside not in (("first",), ("smallest",)):
+            raise Unfit(company_in_words(beside, caller))
         reader.lead = True
-        return ["It counts positions from the first of each call: [7, 8] is turned as [0, 1]."]
-    if not _equal(caller, np.roll(first, 1, axis=0), caller(np.roll(x, 1, axis=0), np.roll(at, 1))):
+        return [f"It counts positions from the {beside[0]} of each call: [7, 8] is turned as [0, 1]."]
+    if not equal(caller, np.roll(first, 1, axis=0), caller(np.roll(x, 1, axis=0), np.roll(at, 1))):
         raise Unfit("A row depends on the order of the rows: the same rows in another order have other answers.")
+    if beside := company(caller):
+        raise Unfit(company_in_words(beside, caller))
     more = np.concatenate([x, np.zeros((9, caller.width))])
-    if not _equal(caller, first, caller(more, np.concatenate([at, np.full(9, at[0])]))[:4]):
+    if not equal(caller, first, caller(more, np.concatenate([at, np.full(9, at[0])]))[:4]):
         reader.pad = _PAD
         return [_by_number(_PAD)]
     return []
@@ -156,12 +170,3 @@ def _rows(width: int) -> np.ndarray:
 def unit_of(output: str) -> float:
     """Half the distance of numbers just below 1 in this dtype, and for float32 what its sines are off."""
     return {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float64": 2.0**-50}.get(output, 2.0**-23)
-
-
-def _equal(caller: Caller, one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two answers differ by no more than the order of additions can make."""
-    scale = max(float(np.abs(one).max(initial=0)), 1e-30)
-    return bool(np.abs(one - other).max(initial=0) <= 4 * SPACING.get(caller.output, 2.0**-23) * scale)
-
-
-equal = _equal

@@ -80,7 +80,9 @@ class Caller:
         before = [_numpy(array).copy() for array in (given, places)]
         try:
             answer = self._called(given, places)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             text = " ".join(str(error).split())
             raise Refused(f"{type(error).__name__}: {text[:160]}" if text else type(error).__name__) from error
         for name, old, new in zip(("x", "positions"), before, (given, places), strict=True):

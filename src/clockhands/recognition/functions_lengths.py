@@ -12,7 +12,8 @@ import numpy as np
 from clockhands.ladders import Geometric
 from clockhands.recognition.decimals import Interval, shortest
 from clockhands.recognition.functions_arithmetic import Arithmetic
-from clockhands.recognition.functions_behaviour import Behaviour, equal
+from clockhands.recognition.functions_behaviour import Behaviour
+from clockhands.recognition.functions_equal import equal
 from clockhands.recognition.functions_rotary import check, identify_rotation, measured_turning
 from clockhands.recognition.functions_turning import Turning
 from clockhands.recognition.matches import Match

@@ -13,6 +13,7 @@ from clockhands.recognition.fitting import Fit
 from clockhands.recognition.functions_arithmetic import Arithmetic, table_dtype
 from clockhands.recognition.functions_behaviour import Behaviour, unit_of
 from clockhands.recognition.functions_calling import Reader, Refused
+from clockhands.recognition.functions_company import not_linear
 from clockhands.recognition.functions_decay import decay_of
 from clockhands.recognition.functions_pairs import NoRotation, find_pairs, turned_at_zero
 from clockhands.recognition.functions_phases import measure, offset_of, read_phases, wrapped
@@ -153,7 +154,7 @@ def _linear_to(reader: Reader, matrix: np.ndarray, position: int) -> float:
     scale = np.abs(x).sum(axis=1).max()
     off = float(np.abs(y - x @ matrix).max() / (scale * max(1.0, np.abs(matrix).max())))
     if off > 8 * max(unit_of(reader.caller.output), unit_of("float32")):
-        raise NoRotation("It is not a rotation: it is not linear in x (a sum of rows is not turned as the rows are).")
+        raise NoRotation(not_linear(reader.caller, position, min(reader.most, 4 * len(matrix))))
     return off
 
 
@@ -234,7 +235,7 @@ def check(turning: Turning, spec: Rotary, role: str | None, arithmetic: Arithmet
     alike = int(positions[unexplained[0]]) if unexplained.size else int(positions[-1]) + 1
     error = max(float(rows.max()), float(off.max()))
     stands = False
-    if first_wrong is not None and first_wrong + 2 < len(near):
+    if first_wrong is not None and 0 < first_wrong < len(near) - 2:
         before, *beyond = seen[first_wrong - 1 : first_wrong + 3]
         stands = bool((np.abs(wrapped(np.array(beyond) - before)) <= 2 * turning.noise).all())
     return Check(error, float(explained.mean()), first_wrong, int(positions[-1]), alike, stands)

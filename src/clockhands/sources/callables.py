@@ -32,7 +32,9 @@ def load(text: str) -> Callable[..., Any]:
     sys.path.insert(0, here)
     try:
         value: Any = importlib.import_module(found["module"])
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _unimported(found["module"], error) from error
     finally:
         if here in sys.path:
