@@ -27,6 +27,7 @@ from clockhands.specs import describe
 _FEW = 0.01
 # What training may have moved, and what must be left of how a pair turns.
 _HALF = 0.5
+_TRAINED = 10.0  # times as large as it starts, or as small, a trained scale may have become
 
 
 def identify_rows(given: Given) -> Matches:
@@ -59,8 +60,7 @@ def _leading_zeros(given: Given) -> int:
 
 def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str]:
     best = found.best
-    digits, number = plain(found.scale, found.doubt, (1.0, math.sqrt(given.width), 1 / math.sqrt(given.width)))
-    scale = number if digits < UNKNOWN else found.scale
+    scale = _scale(found, given.width)
     spec = best.spec
     name, spec, values = _named(spec, scale)
     offset = found.hands.offset
@@ -80,6 +80,11 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
         again = compared(given, expected_of(raw, _positions(given, own), None, found.scale, _places(given, own)))
         if len(again.wrong) < len(check.wrong):
             best, name, spec, values, scale, check = own, None, raw, None, found.scale, again
+    if check.wrong and spec.standardised is None and scale != found.scale:
+        other = _named(best.spec, found.scale)
+        again = compared(given, expected_of(other[1], at, other[2], found.scale, _places(given, best)))
+        if 2 * len(again.wrong) < len(check.wrong):
+            (name, spec, values), scale, check = other, found.scale, again
     wrong, rows = check.wrong, given.rows
     moved = len(wrong) > max(1, _FEW * rows)
     if moved and not _moved(check, found, rows):
@@ -97,7 +102,7 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
         confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
         name=name,
         equivalents=_equivalents(found, best, spec, name),
-        computed_in=computed_in(check, given),
+        computed_in=None if moved else computed_in(check, given),
         rows=kept,
         residual=residual,
         evidence=_evidence(given, found, best, check, scale),
@@ -130,6 +135,18 @@ def _share(check: Comparison, found: Found, rows: int) -> float:
     return math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
 
 
+def _scale(found: Found, width: int) -> float:
+    """The scale that is meant, or the one that was measured.
+
+    Rounding is no chance: cosines near 1 all become 1, which makes the scale larger by up to a seventh of the angles
+    that rounding leaves, in tables of a few bits of few rows. A quarter is allowed: what `plain` takes 4 of is a
+    sixteenth.
+    """
+    doubt = max(found.doubt, found.scale * found.rest / 16)
+    digits, number = plain(found.scale, doubt, (1.0, math.sqrt(width), 1 / math.sqrt(width)))
+    return number if digits < UNKNOWN and number > 0 else found.scale
+
+
 def _positions(given: Given, best: Description) -> Callable[[int, int], Any]:
     own = given.positions
     return best.positions if own is None else lambda begin, end: own[begin:end]
@@ -141,9 +158,14 @@ def _places(given: Given, best: Description) -> Callable[[int, int], np.ndarray]
 
 
 def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]:
-    """The preset that a description is, the spec with its scale, and the scale where it is a trained number."""
+    """The preset that a description is, the spec with its scale, and the scale where it is a trained number.
+
+    A trained scale is one that training may have reached: at most 10 times as large, or as small, as it starts
+    (1 or ``width ** -0.5``). A table that is larger or smaller was multiplied by somebody.
+    """
+    near = min(abs(math.log(scale)), abs(math.log(scale * math.sqrt(spec.width)))) <= math.log(_TRAINED)
     for name, known in alike(spec):
-        if known.scaled == (scale != 1) and known.scale == 1:
+        if known.scaled == (scale != 1) and known.scale == 1 and (near or not known.scaled):
             return name, replace(known, width=spec.width, zero_rows=(), first=0), scale if scale != 1 else None
     return None, (replace(spec, scale=scale) if scale != 1 else spec), None
 
@@ -205,7 +227,9 @@ def _residual(check: Comparison, given: Given, found: Found, prefix: int) -> Res
     worst = sorted(check.wrong, key=lambda one: -one[2])
     squares = check.squares
     assert check.channels is not None
-    channels = np.argsort(-check.channels, kind="stable")[:10]
+    assert check.uses is not None
+    order = np.argsort(-check.channels, kind="stable")
+    channels = order[check.uses[order] > 0][:10]
     return Residual(
         largest=max(size for _, size, _ in worst),
         root_mean_square=math.sqrt(squares / max(1, given.rows * given.width)),

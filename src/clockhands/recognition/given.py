@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.errors import InvalidType
+from clockhands.dtypes import output_dtype
+from clockhands.errors import InvalidType, InvalidValue
 
 # Half a unit in the last place of 1: what rounding a number of size 1 may cost.
 ROUNDING = {
@@ -62,13 +63,19 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
 
     Raises:
         InvalidType: It is no array, or holds something else than numbers.
+        InvalidValue: It is a masked array, some of whose numbers are hidden.
     """
+    if isinstance(array, np.ma.MaskedArray) and np.ma.getmaskarray(array).any():
+        hidden = int(np.count_nonzero(np.ma.getmaskarray(array)))
+        raise InvalidValue(
+            f"`given` must have all its numbers, got a masked array that hides {hidden} of {array.size}.",
+            "Give the rows that are not hidden, with positions= to say where they stand.",
+        )
     name = str(getattr(array, "dtype", "")).rpartition(".")[2]
     try:
         if hasattr(array, "detach"):
             array = array.detach().cpu()
-            # NumPy has no bfloat16 of torch's; float32 holds each of them.
-            array = array.float().numpy() if name == "bfloat16" else array.numpy()
+            array = _from_torch(array, name)
         rows = np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidType(
@@ -82,4 +89,11 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
         )
     if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
         rows = rows.astype(np.float64)
-    return rows, name if name == "bfloat16" else rows.dtype.name
+    return rows, name if name.startswith("float8") else rows.dtype.name
+
+
+def _from_torch(tensor: Any, dtype: str) -> np.ndarray:
+    """The numbers of a tensor: those of NumPy's own dtype where there is one, of ``ml_dtypes`` for bfloat16."""
+    if dtype == "bfloat16":
+        return tensor.float().numpy().astype(output_dtype(dtype))  # exact: they were bfloat16 before
+    return tensor.float().numpy() if dtype.startswith("float8") else tensor.numpy()

@@ -102,7 +102,7 @@ def _identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) 
     why = _why_not(rows, dtype)
     if why is not None:
         return Matches([], why)
-    given = Given(rows, dtype, ROUNDING.get(dtype, 2.0**-4), positions)
+    given = Given(rows, dtype, ROUNDING[dtype], positions)
     found = identify_rows(given)
     if positions is None and (not found or found[0].residual is not None):
         # Rounding in 8 or 11 bits looks like training, until it is done again.
@@ -116,6 +116,8 @@ def _why_not(rows: np.ndarray, dtype: str) -> str | None:
         return f"These are numbers of {dtype}: a code of sines and cosines has fractions."
     if rows.dtype.kind == "c":
         return "These are complex numbers: a table of positions is real."
+    if dtype not in ROUNDING:
+        return f"Numbers of {dtype} have too few digits to tell one table from another: give those it was made of."
     if rows.ndim != 2:
         return f"A table is [rows, width], and this is an array of shape {list(rows.shape)}: give it row by row."
     if not rows.size:

@@ -11,7 +11,7 @@ from clockhands.recognition.describing import Description, Doubts, Shape, descri
 from clockhands.recognition.double_precision import polished
 from clockhands.recognition.given import Given
 from clockhands.recognition.progressions import Progression, progressions, refined, turned
-from clockhands.recognition.turning import Hands, angles_at, angles_of, readings
+from clockhands.recognition.turning import Angles, Hands, angles_at, angles_of, readings
 from clockhands.recognition.verifying import Expected
 
 HEAD = 256  # rows that a description is looked for in
@@ -59,9 +59,11 @@ def sinusoids(given: Given) -> Iterator[Found]:
     places = np.arange(len(head)) if given.positions is None else given.positions[: len(head)]
     trials = []
     for hands in readings(head[filled]):
+        even = filled.copy()
+        even[filled] = _of_one_size(hands.turns)
         turns = np.zeros((len(head), hands.turns.shape[1]), complex)
-        turns[filled] = hands.turns
-        found = _trials(turns, hands, places, filled, known=given.positions is not None)
+        turns[even] = hands.turns[even[filled]]
+        found = _trials(turns, hands, places, even, known=given.positions is not None)
         trials.extend((trial, hands) for trial in found)
     if not trials:
         return
@@ -71,6 +73,13 @@ def sinusoids(given: Given) -> Iterator[Found]:
         found = _followed(given, trial, hands)
         if found is not None:
             yield found
+
+
+def _of_one_size(turns: np.ndarray) -> np.ndarray:
+    """Which rows are fit to look for turns in: a row whose pairs differ far more in size than others' is another."""
+    off = np.median(np.abs(np.abs(turns) - 1), axis=1)
+    keep = off <= 10 * np.median(off) + 1e-6
+    return keep if keep.mean() >= 0.9 else np.ones(len(keep), bool)
 
 
 def _likely(trial: Progression, least: float) -> tuple[bool, float, float, float]:
@@ -83,6 +92,17 @@ def _trials(
 ) -> list[Progression]:
     noise = max(hands.noise, 2.0**-52)
     angles = angles_at(turns[filled], noise, places[filled]) if known else angles_of(turns, noise)
+    out = _fitted(angles, turns, noise, places, filled, known=known)
+    if not known and noise < 0.1 and not any(trial.kind == "geometric" for trial in out):
+        # What rounding to a few steps does to a slow pair is the same in many rows: off by a whole step in all.
+        loose = replace(angles, spread=np.maximum(angles.spread, 2 * noise / len(turns)))
+        out += _fitted(loose, turns, noise, places, filled, known=known)
+    return out
+
+
+def _fitted(
+    angles: Angles, turns: np.ndarray, noise: float, places: np.ndarray, filled: np.ndarray, *, known: bool
+) -> list[Progression]:
     out = []
     least = np.inf
     for trial in progressions(angles, len(turns), known=known):
@@ -118,6 +138,8 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
     values = turned(turns, trial.order)
     along = np.real(values * np.exp(-1j * trial.phases(places)))
     size = float(np.median(along.mean(axis=1))) if len(along) > 8 else float(along.mean())
+    if not 0.5 < size < 2:  # what does not turn as described has no scale
+        return None
     doubt = max(given.rounding, 2.0**-24 if trial.rest > 2.0**-30 else 0) / math.sqrt(along.size) + trial.rest**2 / 2
     scale = hands.size * size
     shape = Shape(

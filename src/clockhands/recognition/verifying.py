@@ -72,6 +72,8 @@ class Comparison:
         inexact: Numbers that are not the nearest of their dtype, of those looked at for that.
         numbers: Numbers looked at for that.
         channels: The sum of squares by channel.
+        uses: The largest share of the bound by channel, in the rows that are off by more than a rounding.
+        arithmetic: The rounding of the arithmetic whose bound that is.
     """
 
     error: float = 0.0
@@ -84,12 +86,16 @@ class Comparison:
     inexact: int = 0
     numbers: int = 0
     channels: np.ndarray | None = None
+    uses: np.ndarray | None = None
+    arithmetic: float = 2.0**-24
 
     def join(self, other: "Comparison") -> "Comparison":
         """Both together; the other holds later rows."""
-        channels = self.channels if other.channels is None else other.channels
+        channels, uses = (mine if mine is not None else theirs for mine, theirs in self._and(other))
         if self.channels is not None and other.channels is not None:
             channels = self.channels + other.channels
+        if self.uses is not None and other.uses is not None:
+            uses = np.maximum(self.uses, other.uses)
         return Comparison(
             max(self.error, other.error),
             max(self.excess, other.excess),
@@ -101,12 +107,16 @@ class Comparison:
             self.inexact + other.inexact,
             self.numbers + other.numbers,
             channels,
+            uses,
         )
+
+    def _and(self, other: "Comparison") -> tuple[tuple[np.ndarray | None, np.ndarray | None], ...]:
+        return (self.channels, other.channels), (self.uses, other.uses)
 
 
 def compared(given: Given, expected: Expected) -> Comparison:
     """Every row beside what is expected: with the bound of float32's arithmetic, or of float64's where that is kept."""
-    if given.dtype == "float64":
+    if given.rounding < 2.0**-40:
         fine = _compared(given, expected, _DOUBLE)
         if len(fine.wrong) <= max(1, given.rows // 100):
             return fine
@@ -114,7 +124,7 @@ def compared(given: Given, expected: Expected) -> Comparison:
 
 
 def _compared(given: Given, expected: Expected, arithmetic: float) -> Comparison:
-    fine = given.rows * given.width <= _LARGE or given.dtype == "float64"
+    fine = given.rows * given.width <= _LARGE or given.rounding < 2.0**-40
     height = max(1, _BLOCK // given.width)
     starts = range(0, given.rows, height)
 
@@ -137,6 +147,7 @@ def _compared(given: Given, expected: Expected, arithmetic: float) -> Comparison
 
 def _settled(total: Comparison, given: Given, once: float, arithmetic: float) -> Comparison:
     """The comparison with its suspects told apart: those of the table's arithmetic, and wrong ones."""
+    total.arithmetic = arithmetic
     if not total.suspects:
         return total
     row, worst, rms, used = np.concatenate(total.suspects).T
@@ -144,12 +155,15 @@ def _settled(total: Comparison, given: Given, once: float, arithmetic: float) ->
     every[row.astype(int)] = used
     usual = float(np.quantile(every, 0.9))
     # The bound of float64 is never loose.
-    wrong = (used > 1) | ((used > 8 * usual) & (worst > 4 * once) & (arithmetic > _DOUBLE))
+    limit = min(1.0, 8 * usual) if arithmetic > _DOUBLE else 1.0
+    wrong = (used > 1) | ((used > limit) & (worst > 4 * once))
     error = max(total.error, float(worst[~wrong].max(initial=0.0)))
     picked = [
         (int(at), float(most), float(size)) for at, most, size in zip(row[wrong], worst[wrong], rms[wrong], strict=True)
     ]
-    return replace(total, error=error, excess=error / once, wrong=picked, suspects=[])
+    assert total.uses is not None
+    uses = np.where(total.uses > limit, total.uses, 0)
+    return replace(total, error=error, excess=error / once, wrong=picked, suspects=[], uses=uses)
 
 
 def _block(
@@ -177,7 +191,8 @@ def _block(
     if suspect.size:
         bound = expected.reach(begin + suspect) * (arithmetic * expected.scale * (3 * expected.powers + 5))
     bound += 2 * arithmetic * expected.scale
-    used = np.maximum((size[suspect] - once) / bound, 0).max(axis=1) if suspect.size else np.zeros(0)
+    shares = np.maximum((size[suspect] - once) / bound, 0) if suspect.size else np.zeros((0, rows.shape[1]))
+    used = shares.max(axis=1)
     usual = np.ones(len(rows), bool)
     usual[suspect] = usual[zero] = usual[bad] = False
     size[zero] = size[bad] = 0
@@ -194,6 +209,7 @@ def _block(
         inexact,
         numbers,
         by_channel,
+        shares.max(axis=0, initial=0.0),
     )
 
 
@@ -204,8 +220,8 @@ def computed_in(check: Comparison, given: Given) -> str | None:
     description misses by little. Phases in float32 leave a good part of the numbers others than the nearest.
     """
     share = check.inexact / max(1, check.numbers)
-    if given.dtype == "float64":
-        return "float64" if check.error < 2.0**-36 else "float32"
+    if given.rounding < 2.0**-40:
+        return "float64" if check.arithmetic < 2.0**-40 else "float32"
     if check.excess > 1:
         return "float32"
     if given.dtype == "float32":

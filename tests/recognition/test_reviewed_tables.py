@@ -1,0 +1,116 @@
+"""Tables that `clockhands.identify` once read wrongly: bytes, scales, arithmetic, far rows, other axes."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.errors import InvalidValue
+
+
+def table(rows=128, width=64, **fields):
+    return ch.table(ch.Sinusoidal(width, **fields), rows)
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", "longdouble"])
+def test_a_wrong_entry_is_wrong_in_any_order_of_bytes(kind):
+    rows = table().astype(kind)
+    rows[100, 5] += 0.2
+    (match,) = ch.identify(rows)
+    assert (match.residual.rows, match.residual.channels) == ((100,), (5,))
+
+
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+def test_eight_bits_are_too_few_in_any_library(kind, backend):
+    rows = table().astype(getattr(ml_dtypes, kind))
+    if backend.name == "torch":
+        import torch
+
+        rows = torch.from_numpy(table()).to(getattr(torch, kind))
+    matches = ch.identify(rows)
+    assert matches == []
+    assert f"Numbers of {kind} have too few digits" in matches.reason
+
+
+def test_hidden_numbers_are_refused():
+    rows = np.ma.masked_array(table(), mask=np.zeros((128, 64), bool))
+    assert ch.identify(rows)[0].name == "vaswani2017"
+    rows[5] = np.ma.masked
+    with pytest.raises(InvalidValue, match="hides 64 of 8192"):
+        ch.identify(rows)
+
+
+def test_bfloat16_of_torch_is_compared_in_bfloat16():
+    torch = pytest.importorskip("torch")
+    (match,) = ch.identify(torch.from_numpy(table()).bfloat16())
+    assert dict(match.evidence)["dtype"] == "bfloat16"
+    assert dict(match.evidence)["not_nearest"] < 0.01
+
+
+@pytest.mark.parametrize(("rows", "width"), [(163, 26), (222, 44)])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_ramps_have_no_scale(rows, width, kind):
+    ramps = np.exp(-np.arange(rows)[:, None] / rows * np.arange(1, width + 1))
+    assert not any(isinstance(match.spec, ch.Sinusoidal) for match in ch.identify(ramps.astype(kind)))
+
+
+@pytest.mark.parametrize(("rows", "width"), [(128, 1024), (24, 512), (64, 64)])
+def test_the_bias_of_rounding_is_no_scale(rows, width):
+    for kind in ("float16", "bfloat16"):
+        (match,) = ch.identify(ch.table(ch.Sinusoidal(width), rows, kind))
+        assert (match.name, match.spec.scale, match.residual) == ("vaswani2017", 1, None)
+    (match,) = ch.identify((np.round(table(rows, width) * 127) / 127).astype(np.float32))
+    assert (match.name, match.computed_in) == ("vaswani2017", None)
+    assert match.residual is not None
+
+
+@pytest.mark.parametrize("sigma", [1e-5, 1e-4, 1e-3, 3e-3, 0.03])
+def test_training_noise_is_no_scale(sigma):
+    rows = table(128, 128) + sigma * np.random.default_rng(1).normal(size=(128, 128))
+    (match,) = ch.identify(rows.astype(np.float32))
+    # What a trained table was computed in cannot be seen any more.
+    assert (match.name, match.spec.scale, match.computed_in) == ("vaswani2017", 1, None)
+
+
+def test_a_scale_that_no_training_reaches_is_a_fixed_one():
+    for factor in (1000.0, 1e-3):
+        (match,) = ch.identify(table() * np.float32(factor))
+        assert (match.name, match.values) == (None, None)
+        assert match.spec.scale == pytest.approx(factor, rel=1e-7)
+    (match,) = ch.identify(table() * np.float32(0.7))
+    assert (match.name, match.values) == ("speecht5", pytest.approx(0.7))
+
+
+@pytest.mark.parametrize(("start", "scale"), [(10**6, 1.0), (30_000, 1.0), (0, 1000.0), (10**6, 0.01)])
+def test_long_phases_and_scales_in_float64_are_float64(start, scale):
+    phases = np.multiply.outer(start + np.arange(64.0), 10_000.0 ** (-np.arange(32) / 32))
+    rows = scale * np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(64, 64)
+    (match,) = ch.identify(rows)
+    assert (match.computed_in, match.residual) == ("float64", None)
+
+
+def test_only_channels_that_moved_are_named():
+    rows = table().copy()
+    rows[100, 5] += 0.01
+    rows[100, 9] -= 0.005
+    (match,) = ch.identify(rows)
+    assert (match.residual.rows, match.residual.channels) == ((100,), (5, 9))
+
+
+@pytest.mark.parametrize(("rows", "far"), [(128, 0), (128, 1), (128, 50), (128, 127), (24, 3), (513, 0), (513, 512)])
+def test_one_row_that_is_far_off_is_only_that(rows, far):
+    """A class token that was trained stands before a table as a row of its own."""
+    given = table(rows).copy()
+    given[far] = np.random.default_rng(far).normal(size=64)
+    (match,) = ch.identify(given)
+    assert (match.name, match.positions) == ("vaswani2017", range(rows))
+    assert match.residual.rows == (far,)
+    assert match.confidence == 1 - 1 / rows
+
+
+def test_one_row_in_a_hundred_may_be_far_off():
+    given, others = table(1000).copy(), [10, 200, 500, 501, 777]
+    given[others] = np.random.default_rng(0).normal(size=(5, 64))
+    (match,) = ch.identify(given)
+    assert match.name == "vaswani2017"
+    assert sorted(match.residual.rows) == others
