@@ -220,9 +220,23 @@ def test_a_function_that_ends_python_is_one_that_raises():
         identify_function(interrupted, WIDTH)
 
 
+@pytest.mark.parametrize("last", [5_000, 65_537, 100_001])
+def test_the_first_position_that_is_wrong_is_found_between_those_asked(last):
+    """A table that ends far away; of the positions there only some are asked."""
+    for function in (
+        lambda x, p: turned(x, np.where(p > last, p + 1, p)),
+        lambda x, p: ch.add(x, ch.Sinusoidal(WIDTH), np.where(p > last, p + 1, p)),
+    ):
+        found = identify_function(function, WIDTH)
+        evidence = dict(found[0].evidence)
+        assert evidence["first_wrong_position"] == last + 1
+        assert f"{last + 1:,}" in found.reason
+        assert evidence["calls"] < 60
+
+
 def test_the_first_row_may_be_wrong_already():
     """What is said of positions beyond a table is not looked for before position 0."""
-    function = changing_after(36, lambda x, p: turned(x, p + 1))
+    function = changing_after(30, lambda x, p: turned(x, p + 1))
     assert "It keeps state" in identify_function(function, WIDTH).reason
 
 

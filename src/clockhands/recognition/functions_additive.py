@@ -17,7 +17,7 @@ from clockhands.recognition.functions_behaviour import Behaviour, Unfit, unit_of
 from clockhands.recognition.functions_calling import Reader
 from clockhands.recognition.functions_pairs import NOTHING, Pairs
 from clockhands.recognition.functions_phases import measure
-from clockhands.recognition.functions_turning import Turning, arithmetic_of, explained_by, fits_of
+from clockhands.recognition.functions_turning import Turning, arithmetic_of, explained_by, first_of, fits_of
 from clockhands.recognition.given import ROUNDING, Given
 from clockhands.recognition.matches import Match
 from clockhands.recognition.naming import sinusoidal_names
@@ -52,12 +52,16 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
     own = dict(match.evidence)
     start, step = float(own.get("start", 0.0)), float(own.get("step", 1.0))
     far = np.unique(np.random.default_rng(4).integers(0, end + 1, 256))
-    made = table(match.spec, start + step * far, "float64", values=match.values)  # type: ignore[arg-type]
-    off = np.abs(_read(reader, far) - made).max(axis=1)
+
+    def apart(at: np.ndarray) -> np.ndarray:
+        made = table(match.spec, start + step * at, "float64", values=match.values)  # type: ignore[arg-type]
+        return np.abs(_read(reader, at) - made).max(axis=1)
+
+    off = apart(far)
     evidence = {
         **own,
         "factor_on_x": factor,
-        "first_wrong_position": int(far[off > _WRONG][0]) if (off > _WRONG).any() else None,
+        "first_wrong_position": first_of(far, off > _WRONG, lambda at: apart(at) > _WRONG),
         "longest_position": end,
     }
     match = replace(
@@ -123,11 +127,16 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
     near = np.arange(min(end + 1, _ROWS))
     far = np.unique([*np.random.default_rng(4).integers(0, end + 1, 256), end])
     at = np.concatenate([near, far[far >= len(near)]])
-    off = np.abs(_read(behaviour.reader, at) - table(spec, at, "float64")).max(axis=1)
+
+    def apart(asked: np.ndarray) -> np.ndarray:
+        return np.abs(_read(behaviour.reader, asked) - table(spec, asked, "float64")).max(axis=1)
+
+    off = apart(at)
     explained = off <= scale * explained_by(turning, arithmetic, at, spec.rates)
-    wrong = np.flatnonzero(off > _WRONG * max(1.0, scale))
+    limit = _WRONG * max(1.0, scale)
     if isinstance(spec.spacing, Explicit) or not explained[: min(64, len(near))].all():
         return None, ""
+    first_wrong = first_of(at, off > limit, lambda asked: apart(asked) > limit)
     names = sinusoidal_names(spec, bounds)
     evidence = {
         "rates": phases.rates.tolist(),
@@ -137,7 +146,7 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
         "positions_in": arithmetic.positions,
         "phases_in": arithmetic.phases,
         "table_in": arithmetic.table,
-        "first_wrong_position": int(at[wrong[0]]) if wrong.size else None,
+        "first_wrong_position": first_wrong,
         "longest_position": int(at[-1]),
         **({"presets": list(names)} if names else {}),
     }
@@ -151,8 +160,8 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
         evidence=tuple(evidence.items()),
     )
     said = [f"It is {describe(spec).rstrip('.')}.", *arithmetic.words()]
-    if wrong.size:
-        said.append(f"From position {int(at[wrong[0]]):,} on it is off by more than {_WRONG:g}.")
+    if first_wrong is not None:
+        said.append(f"From position {first_wrong:,} on it is off by more than {_WRONG:g}.")
     return match, " ".join(said)
 
 

@@ -17,7 +17,15 @@ from clockhands.recognition.functions_company import not_linear
 from clockhands.recognition.functions_decay import decay_of
 from clockhands.recognition.functions_pairs import NoRotation, find_pairs, turned_at_zero
 from clockhands.recognition.functions_phases import measure, offset_of, read_phases, wrapped
-from clockhands.recognition.functions_turning import Turning, all_pairs, arithmetic_of, explained_by, fits_of, index_of
+from clockhands.recognition.functions_turning import (
+    Turning,
+    all_pairs,
+    arithmetic_of,
+    explained_by,
+    first_of,
+    fits_of,
+    index_of,
+)
 from clockhands.recognition.matches import Match
 from clockhands.recognition.naming import rotary_names
 from clockhands.rotary import Rotary, XPos, rotate
@@ -213,26 +221,33 @@ def check(turning: Turning, spec: Rotary, role: str | None, arithmetic: Arithmet
     near = np.arange(min(end + 1, _CONTIGUOUS))
     far = np.unique(np.concatenate([draw.integers(0, end + 1, 256), [end, end // 2, end // 3]]))
     positions = np.concatenate([near, far[far >= len(near)]])
-    seen, amplitude = read_phases(reader, turning.pairs, positions)
-    places = positions + (int(turning.offset) if turning.offset % 1 == 0 else turning.offset)
-    cosine, sine = cosine_sine(spec, positions_of(places), np.dtype(np.float64), role)
+    phases, shift = [], int(turning.offset) if turning.offset % 1 == 0 else turning.offset
     at = index_of(turning.pairs)
-    off = np.maximum(np.abs(amplitude * np.cos(seen) - cosine[:, at]), np.abs(amplitude * np.sin(seen) - sine[:, at]))
-    off = np.where(np.isfinite(off), off, np.inf) / np.maximum(1.0, np.hypot(cosine, sine)[:, at])
-    off = off.max(axis=1)
-    wrong = np.flatnonzero(off > _WRONG)
-    bounds = explained_by(turning, arithmetic, np.abs(places), spec.rates)
+
+    def compared(asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far off the function is at these positions, and how far it may be."""
+        seen, amplitude = read_phases(reader, turning.pairs, asked)
+        phases.append(seen)
+        cosine, sine = (wave[:, at] for wave in cosine_sine(spec, positions_of(asked + shift), np.dtype(float), role))
+        off = np.maximum(np.abs(amplitude * np.cos(seen) - cosine), np.abs(amplitude * np.sin(seen) - sine))
+        off = np.where(np.isfinite(off), off, np.inf) / np.maximum(1.0, np.hypot(cosine, sine))
+        return off.max(axis=1), explained_by(turning, arithmetic, np.abs(asked + shift), spec.rates)
+
+    off, bounds = compared(positions)
+    seen = phases[0]
     # Rows of all channels at once, where unturned channels are seen too; each sum is of two products with up to 1.5.
     some = np.concatenate([np.arange(min(len(near), 64)), draw.integers(0, len(positions), 192)])
     x = draw.integers(-96, 97, (len(some), spec.head_width)) / 64
-    ours = rotate(x, spec, places[some], role=role)
+    ours = rotate(x, spec, positions[some] + shift, role=role)
     rows = np.abs(reader(x, positions[some]) - ours).max(axis=1)
     rows = np.where(np.isfinite(rows), rows, np.inf)
-    grown = np.maximum(1.0, np.hypot(cosine, sine).max(axis=1))[some]
+    cosine, sine = cosine_sine(spec, positions_of(positions[some] + shift), np.dtype(float), role)
+    grown = np.maximum(1.0, np.hypot(cosine, sine).max(axis=1))
     explained = np.concatenate([off <= bounds, rows <= 3 * grown * (bounds[some] + unit_of(reader.caller.output))])
-    first_wrong = int(positions[wrong[0]]) if wrong.size else None
-    unexplained = np.flatnonzero(off > bounds)
-    alike = int(positions[unexplained[0]]) if unexplained.size else int(positions[-1]) + 1
+    first_wrong = first_of(positions, off > _WRONG, lambda asked: compared(asked)[0] > _WRONG)
+    alike = first_of(positions, off > bounds, lambda asked: np.greater(*compared(asked)))
+    if alike is None:
+        alike = int(positions[-1]) + 1
     error = max(float(rows.max()), float(off.max()))
     stands = False
     if first_wrong is not None and 0 < first_wrong < len(near) - 2:

@@ -1,6 +1,6 @@
 """What was measured of pairs that turn, the ladders that have it, and what is rounded on the way."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,3 +145,28 @@ def explained_by(turning: Turning, arithmetic: Arithmetic, positions: np.ndarray
     if arithmetic.phases in RELATIVE:
         moved = moved + 2 * RELATIVE[arithmetic.phases] * exact
     return np.max(moved, axis=1) + 4 * turning.noise
+
+
+def first_of(positions: np.ndarray, bad: np.ndarray, ask: Callable[[np.ndarray], np.ndarray]) -> int | None:
+    """The first position that is bad, looked for between the first bad one that was asked and the one asked before.
+
+    Args:
+        positions: Those asked, rising.
+        bad: Which of them are.
+        ask: Which of some others are; every call narrows what is left to a 64th.
+    """
+    found = np.flatnonzero(bad)
+    if not found.size:
+        return None
+    high = int(positions[found[0]])
+    low = int(positions[found[0] - 1]) if found[0] else high - 1
+    while high - low > 1:
+        between = np.unique(np.linspace(low, high, 66).astype(int)[1:-1])
+        between = between[(between > low) & (between < high)]
+        worse = np.flatnonzero(ask(between))
+        low, high = (
+            (int(between[-1]), high)
+            if not worse.size
+            else (int(between[worse[0] - 1]) if worse[0] else low, int(between[worse[0]]))
+        )
+    return high
