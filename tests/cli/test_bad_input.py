@@ -164,7 +164,7 @@ FILES = [
     (
         "m.onnx",
         onnx_bytes([onnx_outside("t", (4, 2), location="../../etc/passwd")]),
-        "tensor 't' names the file '../../etc/passwd', which is not one in the model's folder.",
+        "tensor 't' declares its data at '../../etc/passwd', a path that does not stay in the model's folder.",
         "Do not trust this model; its data lie beside it.",
     ),
     (

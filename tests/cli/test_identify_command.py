@@ -14,7 +14,7 @@ from clockhands.auditing.audits import LAYER_FIELDS
 from clockhands.cli.found import command_of, positions_from_json, positions_to_json
 from clockhands.grids import Grid
 from clockhands.recognition import Match
-from written_files import onnx_bytes, onnx_node, onnx_tensor, written
+from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, written
 
 PAPER = ch.preset("vaswani2017", width=16)
 TABLE = ch.table(PAPER, 64)
@@ -249,6 +249,20 @@ def test_a_graph_says_which_table_is_added(run, here):
     assert is_paper(picked["matches"][0])
 
 
+def test_a_table_beside_its_model_has_the_name_that_picks_it(run, here):
+    tensors = [onnx_outside(name, (64, 16), location="d.bin", offset=str(at)) for name, at in (("pos", 0), ("b", 4096))]
+    written(here / "ext.onnx", onnx_bytes(tensors))
+    (here / "d.bin").write_bytes(2 * TABLE.tobytes())
+    (result,) = told(run("identify", "ext.onnx:pos", "--json"))
+    assert result["what"] == "ext.onnx:pos"
+    assert told(run("identify", result["what"], "--json")) == [result]
+    (here / "d.bin").unlink()
+    done = run("identify", "ext.onnx:pos")
+    assert done.code == 2
+    assert "error: ext.onnx keeps the numbers of 'pos' in d.bin, which is not there.\n" in done.err
+    assert "hint: Download d.bin too: the two files belong together.\n" in done.err
+
+
 def test_several_arrays_of_an_archive(run, here):
     np.savez(here / "t.npz", table=TABLE, noise=NOISE, positions=np.arange(64), spec=np.array(ch.to_json(PAPER)))
     done = run("identify", "t.npz", "--json")
@@ -289,6 +303,9 @@ class Model:
 
 def failing(x, positions):
     raise RuntimeError("no luck")
+
+def leaving(x, positions):
+    raise SystemExit(5)
 
 number = 3
 """
@@ -359,6 +376,14 @@ def test_a_function_that_fails_is_told_and_not_taken_for_ours(run):
     assert done.code == 2
     assert "RuntimeError: no luck" in done.err
     assert "fault of clockhands" not in done.err
+
+
+@pytest.mark.usefixtures("module")
+def test_a_function_that_ends_python_ends_nothing(run):
+    """Taken for a reader that has gone away, it would end in 141 without a word."""
+    done = run("identify", "their_rotary:leaving", "--width", "8")
+    assert (done.code, done.out) == (2, "")
+    assert "SystemExit: 5" in done.err
 
 
 def test_a_path_comes_before_a_function(run, module):

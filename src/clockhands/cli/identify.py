@@ -144,8 +144,8 @@ def _chosen(opened: Opened) -> tuple[str, ...]:
 
 
 def _what(info: TensorInfo) -> str:
-    """The name of a table: the file's, and the tensor's where a file has several."""
-    name = info.file.name
+    """The name of a table: that of the file which declares it, and the tensor's where a file has several."""
+    name = (info.model or info.file).name
     return name if info.name == name else f"{name}:{shown(info.name)[1:-1]}"
 
 

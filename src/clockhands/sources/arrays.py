@@ -24,7 +24,7 @@ import numpy as np
 from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import TooLarge, Unreadable
-from clockhands.sources.files import open_regular, seems
+from clockhands.sources.files import open_regular, place, seems
 
 # The most that one tensor may take in memory, if there is as much. The largest position table known is
 # about 1 GB (131,072 rows of 2,048 float32); without a bound a zip bomb would be unpacked for minutes.
@@ -52,6 +52,7 @@ class TensorInfo:
         big_endian: The bytes of each number are in big-endian order.
         member: The member of an .npz archive.
         held: The bytes of its numbers, where no part of the file holds them as they are.
+        model: The file that declares it, where another one holds its numbers.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TensorInfo:
     big_endian: bool = False
     member: str | None = None
     held: bytes | None = field(default=None, repr=False)
+    model: Path | None = None
 
     @property
     def elements(self) -> int:
@@ -128,7 +130,7 @@ def mapped(info: TensorInfo) -> np.ndarray:
     plain = info.member is None and info.held is None and not info.big_endian and dtype.kind != "b"
     if not plain or not info.elements or sys.byteorder == "big":
         return read(info)
-    with open_regular(info.file) as file:
+    with _opened(info) as file:
         if file.seek(0, io.SEEK_END) < info.offset + info.elements * dtype.itemsize:
             raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", _HINT_AGAIN)
         order = "F" if info.fortran else "C"
@@ -212,13 +214,23 @@ def _stream(info: TensorInfo) -> Iterator[IO[bytes]]:
         yield io.BytesIO(info.held)
         return
     if info.member is None:
-        with open_regular(info.file) as file:
+        with _opened(info) as file:
             file.seek(info.offset)
             yield file
         return
     with _archive(info.file) as archive, _member(archive, info.file, info.member) as stream:
         _exactly(stream, info.offset, info)
         yield stream
+
+
+def _opened(info: TensorInfo) -> IO[bytes]:
+    """The file that holds the numbers, which may not have come along with the one that declares them."""
+    if info.model is not None and place(info.file) is None:
+        raise Unreadable(
+            f"{info.model} keeps the numbers of {shown(info.name)} in {info.file}, which is not there.",
+            f"Download {info.file.name} too: the two files belong together.",
+        )
+    return open_regular(info.file)
 
 
 def _exactly(stream: IO[bytes], count: int, info: TensorInfo) -> bytes:
@@ -319,8 +331,8 @@ def _damaged(path: Path, error: Exception) -> Unreadable:
 def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | None) -> TensorInfo:
     """The header at the start of ``stream``, which holds ``size`` bytes in all."""
     where = f"{shown(name)} in {path}" if member else str(path)
-    place = TensorInfo(name, "", (), path, member=member)
-    start = _exactly(stream, min(size, 8), place)
+    empty = TensorInfo(name, "", (), path, member=member)
+    start = _exactly(stream, min(size, 8), empty)
     if start[:6] != b"\x93NUMPY" or len(start) < 8:
         told = f"{seems(start)}" if start else "it is empty"
         hint = _HINT_AGAIN if not start.startswith(b"\x80") else "Pickles can run code: save it with np.save."
@@ -333,7 +345,7 @@ def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | N
             "Save it again with np.save as a plain array of numbers.",
         )
     width = 2 if version == (1, 0) else 4
-    length = int.from_bytes(_exactly(stream, width, place), "little")
+    length = int.from_bytes(_exactly(stream, width, empty), "little")
     offset = 8 + width + length
     if length > _LONGEST_HEADER or offset > size:
         raise Unreadable(
@@ -341,7 +353,7 @@ def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | N
             f"numbers has at most {_LONGEST_HEADER:,}.",
             _HINT_AGAIN,
         )
-    text = _exactly(stream, length, place)
+    text = _exactly(stream, length, empty)
     shape, fortran, dtype = _parsed(length.to_bytes(width, "little") + text, version, where)
     _check_numbers(dtype, where)
     needed = math.prod(shape) * dtype.itemsize

@@ -51,7 +51,8 @@ TYPES = {
 }
 
 # Bounds for hostile files, each far above any real one.
-MOST_TENSORS = 2**20
+MOST_TENSORS = 2**18
+MOST_AXES = 64
 DEEPEST_GRAPH = 32
 
 # Bytes of numbers that are kept because no part of the file holds them as they are.
@@ -95,8 +96,8 @@ def read_header(path: Path) -> Header:
     """Walk an ONNX model and find its tensors.
 
     Raises:
-        Unreadable: The file is no ONNX model or truncated, a tensor has another size than its shape takes, or lies in
-            a file outside the model's folder.
+        Unreadable: The file is no ONNX model or truncated, a tensor has another size than its shape takes, or declares
+            its data at a path that leaves the model's folder (links in the folder are followed).
     """
     import mmap
 
@@ -236,7 +237,12 @@ class _Walk:
         varints, external = False, []
         for number, kind, value in self.file.fields(span):
             if number == _TENSOR["sizes"]:
-                sizes += self.file.integers(kind, value)
+                sizes += self.file.integers(kind, value, MOST_AXES)
+                if len(sizes) > MOST_AXES:
+                    raise Unreadable(
+                        f"{self.file.path} has a tensor of more than {MOST_AXES} axes, and NumPy's have no more.",
+                        _AGAIN,
+                    )
             elif number == _TENSOR["type"] and isinstance(value, int):
                 kind_number = value
             elif number == _TENSOR["name"] and isinstance(value, Span):
@@ -308,7 +314,7 @@ class _Walk:
                 f"{where} ends at byte {offset + length:,} of {name}, which has {self.sizes[name]:,}.",
                 "The file is truncated: download it again.",
             )
-        self._put(said, TensorInfo("", said.dtype, said.shape, file, offset))
+        self._put(said, TensorInfo("", said.dtype, said.shape, file, offset, model=self.file.path))
 
     def _entry(self, span: Span) -> tuple[str, str]:
         """A key and its value, both text."""
@@ -351,9 +357,10 @@ class _Walk:
 
 
 def _beside(model: Path, where: str, location: str) -> Path:
-    """The file that a tensor names: always one in the model's folder, or in a folder of it.
+    """The file that a tensor names, by a path that stays in the model's folder: no ``..`` and none from the root.
 
-    A link there is followed, as download caches are made of them.
+    That is asked of the path as the model declares it. The file may be a link, and links are followed wherever they
+    lead: the Hugging Face cache has the data of every model as links to ``../../blobs``, which the model cannot make.
     """
     # Judged as a Windows path too, so that a model is refused on every system or on none.
     parts = PurePosixPath(location).parts
@@ -361,7 +368,7 @@ def _beside(model: Path, where: str, location: str) -> Path:
     outside = ".." in parts or ".." in windows.parts or windows.anchor or location.startswith("/")
     if not location or outside or "\\" in location or "\0" in location:
         raise Unreadable(
-            f"{where} names the file {shown(location)}, which is not one in the model's folder.",
+            f"{where} declares its data at {shown(location)}, a path that does not stay in the model's folder.",
             "Do not trust this model; its data lie beside it.",
         )
     return model.parent / location

@@ -24,6 +24,11 @@ _AGAIN = "Write or download the file again."
 _TRUNCATED = "The file is truncated: download it again."
 
 _LONGEST_VARINT = 10  # bytes of 7 bits, for 64 of them
+# A field takes two bytes and a microsecond: a small file could hold a reader for minutes. Models have ten to twenty for
+# each node, and thousands of nodes.
+MOST_FIELDS = 2**22
+_MESSAGE = 4
+
 _AT_ONCE = 2**20  # bytes of varints that `varints` holds at once
 
 
@@ -42,7 +47,7 @@ Field = tuple[int, int, int | Span]
 """Number, kind, and the value: an integer for a varint, else where its bytes lie."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mapped:
     """A file of one message, mapped into memory.
 
@@ -50,11 +55,13 @@ class Mapped:
         path: The file.
         data: Its bytes.
         what: What the file claims to be, for messages: "an ONNX model".
+        left: Fields that may still be walked through; a message costs as much as four.
     """
 
     path: Path
     data: "mmap"
     what: str
+    left: int = MOST_FIELDS
 
     @property
     def whole(self) -> Span:
@@ -65,10 +72,17 @@ class Mapped:
         """The fields of the message in ``span``, in the order in which they stand.
 
         Raises:
-            Unreadable: A field reaches beyond the message, or is of no kind that the format has.
+            Unreadable: A field reaches beyond the message, is of no kind that the format has, or is one too many.
         """
         data, at, stop = self.data, span.start, span.stop
+        self.left -= _MESSAGE
         while at < stop:
+            self.left -= 1
+            if self.left < 0:
+                raise Unreadable(
+                    f"{self.path} has more than {MOST_FIELDS:,} fields, and a model has thousands.",
+                    "Check that this is the file you mean.",
+                )
             key = data[at]
             at += 1
             if key >= 128:
@@ -95,14 +109,14 @@ class Mapped:
         """The text that lies there; what is not UTF-8 is made visible."""
         return self.data[span.start : span.stop].decode("utf-8", errors="backslashreplace")
 
-    def integers(self, kind: int, value: int | Span) -> list[int]:
-        """The signed 64-bit integers of one field, packed or not."""
+    def integers(self, kind: int, value: int | Span, most: int) -> list[int]:
+        """The signed 64-bit integers of one field, packed or not; no more than ``most`` and one are read."""
         if isinstance(value, int):
             return [_signed(value)]
         if kind != LENGTH:
             raise self.wrong(f"byte {value.start:,} holds {len(value)} bytes where an integer is expected")
         numbers, at = [], value.start
-        while at < value.stop:
+        while at < value.stop and len(numbers) <= most:
             number, at = self._varint(at, value.stop)
             numbers.append(_signed(number))
         return numbers
