@@ -104,6 +104,13 @@ CASES = [
         " only one of them build different models. This audit goes by config.json:max_position_embeddings.",
     ),
     (
+        "converted-layout",
+        {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
+        "warning",
+        'clockhands_layout is "interleaved", but code of this type pairs halves (architecture of llama (transformers'
+        " 5)) and does not know the key: it would turn the wrong channels together.",
+    ),
+    (
         "duplicate-key",
         {f"{C}rope_theta": "given more than once", "used": "the last value"},
         "warning",

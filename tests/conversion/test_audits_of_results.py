@@ -27,3 +27,19 @@ def test_what_is_no_layout_is_left_out_and_named(tmp_path, value):
 @pytest.mark.parametrize("more", [{}, {"clockhands_layout": "halves"}, {"clockhands_layout": None}])
 def test_the_layout_of_the_class_is_no_matter(tmp_path, more):
     assert audit(tmp_path, LLAMA | more) == ("halves", [])
+
+
+def test_a_layout_that_is_not_the_one_of_the_class_is_a_warning(tmp_path):
+    layout, (finding,) = audit(tmp_path, LLAMA | {"clockhands_layout": "interleaved"})
+    assert layout == "interleaved"
+    assert (finding.code, finding.severity) == ("converted-layout", "warning")
+    assert finding.message.startswith('clockhands_layout is "interleaved", but code of this type pairs halves (')
+    inside = {"model_type": "llava", "text_config": LLAMA | {"clockhands_layout": "interleaved"}}
+    _, found = audit(tmp_path, inside)
+    assert "text_config.clockhands_layout" in next(each for each in found if each.code == "converted-layout").message
+
+
+def test_a_type_that_is_not_known_pairs_as_it_says(tmp_path):
+    layout, found = audit(tmp_path, LLAMA | {"model_type": "new", "clockhands_layout": "interleaved"})
+    assert layout == "interleaved"
+    assert "converted-layout" not in {finding.code for finding in found}

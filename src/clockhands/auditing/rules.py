@@ -89,6 +89,13 @@ def _bare(name: str, evidence: Evidence) -> str:
     return name if several else name.partition(":")[2] or name
 
 
+def _converted(evidence: Evidence) -> str:
+    return (
+        f"{said(evidence)}, but code of this type pairs {evidence['pairs']} ({evidence['type']}) and does not know the"
+        " key: it would turn the wrong channels together."
+    )
+
+
 def _duplicate(evidence: Evidence) -> str:
     keys = listed([name for name, _ in named(evidence)])
     return f"{keys} is given more than once: the last value was read, and other readers may take the first."
@@ -379,6 +386,11 @@ CODES: Mapping[str, Rule] = {
     ),
     "conflicting-keys": Rule(
         "warning", _conflict, "Find out which one the model was trained with and delete or correct the other."
+    ),
+    "converted-layout": Rule(
+        "warning",
+        _converted,
+        "Run it with code that pairs as the key says, or convert it back with `clockhands convert`.",
     ),
     "duplicate-key": Rule(
         _about_positions, _duplicate, "Find out which value the model was trained with and delete the other."

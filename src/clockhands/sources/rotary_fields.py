@@ -95,7 +95,7 @@ class Reader:
         declared = read_scaling(block, around)
         if self.known is None and not self._switches_are_complete():
             declared = replace(declared, known=False)
-        layout = self._layout()
+        layout = self._layout(group.layers)
         source = {"kind": self.architecture or self._rotary_because(), **group.source, **declared.source}
         for name, value in (("layout", layout), ("width", shape.width), ("rotated", shape.rotated), ("base", base)):
             if value is not None:
@@ -129,7 +129,7 @@ class Reader:
         whole = axes is None or axes.value is not None
         return built(code, declared, self.fields, self.length, assumed=whole, more=more), declared.original
 
-    def _layout(self) -> Found[str] | None:
+    def _layout(self, layers: str | None) -> Found[str] | None:
         known, said = self._layout_of_type(), self.fields.values.get(LAYOUT_KEY)
         if said is None:
             return known
@@ -137,6 +137,8 @@ class Reader:
         if said not in ("interleaved", "halves"):
             self.fields.note("unreadable-field", {where: said, "expected": "halves or interleaved"})
             return known
+        if known is not None and known.value != said:
+            self.fields.note("converted-layout", {where: said, "type": known.source, "pairs": known.value}, layers)
         return Found(said, where)
 
     def _layout_of_type(self) -> Found[str] | None:
