@@ -6,6 +6,8 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidValue
+from clockhands.grids import Grid
+from clockhands.recognition.matches import Equivalent
 
 
 def table(rows=128, width=64, **fields):
@@ -114,3 +116,63 @@ def test_one_row_in_a_hundred_may_be_far_off():
     (match,) = ch.identify(given)
     assert match.name == "vaswani2017"
     assert sorted(match.residual.rows) == others
+
+
+@pytest.mark.parametrize(("given", "words"), [(range(2, 130), "2 too high"), (range(-3, 125), "3 too low")])
+def test_positions_that_are_not_the_rows_own_are_said_to_be(given, words):
+    (match,) = matches = ch.identify(table(), positions=given)
+    assert (match.name, match.positions, match.residual) == ("vaswani2017", range(128), None)
+    assert f"The positions given are {words}." in matches.reason
+    matches = ch.identify(table(), positions=np.cumsum(np.arange(128)))
+    assert matches[0].positions == range(128)
+    assert "do not stand at the positions given" in matches.reason
+
+
+def zeroed():
+    rows = table().copy()
+    rows[6] = 0
+    return rows
+
+
+GRID = Grid((7, 5), start=(0.5, 0), order=(1, 0))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        table(),
+        table() * np.float32(0.3),
+        zeroed(),
+        ch.table(ch.Sinusoidal(64, standardised=40, scale=0.1), 40),
+        ch.table(ch.preset("fairseq", width=64), 40),
+        ch.table(ch.preset("fairseq", width=64), range(2, 40)),
+        ch.table(ch.preset("marian", width=33), 40),
+        ch.table(ch.preset("funnel-omega", width=32), 40),
+        ch.table(ch.preset("pi0-timestep", width=64), np.arange(30) / 1000),
+        ch.table(ch.Sinusoidal(64, 771.3), 7.7 - 0.37 * np.arange(60), "float64"),
+        ch.table(ch.preset("mae", width=64), GRID),
+        ch.table(ch.preset("mae", width=64), GRID) * np.float32(0.02),
+        ch.table(ch.preset("detr", width=64), Grid((7, 5), start=0.5, step=(0.3, 0.4))),
+        ch.table(ch.preset("perceiver", width=26), Grid.between((6, 9), -1, 1)),
+    ],
+)
+def test_every_equivalent_makes_the_same_numbers(given):
+    (match,) = ch.identify(given)
+    for other in match.equivalents:
+        spec, positions = other, match.positions
+        if isinstance(other, str):
+            spec = ch.preset(other, width=given.shape[1])
+        elif isinstance(other, Equivalent):
+            spec, positions = other.spec, other.positions
+            assert ch.describe(spec) in str(other)
+        made = ch.table(spec, positions, "float64", values=match.values)
+        assert np.abs(made - given).max() <= match.error + 2.0**-22 * np.abs(given).max()
+
+
+def test_equivalents_that_are_none_are_left_out():
+    """A row of zeros, a mean that is taken away, or a scale are no part of the plain presets."""
+    for given in (zeroed(), ch.table(ch.Sinusoidal(64, standardised=40, scale=0.1), 40)):
+        (match,) = ch.identify(given)
+        assert not any(isinstance(other, str) for other in match.equivalents)
+    (match,) = ch.identify(ch.table(ch.preset("mae", width=64), GRID) * np.float32(0.02))
+    assert (match.name, match.equivalents) == (None, ())

@@ -12,9 +12,10 @@ from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
 from clockhands.recognition.describing import Description
+from clockhands.recognition.equivalents import turned_round, with_equal_words
 from clockhands.recognition.given import Given
 from clockhands.recognition.grid_tables import identify_cells
-from clockhands.recognition.matches import Match, Matches, Residual, Rows
+from clockhands.recognition.matches import Equivalent, Match, Matches, Residual, Rows
 from clockhands.recognition.mixed import identify_mixed
 from clockhands.recognition.plain_numbers import UNKNOWN, plain
 from clockhands.recognition.published import alike
@@ -31,7 +32,12 @@ _TRAINED = 10.0  # times as large as it starts, or as small, a trained scale may
 
 
 def identify_rows(given: Given) -> Matches:
-    """The sinusoids of one axis that a table is."""
+    """The sinusoids that a table is."""
+    found = _identified(given)
+    return Matches([with_equal_words(match, given) for match in found], found.reason)
+
+
+def _identified(given: Given) -> Matches:
     reasons = []
     prefix = _leading_zeros(given)
     if prefix:
@@ -101,7 +107,7 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
         error=total,
         confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
         name=name,
-        equivalents=_equivalents(found, best, spec, name),
+        equivalents=_equivalents(given, found, best, spec, positions),
         computed_in=None if moved else computed_in(check, given),
         rows=kept,
         residual=residual,
@@ -239,20 +245,20 @@ def _residual(check: Comparison, given: Given, found: Found, prefix: int) -> Res
     )
 
 
-def _equivalents(found: Found, best: Description, spec: Sinusoidal, name: str | None) -> tuple[Any, ...]:
+def _equivalents(given: Given, found: Found, best: Description, spec: Sinusoidal, positions: Any) -> tuple[Any, ...]:
     """Other words for the same numbers: presets by name, and specs with another base for another span."""
     spacing = best.spec.spacing
     out: list[Any] = [
-        other
-        for other, known in alike(best.spec)
-        if other != name and (known.scaled, known.scale) == (spec.scaled, spec.scale)
+        other for other, known in alike(best.spec) if (known.scaled, known.scale) == (spec.scaled, spec.scale)
     ]
     for other in found.others:
         theirs = other.spec.spacing
         if other.spec == best.spec or not isinstance(spacing, Geometric) or not isinstance(theirs, Geometric):
             continue
         if abs(other.step / best.step - 1) > 0.01:  # rates of another size, in other steps
-            out.append(f"{describe(other.spec)}, multiplier {theirs.multiplier:g}, step {other.step:g}")
+            there = replace(other.spec, scale=spec.scale, scaled=spec.scaled)
+            if given.positions is None and not spec.zero_rows and not getattr(positions, "prefix", 0):
+                out.append(Equivalent(there, other.positions(0, given.rows)))
             continue
         dens = [float(one.spec.spacing.denominator(one.channels)) for one in (best, other)]  # type: ignore[union-attr]
         try:
@@ -260,13 +266,13 @@ def _equivalents(found: Found, best: Description, spec: Sinusoidal, name: str | 
             same = replace(other.spec, spacing=Geometric(base, theirs.span, spacing.multiplier))
         except (InvalidValue, OverflowError):
             continue
-        same = replace(same, scale=spec.scale, scaled=spec.scaled)
+        same = replace(
+            same, scale=spec.scale, scaled=spec.scaled, zero_rows=spec.zero_rows, standardised=spec.standardised
+        )
         if same not in out:
             out.append(same)
-    flipped = {"sin-cos": "-sin-cos", "cos-sin": "cos--sin"}.get(spec.order)
-    if best.step < 0 and flipped is not None:  # a sine is odd, a cosine even
-        out.append(f"{describe(replace(spec, order=flipped))}, at the same positions with the other sign")
-    return tuple(out)
+    other = turned_round(spec, positions) if best.step < 0 else None
+    return tuple(out if other is None else [*out, other])
 
 
 def _evidence(

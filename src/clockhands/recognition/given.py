@@ -65,8 +65,8 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
         InvalidType: It is no array, or holds something else than numbers.
         InvalidValue: It is a masked array, some of whose numbers are hidden.
     """
-    if isinstance(array, np.ma.MaskedArray) and np.ma.getmaskarray(array).any():
-        hidden = int(np.count_nonzero(np.ma.getmaskarray(array)))
+    hidden = _hidden(array)
+    if hidden:
         raise InvalidValue(
             f"`given` must have all its numbers, got a masked array that hides {hidden} of {array.size}.",
             "Give the rows that are not hidden, with positions= to say where they stand.",
@@ -90,6 +90,11 @@ def given_of(array: Any) -> tuple[np.ndarray, str]:
     if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
         rows = rows.astype(np.float64)
     return rows, name if name.startswith("float8") else rows.dtype.name
+
+
+def _hidden(array: Any) -> int:
+    """Numbers of a masked array that are not to be seen."""
+    return int(np.ma.getmaskarray(array).sum()) if isinstance(array, np.ma.MaskedArray) else 0
 
 
 def _from_torch(tensor: Any, dtype: str) -> np.ndarray:

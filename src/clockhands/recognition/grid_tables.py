@@ -23,7 +23,7 @@ from clockhands.recognition.axes import (
     spacings,
 )
 from clockhands.recognition.given import Given
-from clockhands.recognition.matches import Match, Matches, Rows
+from clockhands.recognition.matches import Equivalent, Match, Matches, Rows
 from clockhands.recognition.plain_numbers import UNKNOWN, plain
 from clockhands.recognition.published import ranked
 from clockhands.recognition.verifying import Comparison, Expected, compared, computed_in
@@ -63,7 +63,7 @@ def identify_cells(given: Given, prefix: int) -> Matches:
             for candidate in found[:4]:
                 match = _checked(given, cells, arrangement, candidate, prefix)
                 if match is not None:
-                    match = replace(match, equivalents=(*match.equivalents, *_equivalents(candidate, found)))
+                    match = replace(match, equivalents=(*match.equivalents, *_equivalents(match, candidate, found)))
                     words = f"Every row is that of {describe(match.spec)}, in a grid of {grid}"
                     return Matches([match], f"{words}, within {match.error:.2g}.")
     return Matches([], reason)
@@ -176,9 +176,12 @@ def expected_of(spec: AxialSinusoidal, grid: Grid) -> Expected:
     return Expected(spec, positions, None, largest, powers, lambda rows: np.abs(at[rows]) @ rates)
 
 
-def _equivalents(best: Candidate, others: list[Candidate]) -> tuple[Any, ...]:
+def _equivalents(match: Match, best: Candidate, others: list[Candidate]) -> tuple[Any, ...]:
+    grid = match.positions
     return tuple(
-        f"{describe(one.spec)}, start {list(one.start)}, step {list(one.step)}" for one in others if one is not best
+        Equivalent(one.spec, Grid(grid.sizes, start=one.start, step=one.step, order=grid.order, prefix=grid.prefix))
+        for one in others
+        if one is not best
     )[:4]
 
 

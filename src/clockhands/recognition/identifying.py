@@ -1,5 +1,6 @@
 """`identify`: what made these numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ def identify(
         given: An array of floats [rows, width] (leading axes of 1 are left out), of NumPy (a memory-mapped file too),
             PyTorch or JAX, or a list; or a ``function(x [seq, width], positions [seq]) -> [seq, width]``.
         positions: Where the rows of a table stand, [rows], if they are irregular; at equal distances unless said.
+            Where the rows are those of other positions, at equal distances, the match has these and the reason says so.
         width: Of a function: its channels.
         backend: Of a function: the library of its arrays.
         dtype: Of a function: what it computes with; for this and the others see
@@ -104,10 +106,25 @@ def _identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) 
         return Matches([], why)
     given = Given(rows, dtype, ROUNDING[dtype], positions)
     found = identify_rows(given)
+    if positions is not None and (not found or found[0].residual is not None):
+        found = _elsewhere(given, positions) or found
     if positions is None and (not found or found[0].residual is not None):
         # Rounding in 8 or 11 bits looks like training, until it is done again.
         found = identify_low_precision(rows) or found
     return found or identify_trained(given, found.reason)
+
+
+def _elsewhere(given: Given, positions: np.ndarray) -> Matches | None:
+    """What a table is at other positions than those given, where it is that on every row."""
+    found = identify_rows(replace(given, positions=None))
+    if not found or found[0].residual is not None:
+        return None
+    true = positions_of(found[0].positions).as_float64()
+    off = positions - true if true.shape == positions.shape else np.zeros(0)
+    words = "Its rows do not stand at the positions given."
+    if off.size and (np.abs(off - off[0]) <= 1e-6 * (1 + abs(off[0]))).all():
+        words = f"The positions given are {abs(off[0]):.9g} too {'high' if off[0] > 0 else 'low'}."
+    return Matches(found, f"{words} {found.reason}")
 
 
 def _why_not(rows: np.ndarray, dtype: str) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.specs import Spec
+from clockhands.specs import Spec, describe
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,30 @@ class Residual:
 
 
 @dataclass(frozen=True, eq=False)
+class Equivalent:
+    """A code that makes the same numbers at other positions.
+
+    Attributes:
+        spec: The code.
+        positions: Where its rows stand, as `clockhands.table` takes them.
+    """
+
+    spec: Spec
+    positions: Any
+
+    def __str__(self) -> str:
+        """The code in words, and where its rows stand."""
+        at = self.positions
+        if hasattr(at, "sizes"):
+            start, step = ([float(one) for one in each] for each in (at.start, at.step))
+            where = f"cells from {start} in steps of {step}"
+        else:
+            step = at[1] - at[0] if len(at) > 1 else 0
+            where = f"positions from {at[0]:g} in steps of {step:g}"
+        return f"{describe(self.spec)}, at {where}"
+
+
+@dataclass(frozen=True, eq=False)
 class Match:
     """One description of what was given.
 
@@ -54,7 +78,8 @@ class Match:
         confidence: How sure, from 0 to 1. Of a table: the share of its rows that the code makes within the bound of its
             arithmetic; where all have moved, 1 less `Residual.share`; of learned rows, the correlation of neighbours.
         name: The preset that this is, or None.
-        equivalents: Other descriptions that make the same numbers, in words that `clockhands table` takes or as specs.
+        equivalents: Other descriptions that make the same numbers: names of presets, and specs, both at the same
+            positions; and `Equivalent`, a spec with positions of its own.
         computed_in: The precision that the numbers were made in, such as ``"float32"``; None where it cannot be seen.
         rows: Rows that follow another rule.
         residual: How far the table has moved from the code, or None where it is the code.
