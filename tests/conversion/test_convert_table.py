@@ -335,3 +335,22 @@ def test_rows_of_zeros_are_made_anew_only_where_their_position_is_known():
     assert np.array_equal(made, given)
     moved = ch.table(PURE["paper"], range(10, 20))  # position 1 is not among them
     assert np.array_equal(ch.convert_table(moved, PURE["paper"], several), moved)
+
+
+@pytest.mark.parametrize("axes", [1, np.array(0), 0.5])
+def test_axes_are_several_numbers(axes):
+    said, hint = refusal(
+        ch.convert_table, np.zeros((3, WIDTH)), PURE["paper"], PURE["halves"], axes=axes, error=InvalidType
+    )
+    assert said == f"`axes` must be several numbers, one for each axis, got {axes!r}."
+    assert hint.startswith("Write (1, 0)")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_bytes_in_another_order_are_numbers_all_the_same(dtype):
+    table = ch.table(PURE["paper"], 7, dtype)
+    swapped = table.astype(np.dtype(dtype).newbyteorder(">"))
+    made = ch.convert_table(swapped, PURE["paper"], PURE["halves"])
+    assert made.dtype == np.dtype(dtype)
+    assert (made == ch.table(PURE["halves"], 7, dtype)).all()
+    assert swapped.dtype.byteorder == ">"

@@ -91,7 +91,7 @@ def convert_table(x: Any, from_: Any, to: Any, *, axes: Sequence[int] | None = N
             x and y to one of y and x. None says that they are in the same order.
 
     Returns:
-        An array [..., rows, to.width] of ``x``'s library and dtype; ``x`` is not changed.
+        An array [..., rows, to.width] of ``x``'s library and dtype, in the machine's byte order; ``x`` is not changed.
 
     Raises:
         InvalidValue: The ladders differ, or ``to`` would lose or invent a channel or a row; the message says which.
@@ -103,6 +103,8 @@ def convert_table(x: Any, from_: Any, to: Any, *, axes: Sequence[int] | None = N
     >>> bool((ch.convert_table(table, paper, halves) == ch.table(halves, 5)).all())
     True
     """
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
     shape = _shape_of(x)
     source = _written(_spec("from_", from_, shape[-1]), from_, "from_")
     target = _written(_spec("to", to, source.spec.width), to, "to")
@@ -209,7 +211,15 @@ def _axis_order(axes: Sequence[int] | None, source: _Written, target: _Written) 
         )
     if axes is None:
         return tuple(range(source.axes))
-    order = tuple(count("axes", axis, least=0) for axis in axes)
+    try:
+        order = tuple(count("axes", axis, least=0) for axis in axes)
+    except TypeError as error:
+        if isinstance(error, InvalidType):
+            raise
+        raise InvalidType(
+            f"`axes` must be several numbers, one for each axis, got {shown(axes)}.",
+            "Write (1, 0) where one code has x and y and the other y and x.",
+        ) from None
     if sorted(order) != list(range(source.axes)):
         raise InvalidValue(
             f"`axes` must name each of the {_axes(source.axes)} of `from_` once, got {shown(order)}.",
