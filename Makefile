@@ -19,6 +19,8 @@ STAMPS := $(VENV)/stamps
 OLDEST := .venv-oldest
 INSTALLED_FROM := pyproject.toml constraints.txt
 PYTEST_ARGS ?=
+# A few processes: each loads PyTorch and JAX. PYTEST_ARGS="-n 0" is one, for a debugger.
+PYTEST := -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow test-oldest lint format format-check types bench mutation clean
@@ -67,7 +69,7 @@ run: $(STAMPS)/package $(STAMPS)/model
 	@$(BIN)/clockhands audit vaswani2017 "$$($(BIN)/python tools/packaged_model.py)"
 
 test: $(STAMPS)/test
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 test-slow: $(STAMPS)/peers
 	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
@@ -80,7 +82,7 @@ $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 
 # The other backends are not there, so their tests skip; without CI=true that is allowed.
 test-oldest: $(OLDEST)/stamp
-	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python -m pytest -p no:cacheprovider --doctest-ignore-import-errors $(PYTEST_ARGS)
+	@CI= EXPECT_BACKENDS=numpy $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider --doctest-ignore-import-errors $(PYTEST_ARGS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
