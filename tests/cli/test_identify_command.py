@@ -187,7 +187,10 @@ def test_a_grid_comes_back_by_way_of_the_json(run, here):
     np.save(here / "t.npy", table)
     text = run("identify", "t.npy").out
     assert "a grid of 12 x 16; axis 0 from 0 in steps of 1; axis 1 from 3 in steps of 1" in " ".join(text.split())
-    assert "again        clockhands table found.json" in text
+    assert (
+        "  again        clockhands identify t.npy --json > found.json\n               clockhands table found.json\n"
+        in text
+    )
     written(here / "found.json", run("identify", "t.npy", "--json").out.encode())
     assert run("table", "found.json", "--out", "again.npy").code == 0
     assert np.abs(np.load(here / "again.npy") - table).max() <= 2**-24
@@ -340,8 +343,13 @@ def test_a_function_is_called_and_what_it_prints_is_talk(run, name):
     ("words", "error"),
     [
         (["their_rotary:turned"], "A function is given arrays, and their width is not known."),
+        (["their_rotary:trned"], "their_rotary has no 'trned'."),
+        (["broken_module:f"], "broken_module cannot be imported: ZeroDivisionError: division by zero."),
+        (["their_rotary.py:turned", "--width", "8"], "their_rotary.py is a file of Python, and a function is named by"),
+        (["their_rotary.py"], "their_rotary.py is a file of Python, and a function is named by its module."),
+        (["nothing"], "nothing is neither a path nor a preset."),
         (["their_rotary:trned", "--width", "8"], "their_rotary has no 'trned'."),
-        (["their_rotary:number", "--width", "8"], "their_rotary:number is a int, which cannot be called."),
+        (["their_rotary:number", "--width", "8"], "their_rotary:number is of type int, which cannot be called."),
         (["their_rotary:turned", "--positions", "3"], "--positions is for tables, and a function was given."),
         (["no_such_module:f", "--width", "8"], "There is no module 'no_such_module' in "),
         (["broken_module:f", "--width", "8"], "broken_module cannot be imported: ZeroDivisionError: division by zero."),
@@ -368,6 +376,60 @@ def test_misuse(run, module, words, error):
     assert lines[0].startswith(f"error: {error}")
     assert lines[1].startswith("hint: ")
     assert len(lines) == 2
+
+
+HINTS = {
+    "their_rotary.py:turned": "Write their_rotary:turned.",
+    "deep/their_rotary.py:turned": "Write their_rotary:turned in the folder deep.",
+    "their_rotary.py": "Write their_rotary:FUNCTION.",
+    "nothing": "Name a .npy, .npz, .safetensors, .onnx or .gguf file, a model folder that holds one, or a function as "
+    "package.module:callable.",
+}
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize("target", HINTS)
+def test_hints_are_of_this_command(run, here, target):
+    (here / "deep").mkdir()
+    written(here / "deep" / "their_rotary.py", MODULE.encode())
+    done = run("identify", target)
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == f"hint: {HINTS[target]}"
+
+
+@pytest.mark.usefixtures("module")
+def test_a_function_is_said_to_be_measured_in_words(run):
+    text = run("identify", "their_rotary:turned", "--width", "16", "--dtype", "float64").out
+    assert "  made in      float64 arithmetic\n" in text
+    assert "  sure         1 of 1: every row is made by it\n" in text
+    assert "  positions    not rounded\n" in text
+    assert "rounded      " not in text
+
+
+def test_what_was_made_with_more_digits_than_it_keeps(run, here):
+    np.save(here / "t.npy", TABLE)
+    assert "  made in      float64 arithmetic, then rounded to float32\n" in run("identify", "t.npy").out
+    moved = TABLE.copy()
+    moved[7] += 0.1
+    np.save(here / "t.npy", moved)
+    assert "  sure         0.984 of 1: the share of the rows that it makes\n" in run("identify", "t.npy").out
+
+
+@pytest.mark.parametrize(("words", "again"), [("64", "0:64"), ("2:66", "2:66"), ("0:192:3", "0:192:3")])
+def test_positions_that_were_given_have_a_command_too(run, here, words, again):
+    """They are a list of numbers then, and still no more than a start, a stop and a step."""
+    start, stop, step = (int(part) for part in (again + ":1").split(":")[:3])
+    np.save(here / "t.npy", ch.table(PAPER, range(start, stop, step)))
+    text = run("identify", "t.npy", "--positions", words).out
+    assert f"  again        clockhands table vaswani2017:width=16 --positions {again}\n" in text
+
+
+def test_the_json_of_one_table_of_several_is_asked_for_by_its_name(run, here):
+    np.savez(here / "two.npz", a=TABLE, b=ch.table(PAPER, 0.37 * np.arange(64)))
+    text = run("identify", "two.npz").out
+    assert "  again        clockhands identify two.npz:b --json > found.json\n" in text
+    written(here / "found.json", run("identify", "two.npz:b", "--json").out.encode())
+    assert run("table", "found.json", "--out", "b.npy").code == 0
 
 
 @pytest.mark.usefixtures("module")

@@ -10,6 +10,7 @@ import pytest
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Explicit, Geometric, Joined
+from clockhands.recognition import functions_calling
 from clockhands.recognition.functions import identify_function
 from clockhands.rotary import rotate
 from clockhands.scaling import Dynamic, Linear, LongRope
@@ -344,6 +345,30 @@ def test_what_cannot_be_called_is_refused_with_what_it_said(name):
     assert "Wrap it" in caught.value.hint
 
 
+def test_what_every_library_hears_is_told_once():
+    def function(*_):
+        raise RuntimeError("no luck")
+
+    libraries = functions_calling._likely(function)  # those that are there
+    with pytest.raises(InvalidValue, match="RuntimeError: no luck") as caught:
+        identify_function(function, WIDTH)
+    assert caught.value.message.count("no luck") == 1
+    assert f"with arrays of {' and '.join(libraries)}: RuntimeError" in caught.value.message
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_dtype_that_is_taken_is_named(dtype):
+    def function(x, positions):
+        if str(x.dtype).removeprefix("torch.") != dtype:
+            raise TypeError(f"only {dtype}")
+        return turned(x, positions)
+
+    with pytest.raises(InvalidValue, match=f"TypeError: only {dtype}") as caught:
+        identify_function(function, WIDTH)
+    assert f'say dtype="{dtype}"' in caught.value.hint
+    assert identify_function(function, WIDTH, dtype=dtype)[0].name == "llama2"
+
+
 def test_an_error_on_the_way_is_told():
     def function(x, positions):
         if 97 in positions:
@@ -416,7 +441,7 @@ def test_functions_of_every_library(backend):
     assert dict(match.evidence)["library"] == backend.name
     assert {"numpy": "int64", "torch": "int64", "jax": "int32"}[backend.name] in {dtype for _, dtype in kinds}
     other = "numpy" if backend.name == "torch" else "torch"
-    with pytest.raises(InvalidValue, match=f"with {other} arrays: TypeError: not an array of {backend.name}"):
+    with pytest.raises(InvalidValue, match=f"with arrays of {other}: TypeError: not an array of {backend.name}"):
         identify_function(function, WIDTH, backend=other)
 
 

@@ -186,6 +186,10 @@ def _positions_word(positions: Any) -> str | None:
     if positions is None:
         return None
     each = np.asarray(positions)
+    even = equal_steps(each)
+    if even is not None and all(float(number).is_integer() for number in even) and even[1] > 0:
+        first, step = map(int, even)
+        return _positions_word(range(first, first + step * len(each), step))
     if each.ndim != 1 or not 0 < len(each) <= _SHORT:
         return None
     return ",".join(map(repr, each.tolist())) + ("," if len(each) == 1 else "")

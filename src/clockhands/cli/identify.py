@@ -1,6 +1,7 @@
 """`clockhands identify`: what made these numbers."""
 
 import contextlib
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.targets import Opened, is_function, open_target
 
 BACKENDS = ("numpy", "torch", "jax")
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+_NAME = (
+    "Name a .npy, .npz, .safetensors, .onnx or .gguf file, a model folder that holds one, or a function as "
+    "package.module:callable."
+)
 
 EXAMPLES = """\b
 Examples:
@@ -40,11 +47,23 @@ A table that is not recognised is an answer too: the reason is printed, and the 
 @click.option("--width", type=click.IntRange(min=1), metavar="N", help="Channels that a function is given.")
 @click.option("--backend", type=click.Choice(BACKENDS), help="The arrays that a function takes, if not found out.")
 @click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    metavar="D",
+    help="What a function is given, if not float32: float64, float16 or bfloat16.",
+)
+@click.option(
     "--longest", type=click.IntRange(min=1), metavar="P", help="The largest position that a function is asked for."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(  # noqa: PLR0917 - click passes them by name
-    target: str, positions: str | None, width: int | None, backend: str | None, longest: int | None, as_json: bool
+    target: str,
+    positions: str | None,
+    width: int | None,
+    backend: str | None,
+    dtype: str | None,
+    longest: int | None,
+    as_json: bool,
 ) -> int:
     """Say what made the numbers of a table, or what a function does to positions.
 
@@ -52,7 +71,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     tables that are named like positions are looked at, or all of a few. A function(x [seq, width], positions [seq])
     is imported from the current folder or from what is installed, and called.
     """
-    options = {name: value for name, value in (("backend", backend), ("longest", longest)) if value is not None}
+    chosen = {"backend": backend, "dtype": dtype, "longest": longest}
+    options = {name: value for name, value in chosen.items() if value is not None}
+    _not_source(target)
     if is_function(target):
         if positions is not None:
             raise InvalidValue("--positions is for tables, and a function was given.", "Leave it out.")
@@ -72,20 +93,40 @@ def command(  # noqa: PLR0917 - click passes them by name
         )
         print_json({"target": target, "results": list(described)})
     else:
-        _show(results)
+        _show(results, target, positions)
     return 2 if failed else 0
 
 
 def _function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
     from clockhands.sources.callables import load
 
-    if width is None:
-        raise InvalidValue(
-            "A function is given arrays, and their width is not known.", "Say it: --width 64, the channels of a head."
-        )
     # What the function prints is talk: only the answer may stand on stdout.
     with contextlib.redirect_stdout(sys.stderr):
-        return identify(load(target), width=width, **options)
+        function = load(target)
+        if width is None:
+            raise InvalidValue(
+                "A function is given arrays, and their width is not known.",
+                "Say it: --width 64, the channels of a head.",
+            )
+        return identify(function, width=width, **options)
+
+
+def _not_source(target: str) -> None:
+    """Refuse a function that is named by the file it stands in.
+
+    Raises:
+        InvalidValue: The target is ``folder/module.py:callable``; the hint says how it is written.
+    """
+    file, _, name = target.partition(".py:")
+    if target.endswith(".py"):
+        file, name = target.removesuffix(".py"), "FUNCTION"
+    if not name or not Path(f"{file}.py").is_file():
+        return
+    module = Path(file)
+    where = "" if str(module.parent) == "." else f" in the folder {module.parent}"
+    raise InvalidValue(
+        f"{file}.py is a file of Python, and a function is named by its module.", f"Write {module.name}:{name}{where}."
+    )
 
 
 def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorInfo | None, Matches]], bool]:
@@ -113,7 +154,12 @@ def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorI
 def _opened(target: str) -> Opened:
     path = Path(target.removeprefix("file:"))
     if files.place(path) != "file" or files.kind(path) != "npz" or len(names := arrays.npz_names(path)) < 2:
-        return open_target(target)
+        try:
+            return open_target(target)
+        except Unreadable as error:
+            if "preset" in error.hint or "config.json" in error.hint:  # of what other commands read
+                raise Unreadable(error.message, _NAME) from error
+            raise
     tensors, notes = {}, []
     for name in names:
         try:
@@ -149,7 +195,14 @@ def _what(info: TensorInfo) -> str:
     return name if info.name == name else f"{name}:{shown(info.name)[1:-1]}"
 
 
-def _show(results: list[tuple[str, TensorInfo | None, Matches]]) -> None:
+def _asked(target: str, info: TensorInfo | None, positions: str | None, alone: bool) -> str:
+    """The command that asks for this table and no other."""
+    picked = target if alone or info is None else f"{info.model or info.file}:{info.name}"
+    words = ["clockhands", "identify", picked, *(() if positions is None else ("--positions", positions))]
+    return shlex.join(words)
+
+
+def _show(results: list[tuple[str, TensorInfo | None, Matches]], target: str, positions: str | None) -> None:
     # A program that asks for JSON does not pay for the drawing.
     from clockhands.cli.found import command_of
     from clockhands.show.matches import print_matches
@@ -159,4 +212,5 @@ def _show(results: list[tuple[str, TensorInfo | None, Matches]]) -> None:
             click.echo()
         commands = [command_of(match) for match in matches]
         shape, dtype = (None, None) if info is None else (info.shape, info.dtype)
-        print_matches(what, matches, shape=shape, dtype=dtype, commands=commands)
+        asked = _asked(target, info, positions, len(results) == 1)
+        print_matches(what, matches, shape=shape, dtype=dtype, commands=commands, asked=asked)

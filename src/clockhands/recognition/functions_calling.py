@@ -2,9 +2,11 @@
 
 import functools
 import inspect
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -62,11 +64,22 @@ class Caller:
                 tried.append((library, error))
             else:
                 return
-        said = "; ".join(f"with {library} arrays: {error}" for library, error in tried)
         raise InvalidValue(
-            f"The function cannot be called as function(x [seq, {width}], positions [seq]) -> [seq, {width}]: {said}.",
-            "Wrap it: def turned(x, positions): return … ; queries alone, one head, no batch.",
+            f"The function cannot be called as function(x [seq, {width}], positions [seq]) -> [seq, {width}]: "
+            f"{_said(tried)}.",
+            self._taken([library for library, _ in tried])
+            or "Wrap it: def turned(x, positions): return … ; queries alone, one head, no batch.",
         ) from (tried[-1][1].__cause__ or tried[-1][1])
+
+    def _taken(self, libraries: list[str]) -> str | None:
+        """What to say where another dtype of ``x`` is taken."""
+        others = [other for other in FLOATS if other != self.dtype]
+        for library, dtype in itertools.product(libraries, others):
+            self.library, self.dtype = library, dtype
+            with suppress(Refused):
+                self(np.ones((3, self.width)), np.array([0, 1, 2]))
+                return f'It takes x of {dtype}: say dtype="{dtype}" (--dtype {dtype} on a command line).'
+        return None
 
     def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """What it makes of these rows, float64 [seq, width], in one call.
@@ -178,6 +191,14 @@ class Reader:
         zeros = [np.zeros((len(places), self.caller.width)) for places in beside]
         y = self.caller(np.concatenate([zeros[0], x, zeros[1]]), np.concatenate([beside[0], positions, beside[1]]))
         return y[len(before) : len(before) + len(x)]
+
+
+def _said(tried: list[tuple[str, Exception]]) -> str:
+    """What was raised, with the libraries whose arrays it was raised for; the same once for all."""
+    libraries: dict[str, list[str]] = {}
+    for library, error in tried:
+        libraries.setdefault(str(error), []).append(library)
+    return "; ".join(f"with arrays of {' and '.join(names)}: {said}" for said, names in libraries.items())
 
 
 def _kind(dtype: str) -> np.dtype:

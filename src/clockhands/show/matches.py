@@ -25,6 +25,7 @@ def print_matches(
     shape: Iterable[int] | None = None,
     dtype: str | None = None,
     commands: Iterable[str | None] = (),
+    asked: str | None = None,
     file: IO[str] | None = None,
     width: int | None = None,
 ) -> None:
@@ -36,6 +37,7 @@ def print_matches(
         shape: The array's shape.
         dtype: Its type.
         commands: For each match the command that makes it again, where there is one.
+        asked: The command that prints this: where no other makes the table again, its JSON does.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's, or 80 where there is none.
     """
@@ -54,7 +56,9 @@ def print_matches(
         if number < len(again) and again[number] is not None:
             page.line(Text("  again".ljust(LABEL) + str(again[number])))  # whole, to be copied
         elif match.positions is not None and (match.values is None or np.size(match.values) == 1):
-            page.row("again", "clockhands table found.json, of the JSON that --json prints", None)
+            if asked is not None:
+                page.line(Text("  again".ljust(LABEL) + f"{asked} --json > found.json"))
+            page.line(Text(("" if asked else "  again").ljust(LABEL) + "clockhands table found.json"))
     if matches:
         page.line()
     page.paragraph(matches.reason, style="" if matches else "bold yellow", indent=2)
@@ -81,8 +85,10 @@ def rows_of(match: Match) -> Iterator[tuple[str, str]]:
     if match.residual is not None:
         yield "off" if rounded else "moved", residual_in_words(match.residual)
     if match.computed_in is not None:
-        yield "made in", f"{match.computed_in}, rounding its {listed(rounded)}" if rounded else match.computed_in
-    yield "sure", f"{match.confidence:.3g} of 1"
+        how = f"{match.computed_in}, rounding its {listed(rounded)}" if rounded else f"{match.computed_in} arithmetic"
+        kept = dict(match.evidence).get("dtype", match.computed_in)
+        yield "made in", how if rounded or kept == match.computed_in else f"{how}, then rounded to {kept}"
+    yield "sure", f"{match.confidence:.3g} of 1: {confidence_in_words(match)}"
     if match.positions is None:
         yield from measured_in_words(match)
     others = [describe(other) if isinstance(other, SPECS) else str(other) for other in match.equivalents]
@@ -91,12 +97,26 @@ def rows_of(match: Match) -> Iterator[tuple[str, str]]:
         yield "also" if number == 0 else "", f"{other}{more}"
 
 
+def confidence_in_words(match: Match) -> str:
+    """What the confidence of this match counts.
+
+    >>> confidence_in_words(Match(None, confidence=1.0)), confidence_in_words(Match(None, confidence=0.5))
+    ('every row is made by it', 'the share of the rows that it makes')
+    """
+    if match.values is not None and np.size(match.values) > 1:
+        return "how alike neighbouring rows are" if match.positions is not None else "every row is kept"
+    if match.residual is not None and abs(1 - match.residual.share - match.confidence) < 1e-9:
+        return "1 less the share that has moved"
+    return "every row is made by it" if match.confidence == 1 else "the share of the rows that it makes"
+
+
 def measured_in_words(match: Match) -> Iterator[tuple[str, str]]:
     """What was measured of a function, where it says more than the spec."""
     seen = dict(match.evidence)
     for name, what in (("positions_in", "positions"), ("rates_in", "rates"), ("phases_in", "phases")):
         if seen.get(name):
-            yield "rounded", f"{what} to {seen[name]}"
+            held = f"rounded to {seen[name]}" if what == "positions" else f"in {seen[name]}"
+            yield what, "not rounded" if seen[name] == "exact" else held
     if seen.get("attention_factor", 1) != 1:
         yield "attention", f"factor {seen['attention_factor']:.9g} on cos and sin"
     if seen.get("first_wrong_position") is not None:

@@ -47,7 +47,7 @@ def load(text: str) -> Callable[..., Any]:
         value = getattr(value, part)
     if not callable(value):
         raise Unreadable(
-            f"{text} is a {type(value).__name__}, which cannot be called.",
+            f"{text} is of type {type(value).__name__}, which cannot be called.",
             "Name a function(x [seq, width], positions [seq]).",
         )
     return value
