@@ -176,3 +176,62 @@ def test_equivalents_that_are_none_are_left_out():
         assert not any(isinstance(other, str) for other in match.equivalents)
     (match,) = ch.identify(ch.table(ch.preset("mae", width=64), GRID) * np.float32(0.02))
     assert (match.name, match.equivalents) == (None, ())
+
+
+AXES = ch.table(ch.preset("transformers-2d", width=64), Grid((14, 14)))
+
+
+def test_a_grid_in_which_an_entry_or_a_row_is_wrong_is_still_known():
+    rng = np.random.default_rng(0)
+    for row, change in ((77, np.eye(1, 64, 3) * 0.1), (0, np.eye(1, 64, 9) * 0.1), (100, rng.normal(size=(1, 64)))):
+        given = AXES.copy()
+        given[row] += change[0]
+        (match,) = matches = ch.identify(given)
+        assert (match.name, match.positions, match.residual.rows) == ("transformers-2d", Grid((14, 14)), (row,))
+        assert f"row {row}" in matches.reason
+
+
+def test_a_grid_that_was_trained_further_is_still_known():
+    given = AXES + 0.01 * np.random.default_rng(0).normal(size=AXES.shape)
+    (match,) = matches = ch.identify(given.astype(np.float32))
+    assert (match.name, match.positions, match.computed_in) == ("transformers-2d", Grid((14, 14)), None)
+    assert match.residual.share == pytest.approx(0.0141, rel=0.05)
+    assert "trained further" in matches.reason
+
+
+def test_rows_before_and_behind_a_grid_are_told_from_it():
+    rng = np.random.default_rng(0)
+    (match,) = matches = ch.identify(np.concatenate([rng.normal(size=(1, 64)), AXES]).astype(np.float32))
+    assert (match.name, match.positions, match.residual.rows) == ("transformers-2d", Grid((14, 14), prefix=1), (0,))
+    assert "first row is another" in matches.reason
+    (match,) = matches = ch.identify(np.concatenate([AXES, np.zeros((4, 64), np.float32)]))
+    assert (match.name, match.rows.zeroed) == ("transformers-2d", (196, 197, 198, 199))
+    assert sorted(match.residual.rows) == [196, 197, 198, 199]
+    assert ch.table(match.spec, match.positions).shape == (200, 64)
+    assert "last 4 rows are zeros" in matches.reason
+
+
+@pytest.mark.parametrize("kind", range(5))
+def test_what_falls_apart_along_a_grid_and_is_no_sinusoid_is_not_called_one(kind):
+    for seed in range(6):
+        rng = np.random.default_rng([kind, seed])
+        given = AXES.astype(np.float64)
+        if kind == 0:  # lines of noise
+            given[:, :32] = np.repeat(rng.normal(size=(14, 32)), 14, axis=0)
+            given[:, 32:] = np.tile(rng.normal(size=(14, 32)), (14, 1))
+        elif kind == 1:  # a third of the rows replaced
+            which = rng.choice(196, 65, replace=False)
+            given[which] = rng.normal(size=(65, 64)) if seed % 2 else given[np.roll(which, 1)]
+        elif kind == 2:  # smooth lines
+            line = np.cumsum(rng.normal(size=(14, 32)), axis=0) / 4
+            given[:, :32], given[:, 32:] = np.repeat(line, 14, axis=0), np.tile(line, (14, 1))
+        elif kind == 3:  # one axis of noise
+            given[:, 32:] = np.tile(rng.normal(size=(14, 32)), (14, 1))
+        else:
+            given += rng.normal(size=given.shape)
+        assert all(isinstance(match.spec, ch.Learned) for match in ch.identify(given.astype(np.float32)))
+
+
+def test_rows_of_zeros_behind_a_table_are_seen():
+    (match,) = ch.identify(np.concatenate([table(), np.zeros((30, 64), np.float32)]))
+    assert (match.name, match.rows.zeroed) == ("vaswani2017", tuple(range(128, 158)))

@@ -15,13 +15,13 @@ from clockhands.recognition.describing import Description
 from clockhands.recognition.equivalents import turned_round, with_equal_words
 from clockhands.recognition.given import Given
 from clockhands.recognition.grid_tables import identify_cells
-from clockhands.recognition.matches import Equivalent, Match, Matches, Residual, Rows
+from clockhands.recognition.matches import Equivalent, Match, Matches, Rows
 from clockhands.recognition.mixed import identify_mixed
 from clockhands.recognition.plain_numbers import UNKNOWN, plain
 from clockhands.recognition.published import alike
 from clockhands.recognition.single_waves import identify_single
 from clockhands.recognition.tables import HEAD, Found, expected_of, sinusoids
-from clockhands.recognition.verifying import Comparison, compared, computed_in
+from clockhands.recognition.verifying import Comparison, compared, computed_in, residual_of
 from clockhands.specs import describe
 
 # Rows that may differ from a table that is still called a sinusoid: one, or this share.
@@ -98,7 +98,7 @@ def _checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str
     spec, positions, kept = _with_zeros(given, best, spec, check.zeros, prefix)
     if (padded := _padded(spec)) is not None:
         name, spec = padded
-    residual = _residual(check, given, found, prefix) if wrong else None
+    residual = residual_of(check, given, found.scale, prefix, len(found.hands.first)) if wrong else None
     total = max([check.error, *(size for _, size, _ in wrong)])
     match = Match(
         spec,
@@ -227,22 +227,6 @@ def _with_zeros(
     nowhere = next(place for place in range(rows + 1) if place not in taken)
     at[[*lead, *among]] = nowhere
     return replace(spec, zero_rows=(nowhere,)), at, Rows(zeroed=among, prepended=prefix)
-
-
-def _residual(check: Comparison, given: Given, found: Found, prefix: int) -> Residual:
-    worst = sorted(check.wrong, key=lambda one: -one[2])
-    squares = check.squares
-    assert check.channels is not None
-    assert check.uses is not None
-    order = np.argsort(-check.channels, kind="stable")
-    channels = order[check.uses[order] > 0][:10]
-    return Residual(
-        largest=max(size for _, size, _ in worst),
-        root_mean_square=math.sqrt(squares / max(1, given.rows * given.width)),
-        share=_share(check, found, given.rows),
-        rows=tuple(prefix + row for row, *_ in worst[:10]),
-        channels=tuple(int(channel) for channel in channels),
-    )
 
 
 def _equivalents(given: Given, found: Found, best: Description, spec: Sinusoidal, positions: Any) -> tuple[Any, ...]:

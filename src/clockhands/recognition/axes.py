@@ -28,6 +28,10 @@ from clockhands.recognition.turning import angles_of
 _LOADED = 1 << 23  # numbers that are looked at to find the grid
 _MOST = 5  # axes
 _OFF = 0.01  # rad that angles may be off by while a ladder is looked for
+_MOVED = 0.05  # of the largest number, that cells may have moved by in a table that was trained further
+_ALIKE = 0.9  # of the cells must be alike then
+_LOOSE = 1 << 20  # numbers of a table that is looked at so
+_EXACT = 1e-3  # that sizes of pairs vary by at most where a table is as it was made, in 8 bits too
 UNKNOWN_AXIS = -1
 
 
@@ -74,6 +78,47 @@ def cells_of(given: Given) -> Cells | None:
     full = np.full(given.width, UNKNOWN_AXIS)
     full[:] = owner
     return Cells(sizes, full)
+
+
+def loose_cells(given: Given) -> tuple[Cells, list[np.ndarray]] | None:
+    """The grid of a table some of whose rows are others, or all of which have moved a little; and its lines.
+
+    A line along one axis is the median over the others: rows that are others do not reach it.
+    """
+    if given.rows * given.width > _LOOSE:
+        return None
+    rows = given.at(slice(None))
+    sizes, owner = _loose_split(rows, np.arange(given.width), _MOVED * float(np.quantile(np.abs(rows), 0.99)), 0)
+    if len(sizes) < 2:
+        return None
+    cube = rows.reshape(*sizes, given.width)
+    every = range(len(sizes))
+    lines = [np.median(cube, axis=tuple(other for other in every if other != axis)) for axis in every]
+    return Cells(sizes, owner), lines
+
+
+def _loose_split(
+    rows: np.ndarray, channels: np.ndarray, within: float, depth: int
+) -> tuple[tuple[int, ...], np.ndarray]:
+    """As `_split`, of rows some of which are others."""
+    number = len(rows)
+    for fast in range(2, number // 2 + 1) if depth < _MOST else ():
+        if number % fast:
+            continue
+        blocks = rows.reshape(-1, fast, rows.shape[1])
+        again = (np.abs(blocks - np.median(blocks, axis=0)) <= within).mean(axis=(0, 1)) >= _ALIKE
+        if not again.any():
+            continue
+        middle = np.median(blocks, axis=1)
+        still = (np.abs(blocks - middle[:, None]) <= within).mean(axis=(0, 1)) >= _ALIKE
+        if (again | still).all() and (again & ~still).any() and (still & ~again).any():
+            rest = still & ~again
+            sizes, inner = _loose_split(middle[:, rest], channels[rest], within, depth + 1)
+            owner = np.full(rows.shape[1], UNKNOWN_AXIS)
+            owner[rest] = inner
+            owner[again & ~still] = len(sizes)
+            return (*sizes, fast), owner
+    return (number,), np.zeros(rows.shape[1], int)
 
 
 def _split(rows: np.ndarray, channels: np.ndarray, within: float, depth: int) -> tuple[tuple[int, ...], np.ndarray]:
@@ -224,16 +269,18 @@ def axes_of(given: Given, one: Arrangement, lines: list[np.ndarray], order: str)
         if len(coordinates):
             column = line[:, coordinates[number]]
             raw = (float(column[0]), float(column[-1] - column[0]) / max(1, len(column) - 1))
-        made = _axis(given, turns, order, len(channels), raw)
+        made = _axis(given, turns, order, len(channels), raw, noise=one.noise if one.noise > _EXACT else 0.0)
         if made is None:
             return None
         out.append(made)
     return out
 
 
-def _axis(given: Given, turns: np.ndarray, order: str, pairs: int, raw: tuple[float, float] | None) -> Axis | None:
+def _axis(
+    given: Given, turns: np.ndarray, order: str, pairs: int, raw: tuple[float, float] | None, *, noise: float
+) -> Axis | None:
     places = np.arange(float(len(turns)))
-    angles = angles_of(turns, max(given.rounding, 2.0**-24))
+    angles = angles_of(turns, max(given.rounding, 2.0**-24, noise))
     found = []
     for rough in progressions(angles, len(turns)):
         if rough.order != order or (raw is not None and (raw[1] > 0) != (rough.sign > 0)):

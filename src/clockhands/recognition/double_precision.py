@@ -116,6 +116,7 @@ def _fitted(way: Description, values: np.ndarray, places: np.ndarray) -> Descrip
         scale = np.sqrt((stacked**2).mean(axis=0)) + 1e-300
         change = np.linalg.lstsq(stacked / scale, rest.ravel() * sure, rcond=1e-15)[0] / scale
         moves = dict(zip(way.free, map(float, change), strict=True))
+        before = (way.start, way.step, spacing.base)
         way = replace(way, start=way.start + moves.get("start", 0.0), step=way.step + moves.get("step", 0.0))
         if "base" in moves:
             rising = spacing.base < 1
@@ -124,4 +125,6 @@ def _fitted(way: Description, values: np.ndarray, places: np.ndarray) -> Descrip
             multiplier = base ** (-(ladder.pairs - 1) / den) if rising else spacing.multiplier
             spacing = Geometric(1 / base if rising else base, spacing.span, multiplier)
             way = replace(way, spec=replace(way.spec, spacing=spacing))
+        if before == (way.start, way.step, spacing.base):
+            break
     return way

@@ -120,14 +120,16 @@ def angles_of(turns: np.ndarray, noise: float) -> Angles:
     lag = 1
     while lag < rows:
         summed = np.einsum("rp,rp->p", unit[lag:], unit[:-lag].conj())
-        angle += np.angle(summed * np.exp(-1j * lag * angle)) / lag
+        # Where all rows so far apart are zeros nothing is added; NumPy's angle of a negative zero is pi.
+        angle += np.where(summed == 0, 0, np.angle(summed * np.exp(-1j * lag * angle)) / lag)
         lag *= 2
     place = np.arange(rows)[:, None]
     back = unit * np.exp(-1j * angle * place)
     phase = np.angle(back.sum(axis=0))
     rest = np.angle(back * np.exp(-1j * phase))
-    middle = (rows - 1) / 2
-    slope = ((place - middle) * rest).sum(axis=0) / max(1.0, ((place - middle) ** 2).sum())
+    there = np.asarray(unit.any(axis=1))[:, None]  # rows of zeros tell nothing
+    middle = float((place * there).sum() / max(1, there.sum()))
+    slope = ((place - middle) * there * rest).sum(axis=0) / max(1.0, float(((place - middle) ** 2 * there).sum()))
     # One step of least squares, where the phases are clear of a turn.
     clear = np.abs(rest).max(axis=0) < 1.5
     angle = np.where(clear, angle + slope, angle)

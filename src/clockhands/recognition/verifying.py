@@ -16,6 +16,7 @@ times the share that nine in ten rows stay below, and is off by more than 16 rou
 was made exactly, where that share is 0, any such row is.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ import numpy as np
 from clockhands.additive import AdditiveCode, table
 from clockhands.phases import thread_count
 from clockhands.recognition.given import Given
+from clockhands.recognition.matches import Residual
 
 _LARGE = 1 << 22  # numbers above which a table is compared in float32
 _BLOCK = 1 << 22  # numbers of one block
@@ -210,6 +212,21 @@ def _block(
         numbers,
         by_channel,
         shares.max(axis=0, initial=0.0),
+    )
+
+
+def residual_of(check: Comparison, given: Given, scale: float, prefix: int, pairs: int | None = None) -> Residual:
+    """How far what is given lies from the code: sine and cosine of each of its pairs have a square of 1."""
+    assert check.channels is not None
+    assert check.uses is not None
+    worst = sorted(check.wrong, key=lambda one: -one[2])
+    order = np.argsort(-check.channels, kind="stable")
+    return Residual(
+        largest=max(size for _, size, _ in worst),
+        root_mean_square=math.sqrt(check.squares / max(1, given.rows * given.width)),
+        share=math.sqrt(check.squares / (given.rows * (pairs or given.width / 2))) / scale,
+        rows=tuple(prefix + row for row, *_ in worst[:10]),
+        channels=tuple(int(channel) for channel in order[check.uses[order] > 0][:10]),
     )
 
 
