@@ -13,7 +13,7 @@ from clockhands.auditing import arrays as auditing_arrays
 from clockhands.auditing.arrays import _rows
 from clockhands.grids import Grid
 from clockhands.sources import arrays
-from written_files import onnx_bytes, onnx_node, onnx_tensor, written
+from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, written
 
 PAPER = ch.preset("vaswani2017", width=64)
 WHISPER = {
@@ -247,6 +247,16 @@ def test_weights_without_a_config(tmp_path):
     (code,) = audit.layers
     assert (code.kind, code.rows, code.width, code.layers) == ("sinusoidal", 128, 64, "input")
     assert set(found(audit)) == {"recognised"}
+
+
+def test_data_beside_a_model_are_the_model_s(tmp_path):
+    """Fields come from where a person would look for them: the tensor is picked as m.onnx:pos_embed."""
+    model = written(tmp_path / "m.onnx", onnx_bytes([onnx_outside("pos_embed", (128, 64), location="d.bin")]))
+    (tmp_path / "d.bin").write_bytes(ch.table(ch.preset("vaswani2017", width=64), 128).tobytes())
+    for target in (model, f"{model}:pos_embed"):
+        document = json.dumps(ch.audit(target).to_dict())
+        assert "m.onnx:pos_embed" in document
+        assert "d.bin" not in document
 
 
 def test_an_onnx_model_whose_exporter_has_taken_the_names_away(tmp_path):

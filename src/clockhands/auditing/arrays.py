@@ -412,4 +412,4 @@ def _difference(rows: np.ndarray, spec: Sinusoidal) -> tuple[float, int]:
 
 
 def _place(info: TensorInfo) -> str:
-    return f"{info.file.name}:{'shape' if info.file.suffix == '.npy' else info.name}"
+    return f"{info.declared_in.name}:{'shape' if info.file.suffix == '.npy' else info.name}"

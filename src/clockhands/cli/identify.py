@@ -191,13 +191,13 @@ def _chosen(opened: Opened) -> tuple[str, ...]:
 
 def _what(info: TensorInfo) -> str:
     """The name of a table: that of the file which declares it, and the tensor's where a file has several."""
-    name = (info.model or info.file).name
+    name = info.declared_in.name
     return name if info.name == name else f"{name}:{shown(info.name)[1:-1]}"
 
 
 def _asked(target: str, info: TensorInfo | None, positions: str | None, alone: bool) -> str:
     """The command that asks for this table and no other."""
-    picked = target if alone or info is None else f"{info.model or info.file}:{info.name}"
+    picked = target if alone or info is None else f"{info.declared_in}:{info.name}"
     words = ["clockhands", "identify", picked, *(() if positions is None else ("--positions", positions))]
     return shlex.join(words)
 

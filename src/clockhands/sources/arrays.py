@@ -71,6 +71,11 @@ class TensorInfo:
         """How many numbers it holds."""
         return math.prod(self.shape)
 
+    @property
+    def declared_in(self) -> Path:
+        """The file that it is picked from by its name, wherever its numbers lie."""
+        return self.model or self.file
+
 
 @dataclass(frozen=True)
 class Summary:

@@ -157,7 +157,7 @@ def _real(
     fields: Fields, found: "TensorInfo", rows: Found[int] | None, width: Found[int] | None
 ) -> tuple[Found[int] | None, Found[int] | None]:
     """What the weights hold counts; that the config says otherwise is a fact."""
-    where = f"{found.file.name}:{found.name}"
+    where = f"{found.declared_in.name}:{found.name}"
     if len(found.shape) != 2:
         fields.note("table-size", {where: list(found.shape), "expected": "a table of two axes"}, "input")
         return rows, width

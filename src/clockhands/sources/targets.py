@@ -258,7 +258,7 @@ def _open_array(path: Path, target: str, kind: str, name: str | None) -> Opened:
 def _picked(opened: Opened, name: str) -> Opened:
     """One tensor of a file, as an array by itself."""
     info = opened.tensor(name)
-    return Opened(opened.target, "array", opened.path, None, info.file.name, {name: info})
+    return Opened(opened.target, "array", opened.path, None, info.declared_in.name, {name: info})
 
 
 def _open_gguf(path: Path, target: str) -> Opened:

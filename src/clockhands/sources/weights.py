@@ -23,7 +23,7 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
     """The codes that a file of weights shows without a config; what a file cannot tell is None."""
     codes: list[Code] = []
     for name, tensor in opened.tensors.items():
-        where = f"{tensor.file.name}:{name}"
+        where = f"{tensor.declared_in.name}:{name}"
         found = rows_and_width(tensor.shape)
         if TABLE.search(name) and found is not None:
             rows, width = found
@@ -39,7 +39,7 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
         if not any(_same(code, other) for other in kept):
             kept.append(code)
     if not kept:
-        file = next((tensor.file.name for tensor in opened.tensors.values()), opened.target)
+        file = next((tensor.declared_in.name for tensor in opened.tensors.values()), opened.target)
         facts.append(
             Fact("nothing-declared", {file: f"{len(opened.tensors)} tensors, none with a name known for position"})
         )
