@@ -329,6 +329,12 @@ def test_tensors_without_end_are_refused(tmp_path, monkeypatch):
     path = written(tmp_path / "m.onnx", onnx_bytes([onnx_tensor("", (1,), raw=bytes(4))] * 9))
     message, _ = refusal(reader.read_header, path, error=Unreadable)
     assert message == f"{path} holds more than 8 tensors."
+    monkeypatch.setattr(reader, "MOST_NODES", 4)
+    few, many = (onnx_node("Identity") * number for number in (4, 5))
+    reader.read_header(written(path, onnx_bytes([], few)))
+    message, hint = refusal(reader.read_header, written(path, onnx_bytes([], many)), error=Unreadable)
+    assert message == f"{path} holds more than 4 nodes."
+    assert hint == "No model has as many; check that this is the file you mean."
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -52,6 +52,7 @@ TYPES = {
 
 # Bounds for hostile files, each far above any real one.
 MOST_TENSORS = 2**18
+MOST_NODES = 2**18
 MOST_AXES = 64
 DEEPEST_GRAPH = 32
 
@@ -141,6 +142,7 @@ class _Walk:
     sizes: dict[str, int] = field(default_factory=dict)  # of the files beside the model
     absent: list[str] = field(default_factory=list)
     kept: int = 0
+    nodes: int = 0
 
     def model(self) -> None:
         """The whole file."""
@@ -170,8 +172,13 @@ class _Walk:
         for number, kind, value in self.file.fields(span):
             if number == _GRAPH["tensor"]:
                 tensors.append(self._message(kind, value))
+                if len(self.tensors) + len(tensors) > MOST_TENSORS:
+                    raise self._too_many(MOST_TENSORS, "tensors")
             elif number == _GRAPH["node"]:
                 nodes.append(self._message(kind, value))
+                self.nodes += 1
+                if self.nodes > MOST_NODES:
+                    raise self._too_many(MOST_NODES, "nodes")
             elif number == _GRAPH["name"] and isinstance(value, Span):
                 name = self.file.text(value)
         inner = f"{owner}{name or 'graph'}/" if depth else ""
@@ -339,10 +346,7 @@ class _Walk:
 
     def _put(self, said: _Said, info: TensorInfo) -> None:
         if len(self.tensors) >= MOST_TENSORS:
-            raise Unreadable(
-                f"{self.file.path} holds more than {MOST_TENSORS:,} tensors.",
-                "No model has as many; check that this is the file you mean.",
-            )
+            raise self._too_many(MOST_TENSORS, "tensors")
         # Graphs inside each other may use a name again, and some tensors have none.
         label = said.label or "unnamed"
         name, count = label, len(self.tensors)
@@ -351,6 +355,12 @@ class _Walk:
         while name in self.tensors:
             name, count = f"{said.owner}{label}#{count}", count + 1
         self.tensors[name] = replace(info, name=name)
+
+    def _too_many(self, most: int, what: str) -> Unreadable:
+        return Unreadable(
+            f"{self.file.path} holds more than {most:,} {what}.",
+            "No model has as many; check that this is the file you mean.",
+        )
 
     def _where(self, label: str) -> str:
         return f"{self.file.path}: tensor {shown(label)}"
