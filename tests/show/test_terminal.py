@@ -165,6 +165,9 @@ def test_colour_is_for_terminals_that_want_it():
         ("vaswani2017:order=cos-sin", "interleaved: cos, sin, cos, ..."),
         ("ddpm", "halves: all sines, all cosines"),
         ("dit", "halves: all cosines, all sines"),
+        ("funnel-pi", "halves: all cosines, all cosines"),
+        ("funnel-phi", "halves: all sines, all sines"),
+        ("funnel-omega", "halves: all sines with a minus, all cosines"),
     ],
 )
 def test_which_of_sine_and_cosine_comes_first(target, layout):
