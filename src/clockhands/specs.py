@@ -284,6 +284,9 @@ def _spacing_words(spacing: ladders.Spacing) -> str:
     if isinstance(spacing, ladders.Geometric):
         span = spacing.span if isinstance(spacing.span, str) else f"span {spacing.span:g}"
         times = f", times {spacing.multiplier:g}" if spacing.multiplier != 1 else ""
+        if spacing.base < 1:
+            rising = f"geometric (base {1 / spacing.base:g}, {span}, from slow to fast, from {spacing.multiplier:g} on)"
+            return rising.replace("e+0", "e")
         return f"geometric (base {spacing.base:g}, {span}{times})".replace("e+0", "e")
     if isinstance(spacing, ladders.Explicit):
         return f"{len(spacing.rates)} rates given"

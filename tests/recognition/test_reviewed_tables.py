@@ -7,6 +7,7 @@ import pytest
 import clockhands as ch
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
+from clockhands.ladders import Geometric
 from clockhands.recognition.matches import Equivalent
 
 
@@ -235,3 +236,55 @@ def test_what_falls_apart_along_a_grid_and_is_no_sinusoid_is_not_called_one(kind
 def test_rows_of_zeros_behind_a_table_are_seen():
     (match,) = ch.identify(np.concatenate([table(), np.zeros((30, 64), np.float32)]))
     assert (match.name, match.rows.zeroed) == ("vaswani2017", tuple(range(128, 158)))
+
+
+WAVES = table()
+PHASES = np.multiply.outer(np.arange(128.0), 10_000.0 ** (-np.arange(32) / 32))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.stack([np.sin(PHASES), -np.cos(PHASES)], axis=-1).reshape(128, 64),
+        -WAVES,
+        WAVES[:, np.random.default_rng(0).permutation(64)],
+        WAVES - WAVES.mean(axis=0),
+        np.sin(PHASES),
+        np.cos(PHASES),
+        np.concatenate([np.repeat([[0.0, 1.0]], 16, axis=1).repeat(40, axis=0), WAVES[:40]], axis=1),
+    ],
+)
+def test_waves_that_no_convention_pairs_are_not_said_not_to_turn(given):
+    (match,) = matches = ch.identify(given.astype(np.float32))
+    assert isinstance(match.spec, ch.Learned)
+    assert "columns turn evenly" in matches.reason
+    assert "No pair" not in matches.reason
+    seen = dict(match.evidence)
+    assert max(seen["rates_per_row"]) == pytest.approx(1, rel=1e-3)
+    assert min(seen["rates_per_row"]) > 0
+
+
+@pytest.mark.parametrize("shift", [0, 0.5])
+def test_cosine_and_sine_transforms_were_not_trained_further(shift):
+    rows, waves = np.arange(128)[:, None] + (0.5 if shift else 1), np.arange(64)
+    transform = np.cos(np.pi * rows * waves / 128) if shift else np.sin(np.pi * rows * (waves + 1) / 129)
+    matches = ch.identify(transform.astype(np.float32))
+    assert not any(isinstance(match.spec, ch.Sinusoidal) for match in matches)
+
+
+def test_pairs_that_stand_still_are_no_training():
+    """A grid of one row: half of the channels turn exactly, the others not at all, as those of no ladder do."""
+    given = np.concatenate([WAVES[:40], np.tile([0.0, 1.0], (40, 32))], axis=1).astype(np.float32)
+    (match,) = ch.identify(given)
+    assert match.residual is None
+    np.testing.assert_allclose(ch.table(match.spec, match.positions, values=match.values), given, atol=2e-7)
+
+
+def test_what_would_be_a_code_otherwise_is_said():
+    wide = table(64, 128)
+    assert "Its columns are the rows of sinusoidal, width 128" in ch.identify(wide.T).reason
+    assert "With the other sign it is that of sinusoidal, width 64" in ch.identify(-WAVES).reason
+    assert "reshaped to [196, 64]" in ch.identify(AXES.reshape(14, 14, 64)).reason
+    assert "rotary" in ch.identify(np.cos(np.concatenate([PHASES, PHASES], axis=1))).reason
+    rising = ch.identify(table(spacing=Geometric(1 / 10_000, multiplier=10_000 ** (-31 / 32))))
+    assert "geometric (base 10000, open, from slow to fast" in rising.reason

@@ -120,18 +120,20 @@ def _moved(check: Comparison, found: Found, rows: int) -> bool:
     """Whether a table is one that was trained further from the code.
 
     Training moves every row a little: few rows are left as they were, the middle one has moved not much less than
-    those that moved most, what has moved is less than half of the code, and the pairs that turn, of which there must
-    be some, still do so. Where some rows are others altogether, most are as they were or nearly so.
+    those that moved most, so have at least half of the channels, what has moved is less than half of the code, and the
+    pairs that turn, of which there must be some, still do so. Where some rows are others altogether, most are as they
+    were or nearly so.
     """
+    assert check.uses is not None
     share = _share(check, found, rows)
     moves = np.array([size for _, _, size in check.wrong])
     turning = found.progression.advances[: len(found.told)] * rows > 2 * math.pi
+    if found.progression.kind != "geometric" or share > _HALF or turning.sum() < 3:
+        return False
     return bool(
-        found.progression.kind == "geometric"
-        and share <= _HALF
-        and len(check.wrong) >= 0.9 * (rows - len(check.zeros))
+        len(check.wrong) >= 0.9 * (rows - len(check.zeros))
         and np.median(moves) >= _HALF * np.quantile(moves, 0.95)
-        and turning.sum() >= 3
+        and np.mean(check.uses > 0) >= _HALF
         and np.mean(found.told[turning] > _HALF) >= 0.9
     )
 

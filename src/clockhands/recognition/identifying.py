@@ -9,12 +9,15 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import positions_of
 from clockhands.recognition.answering import identify_rows
 from clockhands.recognition.given import ROUNDING, Given, given_of
+from clockhands.recognition.lone_waves import lone_waves
 from clockhands.recognition.low_precision import identify_low_precision
 from clockhands.recognition.matches import Matches
 from clockhands.recognition.trained import identify_trained
+from clockhands.specs import describe
 
 LEAST_ROWS = 4
 HEAD = 256  # rows in which something must differ
+TURNED = 1 << 20  # numbers of a table that is looked at transposed, and with the other sign
 
 
 def identify(
@@ -57,11 +60,15 @@ def identify(
     Accuracy: a table rounded to a dtype of relative rounding ``u`` is matched where every number is within ``4 u`` of
     the scale; one whose phases were made in float32, within ``2**-24 |phase| (3 |log rate| + 5)`` more, which
     ``computed_in`` then says (derived in `clockhands.recognition.verifying`). One row, or one in a hundred, may be
-    others: `Match.residual` names them. Large tables are read block by block.
+    others, however far off: `Match.residual` names them. A table counts as trained further only where nine in ten
+    rows have moved, alike and by less than half of the code (a tenth for several axes): where half of its rows have,
+    ``reason`` alone says what its pairs turn like. Floats of 8 bits are not told apart. Large tables are read block
+    by block.
 
     Raises:
         InvalidType: It is neither numbers nor a function, or an argument is for the other of the two.
-        InvalidValue: ``positions`` are not one for each row, or a function cannot be called.
+        InvalidValue: ``positions`` are not one for each row, numbers of a masked array are hidden, or a function
+            cannot be called.
 
     >>> import clockhands as ch
     >>> match = ch.identify(ch.table(ch.preset("dit", width=64), [3, 5, 7, 9, 11]))[0]
@@ -111,7 +118,28 @@ def _identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) 
     if positions is None and (not found or found[0].residual is not None):
         # Rounding in 8 or 11 bits looks like training, until it is done again.
         found = identify_low_precision(rows) or found
-    return found or identify_trained(given, found.reason)
+    return found or _unknown(given, found.reason)
+
+
+def _unknown(given: Given, reason: str) -> Matches:
+    """What can be said of a table that is no code that is known."""
+    words, seen = lone_waves(given)
+    found = identify_trained(given, words or reason)
+    matches = [replace(match, evidence=(*match.evidence, *seen.items())) for match in found]
+    return Matches(matches, f"{found.reason}{_if_turned(given)}")
+
+
+def _if_turned(given: Given) -> str:
+    """A sentence about a table that would be a code with its columns as rows, or with the other sign."""
+    if given.rows * given.width > TURNED:
+        return ""
+    for array, words in ((given.array.T, "Its columns are the rows"), (-given.array, "With the other sign it is that")):
+        if len(array) < LEAST_ROWS or not array[:HEAD].any():
+            continue
+        found = identify_rows(replace(given, array=array, positions=None))
+        if found and found[0].residual is None:
+            return f" {words} of {describe(found[0].spec)}."
+    return ""
 
 
 def _elsewhere(given: Given, positions: np.ndarray) -> Matches | None:
@@ -136,7 +164,8 @@ def _why_not(rows: np.ndarray, dtype: str) -> str | None:
     if dtype not in ROUNDING:
         return f"Numbers of {dtype} have too few digits to tell one table from another: give those it was made of."
     if rows.ndim != 2:
-        return f"A table is [rows, width], and this is an array of shape {list(rows.shape)}: give it row by row."
+        flat = f", reshaped to {[rows.size // rows.shape[-1], rows.shape[-1]]}" if rows.ndim > 2 and rows.size else ""
+        return f"A table is [rows, width], and this is an array of shape {list(rows.shape)}: give it row by row{flat}."
     if not rows.size:
         return f"There is nothing in an array of shape {list(rows.shape)}."
     if len(rows) < LEAST_ROWS:

@@ -45,7 +45,9 @@ def identify_single(given: Given, prefix: int) -> Matches:
             continue
         match = _checked(given, _refined(trial, columns / size), layout, size, prefix)
         if match is not None:
-            return Matches([match], f"Every row is that of {describe(match.spec)}, within {match.error:.2g}.")
+            words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
+            what = "sines" if trial.order == "sin-cos" else "cosines"
+            return Matches([match], f"{words} The {what} that a rotary code keeps for its positions look so too.")
     return Matches([], "Every column stands there twice, but they do not turn as one ladder.")
 
 
