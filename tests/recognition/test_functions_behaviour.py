@@ -441,8 +441,15 @@ def test_functions_of_every_library(backend):
     assert dict(match.evidence)["library"] == backend.name
     assert {"numpy": "int64", "torch": "int64", "jax": "int32"}[backend.name] in {dtype for _, dtype in kinds}
     other = "numpy" if backend.name == "torch" else "torch"
+    pytest.importorskip(other)
     with pytest.raises(InvalidValue, match=f"with arrays of {other}: TypeError: not an array of {backend.name}"):
         identify_function(function, WIDTH, backend=other)
+
+
+def test_a_library_that_is_not_installed_is_refused_in_words(monkeypatch):
+    monkeypatch.setattr("clockhands.recognition.functions_calling.find_spec", lambda name: None)
+    with pytest.raises(InvalidValue, match="`backend` is torch, which is not installed"):
+        identify_function(lambda x, positions: x, WIDTH, backend="torch")
 
 
 def test_modules_methods_and_compiled_functions(backend):

@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,11 @@ class Caller:
             raise InvalidValue(
                 f"`backend` must be one of {', '.join(LIBRARIES)}, got {shown(backend)}.",
                 "Leave it out to have it found.",
+            )
+        if backend is not None and find_spec(backend) is None:
+            raise InvalidValue(
+                f"`backend` is {backend}, which is not installed.",
+                "Install it, or leave `backend` out to have the function called with what is there.",
             )
         if dtype not in FLOATS:
             raise InvalidValue(
