@@ -126,14 +126,17 @@ def _unknown(given: Given, reason: str) -> Matches:
     words, seen = lone_waves(given)
     found = identify_trained(given, words or reason)
     matches = [replace(match, evidence=(*match.evidence, *seen.items())) for match in found]
-    return Matches(matches, f"{found.reason}{_if_turned(given)}")
+    return Matches(matches, f"{found.reason}{_if_turned(given, waves=bool(words))}")
 
 
-def _if_turned(given: Given) -> str:
+def _if_turned(given: Given, *, waves: bool) -> str:
     """A sentence about a table that would be a code with its columns as rows, or with the other sign."""
     if given.rows * given.width > TURNED:
         return ""
-    for array, words in ((given.array.T, "Its columns are the rows"), (-given.array, "With the other sign it is that")):
+    turned = [(given.array.T, "Its columns are the rows")]
+    if waves:
+        turned.append((-given.array, "With the other sign it is that"))
+    for array, words in turned:
         if len(array) < LEAST_ROWS or not array[:HEAD].any():
             continue
         found = identify_rows(replace(given, array=array, positions=None))
