@@ -127,6 +127,21 @@ class Grid:
         """Number of rows: the cells, and the rows that stand nowhere."""
         return self.prefix + self.cells
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """What NumPy makes of it: float64 [rows] or [rows, axes], NaN for rows that stand nowhere.
+
+        Raises:
+            InvalidValue: No copy was allowed; there are no numbers before it.
+        """
+        if copy is False:
+            raise InvalidValue(
+                "A grid is made into an array only as a copy, and copy=False was given.", "Leave it out."
+            )
+        at = without_prefix(self)[1].as_positions().as_float64()
+        at = at.reshape(self.cells, self.axes) if self.axes > 1 else at.reshape(self.cells)
+        nowhere = np.full((self.prefix, *at.shape[1:]), np.nan)
+        return np.concatenate((nowhere, at)).astype(dtype or np.float64, copy=False)
+
     def __repr__(self) -> str:
         """The call that makes it."""
         words = [repr(self.sizes)]

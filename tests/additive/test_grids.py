@@ -233,3 +233,13 @@ def test_a_grid_that_does_not_fit_is_refused_before_it_is_made():
         positions_of(Grid((10**7, 10**7)))
     with pytest.raises(TooLarge, match="An axis of shape"):
         positions_of(Grid(10**13, step=0.5))
+
+
+def test_numpy_makes_an_array_of_a_grid():
+    assert np.asarray(Grid(3, start=0.5)).tolist() == [0.5, 1.5, 2.5]
+    placed = np.asarray(Grid((2, 1), start=(1, 7), prefix=1))
+    assert placed.dtype == np.float64
+    assert np.array_equal(placed, [[np.nan, np.nan], [1, 7], [2, 7]], equal_nan=True)
+    assert np.asarray(Grid((0, 2))).shape == (0, 2)
+    with pytest.raises(InvalidValue, match="copy=False"):
+        np.asarray(Grid(3), copy=False)
