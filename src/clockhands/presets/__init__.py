@@ -38,9 +38,15 @@ def _data() -> dict[str, dict[str, Any]]:
     return {name: entry for part in parts for name, entry in part.items()}
 
 
+def names() -> tuple[str, ...]:
+    """The names of all presets, in their order, without making any."""
+    return tuple(sorted(_data()))
+
+
+@cache
 def presets() -> tuple[Preset, ...]:
     """All published conventions that have a name, in the order of their names."""
-    return tuple(_preset(name) for name in sorted(_data()))
+    return tuple(_preset(name) for name in names())
 
 
 def _preset(name: str) -> Preset:
@@ -64,7 +70,7 @@ def preset(name: str, **fields: Any) -> Spec:
         near = difflib.get_close_matches(name, _data(), 1)
         raise InvalidValue(
             f"There is no preset {shown(name)}.",
-            f"Did you mean {near[0]!r}?" if near else f"Presets are {', '.join(sorted(_data()))}.",
+            f"Did you mean {near[0]!r}?" if near else f"Presets are {', '.join(names())}.",
         )
     spec = _preset(name).spec
     return with_fields(spec, **fields) if fields else spec

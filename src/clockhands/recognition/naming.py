@@ -1,23 +1,17 @@
 """Which presets are the code that was found, by what they say and not by their numbers."""
 
 import dataclasses
-from functools import cache
 
 import numpy as np
 
 from clockhands.additive import Sinusoidal
 from clockhands.errors import ClockhandsError
-from clockhands.presets import Preset, presets
+from clockhands.presets import presets
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic
 
 # Of several names of one code the plain convention comes first.
 _FIRST = ("roformer", "llama2", "vaswani2017", "tensor2tensor")
-
-
-@cache
-def _published() -> tuple[Preset, ...]:
-    return presets()
 
 
 def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, ...]:
@@ -28,7 +22,7 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
     """
     slack = 1e-9 * np.array(spec.rates) if bounds is None else bounds
     same, resized = [], []
-    for preset in _published():
+    for preset in presets():
         other = preset.spec
         if not isinstance(other, Rotary) or _kind(other) != _kind(spec):
             continue
@@ -49,7 +43,7 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
 def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
     """Presets that are this code at its width, those first that say no more: no zero rows, no other first position."""
     found = []
-    for preset in _published():
+    for preset in presets():
         other = preset.spec
         if not isinstance(other, Sinusoidal) or other.scaled or other.standardised is not None:
             continue

@@ -1,8 +1,7 @@
 """Published conventions, to give a description the name that it has."""
 
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from clockhands.additive import Sinusoidal
 from clockhands.presets import presets
@@ -15,14 +14,9 @@ KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
 
 def of_kind(kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
     """The presets of one class: their names and specs."""
-    for name, spec in _all():
-        if type(spec) is kind:
-            yield name, spec
-
-
-@cache
-def _all() -> tuple[tuple[str, Any], ...]:
-    return tuple((known.name, known.spec) for known in presets())
+    for known in presets():
+        if type(known.spec) is kind:
+            yield known.name, known.spec
 
 
 def ranked(names: list[str], known: tuple[str, ...] = KNOWN) -> list[str]:

@@ -390,9 +390,9 @@ def _preferred(names: list[str], ending: str, usual: str) -> str | None:
 
 def _preset_names() -> tuple[str, ...]:
     # Imported here: most targets are files, and presets bring all specs with them.
-    from clockhands.presets import presets
+    from clockhands.presets import names
 
-    return tuple(each.name for each in presets())
+    return names()
 
 
 def _is_preset(text: str) -> bool:
