@@ -30,6 +30,7 @@ def presets(monkeypatch):
     """Two presets that say what they were called with, so that these tests do not depend on the real ones."""
     module = types.ModuleType("clockhands.presets")
     module.presets = lambda: (Preset("vaswani2017"), Preset("whisper"))
+    module.names = lambda: ("vaswani2017", "whisper")
     module.preset = lambda name, **fields: (name, fields)
     monkeypatch.setitem(sys.modules, "clockhands.presets", module)
 
@@ -403,6 +404,29 @@ def test_a_model_folder_is_opened(here):
     assert opened.config == json.loads(CONFIG)
     assert opened.tensors["embed"].shape == (4, 2)
     assert opened.array("embed").sum() == 8
+
+
+def test_the_other_documents_of_a_folder_are_read(here):
+    folder = model_folder(here / "m")
+    written(folder / "tokenizer_config.json", b'{"model_max_length": 1e30, "a": 1, "a": 2}')
+    written(folder / "generation_config.json", b'{"max_length": 4096}')
+    written(folder / "params.json", b"[1]")
+    written(folder / "vocab.json", b"{}")
+    opened = open_target("m")
+    assert opened.beside == {
+        "generation_config.json": {"max_length": 4096},
+        "tokenizer_config.json": {"model_max_length": 1e30, "a": 2},
+    }
+    assert opened.notes == (
+        "params.json is not looked at: m/params.json holds a list at the top, where a config has an object.",
+        "tokenizer_config.json gives 'a' more than once; the last value is used.",
+    )
+
+
+def test_a_config_by_itself_brings_nothing_else(here):
+    folder = model_folder(here / "m")
+    written(folder / "tokenizer_config.json", b'{"model_max_length": 512}')
+    assert open_target("m/config.json").beside == {}
 
 
 def test_a_folder_with_an_index(here):

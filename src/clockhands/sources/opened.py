@@ -1,0 +1,87 @@
+"""An opened target: what its headers say, and how to read one tensor of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources import arrays
+from clockhands.sources.arrays import Summary, TensorInfo
+
+READ = "a model folder, config.json, .gguf, .safetensors (or its index), .onnx, .npy, .npz"
+"""What can be a target, in words."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A target with its headers read.
+
+    Attributes:
+        target: As the caller wrote it.
+        form: "preset", "config", "gguf", "safetensors", "onnx" or "array" (a .npy, or one tensor of a file).
+        path: The file or folder on disk; None for a preset and for standard input.
+        config: The parsed config.json, or the keys of a GGUF file as they stand there; None if there is none.
+        config_name: The file that ``source`` names: that of ``config``, "<stdin>" for standard input, or the array's.
+        tensors: Every tensor by name, headers only.
+        spec: The spec of a preset.
+        notes: What a person should know about how the target was understood.
+        duplicates: Keys that the config gives more than once; the last value counts.
+        added: Tensors that the graph of an ONNX model adds, or takes rows of.
+        overridden: Full key in ``config`` that the caller has set, to the key as the caller wrote it.
+        beside: The other documents of a model folder, by file name (``tokenizer_config.json`` and so on), where the
+            folder itself is the target; those that cannot be read are in ``notes`` instead.
+    """
+
+    target: str
+    form: str
+    path: Path | None = None
+    config: dict[str, Any] | None = None
+    config_name: str | None = None
+    tensors: Mapping[str, TensorInfo] = field(default_factory=dict)
+    spec: object | None = None
+    notes: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
+    added: frozenset[str] = frozenset()
+    overridden: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def array(self, name: str) -> np.ndarray:
+        """Read one tensor; no other is touched.
+
+        Raises:
+            Unreadable: There is no such tensor, it is quantised, or the file ends inside it.
+            TooLarge: It takes more than 4 GiB.
+        """
+        return arrays.read(self.tensor(name))
+
+    def summary(self, name: str) -> Summary:
+        """Shape, type and non-finite rows of one tensor, which is never held whole.
+
+        Raises:
+            Unreadable: There is no such tensor, it is quantised, or the file ends inside it.
+        """
+        return arrays.summarise(self.tensor(name))
+
+    def tensor(self, name: str) -> TensorInfo:
+        """Where one tensor lies.
+
+        Raises:
+            Unreadable: There is no such tensor.
+        """
+        if name not in self.tensors:
+            raise Unreadable(f"{self.target} has no tensor {shown(name)}.", _nearest(name, tuple(self.tensors)))
+        return self.tensors[name]
+
+
+def _nearest(name: str, names: tuple[str, ...]) -> str:
+    """A hint for a name that is not there: the nearest one, or some of those that are."""
+    # Imported here: only a mistake needs it.
+    import difflib
+
+    # Comparing with each takes about 20 microseconds.
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.7) if len(names) <= 10_000 else []
+    return f"Did you mean {shown(near[0])[1:-1]}?" if near else arrays.listed("It holds", names)
