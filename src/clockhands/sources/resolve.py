@@ -16,6 +16,7 @@ from clockhands.rotary import Rotary
 from clockhands.sources.fields import Fields, Found
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
 from clockhands.sources.model_types import ModelType, Row, model_type, table
+from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.rotary_fields import Reader
 from clockhands.sources.section_fields import Section, declared_kinds, ignored_keys, outer_keys, part_of, sections
@@ -45,15 +46,22 @@ BIASES = {
 TOLD = ("kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "rows", "offset")
 
 
-def resolve(opened: Opened, length: int | None = None) -> Resolved:
+def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, Any] | None = None) -> Resolved:
     """Everything that a target says about position.
 
     Args:
         opened: A target with its headers read.
         length: Tokens at which the rates shall hold; None is the length of the original training.
+        overrides: Values to be set over those of the config, by key.
+
+    Raises:
+        InvalidValue: A value cannot be set in the place that is named.
+        InvalidType: A value is nothing that a config can hold.
     """
+    opened = overridden(opened, overrides)
     resolved = _resolved(opened, length)
-    return replace(resolved, codes=tuple(code.explained() for code in resolved.codes))
+    explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes))
+    return by_caller(explained, opened)
 
 
 def _resolved(opened: Opened, length: int | None) -> Resolved:

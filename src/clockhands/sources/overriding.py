@@ -1,0 +1,203 @@
+"""Values that a caller sets over those of a config, as servers take them on their command lines.
+
+They are laid over the parsed config before anything is read from it, so everything after this is the same as if the
+file had held them; only the sources tell the difference: ``--set:rope_theta`` instead of ``config.json:rope_theta``.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.sources.model_types import table
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolved import Code, Fact, Resolved
+
+# What stands before the colon of a source where the value is the caller's.
+CALLER = "--set"
+
+# Keys of a config that hold an object, which a caller may set a part of although the file has none of it.
+_LABELS = ("full", "sliding", "chunked")
+
+
+def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` texts as a mapping; a value is JSON where it can be read as such, else it is the text itself.
+
+    >>> read_overrides(["rope_theta=1e6", "rope_scaling.rope_type=yarn", 'rope_scaling={"factor": 4}'])
+    {'rope_theta': 1000000.0, 'rope_scaling.rope_type': 'yarn', 'rope_scaling': {'factor': 4}}
+
+    Raises:
+        InvalidValue: A text has no ``=``, no key, or a key that another text has too.
+    """
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise InvalidValue(
+                f"{shown(text)} sets nothing: it is not of the form KEY=VALUE.", "Write rope_theta=1000000, say."
+            )
+        if key in values:
+            raise InvalidValue(f"{key} is set twice.", "Set each key once.")
+        try:
+            values[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            values[key] = value
+    return values
+
+
+def overridden(opened: Opened, overrides: Mapping[str, Any] | None) -> Opened:
+    """A target whose config has some values set by the caller.
+
+    Args:
+        opened: A target with a config or with the keys of a GGUF file.
+        overrides: Key to value. A dot leads into an object (``text_config.rope_theta``); None takes a key away. Keys of
+            GGUF files are written with the architecture before them or without it (``rope.freq_base``).
+
+    Raises:
+        InvalidValue: The target has no config, or nothing reads a key in that place.
+        InvalidType: A key is no text, or a value is nothing that JSON can hold.
+    """
+    if not overrides:
+        return opened
+    if opened.config is None:
+        said = "fields are written behind its name" if opened.form == "preset" else "it has no config"
+        hint = "Write PRESET:field=value." if opened.form == "preset" else "Name a target that has one."
+        raise InvalidValue(f"Nothing can be set in {opened.target}: {said}.", hint)
+    config: dict[str, Any] = dict(opened.config)
+    names = dict(opened.overridden)
+    for key, value in overrides.items():
+        if not isinstance(key, str):
+            raise InvalidType(f"A key to set must be a text, got {shown(key)}.", "Write it as it stands in the file.")
+        _check_value(key, value)
+        full = _gguf_key(opened, key) if opened.form == "gguf" else _set_inside(config, opened, key, value)
+        if opened.form == "gguf":
+            config[full] = value
+        names[full] = key
+    # A key that the file gives twice no longer matters where the caller has set it.
+    left = tuple(key for key in opened.duplicates if key not in names)
+    return replace(opened, config=config, overridden=names, duplicates=left)
+
+
+def by_caller(resolved: Resolved, opened: Opened) -> Resolved:
+    """What was resolved, with the caller named as the source of what the caller set."""
+    if not opened.overridden:
+        return resolved
+    said = speaker(opened)
+
+    def code(each: Code) -> Code:
+        return replace(each, source={field: said(where) for field, where in each.source.items()})
+
+    def fact(each: Fact) -> Fact:
+        return replace(each, evidence=evidence_by_caller(each.evidence, opened))
+
+    return replace(
+        resolved,
+        codes=tuple(code(each) for each in resolved.codes),
+        facts=tuple(fact(each) for each in resolved.facts),
+        source={field: said(where) for field, where in resolved.source.items()},
+    )
+
+
+def evidence_by_caller(evidence: Mapping[str, Any], opened: Opened) -> dict[str, Any]:
+    """Evidence, with the caller named as the place of what the caller set."""
+    if not opened.overridden:
+        return dict(evidence)
+    said = speaker(opened)
+    return {said(name): said(value) if isinstance(value, str) else value for name, value in evidence.items()}
+
+
+def speaker(opened: Opened) -> Callable[[str], str]:
+    """From a text that names places in the config to one that names the caller where the caller has set them."""
+    file = re.escape(f"{opened.config_name}:")
+    # The longest first, so that a key inside an object is not taken for the object.
+    keys = sorted(opened.overridden, key=len, reverse=True)
+    places = re.compile(rf"(?<![\w./-]){file}({'|'.join(map(re.escape, keys))})(?![\w-])")
+    return lambda text: places.sub(lambda found: f"{CALLER}:{opened.overridden[found[1]]}", text)
+
+
+def _check_value(key: str, value: Any) -> None:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidType(
+            f"{key} cannot be set to {shown(value)}: a config holds numbers, texts, lists, objects, true, false and"
+            " null.",
+            "Give a value that JSON can hold.",
+        ) from None
+
+
+def _gguf_key(opened: Opened, key: str) -> str:
+    """The full key: as it stands, or behind the architecture."""
+    config = opened.config or {}
+    architecture = config.get("general.architecture")
+    full = f"{architecture}.{key}"
+    if key in config or key == "general.architecture":
+        return key
+    known = [each for keys in table()["spellings"]["gguf"].values() for each in keys]
+    if full in config or key in known:
+        return full
+    if key.startswith(f"{architecture}.") and key.removeprefix(f"{architecture}.") in known:
+        return key
+    held = [each.removeprefix(f"{architecture}.") for each in config]
+    raise _unknown(opened, key, [*known, *held])
+
+
+def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) -> str:
+    """Set a value inside nested objects, of which those on the way are copied, not changed."""
+    *path, last = key.split(".")
+    here, walked = config, ""
+    for name in path:
+        inner = here.get(name)
+        if inner is None and name not in _objects():
+            raise InvalidValue(
+                f"{key} cannot be set: {opened.config_name} has no object {walked}{name}.",
+                f"At this place it holds {_some(here)}.",
+            )
+        if inner is not None and not isinstance(inner, Mapping):
+            raise InvalidValue(
+                f"{key} cannot be set: {walked}{name} is {shown(inner)} in {opened.config_name}, and no object.",
+                f"Set {walked}{name} itself.",
+            )
+        here[name] = dict(inner or {})
+        here, walked = here[name], f"{walked}{name}."
+    if last not in here and last not in _keys():
+        raise _unknown(opened, key, [f"{walked}{name}" for name in (*_keys(), *here)])
+    here[last] = value
+    return key
+
+
+def _objects() -> frozenset[str]:
+    """Objects that a config may lack and still get: rotary blocks, and what those hold for each kind of layer."""
+    data = table()
+    labels = [label for kind in _LABELS for label in data["labels"][kind]]
+    return frozenset((*data["spellings"]["config"]["blocks"], *labels))
+
+
+def _keys() -> frozenset[str]:
+    """Every key of a config that something reads."""
+    data = table()
+    keys = {"model_type", *data["position_keys"], *_objects()}
+    for spelt in (data["spellings"]["config"], data["spellings"]["block"]):
+        keys.update(key for held in spelt.values() for key in held)
+    for entry in data["types"].values():
+        keys.update(key for held in entry.get("reads", {}).values() for key in held)
+    return frozenset(keys)
+
+
+def _unknown(opened: Opened, key: str, known: Iterable[str]) -> InvalidValue:
+    # Imported here: only a mistake needs it.
+    import difflib
+
+    near = difflib.get_close_matches(key, sorted(set(known)), n=1)
+    hint = f"Did you mean {near[0]}?" if near else "Name a key as it stands in the file, with dots into objects."
+    message = f"{key} cannot be set: {opened.config_name} does not hold it, and no position code is read from it."
+    return InvalidValue(message, hint)
+
+
+def _some(held: Mapping[str, Any]) -> str:
+    objects = [name for name, value in held.items() if isinstance(value, Mapping)]
+    return f"the objects {', '.join(objects[:8])}" if objects else "no objects"
