@@ -163,7 +163,7 @@ def test_an_audit_is_one_target_of_the_schema():
     assert layer["rates"] == list(RATES)
     assert layer["scaling"] is layer["rows"] is layer["offset"] is layer["window"] is None
     for finding in told["findings"]:
-        assert list(finding) == ["code", "severity", "message", "evidence", "hint", "layers"]
+        assert list(finding) == ["code", "severity", "message", "evidence", "hint", "layers", "blames", "edit"]
         assert finding["code"] in CODES
 
 

@@ -17,6 +17,8 @@ def test_a_finding_is_strict_json_whatever_its_evidence_holds():
         "evidence": {"config.json:rope_theta": "NaN", "x": "-Infinity", "row": 3, "list": [0.5, None]},
         "hint": "Mend it.",
         "layers": "0-3",
+        "blames": None,
+        "edit": None,
     }
 
 

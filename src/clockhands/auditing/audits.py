@@ -7,9 +7,10 @@ from typing import IO, Any
 
 from clockhands.arguments import count
 from clockhands.auditing.arrays import audit_array, audit_tables
-from clockhands.auditing.checks import CHECKS, Case
+from clockhands.auditing.checks import CHECKS, Case, Subject
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
+from clockhands.sources.overriding import evidence_by_caller, overridden
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened, open_target
@@ -108,21 +109,29 @@ class Audit:
         return tuple(finding for finding in self.findings if finding.severity == severity)
 
 
-def audit(target: str | os.PathLike[str], length: int | None = None, *, stdin: IO[bytes] | None = None) -> Audit:
+def audit(
+    target: str | os.PathLike[str],
+    length: int | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    stdin: IO[bytes] | None = None,
+) -> Audit:
     """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, or a bare array.
 
     Args:
         target: What to audit: a path, `-` for a config on standard input, or a preset with `:field=value,…`.
         length: The length, in tokens, at which the rates shall hold; None is the length of the original training.
+        overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
         stdin: Where `-` is read from; None is the process's own standard input.
 
     Raises:
         Unreadable: The target cannot be read as what it claims to be.
-        InvalidValue: The target names a preset with a value that cannot be used, or the length is not positive.
+        InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, or
+            nothing is read in a place that shall be overridden.
     """
     if length is not None:
         length = count("length", length)
-    opened = open_target(target, stdin)
+    opened = overridden(open_target(target, stdin), overrides)
     if opened.form == "array":
         return judged(opened, *audit_array(opened))
     return judged(opened, *audit_tables(opened, resolve(opened, length)))
@@ -131,8 +140,8 @@ def audit(target: str | os.PathLike[str], length: int | None = None, *, stdin: I
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the grave ones first."""
     noticed = [*cases, *((fact.code, fact.evidence, fact.layers) for fact in resolved.facts)]
-    noticed += [case for check in CHECKS for case in check(resolved)]
-    findings = [judge(code, evidence, layers) for code, evidence, layers in noticed]
+    noticed += [case for check in CHECKS for case in check(Subject(opened, resolved))]
+    findings = [judge(code, evidence_by_caller(evidence, opened), layers) for code, evidence, layers in noticed]
     rank = {code: place for place, code in enumerate(CODES)}
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
     return Audit(

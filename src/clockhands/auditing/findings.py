@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clockhands.auditing.edits import Edit
+
 SEVERITIES = ("error", "warning", "note")
 """From grave to harmless: wrong for any reader; wrong for some reader or length; worth knowing of a sound model."""
 
@@ -21,6 +23,8 @@ class Finding:
         evidence: The numbers: `"file:key"` for what stands in a file, plain words for what was computed from it.
         hint: What to do.
         layers: The layers it is about, as in a position code; None if it is about the whole model.
+        blames: Who is wrong: ``file``, ``reader``, or ``ambiguous`` where nobody is for certain; None: nobody.
+        edit: The smallest change of the file that mends it, where one does.
     """
 
     code: str
@@ -29,6 +33,8 @@ class Finding:
     hint: str
     evidence: Mapping[str, Any] = field(default_factory=dict, hash=False)
     layers: str | None = None
+    blames: str | None = None
+    edit: Edit | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON values, in the order in which the schema names the fields."""
@@ -39,6 +45,8 @@ class Finding:
             "evidence": json_value(self.evidence),
             "hint": self.hint,
             "layers": self.layers,
+            "blames": self.blames,
+            "edit": None if self.edit is None else self.edit.to_dict(),
         }
 
 

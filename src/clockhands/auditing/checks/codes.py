@@ -1,26 +1,23 @@
-"""What follows from the position codes themselves, whatever file they came from.
-
-Each check takes what was resolved and yields (code, evidence, layers) for every case that it sees; `rules` tells it.
-"""
+"""What follows from the position codes themselves, whatever file they came from."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
+from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_file
 from clockhands.sources.resolved import Code, Resolved
-
-Case = tuple[str, dict[str, Any], str | None]
 
 # A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
 _TURN = 2 * math.pi * (1 - 1e-12)
 
 
-def never_turning(resolved: Resolved) -> Iterator[Case]:
+def never_turning(subject: Subject) -> Iterator[Case]:
     """Pairs so slow that no training sequence showed the model their whole circle.
 
     Counted at the trained length, or at the length asked for where that is shorter. Pairs of rate 0 were stopped on
     purpose (a proportional ladder): they are told apart in the evidence and not counted.
     """
+    resolved = subject.resolved
     for code in resolved.codes:
         length, place = _trained(code, resolved)
         if not code.rates or length is None or (code.kind == "sinusoidal" and _axes(code) > 1):
@@ -42,8 +39,9 @@ def never_turning(resolved: Resolved) -> Iterator[Case]:
         yield "never-turning", evidence | declared(code, "base") | place, code.layers
 
 
-def short_table(resolved: Resolved) -> Iterator[Case]:
+def short_table(subject: Subject) -> Iterator[Case]:
     """Learned tables that end before the context that the file declares."""
+    resolved = subject.resolved
     for code in resolved.codes:
         if code.kind != "learned" or code.rows is None or resolved.context is None or code.part not in _TEXT:
             continue
@@ -53,8 +51,9 @@ def short_table(resolved: Resolved) -> Iterator[Case]:
             yield "short-table", evidence | declared(code, "rows") | declared(resolved, "context"), code.layers
 
 
-def beyond_context(resolved: Resolved) -> Iterator[Case]:
+def beyond_context(subject: Subject) -> Iterator[Case]:
     """A length that the caller asks for and that the file does not declare."""
+    resolved = subject.resolved
     length, context = resolved.length, resolved.context
     if length is None or context is None or length <= context:
         return
@@ -64,29 +63,7 @@ def beyond_context(resolved: Resolved) -> Iterator[Case]:
     yield "beyond-context", evidence | declared(resolved, "context"), None
 
 
-CHECKS = (short_table, beyond_context, never_turning)
-
 _TEXT = ("text", "encoder", "decoder")
-
-
-def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
-    """The values of some fields under the names of their places, for those that stand in a file."""
-    stated = {}
-    for field in fields:
-        place, value = holder.source.get(field), getattr(holder, field)
-        if place and value is not None and in_a_file(place):
-            stated[place] = value
-    return stated
-
-
-def in_a_file(place: str) -> bool:
-    """Whether a source is `file:key`, and not words about an architecture or a default.
-
-    >>> in_a_file("config.json:rope_theta"), in_a_file("architecture: llama")
-    (True, False)
-    """
-    name, colon, key = place.partition(":")
-    return bool(colon and key) and " " not in key and (name == "<stdin>" or "." in name)
 
 
 def _axes(code: Code) -> int:

@@ -1,0 +1,11 @@
+"""What is looked for beyond what a reader of files notices: every check, in one module for each thing it is about.
+
+Each check takes a `Subject` and yields (code, evidence, layers) for every case that it sees; `rules` tells it.
+"""
+
+from clockhands.auditing.checks.codes import beyond_context, never_turning, short_table
+from clockhands.auditing.checks.subject import Case, Check, Subject, declared, in_a_file
+
+__all__ = ["CHECKS", "Case", "Check", "Subject", "declared", "in_a_file"]
+
+CHECKS: tuple[Check, ...] = (short_table, beyond_context, never_turning)

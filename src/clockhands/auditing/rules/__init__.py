@@ -1,0 +1,37 @@
+"""The table of findings: for everything that can be noticed, how grave it is, the sentence and what to do.
+
+A reader of files notices (`Fact`: a code and its numbers), a check computes; neither judges. The judgement is here, a
+row for each code, in one module for each thing that findings are about: adding a finding means adding a row.
+"""
+
+from collections.abc import Mapping
+
+from clockhands.auditing.findings import SEVERITIES, Finding
+from clockhands.auditing.rules import keys, lengths, models, scalings, tables, values
+from clockhands.auditing.rules.rule import Evidence, Rule, listed
+
+__all__ = ["CODES", "Rule", "judge", "listed"]
+
+_ROWS: Mapping[str, Rule] = {
+    **values.CODES,
+    **keys.CODES,
+    **scalings.CODES,
+    **tables.CODES,
+    **lengths.CODES,
+    **models.CODES,
+}
+
+
+def _grave(code: str) -> int:
+    severity = _ROWS[code].severity
+    # One that depends on the case stands among the errors: it may be one.
+    return SEVERITIES.index(severity) if isinstance(severity, str) else 0
+
+
+CODES: Mapping[str, Rule] = {code: _ROWS[code] for code in sorted(_ROWS, key=_grave)}
+"""Every code that a finding can have, the grave ones first."""
+
+
+def judge(code: str, evidence: Evidence, layers: str | None = None) -> Finding:
+    """The finding for something that was noticed."""
+    return CODES[code].finding(code, evidence, layers)
