@@ -1,0 +1,152 @@
+"""Values that a caller sets over those of a config."""
+
+import pytest
+
+from clockhands.auditing import audit
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.rotary import Rotary
+from clockhands.scaling import Linear, Yarn
+from clockhands.sources.opened import Opened
+from clockhands.sources.overriding import overridden, read_overrides
+from clockhands.sources.resolve import resolve
+from resolution.expected import opened
+from resolution.test_gguf_metadata import gguf, named
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+
+
+def test_a_value_of_the_file_is_replaced_and_the_caller_is_its_source():
+    found = resolve(opened(LLAMA), overrides={"rope_theta": 1e6, "max_position_embeddings": 32768})
+    (code,) = found.codes
+    assert code.base == 1e6
+    assert code.spec == Rotary(128, "halves", base=1e6)
+    assert code.source["base"] == "--set:rope_theta"
+    assert "--set:rope_theta" in code.source["rates"]
+    assert code.source["width"] == "config.json:hidden_size / config.json:num_attention_heads"
+    assert (found.context, found.source["context"]) == (32768, "--set:max_position_embeddings")
+
+
+def test_the_config_that_was_opened_stays_as_it_is():
+    config = {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    target = opened(config)
+    resolve(target, overrides={"rope_scaling.factor": 4.0, "rope_theta": 2.0})
+    assert target.config == {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"rope_scaling": YARN},
+        {f"rope_scaling.{key}": value for key, value in YARN.items()},
+        {
+            "rope_scaling": {"rope_type": "yarn", "factor": 2.0},
+            "rope_scaling.factor": 4.0,
+            "rope_scaling.original_max_position_embeddings": 8192,
+        },
+    ],
+)
+def test_a_block_is_set_whole_or_key_by_key(overrides):
+    (code,) = resolve(opened(LLAMA), overrides=overrides).codes
+    assert code.spec == Rotary(128, "halves", base=500000.0, scaling=Yarn(4.0, 8192))
+    assert code.source["scaling"].startswith("--set:rope_scaling.rope_type, --set:rope_scaling.factor")
+
+
+def test_a_part_of_a_block_comes_from_the_caller_and_the_rest_from_the_file():
+    config = {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    (code,) = resolve(opened(config), overrides={"rope_scaling.factor": 4.0}).codes
+    assert code.spec == Rotary(128, "halves", base=500000.0, scaling=Linear(4.0))
+    assert code.source["scaling"] == "config.json:rope_scaling.rope_type, --set:rope_scaling.factor"
+
+
+def test_dots_lead_into_the_text_part_and_null_takes_a_key_away():
+    config = {"model_type": "qwen3_5", "text_config": {**LLAMA, "model_type": "qwen3_5_text", "head_dim": 256}}
+    (_, code) = resolve(opened(config), overrides={"text_config.head_dim": 128}).codes[:2]
+    assert (code.width, code.source["width"]) == (128, "--set:text_config.head_dim")
+    found = resolve(opened(LLAMA), overrides={"rope_theta": None})
+    assert found.codes[0].base == 10000.0
+    (fact,) = found.facts
+    assert fact.code == "default-base"
+    assert "--set:rope_theta" in fact.evidence
+
+
+def test_an_impossible_value_is_audited_as_if_the_file_held_it():
+    found = resolve(opened(LLAMA), overrides={"rope_theta": -5})
+    assert found.codes[0].rates is None
+    assert [(fact.code, fact.evidence["--set:rope_theta"]) for fact in found.facts] == [("impossible-value", -5)]
+
+
+def test_keys_of_gguf_files_stand_with_their_architecture_or_without():
+    for key in ("rope.freq_base", "llama.rope.freq_base"):
+        (code,) = resolve(gguf(), overrides={key: 1234.0}).codes
+        assert (code.base, code.source["base"]) == (1234.0, f"--set:{key}")
+    scaling = {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
+    (code,) = resolve(gguf(named("qwen3")), overrides=scaling).codes
+    assert code.scaling == {"type": "linear", "factor": 8.0, "original": None}
+    assert code.source["scaling"] == "--set:rope.scaling.type, --set:rope.scaling.factor"
+
+
+@pytest.mark.parametrize(
+    ("key", "message", "hint"),
+    [
+        ("rope_thet", "rope_thet cannot be set: config.json does not hold it", "Did you mean rope_theta?"),
+        ("rope_scaling.facto", "rope_scaling.facto cannot be set", "Did you mean rope_scaling.factor?"),
+        ("text_config.rope_theta", "config.json has no object text_config", "At this place it holds no objects"),
+        ("rope_theta.factor", "rope_theta is 500000 in config.json, and no object", "Set rope_theta itself."),
+    ],
+)
+def test_a_place_that_is_not_there_is_refused(key, message, hint):
+    with pytest.raises(InvalidValue) as caught:
+        overridden(opened(LLAMA), {key: 1})
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_what_cannot_be_set_is_refused():
+    with pytest.raises(InvalidValue, match=r"rope\.freq_bas cannot be set"):
+        overridden(gguf(), {"rope.freq_bas": 1})
+    with pytest.raises(InvalidType, match="a config holds numbers, texts"):
+        overridden(opened(LLAMA), {"rope_theta": object()})
+    with pytest.raises(InvalidType, match="A key to set must be a text"):
+        overridden(opened(LLAMA), {1: 1})  # type: ignore[dict-item]
+    with pytest.raises(InvalidValue, match="fields are written behind its name"):
+        overridden(Opened("vaswani2017", "preset"), {"width": 4})
+    with pytest.raises(InvalidValue, match="it has no config"):
+        overridden(Opened("model.safetensors", "safetensors"), {"rope_theta": 4})
+
+
+def test_texts_become_json_or_stay_texts():
+    texts = ["rope_theta=1e6", "a=yarn", 'b={"c": [1, null, true]}', "d=", " e =x=y", "f=Infinity"]
+    assert read_overrides(texts) == {
+        "rope_theta": 1e6,
+        "a": "yarn",
+        "b": {"c": [1, None, True]},
+        "d": "",
+        "e": "x=y",
+        "f": float("inf"),
+    }
+    assert overridden(opened(LLAMA), {}) == overridden(opened(LLAMA), None) == opened(LLAMA)
+    with pytest.raises(InvalidValue, match="rope_theta is set twice"):
+        read_overrides(["rope_theta=1", "rope_theta=2"])
+    for text in ("rope_theta", "=5"):
+        with pytest.raises(InvalidValue, match="not of the form KEY=VALUE"):
+            read_overrides([text])
+
+
+def test_an_audit_under_overrides(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "rope_theta": 10000.0, "rope_theta": 500000.0}')
+    assert next(found.code for found in audit(path).findings) == "duplicate-key"
+    found = audit(path, overrides={"rope_theta": 0})
+    assert "duplicate-key" not in [each.code for each in found.findings]
+    (error,) = found.errors
+    assert error.code == "impossible-value"
+    assert error.evidence["--set:rope_theta"] == 0
+    assert found.layers[0].rates is None
