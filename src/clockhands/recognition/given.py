@@ -18,6 +18,9 @@ ROUNDING = {
     "bfloat16": 2.0**-8,
 }
 
+# Dtypes in which positions and phases of a usual length are no longer told apart.
+LOW_PRECISION = ("bfloat16", "float16")
+
 _BLOCK = 1 << 23  # numbers looked at together: 32 MB of float32
 
 

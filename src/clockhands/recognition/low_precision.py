@@ -18,10 +18,10 @@ from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import pair_channels
 from clockhands.presets import presets
+from clockhands.recognition.given import LOW_PRECISION
 from clockhands.recognition.matches import Match, Matches, Residual
 from clockhands.specs import describe
 
-DTYPES = ("bfloat16", "float16")
 PARTS = ("positions", "rates", "phases")
 
 _UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # half a unit in the last place, relative
@@ -111,7 +111,7 @@ def _made(
 ) -> LowPrecision | None:
     chosen = np.unique(np.linspace(0, len(array) - 1, min(len(array), _SAMPLE)).astype(np.int64))
     rows = np.asarray(array[chosen]).astype(np.float64)
-    stored = next((dtype for dtype in DTYPES if np.array_equal(_rounded(rows, dtype), rows)), stored)
+    stored = next((dtype for dtype in LOW_PRECISION if np.array_equal(_rounded(rows, dtype), rows)), stored)
     sample = _Sample(chosen.astype(np.float64), rows[:, sine], rows[:, cosine], _STORED[stored])
     second = np.asarray(array[1]).astype(np.float64)
     seen = np.arctan2(second[sine], second[cosine])
@@ -120,15 +120,15 @@ def _made(
     named = list(_published(spec))
     # Row 1 says the rates; where it holds few bits of them, published ones are tried first, then numbers of its dtype.
     ladders = [(np.array(known.rates), False) for known in named]
-    if stored in DTYPES:
+    if stored in LOW_PRECISION:
         ladders.append((sample.nearest(seen, stored), True))
     else:
         ladders.insert(0, (seen, True))
     for rates, measured in ladders:
-        few = measured and any(_few_bits(rates, dtype) for dtype in DTYPES)
+        few = measured and any(_few_bits(rates, dtype) for dtype in LOW_PRECISION)
         if not few and sample.agrees(rates) > _OTHERS:
             return None
-    for (rates, measured), dtype in product(ladders, DTYPES):
+    for (rates, measured), dtype in product(ladders, LOW_PRECISION):
         choices = _choices(sample.at, rates, dtype, measured)
         shares = {rounded: sample.agrees(rates, dtype, rounded) for rounded in choices}
         rounded = max(shares, key=lambda parts: (shares[parts], -len(parts)), default=None)
