@@ -44,7 +44,7 @@ ALLOWED = {
     "torch": {"torch"},
     "jax": {"jax"},
     "conversion": {"array_api_compat"},
-    "sources": {"ml_dtypes", "safetensors"},
+    "sources": {"gguf", "ml_dtypes", "safetensors"},
     "testing": {"pytest", "hypothesis", "array_api_compat"},
     "probes": {"torch", "jax"},
     "lab": {"torch", "tokenizers"},

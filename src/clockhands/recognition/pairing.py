@@ -1,0 +1,201 @@
+"""Which two channels of a head form a pair, told from trained query or key weights alone.
+
+A rotation is the same for a pair whichever way the pair's two channels are turned together, so training leaves that
+direction free; what it does not leave free is how *neighbouring* pairs, whose rates are nearly equal, go together: the
+plane of one looks at nearly what the plane of the other looks at, turned by one angle. Scale every row ``r`` of a head
+(an output channel's weights over the input) to length 1 and let ``G = r r^T``. For pairs ``i`` and ``j`` of a proposed
+layout, with channels ``(a_i, b_i)`` and ``(a_j, b_j)``, the 2 x 2 block
+
+    [[G[a_i, a_j], G[a_i, b_j]], [G[b_i, a_j], G[b_i, b_j]]]
+
+is then close to a rotation times a number, and its determinant is positive; for two channels that are no pair it has
+either sign. The statistic of a head is
+
+    T = sum over i != j of exp(-|i - j| / 4) det(block of i and j).
+
+**What it is compared with.** T is summed over the heads. Were their channels in any other order, the same in each, T
+would be a sum of the same kind. Over all orders, each as likely as the other, its mean is 0: a determinant is the
+difference of two products of two entries of G with four different channels, and both have the same mean. Exchanging
+``a_j`` and ``b_j`` changes the sign of the determinants with pair ``j`` and of no other, so two determinants that are
+not of the same two pairs are uncorrelated, and the variance is exactly
+
+    Var T = 2 sum over i != j of exp(-|i - j| / 2) E[D^2],  D = sum over heads of det,
+    E[D^2] = 2 sum over heads g, h of (E[M_pq M_rs] - E[G_pq H_qr G_rs H_sp]),  M_pq = G_pq H_pq,
+
+with G and H the matrices of the heads g and h, and p, q, r, s four different channels. Both means are sums over a
+graph, known in closed form. z = T / sqrt(Var T); no draw is made, and equal weights give equal numbers.
+
+What weights cannot say: which way a pair turns, how fast (the base), and, where pairs are interleaved and only some
+channels turn, which of them do.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+
+from clockhands.arguments import count
+from clockhands.errors import InvalidValue
+from clockhands.layouts import Layout, pair_channels
+
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
+REACH = 4.0
+"""Pairs over which neighbours' weights fall to 1 / e."""
+
+MODEL_Z, MODEL_LEAD = 5.0, 3.0
+"""What all layers together must reach: standard deviations from chance, and more than the other layout."""
+
+LAYER_Z, LAYER_LEAD = 3.0, 2.0
+"""What one layer must reach for a word of its own."""
+
+MOST_CONFIDENCE = 0.99
+"""Weights are evidence of how a model was trained, never proof of how a reader pairs."""
+
+FEWEST_PAIRS = 4
+"""With fewer pairs in a head there are too few neighbours to compare."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How far one projection is from chance for each layout.
+
+    Attributes:
+        z: Standard deviations by which the statistic exceeds that of a random order of channels, by layout.
+        heads: Heads that were counted; those with rows that are zero or not finite are left out.
+    """
+
+    z: Mapping[Layout, float]
+    heads: int
+
+    @property
+    def layout(self) -> Layout | None:
+        """The layout of this projection alone, or None if it cannot be told."""
+        return verdict(self.z, LAYER_Z, LAYER_LEAD)
+
+
+def score(heads: np.ndarray) -> Score | None:
+    """Score both layouts on the turning rows of each head.
+
+    Args:
+        heads: [heads, rotated, inputs]: of each head the output channels that turn, in the order of the file.
+
+    Returns:
+        The score, or None where nothing can be counted: no head is whole, or a head has fewer than four pairs.
+
+    Raises:
+        InvalidValue: The array has not three axes, or an odd number of channels turns.
+
+    >>> draw = np.random.default_rng(0).standard_normal((4, 32, 64))
+    >>> all(abs(z) < 4 for z in score(draw).z.values()), score(draw).layout
+    (True, None)
+    """
+    if np.ndim(heads) != 3 or heads.shape[1] % 2:
+        raise InvalidValue(
+            f"`heads` has the shape {list(np.shape(heads))}, where [heads, channels that turn, inputs] is expected,"
+            " with an even number of channels.",
+            "Give each head's rows of the projection as one block; transpose a weight that stores `x @ W`.",
+        )
+    if heads.shape[1] // 2 < FEWEST_PAIRS or heads.shape[2] < 2:
+        return None
+    grams = _grams(heads)
+    variance = _variance(grams) if len(grams) else 0.0
+    if variance <= 0:
+        return None
+    return Score({layout: _statistic(grams, layout) / math.sqrt(variance) for layout in LAYOUTS}, len(grams))
+
+
+def verdict(z: Mapping[Layout, float], least: float = MODEL_Z, lead: float = MODEL_LEAD) -> Layout | None:
+    """The layout that stands out, or None.
+
+    Args:
+        z: Standard deviations from chance by layout.
+        least: What the best must reach.
+        lead: By how much it must exceed the other.
+
+    >>> verdict({"halves": 1.9, "interleaved": 318.0}), verdict({"halves": 4.0, "interleaved": 6.0})
+    ('interleaved', None)
+    """
+    first, second = sorted(z, key=z.__getitem__, reverse=True)
+    return first if z[first] >= least and z[first] - z[second] >= lead else None
+
+
+def together(scores: Sequence[Score]) -> dict[Layout, float]:
+    """Several projections as one: the sum of their z over the root of their number (Stouffer).
+
+    >>> one = Score({"interleaved": 3.0, "halves": 0.0}, 9)
+    >>> together([one] * 4)["interleaved"]
+    6.0
+    """
+    number = count("the number of scores", len(scores))
+    return {layout: sum(each.z[layout] for each in scores) / math.sqrt(number) for layout in LAYOUTS}
+
+
+def confidence(z: Mapping[Layout, float]) -> float:
+    """How likely the better layout is not ahead by chance, at most 0.99.
+
+    The two z have a standard deviation of 1 each where nothing is to be told, so that their difference has one of at
+    most sqrt(2) if they are not opposed: ``Phi(difference / sqrt(2))``, Phi the normal distribution.
+
+    >>> confidence({"interleaved": 318.0, "halves": 1.9}), round(confidence({"interleaved": 5.0, "halves": 2.0}), 3)
+    (0.99, 0.983)
+    """
+    worse, better = sorted(z.values())
+    return min(MOST_CONFIDENCE, 0.5 * (1 + math.erf((better - worse) / 2)))
+
+
+def _grams(heads: np.ndarray) -> np.ndarray:
+    """The rows' cosines of each head [heads, rotated, rotated], without each row's own; heads without them left out."""
+    made = []
+    for head in heads:
+        rows = np.asarray(head, np.float32)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        if np.isfinite(lengths).all() and lengths.all():
+            rows = rows / lengths
+            made.append((rows @ rows.T).astype(np.float64))
+    grams = np.array(made).reshape(-1, heads.shape[1], heads.shape[1])
+    grams[:, np.arange(heads.shape[1]), np.arange(heads.shape[1])] = 0
+    return grams
+
+
+def _statistic(grams: np.ndarray, layout: Layout) -> float:
+    first, second = pair_channels(grams.shape[1] // 2, layout).T
+    straight = grams[:, first[:, None], first] * grams[:, second[:, None], second]
+    crossed = grams[:, first[:, None], second] * grams[:, second[:, None], first]
+    return float(np.sum(_weights(len(first)) * (straight - crossed).sum(axis=0)))
+
+
+def _weights(pairs: int) -> np.ndarray:
+    distance = np.abs(np.subtract.outer(np.arange(pairs), np.arange(pairs)))
+    weights = np.exp(-distance / REACH)
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
+def _variance(grams: np.ndarray) -> float:
+    """The variance of the statistic over all orders of the channels, the same in all heads: exact."""
+    heads, channels, _ = grams.shape
+    flat = grams.reshape(heads, -1)
+    whole = float(np.sum((flat @ flat.T) ** 2))
+    by_channel = grams.transpose(1, 0, 2)  # [channels, heads, channels]
+    rows = float(np.sum((by_channel @ by_channel.transpose(0, 2, 1)) ** 2))
+    twice = float(np.sum(np.sum(grams * grams, axis=0) ** 2))  # an edge there and back
+    # Two edges without a common end: all pairs of edges, without those that share one end or both.
+    edges = whole - 4 * rows + 2 * twice
+    # Closed ways over four different channels: all of four steps, without those that come back after two.
+    ways = _closed(grams) - 2 * rows + twice
+    orders = channels * (channels - 1) * (channels - 2) * (channels - 3)
+    return 2 * float(np.sum(_weights(channels // 2) ** 2)) * 2 * (edges - ways) / orders
+
+
+def _closed(grams: np.ndarray) -> float:
+    """Sum over all G and all H of the trace of (G H)^2, which is that of (H G)^2."""
+    single = grams.astype(np.float32)  # in sums of this length float32 costs 1e-6 of them, and saves half the time
+    total = 0.0
+    for place, gram in enumerate(single):
+        steps = gram @ single[place:]
+        traces = np.einsum("hij,hji->h", steps, steps, dtype=np.float64)
+        total += 2 * float(traces.sum()) - float(traces[0])
+    return total

@@ -1,0 +1,164 @@
+"""Pairs told from weights: the statistic against its definition, and real weights in both layouts and in none."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import packaged_weights
+from clockhands.errors import InvalidValue
+from clockhands.recognition import pairing
+from clockhands.recognition.pairing import LAYOUTS, confidence, score, together, verdict
+
+
+def scores(layers, heads):
+    return [score(rows.reshape(heads, -1, rows.shape[-1])) for rows in layers]
+
+
+def definition(heads, layout):
+    """The statistic as its docstring says it, one block after the other."""
+    total = 0.0
+    for head in heads:
+        rows = head / np.linalg.norm(head, axis=1, keepdims=True)
+        gram, half = rows @ rows.T, len(rows) // 2
+        pairs = [(2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + half) for i in range(half)]
+        for (i, first), (j, second) in itertools.permutations(enumerate(pairs), 2):
+            total += math.exp(-abs(i - j) / 4) * np.linalg.det(gram[np.ix_(first, second)])
+    return total
+
+
+def drawn(heads=2, rotated=8, inputs=5, seed=0):
+    """Rows that are no noise: neighbours are alike, as in real heads."""
+    draw = np.random.default_rng(seed)
+    return np.cumsum(draw.standard_normal((heads, rotated, inputs)), axis=1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_statistic_is_what_its_definition_says(layout):
+    heads = drawn()
+    assert pairing._statistic(pairing._grams(heads), layout) == pytest.approx(definition(heads, layout), rel=1e-5)
+
+
+def test_mean_and_variance_are_those_of_all_orders_of_the_channels():
+    heads = drawn()
+    grams = pairing._grams(heads)
+    every = [np.ix_(range(2), order, order) for order in itertools.permutations(range(8))]
+    values = np.array([pairing._statistic(grams[order], "halves") for order in every])
+    assert abs(values.mean()) < 1e-10 * values.std()
+    assert pairing._variance(grams) == pytest.approx(values.var(), rel=1e-5)
+
+
+def test_equal_weights_give_equal_numbers_whatever_their_scale():
+    heads = drawn(rotated=16, inputs=12)
+    one, two = score(heads), score(heads * np.linspace(0.1, 10, 16)[:, None])
+    assert one.z == score(heads.copy()).z
+    assert two.z == pytest.approx(one.z, rel=1e-4)
+
+
+def test_the_real_model_pairs_as_its_file_does():
+    queries = scores(packaged_weights.smollm2()["q"], 9)
+    z = together(queries)
+    assert verdict(z) == "interleaved"
+    assert z["interleaved"] > 250
+    assert abs(z["halves"]) < 4
+    assert confidence(z) == 0.99
+    assert [each.layout for each in queries] == ["interleaved"] * 30
+    assert verdict(together(scores(packaged_weights.smollm2()["k"], 3))) == "interleaved"
+
+
+def test_the_real_model_with_its_rows_put_back_pairs_in_halves():
+    rows = [packaged_weights.halves(each, 9) for each in packaged_weights.smollm2()["q"]]
+    queries = scores(rows, 9)
+    z = together(queries)
+    assert verdict(z) == "halves"
+    assert z["halves"] > z["interleaved"] + 250
+    assert [each.layout for each in queries] == ["halves"] * 30
+
+
+def test_the_tiny_model_pairs_as_its_code_does():
+    as_stored = together(scores(packaged_weights.glassllm()["q"], 4))
+    put_back = together(scores([packaged_weights.halves(each, 4) for each in packaged_weights.glassllm()["q"]], 4))
+    assert verdict(as_stored) == "interleaved"
+    assert as_stored["interleaved"] > 10
+    assert verdict(put_back) == "halves"
+
+
+def test_at_least_95_of_100_layers_of_real_models_are_right_and_none_is_wrong():
+    given = []
+    for tensors, heads in ((packaged_weights.smollm2(), 9), (packaged_weights.glassllm(), 4)):
+        for rows in tensors["q"]:
+            given += [("interleaved", rows, heads), ("halves", packaged_weights.halves(rows, heads), heads)]
+    said = [(layout, scores([rows], heads)[0].layout) for layout, rows, heads in given]
+    assert len(said) == 68
+    assert sum(right == told for right, told in said) >= 0.95 * len(said)
+    assert not any(told not in (right, None) for right, told in said)
+
+
+def test_transposed_weights_say_nothing():
+    for tensors, heads in ((packaged_weights.smollm2(), 9), (packaged_weights.glassllm(), 4)):
+        assert verdict(together(scores([rows.T for rows in tensors["q"]], heads))) is None
+
+
+def test_a_model_in_which_nothing_turns_says_nothing():
+    for rows in packaged_weights.minilm().values():
+        assert verdict(together(scores(rows, 12))) is None
+
+
+def controls():
+    """Layers that hold no pairs: drawn ones, MiniLM's, real ones transposed, and real ones with channels shuffled."""
+    draw = np.random.default_rng(20260711)
+    for heads, width, layers in ((9, 64, 50), (4, 32, 100), (32, 128, 4), (1, 16, 100)):
+        yield from (("drawn", draw.standard_normal((heads, width, 96))) for _ in range(layers))
+    for rows in itertools.chain(*packaged_weights.minilm().values()):
+        yield "minilm", rows.reshape(12, 32, 384)
+        yield from (("one head", head) for head in rows.reshape(12, 1, 32, 384))
+    for rows in packaged_weights.smollm2()["q"]:
+        yield "transposed", rows.T.reshape(9, 64, 576)
+        yield from (("shuffled", rows.reshape(9, 64, 576)[:, draw.permutation(64)]) for _ in range(4))
+        each = [head[draw.permutation(64)] for head in rows.reshape(9, 64, 576)]
+        yield "each head shuffled", np.stack(each)
+
+
+def test_at_most_one_control_layer_in_a_hundred_raises_a_false_alarm():
+    said = [(kind, score(heads).layout) for kind, heads in controls()]
+    alarms = [kind for kind, layout in said if layout is not None]
+    assert len(said) > 500
+    assert len(alarms) <= 0.01 * len(said), alarms
+
+
+def test_single_layers_that_are_no_evidence_make_no_model():
+    weak = pairing.Score({"interleaved": 2.0, "halves": 0.0}, 4)
+    assert weak.layout is None
+    assert verdict(together([weak] * 4)) is None
+    assert verdict(together([weak] * 9)) == "interleaved"
+
+
+def test_heads_without_a_direction_are_left_out():
+    heads = drawn(heads=3, rotated=16, inputs=12)
+    spoiled = heads.copy()
+    spoiled[1, 3] = 0
+    spoiled[2, 0, 0] = np.nan
+    found = score(spoiled)
+    assert found.heads == 1
+    assert found.z == score(heads[:1]).z
+    assert score(np.zeros((2, 16, 12))) is None
+
+
+def test_nothing_is_said_where_there_is_too_little():
+    assert score(drawn(rotated=6)) is None
+    assert score(np.ones((2, 16, 1))) is None
+    assert score(np.empty((0, 16, 4))) is None
+
+
+@pytest.mark.parametrize("shape", [(4, 16), (2, 15, 8)])
+def test_what_is_no_heads_is_refused(shape):
+    with pytest.raises(InvalidValue) as caught:
+        score(np.ones(shape))
+    assert f"has the shape {list(shape)}, where [heads, channels that turn, inputs] is expected" in caught.value.message
+    assert "transpose a weight" in caught.value.hint
+
+
+def test_confidence_is_never_certainty():
+    assert confidence({"interleaved": 1e6, "halves": 0.0}) == 0.99
+    assert confidence({"interleaved": 1.0, "halves": 1.0}) == 0.5
