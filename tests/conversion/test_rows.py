@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.conversion import convert_rows, row_order
-from clockhands.conversion.rows import slots_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.sources.slots import slots_of
 from written_files import refusal
 
 LAYOUTS = ("halves", "interleaved")

@@ -7,10 +7,10 @@ from safetensors.numpy import load_file
 
 from clockhands.conversion import CannotConvert, convert
 from clockhands.conversion.planning import model_of, moves
-from clockhands.conversion.tensors import looks_like_query_or_key, tensors_of, type_names
 from clockhands.errors import ClockhandsError
 from clockhands.sources import safetensors
 from clockhands.sources.model_types import model_type
+from clockhands.sources.tensor_names import looks_like_query_or_key, tensors_of, type_names
 from written_files import entry, refusal, safetensors_bytes, written
 
 from .conftest import ATTENTION, LLAMA, llama_tensors, numbered

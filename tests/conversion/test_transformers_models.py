@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clockhands.conversion import convert
-from clockhands.conversion.tensors import type_names
+from clockhands.sources.tensor_names import type_names
 
 from .other_pairing import halves_apply_complex, interleaved_apply, to_halves, to_interleaved
 

@@ -7,7 +7,8 @@ positions in another convention of the same ladder.
 
 from clockhands.conversion.converting import Converted, convert
 from clockhands.conversion.planning import CannotConvert
-from clockhands.conversion.rows import Arrangement, convert_rows, row_order
+from clockhands.conversion.rows import convert_rows, row_order
 from clockhands.conversion.tables import convert_table
+from clockhands.sources.slots import Arrangement
 
 __all__ = ["Arrangement", "CannotConvert", "Converted", "convert", "convert_rows", "convert_table", "row_order"]

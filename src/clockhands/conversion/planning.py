@@ -12,18 +12,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.conversion.rows import Part, row_order, slots_of
-from clockhands.conversion.tensors import (
-    Held,
-    Tensors,
-    held,
-    looks_like_query_or_key,
-    quantisation,
-    stays,
-    table,
-    tensors_of,
-    type_names,
-)
+from clockhands.conversion.rows import row_order
 from clockhands.conversion.writing import bits_of
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
@@ -34,7 +23,19 @@ from clockhands.sources.model_types import table as model_table
 from clockhands.sources.resolve import Code, resolve
 from clockhands.sources.rotary_fields import LAYOUT_KEY
 from clockhands.sources.section_fields import Section, sections
+from clockhands.sources.slots import Part, slots_of
 from clockhands.sources.targets import Opened
+from clockhands.sources.tensor_names import (
+    Held,
+    Tensors,
+    held,
+    looks_like_query_or_key,
+    quantisation,
+    stays,
+    table,
+    tensors_of,
+    type_names,
+)
 
 _HINT_AGAIN = "Convert a copy of the model in float32, float16 or bfloat16, and quantise it again."
 _HINT_ROW = "What it is indexed by is not known; convert its rows with clockhands.conversion.convert_rows."

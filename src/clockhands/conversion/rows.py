@@ -5,19 +5,14 @@ query, key or value: the same channels of every slot that turns change their pla
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.layouts import Layout, layout_of, permutation
-
-Part = Literal["first", "last"]
-
-# How the slots of a tensor follow one another: heads alone; one head's channels, shared by all; groups of query heads
-# with their key and value; all queries, all keys, all values; four parts, in each queries, values, keys.
-Arrangement = Literal["heads", "head", "groups", "stacked", "quarters"]
+from clockhands.sources.slots import Part
 
 
 def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way
@@ -100,33 +95,3 @@ def row_order(
     turns = np.asarray(slots, dtype=bool)
     order[turns] = order[turns][:, channels]
     return order.reshape(-1)
-
-
-def slots_of(arrangement: Arrangement, slots: int, heads: int | None) -> list[bool] | None:
-    """For each of the slots of a tensor whether it turns; None where so many heads cannot be arranged so.
-
-    Args:
-        arrangement: How the slots follow one another.
-        slots: How many there are.
-        heads: Query heads of the model; only fused tensors need them.
-
-    >>> slots_of("groups", 8, heads=4)  # two groups of two queries, a key and a value
-    [True, True, True, False, True, True, True, False]
-    """
-    if arrangement == "head":
-        return [True] if slots == 1 else None
-    if arrangement == "heads":
-        return [True] * slots if slots else None
-    if heads is None or slots <= heads or (slots - heads) % 2:
-        return None
-    keys = (slots - heads) // 2
-    if heads % keys:
-        return None
-    if arrangement == "groups":
-        return ([True] * (heads // keys + 1) + [False]) * keys
-    if arrangement == "stacked":
-        return [True] * (heads + keys) + [False] * keys
-    quarter = heads // 4
-    if keys != heads or heads % 4:
-        return None
-    return ([True] * quarter + [False] * quarter + [True] * quarter) * 4

@@ -12,8 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, cast
 
-from clockhands.conversion.rows import Arrangement, Part
 from clockhands.layouts import Layout
+from clockhands.sources.slots import Arrangement, Part
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Held:
 @cache
 def table() -> Mapping[str, Any]:
     """The whole table, as data."""
-    return json.loads(resources.files("clockhands.conversion").joinpath("tensors.json").read_text(encoding="utf-8"))
+    return json.loads(resources.files("clockhands.sources").joinpath("tensors.json").read_text(encoding="utf-8"))
 
 
 @cache
