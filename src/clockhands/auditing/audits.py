@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import IO, Any
 
 from clockhands.arguments import count
@@ -47,6 +48,7 @@ class Audit:
         layers: The position codes, one for each group of layers that share one.
         findings: What was found, the grave ones first.
         source: Where `model_type`, `context` and `length` come from.
+        path: The file or folder on disk; None for a preset and for standard input.
         notes: What was decided while opening the target that another reader might have decided otherwise.
     """
 
@@ -58,6 +60,7 @@ class Audit:
     findings: tuple[Finding, ...]
     source: Mapping[str, str] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = ()
+    path: Path | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -141,7 +144,10 @@ def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Au
     """The audit of what was resolved: facts and checks become findings, the grave ones first."""
     noticed = [*cases, *((fact.code, fact.evidence, fact.layers) for fact in resolved.facts)]
     noticed += [case for check in CHECKS for case in check(Subject(opened, resolved))]
-    findings = [judge(code, evidence_by_caller(evidence, opened), layers) for code, evidence, layers in noticed]
+    documents = {opened.config_name or "": opened.config, **opened.beside}
+    findings = [
+        judge(code, evidence_by_caller(evidence, opened), layers, documents) for code, evidence, layers in noticed
+    ]
     rank = {code: place for place, code in enumerate(CODES)}
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
     return Audit(
@@ -153,4 +159,5 @@ def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Au
         findings=tuple(findings),
         source=resolved.source,
         notes=tuple(opened.notes),
+        path=opened.path,
     )

@@ -1,8 +1,14 @@
-"""The smallest change of a file that mends a finding, in words and as a JSON Patch (RFC 6902)."""
+"""The smallest change of a file that mends a finding, in words and as a JSON Patch (RFC 6902).
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+Sources name a value as `file:key.inner.key`. A rule makes its edit from such names alone; `placed` then finds the keys
+in the file itself, because a key may hold a dot of its own, and drops a patch that does not fit the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+STDIN = "<stdin>"
 
 
 @dataclass(frozen=True)
@@ -25,32 +31,128 @@ class Edit:
 
 
 def pointer(place: str) -> tuple[str, str]:
-    """The file and the JSON pointer (RFC 6901) of a source, whose keys are joined by dots.
+    """The file and the JSON pointer (RFC 6901) of a source, every dot taken for a step.
 
     >>> pointer("config.json:text_config.rope_scaling.factor")
     ('config.json', '/text_config/rope_scaling/factor')
     """
     file, _, keys = place.partition(":")
-    return file, "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys.split("."))
+    return file, _pointed(keys.split("."))
 
 
 def removed(place: str, says: str) -> Edit:
     """Without one key."""
-    file, path = pointer(place)
-    return Edit(says, file, ({"op": "remove", "path": path},) if _is_json(file) else ())
+    return _edit(place, says, {"op": "remove"})
 
 
 def replaced(place: str, value: Any, says: str) -> Edit:
     """With another value under a key that is there."""
-    file, path = pointer(place)
-    return Edit(says, file, ({"op": "replace", "path": path, "value": value},) if _is_json(file) else ())
+    return _edit(place, says, {"op": "replace"}, value)
 
 
 def added(place: str, value: Any, says: str) -> Edit:
     """With a key that is not there."""
+    return _edit(place, says, {"op": "add"}, value)
+
+
+def moved(place: str, to: str, says: str) -> Edit:
+    """With a value under another key of the same file, where nothing stands yet."""
+    return _edit(to, says, {"op": "move", "from": pointer(place)[1]})
+
+
+def together(says: str, *edits: Edit) -> Edit:
+    """Several changes of one file as one, made in this order."""
+    files = {edit.file for edit in edits}
+    whole = len(files) == 1 and all(edit.patch for edit in edits)
+    patch = tuple(step for edit in edits for step in edit.patch) if whole else ()
+    return Edit(says, edits[0].file if edits else None, patch)
+
+
+def placed(edit: Edit | None, documents: Mapping[str, Any]) -> Edit | None:
+    """An edit whose pointers lead through the keys that the file has, dots in them and all.
+
+    The patch is dropped, and the words stay, where it does not fit: the file is not among those that were read, a key
+    is not there, a value would be moved over another one, or the dots can be read in two ways.
+
+    Args:
+        edit: The edit, or None.
+        documents: The parsed files, by the name that sources give them.
+    """
+    if edit is None or not edit.patch:
+        return edit
+    document = documents.get(edit.file or "")
+    # Keys that an earlier step of the same patch has made are not in the file: they are taken as they are written.
+    made: list[list[str]] = []
+    steps = []
+    for step in edit.patch:
+        fitted = None if document is None else _fitted(step, document, made)
+        if fitted is None:
+            return replace(edit, patch=())
+        steps.append(fitted)
+    return replace(edit, patch=tuple(steps))
+
+
+def _fitted(step: Mapping[str, Any], document: Any, made: list[list[str]]) -> dict[str, Any] | None:
+    fitted = dict(step)
+    for name in ("from", "path"):
+        if name not in step:
+            continue
+        keys = [key.replace("~1", "/").replace("~0", "~") for key in step[name].split("/")[1:]]
+        new = name == "path" and step["op"] in ("add", "move")
+        if any(keys[: len(before)] == before for before in made):
+            found = keys
+        elif new:
+            around = _found(keys[:-1], document)
+            if around is None or (step["op"] == "move" and _at(document, around).get(keys[-1]) is not None):
+                return None
+            found = [*around, keys[-1]]
+            made.append(keys)
+        else:
+            found = _found(keys, document)
+        if found is None:
+            return None
+        fitted[name] = _pointed(found)
+    return fitted
+
+
+def _found(parts: Sequence[str], document: Any) -> list[str] | None:
+    """The keys of a document that these parts, some of them joined by dots, lead through; None unless just one way."""
+    ways = _ways(list(parts), document)
+    return ways[0] if len(ways) == 1 else None
+
+
+def _ways(parts: list[str], here: Any) -> list[list[str]]:
+    if not parts:
+        return [[]]
+    if isinstance(here, list):
+        inner = parts[0].isdecimal() and int(parts[0]) < len(here)
+        return [[parts[0], *rest] for rest in _ways(parts[1:], here[int(parts[0])])] if inner else []
+    if not isinstance(here, Mapping):
+        return []
+    ways = []
+    for count in range(1, len(parts) + 1):
+        key = ".".join(parts[:count])
+        if key in here:
+            ways += [[key, *rest] for rest in _ways(parts[count:], here[key])]
+    return ways
+
+
+def _at(document: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        document = document[int(key)] if isinstance(document, list) else document[key]
+    return document if isinstance(document, Mapping) else {}
+
+
+def _edit(place: str, says: str, step: Mapping[str, Any], *value: Any) -> Edit:
     file, path = pointer(place)
-    return Edit(says, file, ({"op": "add", "path": path, "value": value},) if _is_json(file) else ())
+    if not _is_json(file):
+        return Edit(says, file)
+    return Edit(says, file, ({**step, "path": path, **({"value": value[0]} if value else {})},))
+
+
+def _pointed(keys: Sequence[str]) -> str:
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
 def _is_json(file: str) -> bool:
-    return file.endswith(".json") or file == "<stdin>"
+    return file.endswith(".json") or file == STDIN

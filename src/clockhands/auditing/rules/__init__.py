@@ -5,7 +5,10 @@ row for each code, in one module for each thing that findings are about: adding 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
+from clockhands.auditing.edits import placed
 from clockhands.auditing.findings import SEVERITIES, Finding
 from clockhands.auditing.rules import keys, lengths, models, scalings, tables, values
 from clockhands.auditing.rules.rule import Evidence, Rule, listed
@@ -32,6 +35,16 @@ CODES: Mapping[str, Rule] = {code: _ROWS[code] for code in sorted(_ROWS, key=_gr
 """Every code that a finding can have, the grave ones first."""
 
 
-def judge(code: str, evidence: Evidence, layers: str | None = None) -> Finding:
-    """The finding for something that was noticed."""
-    return CODES[code].finding(code, evidence, layers)
+def judge(
+    code: str, evidence: Evidence, layers: str | None = None, documents: Mapping[str, Any] | None = None
+) -> Finding:
+    """The finding for something that was noticed.
+
+    Args:
+        code: A name of `CODES`.
+        evidence: What stands in files and what was computed from it.
+        layers: The layers that it is about.
+        documents: The parsed files by name: the patch that mends the finding is made to fit them.
+    """
+    found = CODES[code].finding(code, evidence, layers)
+    return found if documents is None else replace(found, edit=placed(found.edit, documents))

@@ -23,6 +23,7 @@ class Rule:
         blames: Who is wrong: the ``file``; nobody for certain, because the file can be read in two ways
             (``ambiguous``); or a ``reader`` that misreads a file that is right. None where nothing is wrong.
         edit: From the evidence to the smallest change of the file that mends it; None where no change of it does.
+        unmended: Why no change of the file mends it, or why not in every case.
         title: What it is, in a few words.
         means: What it does to a model and how it shows, in a few sentences, for `clockhands explain`.
         cases: Public cases: ``owner/repository#number``, with the month.
@@ -33,6 +34,7 @@ class Rule:
     hint: str | Callable[[Evidence], str]
     blames: str | Callable[[Evidence], str | None] | None = None
     edit: Callable[[Evidence], Edit | None] | None = None
+    unmended: str = ""
     title: str = ""
     means: str = ""
     cases: tuple[str, ...] = ()

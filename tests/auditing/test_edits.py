@@ -1,0 +1,65 @@
+"""The smallest change of a file: its patch leads through the keys that the file has, or there is none."""
+
+from clockhands.auditing.edits import STDIN, Edit, added, moved, placed, pointer, removed, replaced, together
+
+C = "config.json:"
+FILE = {"rope_scaling": {"a.b": 1, "factor": 8.0}, "x/y~z": 2, "text_config": {"rope_theta": 1e4}, "l": [{"k": 1}]}
+DOCUMENTS = {"config.json": FILE}
+
+
+def patch_of(edit):
+    return [dict(step) for step in placed(edit, DOCUMENTS).patch]
+
+
+def test_a_source_becomes_a_file_and_a_pointer():
+    assert pointer("config.json:a.b") == ("config.json", "/a/b")
+    assert pointer("config.json:x/y~z") == ("config.json", "/x~1y~0z")
+
+
+def test_a_key_with_a_dot_is_found_whole():
+    assert patch_of(removed(f"{C}rope_scaling.a.b", "…")) == [{"op": "remove", "path": "/rope_scaling/a.b"}]
+
+
+def test_dots_that_can_be_read_in_two_ways_leave_the_words_alone():
+    both = {"config.json": {"a.b": 1, "a": {"b": 2}}}
+    assert placed(removed(f"{C}a.b", "Delete it."), both) == Edit("Delete it.", "config.json")
+
+
+def test_slashes_tildes_and_lists_are_led_through():
+    assert patch_of(replaced(f"{C}x/y~z", 3, "…")) == [{"op": "replace", "path": "/x~1y~0z", "value": 3}]
+    assert patch_of(removed(f"{C}l.0.k", "…")) == [{"op": "remove", "path": "/l/0/k"}]
+    assert patch_of(removed(f"{C}l.1.k", "…")) == []
+
+
+def test_what_is_not_there_is_not_changed_but_can_be_added_beside_what_is():
+    assert patch_of(removed(f"{C}rope_theta", "…")) == []
+    assert patch_of(replaced(f"{C}text_config.base", 1, "…")) == []
+    assert patch_of(added(f"{C}text_config.base", 1, "…")) == [{"op": "add", "path": "/text_config/base", "value": 1}]
+    assert patch_of(added(f"{C}vision.base", 1, "…")) == []
+
+
+def test_a_value_is_moved_only_where_nothing_stands():
+    assert patch_of(moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.ab", "…")) == [
+        {"op": "move", "from": "/rope_scaling/a.b", "path": "/rope_scaling/ab"}
+    ]
+    assert patch_of(moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.factor", "…")) == []
+
+
+def test_a_step_may_use_what_an_earlier_one_made():
+    inner = f"{C}rope_scaling.full"
+    edit = together(
+        "…", added(inner, {}, ""), moved(f"{C}rope_scaling.factor", f"{inner}.factor", ""), added(f"{inner}.x.y", 1, "")
+    )
+    assert [step["path"] for step in patch_of(edit)] == [
+        "/rope_scaling/full",
+        "/rope_scaling/full/factor",
+        "/rope_scaling/full/x/y",
+    ]
+
+
+def test_only_json_that_was_read_is_patched():
+    assert removed("model.gguf:rope.freq_base", "…").patch == ()
+    assert removed(f"{STDIN}:rope_theta", "…").patch != ()
+    assert placed(removed("params.json:rope_theta", "…"), DOCUMENTS).patch == ()
+    assert together("…", removed(f"{C}x", ""), removed("params.json:x", "")).patch == ()
+    assert placed(None, DOCUMENTS) is None
