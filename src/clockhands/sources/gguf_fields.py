@@ -14,9 +14,11 @@ from clockhands.ladders import Explicit, geometric
 from clockhands.scaling import LongRope, Yarn
 from clockhands.sources.axis_fields import axes_in_order
 from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Found
+from clockhands.sources.head_fields import divided
+from clockhands.sources.ladder_fields import built
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code, Fact, layer_ranges
-from clockhands.sources.rotary_fields import BASE_ALLOWED, built, divided
+from clockhands.sources.rotary_fields import BASE_ALLOWED
 from clockhands.sources.scaling_fields import Declared, Surroundings, read_scaling
 from clockhands.sources.targets import Opened
 
@@ -65,7 +67,7 @@ class _File:
         name = values.get(ARCHITECTURE)
         self.name = name if isinstance(name, str) else ""
         spellings = {
-            quantity: [f"{self.name}.{key}" for key in keys] for quantity, keys in table()["spellings"]["gguf"].items()
+            quantity: [f"{self.name}.{key}" for key in keys] for quantity, keys in table()["gguf_keys"].items()
         }
         self.fields = Fields(
             values,

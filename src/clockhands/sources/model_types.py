@@ -12,6 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+FILES = ("config_keys", "model_types", "gguf_architectures")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -33,6 +35,9 @@ class Row:
         aliases: Names of scalings that this type takes for others.
         scalings: The scalings that the type has; empty means all.
         still: Every so many layers there is one that does not rotate.
+        unturned: Kinds of layers that do not rotate, as long as there is a window.
+        labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
+        turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
         rows: Quantity that counts the rows of a table.
         extra_rows: Rows that the table has beyond it.
         offset: Row of the first position, or the quantity (a padding row) that it follows.
@@ -60,6 +65,9 @@ class Row:
     aliases: Mapping[str, str] = field(default_factory=dict)
     scalings: Sequence[str] = ()
     still: int | None = None
+    unturned: Sequence[str] = ()
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    turning: str = "first"
     rows: str | None = None
     extra_rows: int = 0
     offset: int | str | None = None
@@ -81,12 +89,13 @@ class ModelType:
 
     Attributes:
         name: As in ``model_type``.
-        library: Where the entry was read off.
+        library: Where the entry was read off: the library of the table, or what the entry names instead.
         reads: Quantity to the keys that the class reads for it.
         defaults: Quantity to what the class takes where no key is there.
         fixed: Quantity to what the code of the model says, whatever a file holds.
         rows: Its position codes.
         sections: Part to the type of the object inside, where that object does not say.
+        uneven: Whether the class takes heads that do not divide the model evenly, and cuts a head at an odd channel.
     """
 
     name: str
@@ -96,6 +105,7 @@ class ModelType:
     fixed: Mapping[str, Any]
     rows: tuple[Row, ...]
     sections: Mapping[str, str]
+    uneven: bool = False
 
     @property
     def default_source(self) -> str:
@@ -110,8 +120,9 @@ class ModelType:
 
 @cache
 def table() -> Mapping[str, Any]:
-    """The whole table, as data."""
-    return json.loads(resources.files("clockhands.sources").joinpath("model_types.json").read_text(encoding="utf-8"))
+    """The whole table, as data: the keys of configs, the model types, the architectures of GGUF files."""
+    files = [resources.files("clockhands.sources").joinpath(f"{name}.json") for name in FILES]
+    return {key: held for file in files for key, held in json.loads(file.read_text(encoding="utf-8")).items()}
 
 
 @cache
@@ -123,12 +134,13 @@ def model_type(name: str) -> ModelType | None:
     entry = _filled(name)
     return ModelType(
         name=name,
-        library=data["library"],
+        library=entry.get("library", data["library"]),
         reads=entry.get("reads", {}),
         defaults=entry.get("defaults", {}),
         fixed=entry.get("fixed", {}),
         rows=tuple(Row(**row) for row in entry["codes"]),
         sections=entry.get("sections", {}),
+        uneven=entry.get("uneven", False),
     )
 
 
@@ -144,4 +156,9 @@ def _filled(name: str) -> dict[str, Any]:
         return entry
     other = _filled(entry.pop("like"))
     reads = {**other.get("reads", {}), **entry.get("reads", {})}
-    return {**other, **entry, "reads": reads}
+    defaults = {**other.get("defaults", {}), **entry.get("defaults", {})}
+    # A null takes a default away.
+    defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
+    # Where an entry was read off is its own, whatever it is like.
+    other.pop("library", None)
+    return {**other, **entry, "reads": reads, "defaults": defaults}

@@ -137,7 +137,7 @@ def _gguf_key(opened: Opened, key: str) -> str:
     full = f"{architecture}.{key}"
     if key in config or key == "general.architecture":
         return key
-    known = [each for keys in table()["spellings"]["gguf"].values() for each in keys]
+    known = [each for keys in table()["gguf_keys"].values() for each in keys]
     if full in config or key in known:
         return full
     if key.startswith(f"{architecture}.") and key.removeprefix(f"{architecture}.") in known:

@@ -1,0 +1,168 @@
+"""The rotary block of a config: old or new, flat or one for each kind of layer, in the file or assumed by a class."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.sources.fields import Fields
+from clockhands.sources.layer_fields import Group
+from clockhands.sources.model_types import Row, table
+
+
+class Blocks:
+    """The rotary block of a config, old or new, flat or one for each kind of layer."""
+
+    def __init__(self, fields: Fields, row: Row | None, groups: list[Group], default_source: str) -> None:
+        """Look at both spellings of the block; where both stand, the old one is used, as Transformers does."""
+        self.fields = fields
+        self.nested = row is not None and row.nested
+        self.known = row is not None
+        self.labels = [label for group in groups for label in group.labels]
+        spellings = table()["spellings"]["block"]
+        found = [fields.inside(key, spellings) for key in fields.spellings.get("blocks", ())]
+        self.blocks = [block for block in found if block is not None]
+        if row is not None and row.block and not fields.declares("blocks"):
+            self.blocks = [Assumed(row.block, fields, spellings, default_source)]
+            evidence = {"field": fields.spellings["blocks"][-1], "used": _in_words(row.block)}
+            of = default_source.removeprefix("class default of ")
+            fields.note("default-value", {**evidence, "default of": of, "documented": True})
+        self.flat = next((block for block in self.blocks if not self._inner(block)), None)
+        if self.nested:
+            self._old_spelling()
+            self._flat_beside_nested(groups, row)
+        elif self.known:
+            for block in self.blocks:
+                self._ignored_inner(block)
+            self.flat = self.blocks[0] if self.blocks else None
+        self._compare()
+
+    def of(self, group: Group) -> Fields | None:
+        """The block for a group of layers."""
+        if not (self.nested or not self.known):
+            return self.flat
+        for block in self.blocks:
+            inner = self._inner(block)
+            for label in group.labels:
+                if label in inner:
+                    return self._merged(inner[label], group)
+        return self.flat
+
+    def _merged(self, inner: Fields, group: Group) -> Fields:
+        """A nested block, over which an old flat one stands for the layers that see all."""
+        if not (self.nested and self.flat is not None and self.flat.path.endswith("rope_scaling.")):
+            return inner
+        return inner if group.kind != "full" else Layered(self.flat, inner)
+
+    def _inner(self, block: Fields) -> dict[str, Fields]:
+        spellings = block.spellings
+        held = {}
+        for label in dict.fromkeys(self.labels):
+            inner = block.inside(label, spellings) if isinstance(block.values.get(label), Mapping) else None
+            if inner is not None:
+                held[label] = inner
+        return held
+
+    def _ignored_inner(self, block: Fields) -> None:
+        for key, value in block.values.items():
+            if isinstance(value, Mapping):
+                self.fields.note("ignored-key", {block.source(key): value, "because": "this type reads the block flat"})
+
+    def _old_spelling(self) -> None:
+        """Transformers 5.23.0 lays the old block over ``rope_type: default``, where ``type`` alone changes nothing."""
+        if self.flat is None or not self.flat.path.endswith("rope_scaling.") or "rope_type" in self.flat.values:
+            return
+        held = self.flat.values.get("type")
+        if held not in (None, "default") and self.flat.values.get("factor") != 1:
+            because = (
+                "transformers 5.23.0 looks at rope_type only and applies no scaling; older releases and this audit do"
+            )
+            evidence = {self.flat.source("type"): held, "because": because, "read instead": 'rope_type "default"'}
+            self.fields.note("ignored-key", evidence)
+
+    def _flat_beside_nested(self, groups: list[Group], row: Row | None) -> None:
+        """A type whose new block has one object for each kind of layer drops what stands flat in it."""
+        if self.flat is None or not self.flat.path.endswith("rope_parameters."):
+            return
+        values = {self.flat.source(key): value for key, value in self.flat.values.items() if value is not None}
+        if any(value != "default" for value in values.values()):
+            kinds = {group.kind: group.labels[0] for group in groups if group.labels}
+            bases = row.bases if row is not None else {}
+            evidence: dict[str, Any] = {"kinds of layers": list(kinds.values())}
+            for kind, label in kinds.items():
+                # What stands in for the flat base: its own key outside the block, else the class default.
+                base = self.fields.number(bases.get(kind, "base"))
+                evidence[f"base of {label}"] = None if base is None else base.value
+            evidence["scaled"] = [kinds[kind] for kind in (row.scaled if row is not None else ()) if kind in kinds]
+            self.fields.note("flat-layer-types", {**values, **evidence})
+        self.blocks = [block for block in self.blocks if block is not self.flat]
+        self.flat = next((block for block in self.blocks if not self._inner(block)), None)
+
+    def _compare(self) -> None:
+        """Two blocks that say different things: readers of different ages take different ones."""
+        if len(self.blocks) < 2:
+            return
+        old, new = self.blocks[0], self.blocks[1]
+        nested = self._inner(new)
+        if nested and not self._inner(old):
+            new = next((nested[label] for label in nested if label in table()["labels"]["full"]), new)
+        evidence: dict[str, Any] = {}
+        for name in _COMPARED:
+            first, second = _comparable(old, name), _comparable(new, name)
+            if first != second and (name != "base" or (first is not None and second is not None)):
+                for block, other in ((old, new), (new, old)):
+                    key = (block.present(name) or other.present(name))[0]
+                    evidence[block.source(key)] = block.values.get(key)
+        if evidence:
+            self.fields.note("conflicting-shapes", {**evidence, "used": old.source("")[:-1].rstrip(".")})
+
+
+# What the two shapes of a block are held against each other by: all that bends a ladder or its magnitude.
+_COMPARED = (
+    "type", "factor", "original", "low", "high", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor",
+    "short", "long", "base", "share",
+)  # fmt: skip
+
+
+class Assumed(Fields):
+    """A block that no file holds: the one that a class takes where there is none."""
+
+    def __init__(
+        self, values: Mapping[str, Any], fields: Fields, spellings: Mapping[str, Any], default_source: str
+    ) -> None:
+        """Take the block in the place where the file's would stand."""
+        super().__init__(values, fields.file, spellings, fields.facts, path=fields.path, default_source=default_source)
+
+    def source(self, key: str) -> str:
+        """Where the values come from."""
+        return self.default_source
+
+    def inside(self, key: str, spellings: Mapping[str, Any]) -> "Fields | None":
+        """The object under a key, which is assumed too."""
+        inner = super().inside(key, spellings)
+        return None if inner is None else Assumed(inner.values, self, spellings, self.default_source)
+
+
+class Layered(Fields):
+    """Two objects seen as one, the first before the second."""
+
+    def __init__(self, over: Fields, under: Fields) -> None:
+        """Put one over the other."""
+        super().__init__({**under.values, **over.values}, over.file, over.spellings, over.facts, path=under.path)
+        self.over = over
+        self.under = under
+
+    def source(self, key: str) -> str:
+        """Where the key stands that is seen."""
+        return (self.over if key in self.over.values else self.under).source(key)
+
+
+def _in_words(block: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key} ({_in_words(value)})" if isinstance(value, Mapping) else f"{key} {value}"
+        for key, value in block.items()
+    )
+
+
+def _comparable(block: Fields, name: str) -> Any:
+    keys = block.present(name)
+    value = block.values[keys[0]] if keys else None
+    return None if name == "type" and value == "default" else value

@@ -1,0 +1,166 @@
+"""The shape of a rotary head: its channels, how many of them turn, and how many its ladder counts."""
+
+from dataclasses import dataclass
+
+from clockhands.sources.fields import WIDEST, Fields, Found
+from clockhands.sources.model_types import ModelType, Row
+from clockhands.sources.scaling_fields import scaling_type
+
+SHARE_ALLOWED = "a number above 0 and at most 1"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Channels of a head, and how many of them turn.
+
+    Attributes:
+        width: Channels of a head.
+        rotated: Channels that turn.
+        share: The share of the head that turns, where it is said so.
+        counted: Channels over which the ladder is spread, where that is not ``rotated``: a class that cuts the head at
+            an odd channel turns one more.
+    """
+
+    width: Found[int] | None
+    rotated: Found[int] | None
+    share: float | None = None
+    counted: int | None = None
+
+    @property
+    def pairs(self) -> int | None:
+        """How many pairs turn."""
+        return None if self.rotated is None or self.rotated.value is None else self.rotated.value // 2
+
+
+@dataclass(frozen=True)
+class HeadReader:
+    """What reads the shape of the heads of one part.
+
+    Attributes:
+        fields: The config of the part.
+        known: Its type, or None for one that is not in the table.
+        row: The code of that type.
+    """
+
+    fields: Fields
+    known: ModelType | None
+    row: Row | None
+
+    @property
+    def architecture(self) -> str:
+        """The source of what follows from the type."""
+        return self.known.architecture_source if self.known else ""
+
+    def shape(self, block: Fields | None, kind: str) -> Shape:
+        """The shape of the heads in layers of one kind, whose rotary block is given."""
+        if self.is_latent():
+            rotated = self.fields.whole("rotated", most=WIDEST)
+            unrotated = self.fields.whole("unrotated", least=0, most=WIDEST)
+            if rotated is None or unrotated is None or rotated.value is None or unrotated.value is None:
+                return Shape(None, rotated)
+            together = dict.fromkeys((unrotated.source, rotated.source))
+            return Shape(Found(unrotated.value + rotated.value, " + ".join(together)), rotated)
+        width = self._width(kind)
+        return self._rotated(width, block)
+
+    def is_latent(self) -> bool:
+        """Whether a head is an unrotated and a rotated part side by side."""
+        if self.known is not None and self.row is not None:
+            switch = self.fields.flag("latent")
+            return self.row.latent and not (switch is not None and switch.value is False)
+        pieces = [self.fields.raw(name) for name in ("unrotated", "rotated")]
+        return all(piece is not None and isinstance(piece.value, int) and piece.value > 0 for piece in pieces)
+
+    def _width(self, kind: str) -> Found[int] | None:
+        named = self.row.widths if self.row else {"full": "full_head_width"}
+        declared = None
+        if kind in named:
+            declared = self.fields.whole(named[kind], most=WIDEST)
+        if declared is None:
+            declared = self.fields.whole("head_width", most=WIDEST)
+        if declared is not None:
+            return declared
+        return divided(self.fields, uneven=self.known is not None and self.known.uneven)
+
+    def _rotated(self, width: Found[int] | None, block: Fields | None) -> Shape:
+        """How much of a head turns: a number of channels before a share, the block's share before the outer one."""
+        named = self.fields.raw("rotated")
+        # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
+        unmeant = self.row.latent if self.row else named is not None and named.value == 0
+        channels = None if unmeant else self.fields.whole("rotated", most=WIDEST)
+        reads_share = self.known is None or "share" in self.known.reads
+        share = self._share(block) if reads_share else None
+        kind = None if block is None else scaling_type(block, {})
+        if kind is not None and kind.value == "proportional" and width is not None and width.value:
+            part = 1.0 if share is None else share.value
+            rotated = None if part is None else 2 * int(part * width.value / 2)
+            return Shape(width, Found(rotated, share.source if share else width.source), part)
+        of_share = None
+        if share is not None and width is not None:
+            turned = None if width.value is None or share.value is None else int(width.value * share.value)
+            of_share = Found(turned, f"{share.source} x {width.source}")
+        if channels is not None:
+            if share is not None and self._disagree(channels, of_share):
+                both = {channels.source: channels.value, share.source: share.value}
+                self.fields.note("conflicting-keys", {**both, "used": channels.source})
+            return Shape(width, channels)
+        if share is not None:
+            if of_share is not None and of_share.value is not None and of_share.value % 2 and self._cuts_anywhere():
+                turned = Found(of_share.value + 1, f"{of_share.source}, {self.architecture}")
+                return Shape(width, turned, share.value, counted=of_share.value)
+            return Shape(width, of_share, share.value)
+        if width is None:
+            return Shape(None, None)
+        says = self.architecture or "no key says that less than the whole head turns"
+        return Shape(width, Found(width.value, f"{width.source}, {says}"))
+
+    def _cuts_anywhere(self) -> bool:
+        """Whether the class cuts a head at an odd channel too, whose pair then turns whole."""
+        return self.known is not None and self.known.uneven
+
+    def _disagree(self, channels: Found[int], of_share: Found[int] | None) -> bool:
+        if of_share is None or of_share.value is None or channels.value is None:
+            return False
+        return self.fields.declares("share") and of_share.value != channels.value
+
+    def _share(self, block: Fields | None) -> Found[float] | None:
+        inner = None if block is None else block.number("share", _share_fits, SHARE_ALLOWED)
+        outer = self.fields.number("share", _share_fits, SHARE_ALLOWED)
+        if inner is not None:
+            if outer is not None and self.fields.declares("share") and outer.value != inner.value:
+                both = {outer.source: outer.value, inner.source: inner.value}
+                self.fields.note(conflict(inner.source), {**both, "used": inner.source})
+            return inner
+        if outer is not None and self.known is not None and not self.fields.declares("share") and outer.value != 1:
+            field = self.known.reads["share"][0]
+            of = f"{self.known.name} ({self.known.library})"
+            evidence = {"field": field, "used": outer.value, "default of": of, "documented": True}
+            self.fields.note("default-value", evidence)
+        return outer
+
+
+def divided(fields: Fields, *, uneven: bool = False) -> Found[int] | None:
+    """The width of a head where only the model's width and the number of heads stand.
+
+    Args:
+        fields: The config of the part.
+        uneven: Whether a class leaves over the channels that the heads do not divide evenly.
+    """
+    hidden, heads = fields.whole("hidden", most=WIDEST), fields.whole("heads", most=WIDEST)
+    if hidden is None or heads is None:
+        names = [name for name, found in (("hidden", hidden), ("heads", heads)) if found is None]
+        missing = ", ".join((fields.spellings.get(name) or (name,))[0] for name in names)
+        fields.note("missing-value", {"missing": missing, "needed for": "the width of a head"})
+        return None
+    source = f"{hidden.source} / {heads.source}" if hidden.source != heads.source else hidden.source
+    if hidden.value is None or heads.value is None:
+        return Found(None, source)
+    if hidden.value % heads.value and not uneven:
+        evidence = {hidden.source: hidden.value, heads.source: heads.value}
+        fields.note("impossible-value", {**evidence, "allowed": "a width that the heads divide evenly"})
+        return Found(None, source)
+    return Found(hidden.value // heads.value, source)
+
+
+def _share_fits(value: float) -> bool:
+    return 0 < value <= 1
