@@ -22,8 +22,8 @@ PROGRAM = [sys.executable, "-c", "from clockhands.cli import main; main()"]
         (["--versoin"], "No such option '--versoin'. Did you mean '--version'?", "See `clockhands --help`."),
         (["audit"], "Missing argument 'TARGET...'.", "See `clockhands audit --help`."),
         (
-            ["audit", "--lenght", "3", "x"],
-            "No such option '--lenght'. Did you mean '--length'?",
+            ["audit", "--strickt", "x"],
+            "No such option '--strickt'. Did you mean '--strict'?",
             "See `clockhands audit --help`.",
         ),
         (
@@ -54,7 +54,7 @@ def test_an_unknown_code_to_ignore_is_misuse(run):
     assert done.code == 2
     assert done.err.startswith(
         "error: Invalid value for '--ignore': 'never-turnin' is not the code of a finding. Did you mean never-turning?"
-        " The codes are "
+        " `clockhands explain` lists all."
     )
     assert done.err.endswith("\nhint: See `clockhands audit --help`.\n")
 

@@ -1,20 +1,32 @@
 """`clockhands audit`: what a model is told about position, and what is wrong with it."""
 
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
 import click
 
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.cli.group import complain, did_you_mean, talk
-from clockhands.cli.output import print_json
+from clockhands.cli.output import print_json, write_whole
 from clockhands.errors import ClockhandsError
 
 EXAMPLES = """\b
 Examples:
   clockhands audit path/to/model
   clockhands audit model.gguf --length 32768
-  clockhands audit config.json --json
+  clockhands audit config.json --set rope_theta=1000000
+  clockhands audit models/*/config.json --strict --baseline known.json --format sarif
   clockhands audit positions.npy
   clockhands audit vaswani2017:width=64
 """
+
+FORMATS = ("text", "json", "sarif", "github")
+MANY = 10  # targets from which on a person may wonder how far it is
+
+Failure = dict[str, str]
 
 
 def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
@@ -22,7 +34,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     for code in codes:
         if code not in CODES:
             raise click.BadParameter(
-                f"{code!r} is not the code of a finding.{did_you_mean(code, CODES)} The codes are {', '.join(CODES)}.",
+                f"{code!r} is not the code of a finding.{did_you_mean(code, CODES)} `clockhands explain` lists all.",
                 ctx,
             )
     return frozenset(codes)
@@ -33,28 +45,62 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the rates shall hold."
 )
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Audit as if the config held this, as servers take it (repeatable); dots lead into objects.",
+)
 @click.option("--strict", is_flag=True, help="Count warnings as errors in the exit code.")
 @click.option(
     "--ignore", multiple=True, metavar="CODE", callback=_codes, help="Leave out findings of this code (repeatable)."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), help="How to print: text (the default) or json.")
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Leave out the findings that this file holds.",
+)
+@click.option(
+    "--write-baseline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what is found now to this file, for --baseline.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="How to print: text (the default), json, sarif, github."
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def command(  # noqa: PLR0917 - click passes them by name
-    targets: tuple[str, ...], length: int | None, strict: bool, ignore: frozenset[str], form: str | None, as_json: bool
+    targets: tuple[str, ...],
+    length: int | None,
+    settings: tuple[str, ...],
+    strict: bool,
+    ignore: frozenset[str],
+    baseline: Path | None,
+    write_baseline: Path | None,
+    form: str | None,
+    as_json: bool,
 ) -> int:
     """Say what a model is told about position, and what is wrong with it.
 
     A TARGET is a model folder, a config.json, a .gguf, .onnx or .safetensors file (or its index), a .npy or .npz file
     (FILE:NAME picks one array), a preset (PRESET:field=value,...), or - for a config on standard input.
     """
-    if as_json and form == "text":
-        raise click.UsageError("--json and --format text contradict each other.")
-    as_json = as_json or form == "json"
+    if as_json and form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {form} contradict each other.")
+    # Imported when it is called: the help of all commands needs none of it.
+    from clockhands.auditing.baselines import baseline_of, known_in, without_known
+    from clockhands.sources.overriding import read_overrides
+
+    overrides = read_overrides(settings)
+    known = None if baseline is None else known_in(baseline)
     audits: list[Audit] = []
-    failures: list[dict[str, str]] = []
-    for target in targets:
+    failures: list[Failure] = []
+    for target in _with_progress(targets):
         try:
-            found = audit(target, length)
+            found = audit(target, length, overrides=overrides)
         except ClockhandsError as error:
             complain(f"{target}: {error.message}" if target not in error.message else error.message, error.hint)
             failures.append({"target": target, "message": error.message, "hint": error.hint})
@@ -62,24 +108,61 @@ def command(  # noqa: PLR0917 - click passes them by name
         for note in found.notes:
             talk(f"note: {note}")
         kept = found.without(ignore)
-        if len(kept.findings) < len(found.findings):
-            count = len(found.findings) - len(kept.findings)
-            talk(f"note: {target}: {count} finding{'s' if count > 1 else ''} left out by --ignore.")
+        _left_out(found, kept, "by --ignore")
+        if known is not None:
+            new = without_known(kept, known)
+            _left_out(kept, new, f"that {baseline} knows")
+            kept = new
         audits.append(kept)
-    if as_json:
-        print_json({"targets": [found.to_dict() for found in audits]} | ({"unread": failures} if failures else {}))
-    else:
-        _show(audits)
+    if write_baseline is not None:
+        text = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
+        write_whole(write_baseline, lambda path: _write(path, text), force=True)
+        talk(f"note: {write_baseline} holds {sum(len(each.findings) for each in audits)} findings.")
+    _print(form or ("json" if as_json else "text"), audits, failures)
     if failures:
         return 2
     return int(any(found.errors or (strict and found.warnings) for found in audits))
 
 
-def _show(audits: list[Audit]) -> None:
-    # A program that asks for JSON does not pay for the drawing.
-    from clockhands.show.terminal import print_audit
+def _left_out(found: Audit, kept: Audit, why: str) -> None:
+    count = len(found.findings) - len(kept.findings)
+    if count:
+        talk(f"note: {found.target}: {count} finding{'s' if count > 1 else ''} left out {why}.")
 
-    for number, found in enumerate(audits):
-        if number:
-            click.echo()
-        print_audit(found)
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _with_progress(targets: Sequence[str]) -> Iterable[str]:
+    """The targets one by one; on a terminal with a bar where there are many."""
+    terminal = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] - closed
+    return _bar(targets) if terminal and len(targets) >= MANY else targets
+
+
+def _bar(targets: Sequence[str]) -> Iterator[str]:
+    with click.progressbar(targets, label="auditing", file=sys.stderr) as bar:
+        yield from bar
+
+
+def _print(form: str, audits: list[Audit], failures: list[Failure]) -> None:
+    # A program that asks for data does not pay for the drawing.
+    if form == "json":
+        told: dict[str, Any] = {"targets": [found.to_dict() for found in audits]}
+        print_json(told | ({"unread": failures} if failures else {}))
+    elif form == "sarif":
+        from clockhands.show.sarif import sarif_of
+
+        click.echo(json.dumps(sarif_of(audits, failures), indent=2, allow_nan=False))
+    elif form == "github":
+        from clockhands.show.annotations import annotations_of
+
+        for line in annotations_of(audits, failures):
+            click.echo(line)
+    else:
+        from clockhands.show.terminal import print_audit
+
+        for number, found in enumerate(audits):
+            if number:
+                click.echo()
+            print_audit(found)

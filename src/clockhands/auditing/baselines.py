@@ -1,0 +1,48 @@
+"""Findings that a team knows of and lives with, kept in a file: only what is new fails the next run.
+
+A finding is known again by its target, its code, its layers and what stands in the files (`file:key` and value):
+wording may change between releases, and what is computed from the files need not be compared.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from clockhands.auditing.audits import Audit
+from clockhands.auditing.findings import Finding, json_value
+from clockhands.errors import Unreadable
+from clockhands.sources import documents
+
+Known = frozenset[str]
+
+
+def known_in(path: Path) -> Known:
+    """The findings of a baseline file.
+
+    Raises:
+        Unreadable: It cannot be read, or it is no baseline.
+    """
+    held = documents.read(path).fields
+    findings = held.get("findings")
+    if held.get("baseline") != 1 or not isinstance(findings, list):
+        raise Unreadable(f"{path} is no baseline of findings.", "Write one with `clockhands audit --write-baseline`.")
+    return frozenset(json.dumps(finding, sort_keys=True) for finding in findings)
+
+
+def baseline_of(audits: Iterable[Audit]) -> dict[str, Any]:
+    """What a baseline file holds for these audits."""
+    return {"baseline": 1, "findings": [_mark(audit, finding) for audit in audits for finding in audit.findings]}
+
+
+def without_known(audit: Audit, known: Known) -> Audit:
+    """The same audit, without the findings that a baseline knows."""
+    left = [each for each in audit.findings if json.dumps(_mark(audit, each), sort_keys=True) not in known]
+    return replace(audit, findings=tuple(left))
+
+
+def _mark(audit: Audit, finding: Finding) -> dict[str, Any]:
+    held = {place: json_value(value) for place, value in finding.evidence.items() if ":" in place}
+    target = PurePath(audit.target).as_posix()  # the same file on every system
+    return {"target": target, "code": finding.code, "layers": finding.layers, "evidence": held}

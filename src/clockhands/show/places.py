@@ -1,0 +1,58 @@
+"""Where on disk a finding is: the file, and the line of the key that shows it."""
+
+from pathlib import Path, PurePath
+from typing import NamedTuple
+from urllib.parse import quote
+
+from clockhands.auditing import Audit, Finding
+from clockhands.auditing.checks import in_a_file
+from clockhands.sources.key_lines import line_in
+
+
+class Place(NamedTuple):
+    """A file, and a line in it, from 1, where one can be named."""
+
+    path: Path
+    line: int | None
+
+
+def place_of(audit: Audit, finding: Finding) -> Place | None:
+    """Where a finding is; None for what has no file, such as a preset or standard input."""
+    if audit.path is None:
+        return None
+    stated = next((name for name in finding.evidence if in_a_file(name)), None)
+    if stated is None:
+        return Place(_main_file(audit), None)
+    # A quantity of several keys names the first before a blank: `file:hidden_size / file:num_attention_heads`.
+    name, _, key = stated.partition(":")
+    path = _file(audit.path, name)
+    return Place(path, line_in(path, key.partition(" ")[0].rstrip(",")) if path.suffix == ".json" else None)
+
+
+def relative(path: Path) -> PurePath | None:
+    """The path as seen from the current folder; None where it lies outside."""
+    try:
+        return path.absolute().relative_to(Path.cwd())
+    except (ValueError, OSError):
+        return None
+
+
+def uri(path: Path) -> str:
+    """The path as a URI: relative to the current folder where it lies inside, so that it holds on other machines."""
+    inside = relative(path)
+    return path.absolute().as_uri() if inside is None else quote(inside.as_posix())
+
+
+def _file(path: Path, name: str) -> Path:
+    if path.name == name:
+        return path
+    return path / name if path.is_dir() else path.with_name(name)
+
+
+def _main_file(audit: Audit) -> Path:
+    """The file that most is read from; a finding about a folder must point at a file."""
+    path = audit.path or Path()
+    for source in audit.source.values():
+        if in_a_file(source):
+            return _file(path, source.partition(":")[0])
+    return path

@@ -1,0 +1,50 @@
+"""On which line of a JSON text a key stands, so that an editor or a review can point at it."""
+
+import re
+from pathlib import Path
+
+from clockhands.errors import ClockhandsError
+from clockhands.sources import files
+
+# Configs are smaller; what is larger is pointed at as a whole.
+MOST = 1 << 22
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+def line_of(text: str, place: str) -> int | None:
+    r"""The line, from 1, of the key that ``place`` names, with dots between the keys; None where there is none.
+
+    >>> line_of('{\n "rope_scaling": {\n  "factor": 4}}', "rope_scaling.factor")
+    3
+    """
+    path: list[str] = []  # the key that led into each object; "" for a list
+    key, last, start = "", "", 0
+    for token in _TOKEN.finditer(text):
+        word = token.group()
+        if word == ":":
+            key = last
+            if ".".join([*filter(None, path), key]) == place:
+                return text.count("\n", 0, start) + 1
+        elif word in "{[":
+            path.append(key)
+            key = ""
+        elif word in "}]":
+            if path:
+                path.pop()
+            key = ""
+        elif word == ",":
+            key = ""
+        elif word.startswith('"'):
+            last, start = word[1:-1], token.start()
+    return None
+
+
+def line_in(path: Path, place: str) -> int | None:
+    """The line of a key in a file; None where the file is no text, too large, or has no such key."""
+    try:
+        with files.open_regular(path) as file:
+            held = file.read(MOST + 1)
+        return line_of(held.decode("utf-8-sig"), place) if len(held) <= MOST else None
+    except (ClockhandsError, OSError, UnicodeDecodeError):
+        return None

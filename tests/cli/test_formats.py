@@ -1,0 +1,222 @@
+"""`clockhands audit` for programs: SARIF, annotations of a workflow, the published schema of its JSON."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+from sarif_pydantic import Sarif
+
+import clockhands as ch
+from clockhands.auditing.rules import CODES
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 2048,
+    "rope_theta": 10000.0,
+}
+CONFIGS = {
+    "sound": LLAMA,
+    "a base that is impossible": LLAMA | {"rope_theta": 0},
+    "a scaling": LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "facter": 3}},
+    "nothing known": {"model_type": "nobody's"},
+    "hostile": LLAMA
+    | {"model_type": "a\u202e::error::\n\x1b[2Jb", "rope_scaling": {"type": "x,y:z%0A::warning::\r\n"}},
+}
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """All configs in folders of the current folder, by name."""
+    monkeypatch.chdir(tmp_path)
+    paths = {}
+    for name, config in CONFIGS.items():
+        folder = tmp_path / name.replace("'", "")
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+        paths[name] = f"{folder.name}/config.json"
+    return paths
+
+
+def sarif(run, *words):
+    done = run("audit", *words, "--format", "sarif")
+    return json.loads(done.out), done
+
+
+def test_sarif_is_valid_and_holds_every_finding(run, written):
+    document, done = sarif(run, *written.values())
+    model = Sarif.model_validate(document)
+    # A model that drops what it does not know would let a misspelt key pass.
+    again = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert again == document
+    (ran,) = document["runs"]
+    expected = [
+        (path, finding.code, finding.severity) for path in written.values() for finding in ch.audit(path).findings
+    ]
+    got = [(each["properties"]["target"], each["ruleId"], each["level"]) for each in ran["results"]]
+    assert got == expected
+    assert {"error", "warning", "note"} <= {level for _, _, level in got}
+    rules = [rule["id"] for rule in ran["tool"]["driver"]["rules"]]
+    assert all(rules[each["ruleIndex"]] == each["ruleId"] for each in ran["results"])
+    assert done.code == 1
+
+
+def test_sarif_points_at_the_line_of_the_key(run, written):
+    path = written["a base that is impossible"]
+    document, _ = sarif(run, path)
+    (result,) = [each for each in document["runs"][0]["results"] if each["ruleId"] == "impossible-value"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": path.replace(" ", "%20"), "uriBaseId": "%SRCROOT%"}
+    line = Path(path).read_text(encoding="utf-8").splitlines()[place["region"]["startLine"] - 1]
+    assert line.strip().startswith('"rope_theta"')
+
+
+def test_a_folder_is_pointed_at_by_the_file_inside(run, written):
+    document, _ = sarif(run, Path(written["sound"]).parent)
+    places = [each["locations"][0]["physicalLocation"] for each in document["runs"][0]["results"]]
+    assert {place["artifactLocation"]["uri"] for place in places} == {"sound/config.json"}
+
+
+def test_what_cannot_be_read_is_told_in_sarif_too(run, written):
+    document, done = sarif(run, written["sound"], "missing.json")
+    Sarif.model_validate(document)
+    (invocation,) = document["runs"][0]["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert "missing.json does not exist" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+    assert done.code == 2
+
+
+def test_a_preset_has_no_file_to_point_at(run):
+    document, _ = sarif(run, "llama2", "--length", "100")
+    assert document["runs"][0]["results"], "the length leaves pairs that never turn"
+    assert all("locations" not in each for each in document["runs"][0]["results"])
+
+
+def test_annotations_are_one_command_a_line_and_nothing_ends_one_early(run, written):
+    done = run("audit", *written.values(), "missing.json", "--format", "github")
+    lines = done.out.splitlines()
+    findings = [finding for path in written.values() for finding in ch.audit(path).findings]
+    assert len(lines) == len(findings) + 1
+    command = re.compile(r"::(error|warning|notice) [a-z]+=[^,:\n]*(,[a-z]+=[^,:\n]*)*::[^\x00-\x1f\u202e]+")
+    for line in lines:
+        assert command.fullmatch(line), line
+    severities = {"error": "error", "warning": "warning", "note": "notice"}
+    for line, finding in zip(lines, findings, strict=False):
+        assert line.startswith(f"::{severities[finding.severity]} ")
+        assert f"title={finding.code}" in line
+    assert lines[-1].startswith("::error title=unreadable::missing.json")
+
+
+def test_an_annotation_names_file_and_line(run, written):
+    path = written["a base that is impossible"]
+    lines = run("audit", path, "--format", "github").out.splitlines()
+    held = [row.strip().startswith('"rope_theta"') for row in Path(path).read_text(encoding="utf-8").splitlines()]
+    assert lines[0].startswith(f"::error file={path},line={held.index(True) + 1},title=impossible-value")
+
+
+def described(schema, document, root, where="$"):
+    """Keys of a document that its schema does not describe."""
+    while "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+    if isinstance(document, dict):
+        known = schema.get("properties", {})
+        for key, value in document.items():
+            if key in known:
+                yield from described(known[key], value, root, f"{where}.{key}")
+            elif not isinstance(schema.get("additionalProperties"), dict | bool):
+                yield f"{where}.{key}"
+    elif isinstance(document, list):
+        for value in document:
+            yield from described(schema.get("items", {}), value, root, f"{where}[]")
+
+
+@pytest.mark.parametrize("words", [["sound"], list(CONFIGS), ["sound", "missing"]], ids=str)
+def test_json_is_what_the_published_schema_says(run, written, words):
+    schema = json.loads((DOCS / "audit.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = json.loads(run("audit", *[written.get(word, word) for word in words], "--json").out)
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert not list(described(schema, document, schema))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [(["schema"], 2), (["targets", 0, "findings", 0, "severity"], "grave"), (["targets"], None)]
+)
+def test_the_schema_can_fail(run, written, path, value):
+    schema = json.loads((DOCS / "audit.schema.json").read_text(encoding="utf-8"))
+    document = json.loads(run("audit", written["sound"], "--json").out)
+    holder = document
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate(document)
+
+
+def test_explain_tells_every_code(run):
+    listed = run("explain")
+    assert listed.code == 0
+    assert [line.split()[0] for line in listed.out.splitlines()] == list(CODES)
+    told = json.loads(run("explain", "--json").out)["findings"]
+    assert [each["code"] for each in told] == list(CODES)
+    for code in CODES:
+        done = run("explain", code)
+        assert (done.code, done.err) == (0, "")
+        assert done.out.startswith(code)
+
+
+def test_explaining_a_misspelt_code_names_the_nearest(run):
+    done = run("explain", "defualt-base")
+    assert done.code == 2
+    assert "Did you mean default-base" in done.err
+
+
+def test_a_baseline_leaves_out_what_is_known_and_nothing_else(run, written):
+    path = written["a base that is impossible"]
+    assert run("audit", path, "--write-baseline", "known.json").code == 1
+    again = run("audit", path, "--baseline", "known.json")
+    assert again.code == 0
+    assert "left out that known.json knows" in again.err
+    Path(path).write_text(json.dumps(LLAMA | {"rope_theta": -5}), encoding="utf-8")
+    assert run("audit", path, "--baseline", "known.json").code == 1, "another value is another finding"
+    other = written["a scaling"]
+    assert run("audit", other, "--strict", "--baseline", "known.json").code == 1, "another file is another finding"
+
+
+@pytest.mark.parametrize("held", ["{}", "[]", "no json", '{"baseline": 2, "findings": []}'])
+def test_a_file_that_is_no_baseline_is_refused(run, written, held):
+    Path("known.json").write_text(held, encoding="utf-8")
+    done = run("audit", written["sound"], "--baseline", "known.json")
+    assert done.code == 2
+    assert "known.json" in done.err
+    assert done.out == ""
+
+
+def test_set_changes_what_is_audited(run, written):
+    done = run("audit", written["a base that is impossible"], "--set", "rope_theta=500000", "--json")
+    assert done.code == 0
+    (layer,) = json.loads(done.out)["targets"][0]["layers"]
+    assert layer["base"] == 500000
+    assert "--set" in layer["source"]["base"]
+    assert run("audit", written["sound"], "--set", "rope_theta").code == 2
+
+
+def test_many_configs_in_one_call(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = []
+    for number in range(50):
+        (tmp_path / f"{number}.json").write_text(json.dumps(LLAMA | {"rope_theta": 10000.0 + number}), encoding="utf-8")
+        names.append(f"{number}.json")
+    done = run("audit", *names, "--json")
+    assert done.code == 0
+    bases = [target["layers"][0]["base"] for target in json.loads(done.out)["targets"]]
+    assert bases == [10000 + number for number in range(50)]
+
+
+def test_formats_that_contradict_each_other_are_misuse(run):
+    assert run("audit", "llama2", "--json", "--format", "sarif").code == 2
