@@ -123,7 +123,7 @@ CONTAINER_FAULTS = (
     Fault(
         "D1-also YaRN keys that were not converted", "llama.cpp#13322",
         gguf(QWEN3_MOE), gguf({key: value for key, value in QWEN3_MOE.items() if ".scaling." not in key}),
-        ("missing-scaling", "base-below-bound"), "note", ("131,072",),
+        ("missing-scaling",), "warning", ("131,072",),
     ),
     Fault(
         "D1-also a head width that the weights do not have", "transformers#35818",

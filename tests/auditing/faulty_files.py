@@ -100,8 +100,6 @@ GLM46V = {
     "partial_rotary_factor": 0.5, "rope_theta": 500000.0,
 }  # fmt: skip
 QWEN2_YARN = QWEN2 | {"max_position_embeddings": 131072, "rope_scaling": QWEN_YARN}
-# The shape of Qwen2-57B-A14B: its card serves 131,072 tokens with the YaRN block, and 32,768 without.
-QWEN2_MOE = QWEN2_YARN | {"model_type": "qwen2_moe", "num_experts": 64}
 PHI3_INSIDE = without(PHI3, "original_max_position_embeddings") | {
     "rope_scaling": PHI3["rope_scaling"] | {"original_max_position_embeddings": 4096}
 }
@@ -294,7 +292,7 @@ SCALINGS = [
     ),
     fault(
         "D1-28 a length without a scaling behind it", "Qwen#1287",
-        QWEN2_MOE, without(QWEN2_MOE, "rope_scaling"), "note: missing-scaling base-below-bound", "131,072",
+        CODELLAMA, CODELLAMA | {"max_position_embeddings": 131072}, "note: missing-scaling base-below-bound", "131,072",
     ),
     fault(
         "D1-29 two lengths in one config", "exllamav2#404, vllm#3919",
