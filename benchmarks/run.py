@@ -11,7 +11,6 @@ import os
 import random
 import resource
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -20,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from audits import audits
 from rich.console import Console
 from rich.table import Table
-from timing import Target, interleaved, keep_memory, say_free_cores
+from timing import Target, command, interleaved, keep_memory, say_free_cores
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 2**20
@@ -199,25 +199,6 @@ def next_position(repetitions: int) -> tuple[dict[str, float], list[Target]]:
 # Whole processes
 
 
-# A process begins with the peak of the one that started it, so a small one stands between. It prints seconds and peak.
-LAUNCHER = """
-import os, sys, time
-start = time.perf_counter()
-child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
-_, status, usage = os.wait4(child, 0)
-print(time.perf_counter() - start, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
-def run(command: list[str], **environment: str) -> tuple[float, float]:
-    """Seconds and peak MiB of a process, which must succeed."""
-    launcher = [sys.executable, "-S", "-E", "-c", LAUNCHER, *command]
-    done = subprocess.run(launcher, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
-    seconds, peak = done.stdout.split()
-    return float(seconds), float(peak) / MIB
-
-
 PEAK = """
 import sys
 import numpy as np
@@ -238,7 +219,7 @@ def peak(shape: tuple[int, int], threads: int) -> float:
 
     def maximum(what: str) -> float:
         arguments = [sys.executable, "-c", PEAK, str(shape[0]), str(shape[1]), what]
-        return statistics.median(run(arguments, CLOCKHANDS_THREADS=str(threads))[1] for _ in range(3))
+        return statistics.median(command(arguments, CLOCKHANDS_THREADS=str(threads))[1] for _ in range(3))
 
     return maximum("table") - maximum("fill")
 
@@ -266,7 +247,7 @@ def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(repetitions):
         for name in random.sample(list(commands), len(commands)):
-            seconds[name].append(run(commands[name])[0])
+            seconds[name].append(command(commands[name])[0])
     medians = {name: statistics.median(each) for name, each in seconds.items()}
     return {name: seconds * 1e3 for name, seconds in medians.items()}, [
         Target("import clockhands, of import numpy", medians["import clockhands"] / medians["import numpy"], 1.25),
@@ -275,19 +256,6 @@ def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
             medians["clockhands --help"] / medians["import numpy, click"],
             1.5,
         ),
-    ]
-
-
-def real_audit(repetitions: int) -> tuple[dict[str, float], list[Target]]:
-    """The whole command on a real model of 93 MB."""
-    model = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "packaged_model.py")], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    runs = [run([str(BIN / "clockhands"), "audit", model]) for _ in range(repetitions)]
-    seconds, mib = statistics.median(each[0] for each in runs), max(each[1] for each in runs)
-    return {"seconds": seconds, "peak MiB": mib}, [
-        Target("audit of SmolLM2's GGUF, whole command", seconds, 1.0, "s"),
-        Target("audit of SmolLM2's GGUF, peak memory", mib, 100.0, "MiB"),
     ]
 
 
@@ -341,7 +309,7 @@ def main() -> None:
         "next": lambda: next_position(900 // share),
         "memory": peaks,
         "start": lambda: processes(21 // share),
-        "audit": lambda: real_audit(9 // share),
+        "audit": lambda: audits(9 // share),
     }
     figures: dict[str, object] = {"versions": versions}
     targets: list[Target] = []

@@ -1,8 +1,10 @@
 """Medians of interleaved runs, and what a figure has to reach."""
 
 import ctypes
+import os
 import random
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -71,6 +73,27 @@ def interleaved(
             if repetition >= 0:
                 seconds[name].append(taken)
     return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+# A process begins with the peak of the one that started it, so a small one stands between. It prints seconds and peak.
+_LAUNCHER = """
+import os, sys, time
+start = time.perf_counter()
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
+_, status, usage = os.wait4(child, 0)
+print(time.perf_counter() - start, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def command(words: list[str], exits: tuple[int, ...] = (0,), **environment: str) -> tuple[float, float]:
+    """Seconds and peak MiB of a process, which must end with one of these codes."""
+    launcher = [sys.executable, "-S", "-E", "-c", _LAUNCHER, *words]
+    done = subprocess.run(launcher, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode not in exits:
+        raise RuntimeError(f"{words} ended with {done.returncode}")
+    seconds, peak = done.stdout.split()
+    return float(seconds), float(peak) / 2**20
 
 
 def free_cores() -> float:
