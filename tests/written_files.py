@@ -1,7 +1,9 @@
 """Small files of the formats that are read, built byte by byte, so that a test can lie in any of them."""
 
+import io
 import json
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +173,51 @@ def onnx_bytes(tensors: list[bytes], nodes: bytes = b"") -> bytes:
     """A model whose graph has these tensors; the set of operators comes last."""
     graph = nodes + onnx_field(2, b"main") + b"".join(onnx_field(5, tensor) for tensor in tensors)
     return onnx_field(1, 8) + onnx_field(7, graph) + onnx_field(8, onnx_field(2, 20))
+
+
+def pickled_text(text: str) -> bytes:
+    return b"X" + struct.pack("<I", len(text.encode())) + text.encode()
+
+
+def pickled_tuple(*parts: bytes | int) -> bytes:
+    return b"(" + b"".join(b"J" + struct.pack("<i", part) if isinstance(part, int) else part for part in parts) + b"t"
+
+
+def pickled_name(module: str, name: str) -> bytes:
+    return f"c{module}\n{name}\n".encode()
+
+
+def pickled_tensor(
+    key: str, shape: tuple[int, ...], *, numel: int, strides: tuple[int, ...], offset: int = 0, kind: str = "Float"
+) -> bytes:
+    """A tensor as PyTorch pickles one: a call by name with a storage that lies elsewhere."""
+    storage = pickled_tuple(
+        pickled_text("storage"), pickled_name("torch", f"{kind}Storage"), pickled_text(key), pickled_text("cpu"), numel
+    )
+    hooks = pickled_name("collections", "OrderedDict") + b")R"
+    parts = (storage + b"Q", offset, pickled_tuple(*shape), pickled_tuple(*strides), b"\x89", hooks)
+    return pickled_name("torch._utils", "_rebuild_tensor_v2") + pickled_tuple(*parts) + b"R"
+
+
+def pickled_dictionary(values: dict[str, bytes]) -> bytes:
+    return b"}(" + b"".join(pickled_text(key) + value for key, value in values.items()) + b"u"
+
+
+def checkpoint_bytes(body: bytes, storages: dict[str, bytes], order: bytes = b"little") -> bytes:
+    """A checkpoint of PyTorch's: an archive of a pickle and of the storages, all of them stored as they are."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("model/data.pkl", b"\x80\x02" + body + b".")
+        archive.writestr("model/byteorder", order)
+        for key, data in storages.items():
+            archive.writestr(f"model/data/{key}", data)
+    return stream.getvalue()
+
+
+def small_checkpoint() -> bytes:
+    """Two views of one storage, and a dictionary in the dictionary."""
+    inner = pickled_dictionary({"b": pickled_tensor("0", (2, 2), numel=6, strides=(1, 2), offset=2)})
+    body = pickled_dictionary(
+        {"a": pickled_tensor("0", (2, 3), numel=6, strides=(3, 1)), "inner": inner, "epoch": b"K\3"}
+    )
+    return checkpoint_bytes(body, {"0": struct.pack("<6f", *range(6))})

@@ -382,6 +382,32 @@ def test_a_shard_outside_the_folder_is_refused(tmp_path, name):
         assert hint == "Do not trust this checkpoint; a shard lies beside its index."
 
 
+def test_a_shard_that_is_a_link_out_of_the_folder_is_refused(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    index = sharded(folder)
+    shard = folder / "model-00002-of-00002.safetensors"
+    elsewhere = shard.rename(tmp_path / "other.safetensors")
+    shard.symlink_to("../other.safetensors")
+    message, hint = refusal(safetensors.read_index, index, allow_absent=True, error=Unreadable)
+    assert message == (
+        f"{index} names the shard 'model-00002-of-00002.safetensors', a link that leaves its folder for {elsewhere}."
+    )
+    assert hint == "Name the checkpoint in the folder that holds the files themselves."
+
+
+@pytest.mark.parametrize("place", ["model/inside.safetensors", "models--a--b/blobs/0123"])
+def test_links_inside_the_folder_and_into_a_download_cache_are_followed(tmp_path, place):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    index = sharded(folder)
+    shard = folder / "model-00002-of-00002.safetensors"
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    shard.rename(tmp_path / place)
+    shard.symlink_to(tmp_path / place)
+    assert list(safetensors.read_index(index).tensors) == ["a", "b", "c"]
+
+
 def test_an_index_of_another_checkpoint_is_refused(tmp_path):
     index = sharded(tmp_path, {"z": "model-00001-of-00002.safetensors"})
     message, hint = refusal(safetensors.read_index, index, error=Unreadable)

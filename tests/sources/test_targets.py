@@ -16,7 +16,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import Opened, open_target
 from written_files import gguf_bytes, gguf_key, refusal, small_gguf, written
 
-READ = "a model folder, config.json, .gguf, .safetensors (or its index), .onnx, .npy, .npz"
+READ = "a model folder, config.json, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
 CONFIG = b'{"model_type": "llama", "rope_theta": 10000.0}'
 
 
@@ -334,14 +334,14 @@ def test_arrays_are_opened(here):
         (
             "pytorch_model.bin",
             b"PK\x03\x04",
-            "pytorch_model.bin is a PyTorch or Python pickle, which can run code when loaded; it is not opened.",
-            "Save the model as .safetensors, or name its config.json.",
+            "pytorch_model.bin cannot be read as a zip archive: File is not a zip file.",
+            "Write or download the file again.",
         ),
         (
             "weights",
             b"\x80\x04\x95",
-            "weights is a PyTorch or Python pickle, which can run code when loaded; it is not opened.",
-            "Save the model as .safetensors, or name its config.json.",
+            "weights is not a whole pickle: not enough data in stream to read uint8.",
+            "Download or write the file again.",
         ),
         ("model.onnx", b"", "model.onnx is not an ONNX model: it is empty.", "Write or download the file again."),
         (
@@ -369,7 +369,7 @@ def test_no_tensor_is_picked_from_a_config(here):
     written(here / "config.json", CONFIG)
     assert refused("config.json:a") == (
         "config.json holds no tensors to pick 'a' from.",
-        "Tensors are picked from .npz, .safetensors, .onnx and .gguf files.",
+        "Tensors are picked from .npz, .safetensors, .onnx, .gguf, .bin and .pt files.",
     )
 
 

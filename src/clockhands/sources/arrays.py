@@ -24,6 +24,7 @@ import numpy as np
 from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import TooLarge, Unreadable
+from clockhands.sources import archives
 from clockhands.sources.files import open_regular, place, seems
 
 # The most that one tensor may take in memory, if there is as much. The largest position table known is
@@ -34,6 +35,8 @@ LARGEST = 4 * 2**30
 _LONGEST_HEADER = 10_000
 
 _CHUNK = 2**18  # elements that `summarise` holds at once
+
+_NPZ = "an .npz archive"
 
 _HINT_AGAIN = "Write or download the file again."
 
@@ -223,7 +226,10 @@ def _stream(info: TensorInfo) -> Iterator[IO[bytes]]:
             file.seek(info.offset)
             yield file
         return
-    with _archive(info.file) as archive, _member(archive, info.file, info.member) as stream:
+    with (
+        archives.open_archive(info.file, _NPZ) as archive,
+        archives.open_member(archive, info.file, info.member) as stream,
+    ):
         _exactly(stream, info.offset, info)
         yield stream
 
@@ -242,7 +248,7 @@ def _exactly(stream: IO[bytes], count: int, info: TensorInfo) -> bytes:
     try:
         data = stream.read(count)
     except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
-        raise _damaged(info.file, error) from None
+        raise archives.damaged(info.file, error) from None
     if len(data) < count:
         raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", _HINT_AGAIN)
     return data
@@ -267,7 +273,7 @@ def npz_names(path: Path) -> tuple[str, ...]:
     Raises:
         Unreadable: It is not a zip archive, or names an array twice.
     """
-    with _archive(path) as archive:
+    with archives.open_archive(path, _NPZ) as archive:
         names = tuple(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
@@ -285,9 +291,9 @@ def npz_header(path: Path, name: str) -> TensorInfo:
     if name not in names:
         raise Unreadable(f"{path} has no array {shown(name)}.", listed("It holds", names))
     member = name + ".npy"
-    with _archive(path) as archive:
+    with archives.open_archive(path, _NPZ) as archive:
         size = archive.getinfo(member).file_size
-        with _member(archive, path, member) as stream:
+        with archives.open_member(archive, path, member) as stream:
             return _header(stream, path, name, size, member)
 
 
@@ -297,40 +303,6 @@ def listed(words: str, names: tuple[str, ...]) -> str:
         return f"{words} nothing."
     more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
     return f"{words} {', '.join(shown(name)[1:-1] for name in names[:8])}{more}."
-
-
-@contextmanager
-def _archive(path: Path):  # noqa: ANN202 - zipfile is imported only where there is one
-    import zipfile
-
-    with open_regular(path) as file:
-        try:
-            archive = zipfile.ZipFile(file)
-        except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged directory
-            file.seek(0)
-            start = file.read(32)
-            if start.startswith(b"PK"):
-                raise _damaged(path, error) from None
-            raise Unreadable(
-                f"{path} is not an .npz archive: {seems(start)}.", "Name the file by what it is, or save it again."
-            ) from None
-        with archive:
-            yield archive
-
-
-@contextmanager
-def _member(archive, path: Path, member: str) -> Iterator[IO[bytes]]:  # noqa: ANN001 - a zipfile.ZipFile
-    try:
-        stream = archive.open(member)
-    except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
-        raise _damaged(path, error) from None
-    with stream:
-        yield stream
-
-
-def _damaged(path: Path, error: Exception) -> Unreadable:
-    said = str(error) or type(error).__name__
-    return Unreadable(f"{path} cannot be read as a zip archive: {said.rstrip('.')}.", _HINT_AGAIN)
 
 
 def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | None) -> TensorInfo:

@@ -14,20 +14,21 @@ from clockhands.errors import Unreadable
 KINDS = {
     ".safetensors.index.json": "index",
     ".safetensors": "safetensors",
+    ".bin.index.json": "checkpoint-index",
     ".gguf": "gguf",
     ".json": "json",
     ".npy": "npy",
     ".npz": "npz",
-    ".bin": "pickle",
-    ".pt": "pickle",
-    ".pth": "pickle",
-    ".ckpt": "pickle",
-    ".pkl": "pickle",
+    ".bin": "checkpoint",
+    ".pt": "checkpoint",
+    ".pth": "checkpoint",
+    ".ckpt": "checkpoint",
+    ".pkl": "checkpoint",
     ".onnx": "onnx",
 }
 
 # Kinds that hold tensors which can be picked by name.
-CONTAINERS = frozenset({"index", "safetensors", "gguf", "npy", "npz", "onnx"})
+CONTAINERS = frozenset({"index", "safetensors", "gguf", "npy", "npz", "onnx", "checkpoint", "checkpoint-index"})
 
 # First bytes that give a file away, and what to call it. Files in download caches have no endings.
 SIGNATURES = (
@@ -38,7 +39,7 @@ SIGNATURES = (
     (b"<!DOCTYPE", "page", "a web page"),
     (b"<!doctype", "page", "a web page"),
     (b"<html", "page", "a web page"),
-    (b"\x80", "pickle", "a Python pickle"),
+    (b"\x80", "checkpoint", "a Python pickle"),
     (b"{", "json", "JSON text"),
     (b"\xef\xbb\xbf{", "json", "JSON text"),
 )

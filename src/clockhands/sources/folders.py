@@ -6,13 +6,16 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources import arrays, documents, files, safetensors
+from clockhands.sources import arrays, checkpoints, documents, files, safetensors
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_gguf
 
 # What stands beside a config in releases and says something about lengths or rotation as well.
 BESIDE = ("params.json", "generation_config.json", "tokenizer_config.json")
+
+# The usual names of weights in PyTorch's own format. Others may be the state of an optimizer.
+CHECKPOINTS = ("pytorch_model.bin", "model.bin", "model.pt", "model.pth", "consolidated.00.pth")
 
 
 def open_folder(folder: Path, target: str) -> Opened:
@@ -43,7 +46,8 @@ def open_folder(folder: Path, target: str) -> Opened:
             beside=beside,
         )
     if tensors:
-        return Opened(target, "safetensors", folder, tensors=tensors, notes=notes)
+        form = "safetensors" if any(name.endswith(".safetensors") for name in names) else "pytorch"
+        return Opened(target, form, folder, tensors=tensors, notes=notes)
     models = [name for name in names if name.lower().endswith(".gguf")]
     first = [name for name in models if not re.search(r"-\d{5}-of-\d{5}\.gguf$", name.lower()) or "-00001-of-" in name]
     if len(first) == 1:
@@ -103,13 +107,39 @@ def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[d
     if file:
         return safetensors.read_header(folder / file).tensors, ()
     several = [name for name in names if name.endswith(".safetensors")]
-    if several and not has_config:
+    if not several:
+        return _checkpoint_tensors(folder, names, has_config)
+    if not has_config:
         raise Unreadable(
             f"{folder} has {len(several)} .safetensors files and neither an index nor a config.json.",
             "Name one of them. " + arrays.listed("There are", tuple(several)),
         )
-    note = f"{len(several)} .safetensors files without an index are not looked at; name one of them."
-    return {}, (note,) if several else ()
+    return {}, (f"{len(several)} .safetensors files without an index are not looked at; name one of them.",)
+
+
+def _checkpoint_tensors(
+    folder: Path, names: list[str], has_config: bool
+) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
+    """The tensors of a folder whose weights are in PyTorch's own format; what cannot be read is a note too."""
+    index = _preferred(names, ".bin.index.json", "pytorch_model.bin.index.json")
+    file = index or next((name for name in CHECKPOINTS if name in names), None)
+    if file is None:
+        return {}, ()
+    if has_config and files.is_pointer(folder / file):
+        return {}, (f"{file} is a Git LFS pointer; its tensors are not here.",)
+    try:
+        if not index:
+            return checkpoints.read_header(folder / file).tensors, ()
+        header = checkpoints.read_index(folder / index, allow_absent=has_config)
+    except Unreadable as error:
+        if has_config:
+            return {}, (f"The tensors of {file} are not looked at: {error.message}",)
+        raise
+    if not header.absent:
+        return header.tensors, ()
+    return header.tensors, (
+        f"{len(header.absent)} of the shards that {index} names are not here, {header.absent[0]} first.",
+    )
 
 
 def _preferred(names: list[str], ending: str, usual: str) -> str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources import arrays, documents, files, gguf, onnx, safetensors
+from clockhands.sources import arrays, checkpoints, documents, files, gguf, onnx, safetensors
 from clockhands.sources.opened import READ, Opened
 
 
@@ -19,25 +19,22 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
     if tensor is not None and kind not in files.CONTAINERS:
         raise Unreadable(
             f"{path} holds no tensors to pick {shown(tensor)} from.",
-            "Tensors are picked from .npz, .safetensors, .onnx and .gguf files.",
+            "Tensors are picked from .npz, .safetensors, .onnx, .gguf, .bin and .pt files.",
         )
+    if kind == "npz" and not path.name.lower().endswith(".npz") and checkpoints.is_checkpoint(path):
+        kind = "checkpoint"
     if kind in ("npy", "npz"):
         return _open_array(path, target, kind, tensor)
     if kind == "json":
         document = documents.read(path)
         return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
-    if kind in ("gguf", "safetensors", "index", "onnx"):
+    if kind in _OPENERS:
         opened = _OPENERS[kind](path, target)
         return opened if tensor is None else _picked(opened, tensor)
     raise _unsupported(path, kind)
 
 
 def _unsupported(path: Path, kind: str | None) -> Unreadable:
-    if kind == "pickle":
-        return Unreadable(
-            f"{path} is a PyTorch or Python pickle, which can run code when loaded; it is not opened.",
-            "Save the model as .safetensors, or name its config.json.",
-        )
     if kind == "pointer":
         return Unreadable(
             f"{path} is a Git LFS pointer, not the file it stands for.", "Run `git lfs pull` in its folder."
@@ -97,6 +94,18 @@ def _open_index(path: Path, target: str) -> Opened:
     return _with_config(Opened(target, "safetensors", path, tensors=tensors), path.parent / "config.json")
 
 
+def _open_checkpoint(path: Path, target: str) -> Opened:
+    tensors = checkpoints.read_header(path).tensors
+    if list(tensors) == [path.name]:  # a tensor saved by itself
+        return Opened(target, "array", path, None, path.name, tensors)
+    return _with_config(Opened(target, "pytorch", path, tensors=tensors), path.parent / "config.json")
+
+
+def _open_checkpoint_index(path: Path, target: str) -> Opened:
+    tensors = checkpoints.read_index(path).tensors
+    return _with_config(Opened(target, "pytorch", path, tensors=tensors), path.parent / "config.json")
+
+
 def _open_onnx(path: Path, target: str) -> Opened:
     header = onnx.read_header(path)
     notes = tuple(f"{name}, which holds tensors of {path.name}, is not there." for name in header.absent[:8])
@@ -121,4 +130,11 @@ def _with_config(opened: Opened, config: Path) -> Opened:
     )
 
 
-_OPENERS = {"gguf": open_gguf, "safetensors": _open_safetensors, "index": _open_index, "onnx": _open_onnx}
+_OPENERS = {
+    "gguf": open_gguf,
+    "safetensors": _open_safetensors,
+    "index": _open_index,
+    "checkpoint": _open_checkpoint,
+    "checkpoint-index": _open_checkpoint_index,
+    "onnx": _open_onnx,
+}

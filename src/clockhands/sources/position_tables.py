@@ -25,7 +25,7 @@ def position_tables(opened: Opened) -> tuple[str, ...]:
     """
     likely = [name for name, info in opened.tensors.items() if is_table(info)]
     named = tuple(name for name in likely if TABLE.search(name))
-    if named or opened.form not in ("array", "onnx", "safetensors", "gguf"):
+    if named or opened.form not in ("array", "onnx", "safetensors", "pytorch", "gguf"):
         return named
     if opened.form == "onnx":
         return tuple(name for name in likely if name in opened.added and _begins_like_a_code(opened.tensors[name]))

@@ -10,21 +10,18 @@ Source: the format section of the safetensors README, https://github.com/hugging
 """
 
 import math
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources import documents
+from clockhands.sources import documents, shards
 from clockhands.sources.arrays import TensorInfo, possible
-from clockhands.sources.files import is_pointer, open_regular, place, seems
+from clockhands.sources.files import open_regular, seems
+from clockhands.sources.shards import Header
 
 # The format's own bound on a header, in bytes.
 LONGEST_HEADER = 100_000_000
-
-# An index of a checkpoint with 90,000 tensors has about 9 MB.
-LARGEST_INDEX = 128 * 2**20
 
 # The format's types: bits, and the name that NumPy or ml_dtypes has for it (None: they have none of that width).
 TYPES: dict[str, tuple[int, str | None]] = {
@@ -53,23 +50,6 @@ TYPES: dict[str, tuple[int, str | None]] = {
 }
 
 _HINT_AGAIN = "Download or write the file again."
-
-
-@dataclass(frozen=True)
-class Header:
-    """What the header of a safetensors file says, or those of all shards of a checkpoint together.
-
-    Attributes:
-        path: The file, or the index.
-        metadata: Free text by key, as the writer left it.
-        tensors: Every tensor by name, in the order of the data.
-        absent: Shards that an index names and that are not there, where that was allowed.
-    """
-
-    path: Path
-    metadata: dict[str, str]
-    tensors: dict[str, TensorInfo]
-    absent: tuple[str, ...] = ()
 
 
 def read_header(path: Path) -> Header:
@@ -194,56 +174,9 @@ def _sizes(value: object) -> TypeGuard[list[int]]:
 
 
 def read_index(path: Path, allow_absent: bool = False) -> Header:
-    """Read a ``*.safetensors.index.json`` and the headers of the shards it names.
-
-    Only file names inside the index's own folder are followed. With ``allow_absent`` shards that are
-    not there, or are Git LFS pointers, are listed in ``absent`` instead of refused.
+    """Read a ``*.safetensors.index.json`` and the headers of the shards it names, as ``shards.read_index`` does.
 
     Raises:
-        Unreadable: The index or a shard cannot be read, a shard is missing or named outside the folder,
-            or a shard does not hold a tensor that the index looks for in it.
+        Unreadable: The index or a shard cannot be read, or a shard is missing or lies outside the folder.
     """
-    document = documents.read(path, LARGEST_INDEX)
-    names = document.fields.get("weight_map")
-    if not isinstance(names, dict) or not all(isinstance(shard, str) for shard in names.values()):
-        raise Unreadable(
-            f"{path} has no `weight_map` from tensor names to file names.",
-            "Name the index that was saved with the shards, or the model folder.",
-        )
-    shards: dict[str, Header] = {}
-    absent = []
-    for shard in dict.fromkeys(names.values()):
-        file = _shard(path, shard)
-        if allow_absent and (place(file) is None or is_pointer(file)):
-            absent.append(shard)
-            continue
-        if place(file) is None:
-            raise Unreadable(
-                f"{path} names the shard {shown(shard)}, which is not beside it.",
-                "Download all shards, or name the model's config.json to audit that alone.",
-            )
-        shards[shard] = read_header(file)
-    tensors = {}
-    for name, shard in names.items():
-        if shard not in shards:
-            continue
-        if name not in shards[shard].tensors:
-            raise Unreadable(
-                f"{path} looks for {shown(name)} in the shard {shown(shard)}, which does not hold it.",
-                "The shards and the index are of different checkpoints: download them again.",
-            )
-        tensors[name] = shards[shard].tensors[name]
-    metadata = {key: value for header in shards.values() for key, value in header.metadata.items()}
-    return Header(path, metadata, tensors, tuple(absent))
-
-
-def _shard(index: Path, name: str) -> Path:
-    """The file that an index calls ``name``: always one of its own folder."""
-    # Judged as a Windows path too, so that an index is refused on every system or on none.
-    inside = len(PurePosixPath(name).parts) == len(PureWindowsPath(name).parts) == 1
-    if not inside or name in ("", ".", "..") or PureWindowsPath(name).drive or "\0" in name:
-        raise Unreadable(
-            f"{index} names the shard {shown(name)}, which is not a file name in its own folder.",
-            "Do not trust this checkpoint; a shard lies beside its index.",
-        )
-    return index.parent / name
+    return shards.read_index(path, read_header, allow_absent)

@@ -1,0 +1,140 @@
+"""Zip archives as NumPy and PyTorch write them, opened so that none can ask for more than it is worth.
+
+The standard library reads an archive's directory whole, at about 600 bytes of memory for an entry, and
+unpacks whatever a member holds. Here a directory has at most 8 MiB, a member is stored or deflated, and
+one that would unpack to a multiple of its size that no table of numbers reaches is refused unopened.
+
+Source: APPNOTE.TXT of the .ZIP format, sections 4.3 and 4.4 (local headers, methods of compression).
+"""
+
+import io
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from clockhands import memory
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources.files import open_regular, seems
+
+if TYPE_CHECKING:
+    import zipfile
+
+# A checkpoint of 90,000 tensors has a directory of about 7 MB.
+LARGEST_DIRECTORY = 8 * 2**20
+
+# Noise does not shrink, and half the bytes of trained numbers are noise; what shrinks a hundredfold is all
+# but constant. Small ones are unpacked all the same: a table of zeros is a fault worth reporting.
+_MOST_RATIO = 100
+_SMALL = 256 * 2**20
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+
+_HINT_AGAIN = "Write or download the file again."
+
+
+class _Bounded:
+    """A file from which nobody can ask for more bytes at once than a directory may have."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+
+    def __getattr__(self, name: str) -> Any:  # seek, tell, seekable, close
+        return getattr(self.file, name)
+
+    def read(self, count: int = -1) -> bytes:
+        if count < 0:  # the end of the file is meant, which says where the directory is
+            at = self.file.tell()
+            count = self.file.seek(0, io.SEEK_END) - at
+            self.file.seek(at)
+        if count > LARGEST_DIRECTORY:
+            raise ValueError(f"its directory is said to have {count:,} bytes, of at most {LARGEST_DIRECTORY:,}")
+        return self.file.read(count)
+
+
+@contextmanager
+def open_archive(path: Path, kind: str) -> Iterator["zipfile.ZipFile"]:
+    """The archive at ``path``; ``kind`` is what messages call it, such as "an .npz archive".
+
+    Raises:
+        Unreadable: It is no zip archive, or its directory is damaged or has more than 8 MiB.
+    """
+    # Imported here: most targets are no archives.
+    import zipfile
+
+    with open_regular(path) as file:
+        try:
+            archive = zipfile.ZipFile(_Bounded(file))  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged directory
+            file.seek(0)
+            start = file.read(32)
+            if start.startswith(b"PK"):
+                raise damaged(path, error) from None
+            told = seems(start) if start else "it is empty"
+            raise Unreadable(
+                f"{path} is not {kind}: {told}.", "Name the file by what it is, or save it again."
+            ) from None
+        with archive:
+            yield archive
+
+
+@contextmanager
+def open_member(archive: "zipfile.ZipFile", path: Path, name: str) -> Iterator[IO[bytes]]:
+    """One member of an archive, unpacked as it is read.
+
+    Raises:
+        Unreadable: It is damaged, encrypted, compressed in a way that neither library uses, or a bomb.
+    """
+    info = archive.getinfo(name)
+    if info.compress_type not in (0, 8):
+        raise Unreadable(
+            f"{path} keeps {shown(name)} compressed by method {info.compress_type}, where stored (0) and deflated (8) "
+            "members are read.",
+            "Write the file again with np.savez, np.savez_compressed or torch.save.",
+        )
+    if info.file_size > max(_SMALL, _MOST_RATIO * info.compress_size):
+        raise Unreadable(
+            f"{path} would unpack {shown(name)} from {memory.readable(info.compress_size)} to "
+            f"{memory.readable(info.file_size)}, as no table of numbers does.",
+            "Do not trust this file; if you made it, save the array with np.save.",
+        )
+    try:
+        stream = archive.open(name)
+    except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
+        raise damaged(path, error) from None
+    with stream:
+        yield stream
+
+
+def place_of(archive: "zipfile.ZipFile", path: Path, name: str) -> int:
+    """Where the bytes of a stored member begin in the file.
+
+    Raises:
+        Unreadable: The member is compressed or encrypted, or its own header is not where the directory says.
+    """
+    info = archive.getinfo(name)
+    if info.compress_type or info.flag_bits & 1 or info.compress_size != info.file_size:
+        raise Unreadable(
+            f"{path} keeps {shown(name)} compressed or encrypted, which torch.save never does.",
+            "Write the file again with torch.save.",
+        )
+    file: Any = archive.fp
+    try:
+        file.seek(info.header_offset)
+        header = file.read(_LOCAL.size)
+        at = info.header_offset + _LOCAL.size
+        signature, *_, name_size, more_size = _LOCAL.unpack(header)
+    except (OSError, ValueError, struct.error) as error:
+        raise damaged(path, error) from None
+    start = at + name_size + more_size
+    if signature != b"PK\x03\x04" or start + info.file_size > file.seek(0, io.SEEK_END):
+        raise Unreadable(f"{path} ends inside {shown(name)}, or holds it elsewhere than it says.", _HINT_AGAIN)
+    return start
+
+
+def damaged(path: Path, error: Exception) -> Unreadable:
+    """The error for an archive that the standard library cannot read."""
+    said = str(error) or type(error).__name__
+    return Unreadable(f"{path} cannot be read as a zip archive: {said.rstrip('.')}.", _HINT_AGAIN)

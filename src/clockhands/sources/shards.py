@@ -1,0 +1,116 @@
+"""Checkpoints in several files: an index that says which tensor lies in which of them.
+
+An index comes from whoever made the checkpoint, so it may name files of its own folder and no others.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources import documents
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.files import is_pointer, place
+
+# An index of a checkpoint with 90,000 tensors has about 9 MB.
+LARGEST_INDEX = 128 * 2**20
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the header of a file of weights says, or those of all shards of a checkpoint together.
+
+    Attributes:
+        path: The file, or the index.
+        metadata: Free text by key, as the writer left it.
+        tensors: Every tensor by name, in the order of the data.
+        absent: Shards that an index names and that are not there, where that was allowed.
+    """
+
+    path: Path
+    metadata: dict[str, str]
+    tensors: dict[str, TensorInfo]
+    absent: tuple[str, ...] = ()
+
+
+def read_index(path: Path, read_header: Callable[[Path], Header], allow_absent: bool = False) -> Header:
+    """Read an index and, with ``read_header``, the headers of the shards that it names.
+
+    Only file names inside the index's own folder are followed. With ``allow_absent`` shards that are
+    not there, or are Git LFS pointers, are listed in ``absent`` instead of refused.
+
+    Raises:
+        Unreadable: The index or a shard cannot be read, a shard is missing or lies outside the folder,
+            or a shard does not hold a tensor that the index looks for in it.
+    """
+    document = documents.read(path, LARGEST_INDEX)
+    names = document.fields.get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(shard, str) for shard in names.values()):
+        raise Unreadable(
+            f"{path} has no `weight_map` from tensor names to file names.",
+            "Name the index that was saved with the shards, or the model folder.",
+        )
+    shards: dict[str, Header] = {}
+    absent = []
+    for shard in dict.fromkeys(names.values()):
+        file = _shard(path, shard)
+        if allow_absent and (place(file) is None or is_pointer(file)):
+            absent.append(shard)
+            continue
+        if place(file) is None:
+            raise Unreadable(
+                f"{path} names the shard {shown(shard)}, which is not beside it.",
+                "Download all shards, or name the model's config.json to audit that alone.",
+            )
+        shards[shard] = read_header(file)
+    tensors = {}
+    for name, shard in names.items():
+        if shard not in shards:
+            continue
+        if name not in shards[shard].tensors:
+            raise Unreadable(
+                f"{path} looks for {shown(name)} in the shard {shown(shard)}, which does not hold it.",
+                "The shards and the index are of different checkpoints: download them again.",
+            )
+        tensors[name] = shards[shard].tensors[name]
+    metadata = {key: value for header in shards.values() for key, value in header.metadata.items()}
+    return Header(path, metadata, tensors, tuple(absent))
+
+
+def _shard(index: Path, name: str) -> Path:
+    """The file that an index calls ``name``: always one of its own folder."""
+    # Judged as a Windows path too, so that an index is refused on every system or on none.
+    inside = len(PurePosixPath(name).parts) == len(PureWindowsPath(name).parts) == 1
+    if not inside or name in ("", ".", "..") or PureWindowsPath(name).drive or "\0" in name:
+        raise Unreadable(
+            f"{index} names the shard {shown(name)}, which is not a file name in its own folder.",
+            "Do not trust this checkpoint; a shard lies beside its index.",
+        )
+    file = index.parent / name
+    target = _followed(file)
+    if target is not None and not _belongs(target, index):
+        raise Unreadable(
+            f"{index} names the shard {shown(name)}, a link that leaves its folder for {target}.",
+            "Name the checkpoint in the folder that holds the files themselves.",
+        )
+    return file
+
+
+def _followed(file: Path) -> Path | None:
+    """Where a link leads in the end; None for what is no link, and for links in a circle."""
+    try:
+        return file.resolve() if file.is_symlink() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _belongs(target: Path, index: Path) -> bool:
+    """Whether a link stays in the folder of the index, or leads to a file of a download cache.
+
+    The cache of Hugging Face keeps the files of a model in ``models--ORG--NAME/blobs``, and what people see are links
+    to them.
+    """
+    if target.is_relative_to(index.parent.resolve()):
+        return True
+    return target.parent.name == "blobs" and target.parent.parent.name.startswith(("models--", "datasets--"))

@@ -1,0 +1,274 @@
+"""PyTorch's own files: what torch.load reads of them is read, and what would run code is refused by its name."""
+
+import json
+import os
+import pickle
+import struct
+import sys
+
+import numpy as np
+import pytest
+
+from clockhands.errors import Unreadable
+from clockhands.sources import arrays, checkpoints, open_target, pickles
+from written_files import (
+    checkpoint_bytes,
+    pickled_dictionary,
+    pickled_name,
+    pickled_tensor,
+    pickled_text,
+    pickled_tuple,
+    refusal,
+    small_checkpoint,
+    written,
+)
+
+HINT = "Save the model as .safetensors, or its state_dict alone with torch.save; a config.json is read by itself."
+
+
+class Attack:
+    """Writes a file when it is unpickled, unless nothing of it is ever run."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+def checkpoint(tmp_path, body: bytes, **storages: bytes):
+    return written(tmp_path / "x.pt", checkpoint_bytes(body, storages))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_what_torch_loads_is_read(tmp_path, legacy):
+    torch = pytest.importorskip("torch")
+    state = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Embedding(10, 4)).to(torch.bfloat16).state_dict()
+    state |= {
+        "transposed": torch.arange(12.0).reshape(3, 4).T,
+        "part": torch.arange(10)[3:7],
+        "parameter": torch.nn.Parameter(torch.ones(2, 3, dtype=torch.float64)),
+        "flags": torch.tensor([True, False]),
+        "number": torch.tensor(3, dtype=torch.int8),
+        "empty": torch.ones(0, 3),
+        "waves": torch.tensor([1 + 2j]),
+    }
+    if not legacy:
+        state |= {"narrow": torch.ones(3).to(torch.float8_e4m3fn), "short": torch.ones(3, dtype=torch.uint16)}
+    everything = {"state_dict": state, "epoch": 3, "betas": (0.9, torch.ones(2)), "dtype": torch.float16, "none": None}
+    path = tmp_path / "x.pt"
+    torch.save(everything, path, _use_new_zipfile_serialization=not legacy)
+    expected = torch.load(path, weights_only=True)["state_dict"]
+    found = checkpoints.read_header(path).tensors
+    assert list(found) == [*(f"state_dict.{name}" for name in expected), "betas.1"]
+    for name, tensor in expected.items():
+        info = found[f"state_dict.{name}"]
+        assert info.shape == tuple(tensor.shape)
+        wide = torch.complex128 if tensor.is_complex() else torch.float64
+        np.testing.assert_array_equal(arrays.read(info).astype(str(wide)[6:]), tensor.detach().to(wide).numpy())
+
+
+def test_a_view_with_gaps_is_told_and_not_read(tmp_path):
+    body = pickled_dictionary({"a": pickled_tensor("0", (2, 2), numel=6, strides=(3, 1))})
+    info = checkpoints.read_header(checkpoint(tmp_path, body, **{"0": bytes(24)})).tensors["a"]
+    assert (info.shape, info.dtype) == ((2, 2), "scattered float32")
+    message, _ = refusal(arrays.read, info, error=Unreadable)
+    assert "is stored as scattered float32" in message
+
+
+def test_a_checkpoint_of_another_byte_order(tmp_path):
+    body = pickled_dictionary({"a": pickled_tensor("0", (2,), numel=2, strides=(1,))})
+    path = written(tmp_path / "x.pt", checkpoint_bytes(body, {"0": struct.pack(">2f", 1, 2)}, b"big"))
+    assert open_target(path).array("a").tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_nothing_is_run(tmp_path, protocol):
+    target = tmp_path / "made"
+    plain = written(tmp_path / "plain.bin", pickle.dumps(Attack(target), protocol))
+    body = pickle.dumps({"a": Attack(target)}, protocol)[:-1]
+    archive = checkpoint(tmp_path, body.removeprefix(b"\x80\x02") if protocol == 2 else body)
+    for path in (plain, archive):
+        message, hint = refusal(open_target, path, error=Unreadable)
+        assert message == (
+            f"{path} is a pickle that asks for {os.system.__module__}.system, which no tensor needs and which may run "
+            "code when it is loaded; it is not read further."
+        )
+        assert hint == HINT
+    assert not target.exists()
+
+
+def test_pytorch_is_not_loaded_for_it(tmp_path):
+    import subprocess
+
+    path = written(tmp_path / "x.pt", small_checkpoint())
+    code = f"import sys; from clockhands.sources import open_target; print(open_target({str(path)!r}).array('a')); "
+    code += "sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("builtins", "eval"),
+        ("torch", "load"),
+        ("torch._utils", "_rebuild_qtensor"),
+        ("torch.nn.modules.linear", "Linear"),
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("argparse", "Namespace"),
+        ("torch", "os.systemStorage"),
+        ("torch.hub", "FloatStorage"),
+        ("collections", "OrderedDict.update"),
+        ("a\x1b[2Jb", "c"),
+    ],
+)
+@pytest.mark.parametrize("opcode", ["c", "i", "\x93"])
+def test_any_other_name_is_refused(tmp_path, module, name, opcode):
+    told = repr(f"{module}.{name}")[1:-1]
+    if opcode == "\x93":
+        body = pickled_text(module) + pickled_text(name) + b"\x93"
+    else:
+        body = b"(" * (opcode == "i") + opcode.encode() + f"{module}\n{name}\n".encode()
+    message, hint = refusal(checkpoints.read_header, checkpoint(tmp_path, body), error=Unreadable)
+    assert message.endswith(
+        f"x.pt is a pickle that asks for {told}, which no tensor needs and which may run code when it is loaded; "
+        "it is not read further."
+    )
+    assert hint == HINT
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b")R", "pop from empty list"),
+        (b"}}", "2 values are left on its stack"),
+        (b"h\1", "1"),
+        (pickled_name("collections", "OrderedDict") + b")\x81", "the instruction NEWOBJ"),
+        (b"Px\n", "the instruction PERSID"),
+        (b"\x82\1", "the instruction EXT1"),
+        (b"K\1(K\2e", "it appends to what is no list"),
+        (b"](K\1K\2u", "it sets items of what is no dictionary"),
+        (b"K\1)R", "it calls what is no name"),
+        (pickled_name("torch", "FloatStorage") + b")R", "it calls torch.FloatStorage"),
+        (
+            pickled_name("torch._utils", "_rebuild_parameter") + pickled_tuple(1) + b"R",
+            "a parameter of what is no tensor",
+        ),
+        (pickled_tuple(1, 2, 3, 4, 5) + b"Q", "it refers to something else than a storage"),
+        (b"K\1K\2b", "it gives a state to what has none"),
+        (b"L" + b"9" * 5000 + b"L\n", "Exceeds the limit"),
+        (b"\x8b\xff\xff\xff\x7f", "more than 1,048,576 bytes in one value"),
+        (b"0" * 3, "pop from empty list"),
+    ],
+)
+def test_other_pickles_are_refused_in_a_sentence(tmp_path, body, told):
+    path = checkpoint(tmp_path, body)
+    message, _ = refusal(checkpoints.read_header, path, error=Unreadable)
+    assert told in message
+
+
+def test_a_pickle_of_more_instructions_than_any_checkpoint_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(pickles, "MOST_STEPS", 1000)
+    message, _ = refusal(checkpoints.read_header, checkpoint(tmp_path, b"N0" * 600 + b"}"), error=Unreadable)
+    assert message.endswith("is a pickle of more than 1,000 instructions, which no file of tensors has.")
+    monkeypatch.setattr(pickles, "LARGEST", 100)
+    message, _ = refusal(checkpoints.read_header, checkpoint(tmp_path, b"N0" * 200 + b"}"), error=Unreadable)
+    assert message.endswith("is a pickle of more than 100 bytes, which no file of tensors has.")
+
+
+def test_dictionaries_that_hold_themselves_end(tmp_path):
+    itself = b"}q\1(" + pickled_text("a") + b"h\1u"
+    message, hint = refusal(checkpoints.read_header, checkpoint(tmp_path, itself), error=Unreadable)
+    assert message.endswith("x.pt nests dictionaries deeper or wider than any checkpoint.")
+    assert hint == "Check that this is the file you mean."
+    doubling = b"]q\0" + b"".join(b"0](" + 8 * (b"h" + bytes([n])) + b"eq" + bytes([n + 1]) for n in range(12))
+    message, _ = refusal(checkpoints.read_header, checkpoint(tmp_path, doubling), error=Unreadable)
+    assert message.endswith("x.pt nests dictionaries deeper or wider than any checkpoint.")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "told"),
+    [
+        (pickled_tensor("0", (7,), numel=7, strides=(1,)), "needs 28 bytes of a storage that has 24."),
+        (pickled_tensor("0", (2,), numel=6, strides=(1,), offset=5), "needs 28 bytes of a storage that has 24."),
+        (pickled_tensor("0", (2,), numel=6, strides=(2**30,)), "needs 4,294,967,300 bytes of a storage that has 24."),
+        (pickled_tensor("9", (2,), numel=6, strides=(1,)), "lies in the storage '9', which the file does not have."),
+        (pickled_tensor("0", (2, 2), numel=6, strides=(1,)), "it has a tensor of other axes than strides."),
+        (
+            pickled_tensor("0", (-2,), numel=6, strides=(1,)),
+            "it has a tensor without storage, offset, sizes or strides.",
+        ),
+        (pickled_tensor("0", (1,) * 65, numel=6, strides=(1,) * 65), "without storage, offset, sizes or strides."),
+        (pickled_tensor("0", (2**30,) * 3, numel=6, strides=(0,) * 3), "has the absurd shape"),
+    ],
+)
+def test_tensors_beyond_their_storage_are_refused(tmp_path, tensor, told):
+    path = checkpoint(tmp_path, pickled_dictionary({"a": tensor}), **{"0": bytes(24)})
+    message, _ = refusal(checkpoints.read_header, path, error=Unreadable)
+    assert told in message
+
+
+def test_a_damaged_archive_is_refused(tmp_path):
+    path = written(tmp_path / "x.pt", small_checkpoint().replace(b"PK\3\4", b"PK\3\5"))
+    message, _ = refusal(checkpoints.read_header, path, error=Unreadable)
+    assert message.endswith("cannot be read as a zip archive: Bad magic number for file header.")
+    path = written(tmp_path / "x.pt", b"hello")
+    assert refusal(checkpoints.read_header, path, error=Unreadable) == (
+        f"{path} is not a PyTorch checkpoint: its first bytes are b'hello'.",
+        "Name the file by what it is, or download it again.",
+    )
+
+
+# As targets
+
+
+def test_checkpoints_are_opened_as_targets(tmp_path):
+    path = written(tmp_path / "pytorch_model.bin", small_checkpoint())
+    opened = open_target(path)
+    assert (opened.form, opened.config, list(opened.tensors)) == ("pytorch", None, ["a", "inner.b"])
+    assert opened.array("inner.b").tolist() == [[2, 4], [3, 5]]
+    picked = open_target(f"{path}:a")
+    assert (picked.form, picked.array("a").tolist()) == ("array", [[0, 1, 2], [3, 4, 5]])
+    assert open_target(tmp_path).form == "pytorch"
+    written(tmp_path / "config.json", b'{"model_type": "bert"}')
+    opened = open_target(path)
+    assert (opened.config, opened.notes) == (
+        {"model_type": "bert"},
+        (f"{tmp_path}/config.json beside it is read too.",),
+    )
+    assert (open_target(tmp_path).form, list(open_target(tmp_path).tensors)) == ("config", ["a", "inner.b"])
+    nameless = written(tmp_path / "0123abcd", small_checkpoint())
+    assert open_target(nameless).form == "pytorch"
+
+
+def test_a_tensor_by_itself_is_an_array(tmp_path):
+    path = checkpoint(tmp_path, pickled_tensor("0", (2, 3), numel=6, strides=(3, 1)), **{"0": bytes(24)})
+    opened = open_target(path)
+    assert (opened.form, opened.tensors["x.pt"].shape) == ("array", (2, 3))
+
+
+def test_shards_of_checkpoints(tmp_path):
+    written(tmp_path / "pytorch_model-00001-of-00002.bin", small_checkpoint())
+    body = pickled_dictionary({"c": pickled_tensor("0", (2,), numel=2, strides=(1,))})
+    second = written(tmp_path / "pytorch_model-00002-of-00002.bin", checkpoint_bytes(body, {"0": bytes(8)}))
+    weight_map = {"a": "pytorch_model-00001-of-00002.bin", "c": "pytorch_model-00002-of-00002.bin"}
+    index = written(tmp_path / "pytorch_model.bin.index.json", json.dumps({"weight_map": weight_map}).encode())
+    for target in (index, tmp_path):
+        opened = open_target(target)
+        assert (opened.form, list(opened.tensors)) == ("pytorch", ["a", "c"])
+    second.unlink()
+    written(tmp_path / "config.json", b"{}")
+    assert open_target(tmp_path).notes == (
+        "1 of the shards that pytorch_model.bin.index.json names are not here, pytorch_model-00002-of-00002.bin first.",
+    )
+
+
+def test_a_config_beside_a_pickle_that_is_refused_is_read_with_a_note(tmp_path):
+    written(tmp_path / "config.json", b'{"model_type": "bert"}')
+    path = written(tmp_path / "pytorch_model.bin", pickle.dumps(Attack(tmp_path / "made")))
+    opened = open_target(tmp_path)
+    assert (opened.form, dict(opened.tensors)) == ("config", {})
+    assert opened.notes[0].startswith(
+        f"The tensors of pytorch_model.bin are not looked at: {path} is a pickle that asks"
+    )
+    assert not (tmp_path / "made").exists()
