@@ -38,6 +38,7 @@ WITHOUT_SPEC = {"esm": "the class has no token for padding, which the rows of it
 
 def test_the_types_that_are_promised_have_rows():
     assert set(LISTED) <= set(model_types())
+    assert len(model_types()) >= 150
     assert model_type("no such type") is None
 
 
@@ -73,7 +74,7 @@ def test_rows_speak_of_quantities_that_exist(name):
     for row in known.rows:
         assert row.kind in ("sinusoidal", "learned", "rotary", "alibi", "buckets", "relative", "none")
         assert row.layout in (None, "halves", "interleaved")
-        assert row.windows.get("rule") in (None, "all", "period", "from")
+        assert row.windows.get("rule") in (None, "all", "period", "from", "listed")
         for quantity in (
             *row.bases.values(),
             *row.widths.values(),

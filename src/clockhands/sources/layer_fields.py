@@ -1,5 +1,6 @@
 """Which layers share a position code: windows, kinds of layers, layers without rotation."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ class Group:
         layers: Their numbers in the short form; None if the number of layers is unknown.
         window: Tokens that they see, or None for all.
         pattern: Whether something says which layers are of which kind.
+        base: Their own base, where the file has one for each layer.
         source: Field to where it comes from.
     """
 
@@ -28,6 +30,7 @@ class Group:
     window: int | None
     pattern: bool
     source: Mapping[str, str]
+    base: Found[float] | None = None
 
 
 def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Group]:
@@ -42,15 +45,24 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
     number = None if count is None else count.value
     window = _window(fields)
     kinds, source = _kinds(fields, row, number, window, type_source)
-    labels = _label_names()
+    labels = _label_names() | ({} if row is None else {kind: tuple(names) for kind, names in row.labels.items()})
     if row is not None and row.windows.get("last") and kinds[-1] == "sliding" and number:
         kinds = [*kinds[:-1], "full"]
     still = _still_layers(fields, row, number, type_source)
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
+    if row is not None and row.unturned and window is not None and window.value:
+        # What they see is not said: layers that do not turn see all.
+        kinds = ["none" if kind in row.unturned else kind for kind in kinds]
+    bases = _layer_bases(fields, number)
+    if bases is not None:
+        # A base of 0 stands for no rotation.
+        kinds = [kind if base else "none" for kind, base in zip(kinds, bases.value or [], strict=True)]
+    each = list(zip(kinds, [None] * len(kinds) if bases is None else bases.value or [], strict=True))
     groups: list[Group] = []
-    for kind in dict.fromkeys(kinds):
-        places = [layer for layer, other in enumerate(kinds) if other == kind]
+    for mark in dict.fromkeys(each):
+        kind, own = mark
+        places = [layer for layer, other in enumerate(each) if other == mark]
         known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
         if kind == "none" and still and not set(places) - still[0]:
             known["kind"] = still[1]
@@ -63,8 +75,26 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
             elif row is not None and row.windows.get("half") and seen is not None:
                 seen //= 2  # the half before it
         layers = layer_ranges(places) if number is not None else None
-        groups.append(Group(kind, labels.get(kind, ()), layers, seen, source is not None, known))
+        base = None if bases is None or not own else Found(own, bases.source)
+        groups.append(Group(kind, labels.get(kind, ()), layers, seen, source is not None, known, base))
     return groups
+
+
+def _layer_bases(fields: Fields, number: int | None) -> Found[list[float]] | None:
+    """A base for each layer, where the file lists them."""
+    listed = fields.items("layer_bases")
+    if listed is None or not listed.value or number is None:
+        return None
+    if len(listed.value) == number and all(_is_base(base) for base in listed.value):
+        return Found([float(base) for base in listed.value], listed.source)
+    key = listed.source.rsplit(":", 1)[-1].removeprefix(fields.path)
+    fields.impossible(key, f"a base above 1, or 0 for no rotation, for each of the {number} layers")
+    return None
+
+
+def _is_base(base: Any) -> bool:
+    number = isinstance(base, int | float) and not isinstance(base, bool) and math.isfinite(base)
+    return number and (base == 0 or base > 1)
 
 
 def _window(fields: Fields) -> Found[int] | None:
@@ -94,11 +124,17 @@ def _kinds(
     rule = dict(row.windows) if row is not None else {"rule": "period" if fields.declares("window_period") else "all"}
     name = rule.get("rule")
     # Kinds that differ in more than their window stay what they are without one.
-    apart = row is not None and bool(row.nested or row.bases or "others" in row.windows)
+    apart = row is not None and bool(row.nested or row.bases or {"others", "always"} & set(row.windows))
     if name is None or ((window is None or not window.value) and not apart):
         return ["full"] * (number or 1), None
     if name == "all":
         return ["sliding"] * (number or 1), type_source if row else None
+    if name == "listed":
+        numbers = fields.items("full_layers")
+        if numbers is None:
+            return [rule.get("absent", "full")] * (number or 1), type_source
+        inside = {layer for layer in numbers.value or () if isinstance(layer, int)}
+        return ["full" if layer in inside else rule["others"] for layer in range(number or 1)], numbers.source
     if name == "from":
         first = fields.whole("window_from", least=0)
         if first is None or first.value is None:
