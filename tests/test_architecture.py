@@ -27,6 +27,7 @@ specs
 presets
 torch jax measures recognition faults heads
 claims sources testing
+readers
 auditing conversion probes lab
 show
 cli

@@ -1,0 +1,136 @@
+"""Where two rotary ladders part: at which pair, from which distance on, by how many radians.
+
+Score and phase depend on distances only, so two ladders ``w`` and ``v`` of as many pairs differ, at distance ``p``, by
+the *phase error* ``p (w_j - v_j)`` of each pair ``j`` (radians, not reduced). A query and a key that the one turns and
+the other reads are off by that angle; what is left of a score whose length lies evenly on all pairs is the mean
+cosine ``mean_j cos(p (w_j - v_j))``: 1 where nothing is lost, 0 where nothing is left.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clockhands.arguments import count
+from clockhands.errors import InvalidValue
+
+# Rates that one real number gives are within a few ulp of each other, however they were computed in double precision;
+# what a file rounds (a factor of nine digits) is further apart.
+SAME_RATE = 1e-12
+# Factors are written into files with seven digits or more: an error of 1e-6 in a score is below float32's steps.
+SAME_FACTOR = 1e-6
+
+
+@dataclass(frozen=True)
+class LadderDifference:
+    """How two ladders of as many pairs differ.
+
+    Attributes:
+        pairs: How many pairs both have.
+        first: The first pair whose rates differ, counted from 0, the fastest; None where none does.
+        last: The last such pair.
+        ratio: The largest ratio of the two rates of one pair, at least 1; infinite where one of the two stands still.
+        ratio_pair: The pair that has it; None where none differs.
+        drift: The largest phase error that a token of distance adds, ``max_j |w_j - v_j|``, in rad/token.
+        drift_pair: The pair that has it; None where none differs.
+        factor_ratio: What the first multiplies cosine and sine by, over what the second does; scores are in the ratio
+            of the squares.
+    """
+
+    pairs: int
+    first: int | None
+    last: int | None
+    ratio: float
+    ratio_pair: int | None
+    drift: float
+    drift_pair: int | None
+    factor_ratio: float
+    _errors: np.ndarray = field(repr=False, compare=False)
+
+    @property
+    def same_rates(self) -> bool:
+        """Whether every pair turns alike."""
+        return self.first is None
+
+    @property
+    def same(self) -> bool:
+        """Whether both compute the same, up to the rounding of what files hold."""
+        return self.same_rates and abs(self.factor_ratio - 1) <= SAME_FACTOR
+
+    def phase_error(self, distance: int) -> float:
+        """The largest phase error at a distance: ``p max_j |w_j - v_j|``, in radians, not reduced to one turn."""
+        return distance * self.drift
+
+    def reaches(self, radians: float) -> int | None:
+        """The first distance at which some pair is off by more than so many radians; None where none ever is."""
+        return None if self.drift == 0 else math.floor(radians / self.drift) + 1
+
+    def mean_cosine(self, distance: int) -> float:
+        """``mean_j cos(p (w_j - v_j))`` at distance ``p``."""
+        return float(np.cos(distance * self._errors).mean())
+
+
+def difference(
+    rates: Sequence[float], others: Sequence[float], *, factor: float = 1.0, other_factor: float = 1.0
+) -> LadderDifference:
+    """Compare two ladders pair by pair.
+
+    Args:
+        rates: Rates of the first, in rad/token.
+        others: Rates of the second, as many.
+        factor: What the first multiplies cosine and sine by.
+        other_factor: What the second does.
+
+    Raises:
+        InvalidValue: They have different numbers of pairs, or none: then no pair of the one is a pair of the other.
+
+    >>> import math
+    >>> found = difference((1.0, 0.1), (1.0, 0.2))
+    >>> found.first, found.ratio, found.reaches(1.0)
+    (1, 2.0, 11)
+    >>> math.isclose(found.mean_cosine(10), (1 + math.cos(1)) / 2)
+    True
+    """
+    if len(rates) != len(others) or not len(rates):
+        raise InvalidValue(
+            f"Two ladders are compared pair by pair, and have {len(rates)} and {len(others)} pairs.",
+            "Compare ladders of as many rotated channels.",
+        )
+    ours, theirs = np.asarray(rates, np.float64), np.asarray(others, np.float64)
+    errors = ours - theirs
+    larger, smaller = np.maximum(ours, theirs), np.minimum(ours, theirs)
+    parted = np.abs(errors) > SAME_RATE * larger
+    places = np.flatnonzero(parted)
+    errors = np.where(parted, errors, 0.0)
+    if not places.size:
+        return LadderDifference(len(ours), None, None, 1.0, None, 0.0, None, factor / other_factor, errors)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(parted, larger / smaller, 1.0)
+    steepest, fastest = int(ratios.argmax()), int(np.abs(errors).argmax())
+    return LadderDifference(
+        pairs=len(ours),
+        first=int(places[0]),
+        last=int(places[-1]),
+        ratio=float(ratios[steepest]),
+        ratio_pair=steepest,
+        drift=float(abs(errors[fastest])),
+        drift_pair=fastest,
+        factor_ratio=factor / other_factor,
+        _errors=errors,
+    )
+
+
+def distances(context: int | None) -> tuple[int, ...]:
+    """Where differences are looked at: 1, 16, 256, 1,024, 4,096, … up to the context, the context, four times as far.
+
+    >>> distances(8192), distances(None)
+    ((1, 16, 256, 1024, 4096, 8192, 32768), (1, 16, 256, 1024, 4096))
+    """
+    if context is None:
+        return (1, 16, 256, 1024, 4096)
+    context = count("context", context)
+    steps = [1, 16, 256]
+    while steps[-1] * 4 < context:
+        steps.append(steps[-1] * 4)
+    return (*(step for step in steps if step < context), context, 4 * context)

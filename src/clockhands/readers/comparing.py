@@ -1,0 +1,164 @@
+"""Two readings of a model side by side: which layers part, and how."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.measures import LadderDifference, difference
+from clockhands.sources.resolved import Code, layer_ranges
+
+
+@dataclass(frozen=True)
+class Parted:
+    """Layers that have one code in the first reading and one in the second.
+
+    Attributes:
+        part: The part of the model.
+        layers: Which layers, in the short form; None where their number is not known.
+        ours: Their code in the first reading; None where it has no such layers.
+        theirs: Their code in the second.
+        ladder: How the two ladders differ, where both are rotary with as many pairs.
+        says: What else differs, in words: kinds, widths, pairing, tables, slopes.
+    """
+
+    part: str
+    layers: str | None
+    ours: Code | None
+    theirs: Code | None
+    ladder: LadderDifference | None
+    says: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether both compute the same."""
+        return not self.says and (self.ladder is None or self.ladder.same)
+
+
+def compared(ours: Sequence[Code], theirs: Sequence[Code], *, everything: bool = True) -> tuple[Parted, ...]:
+    """Every group of layers that shares one code in each reading.
+
+    Args:
+        ours: The first reading.
+        theirs: The second.
+        everything: Whether windows, tables and biases are compared; a reader of the same file has the same ones.
+    """
+    first, second = _placed(ours), _placed(theirs)
+    groups: dict[tuple[str, int | None, int | None], list[Any]] = {}
+    for place in dict.fromkeys((*first, *second)):
+        mine, other = first.get(place), second.get(place)
+        known = (place[0], None if mine is None else id(mine), None if other is None else id(other))
+        groups.setdefault(known, [mine, other, []])[2].append(place[1])
+    return tuple(
+        _parted(part, _named(places), mine, other, everything) for (part, _, _), (mine, other, places) in groups.items()
+    )
+
+
+def _placed(codes: Sequence[Code]) -> dict[tuple[str, Any], Code]:
+    """Part and layer (or what stands for it) to the code; several codes at one place are told apart by their order."""
+    made: dict[tuple[str, Any], Code] = {}
+    for code in codes:
+        for layer in _layers(code.layers):
+            place, number = (code.part, layer), 0
+            while place in made:
+                number += 1
+                place = (code.part, (layer, number))
+            made[place] = code
+    return made
+
+
+def _layers(layers: str | None) -> list[Any]:
+    """The numbers of layers, or the words where they are none."""
+    if layers is None or not all(piece and piece in "0123456789,-" for piece in layers):
+        return [layers]
+    found: list[Any] = []
+    for span in layers.split(","):
+        first, _, last = span.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _named(places: list[Any]) -> str | None:
+    numbers = [place for place in places if isinstance(place, int)]
+    if numbers:
+        return layer_ranges(sorted(numbers))
+    place = places[0]
+    return place[0] if isinstance(place, tuple) else place
+
+
+def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, everything: bool) -> Parted:
+    if ours is None or theirs is None:
+        which = "second" if theirs is None else "first"
+        return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
+    says = list(_apart(ours, theirs, everything))
+    ladder = None
+    if ours.kind == theirs.kind == "rotary" and not _turn_apart(ours, theirs) and ours.rates and theirs.rates:
+        ladder = difference(
+            ours.rates,
+            theirs.rates,
+            factor=ours.attention_factor or 1.0,
+            other_factor=theirs.attention_factor or 1.0,
+        )
+    return Parted(part, layers, ours, theirs, ladder, tuple(says))
+
+
+def _turn_apart(ours: Code, theirs: Code) -> bool:
+    """Whether a pair of the one is no pair of the other."""
+    return (len(ours.rates or ()), ours.width) != (len(theirs.rates or ()), theirs.width)
+
+
+def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
+    """What differs beside the rates, in words."""
+    if ours.kind != theirs.kind:
+        yield f"{_kind(ours)} against {_kind(theirs)}"
+        return
+    if ours.kind == "rotary":
+        if (ours.rotated, ours.width) != (theirs.rotated, theirs.width):
+            yield f"{_turned(ours)} against {_turned(theirs)}"
+        if ours.layout != theirs.layout and ours.layout and theirs.layout:
+            yield f"pairs {ours.layout} against {theirs.layout}"
+        if bool(ours.rates) != bool(theirs.rates):
+            which = "first" if theirs.rates else "second"
+            yield f"the rates of the {which} cannot be computed"
+        axes = [getattr(code.spec, "axes", None) for code in (ours, theirs)]
+        if axes[0] != axes[1] and ours.spec is not None and theirs.spec is not None:
+            yield "the pairs belong to other axes"
+    elif everything:
+        yield from _other_kinds(ours, theirs)
+    if everything and ours.window != theirs.window:
+        yield f"{_window(ours)} against {_window(theirs)}"
+
+
+def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
+    """Additive codes and biases: their tables and the fields of their specs."""
+    for name, word in (("width", "channels"), ("rows", "rows"), ("offset", "as the row of position 0")):
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        if mine != other:
+            yield f"{_number(mine)} against {_number(other)} {word}"
+    if ours.kind == "sinusoidal" and ours.layout != theirs.layout:
+        yield f"waves {ours.layout} against {theirs.layout}"
+    if ours.rates and theirs.rates and ours.rates != theirs.rates:
+        yield "other rates"
+    # Imported here: only a code that is no plain ladder has fields to compare.
+    from clockhands.specs import to_dict
+
+    if ours.spec is not None and theirs.spec is not None and ours.spec != theirs.spec:
+        mine, other = to_dict(ours.spec), to_dict(theirs.spec)  # type: ignore[arg-type]
+        for name in dict.fromkeys((*mine, *other)):
+            if mine.get(name) != other.get(name) and name not in ("width", "rows", "offset", "layout"):
+                yield f"{name} {mine.get(name)} against {other.get(name)}"
+
+
+def _kind(code: Code) -> str:
+    return {"none": "no position code", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
+
+
+def _turned(code: Code) -> str:
+    return f"{_number(code.rotated)} of {_number(code.width)} channels turn"
+
+
+def _window(code: Code) -> str:
+    return "all positions" if code.window is None else f"the last {code.window:,} positions"
+
+
+def _number(value: int | None) -> str:
+    return "an unknown number of" if value is None else f"{value:,}"

@@ -1,0 +1,97 @@
+"""llama.cpp, through its converter to GGUF and the loader of what that writes.
+
+The converter looks at ``rope_parameters`` before ``rope_scaling``, and gets both, with the classes' defaults, through
+Transformers 4. What it writes for a scaling follows from the model type.
+"""
+
+from typing import Any
+
+from clockhands.readers.facts import facts, names
+from clockhands.readers.magnitudes import longrope, magnitude
+from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, scaling_name
+
+_ORIGINAL = "original_max_position_embeddings"
+
+
+def llama_cpp(view: View) -> None:
+    """Read a part as llama.cpp does, as packed into llama-cpp-python 0.3.36."""
+    architecture = _architecture(view)
+    key = NEW if view.block(NEW) is not None else OLD
+    if key == NEW:
+        view.drop(OLD)
+    types = facts()["transformers-4"]["types"]
+    entry = types.get(str(view.name)) or types.get(f"{view.name}_text") or {"base": ["rope_theta", 10000.0]}
+    for name in ("base", "local"):
+        if name in entry:
+            view.default(*entry[name])
+    block = view.block(key)
+    if block is None:
+        return
+    if not any(isinstance(value, dict) for value in block.values()):
+        view.put(key, _written(view, block, key, architecture))
+
+
+def _architecture(view: View) -> str:
+    """The architecture by which the converter chooses: that of the text part before that of the whole.
+
+    Raises:
+        Refusal: It has no converter.
+        Undescribed: Its converter was not read.
+    """
+    held = facts()["llama.cpp"]
+    declared = view.get("architectures") or view.top.get("architectures")
+    first = declared[0] if isinstance(declared, list) and declared else held["described"].get(view.name)
+    if isinstance(first, str) and first not in names("llama.cpp", "architectures"):
+        raise Refusal(f"Its converter has no architecture {first}.")
+    if not isinstance(first, str) or first not in {*held["described"].values(), *held["llama3"]}:
+        raise Undescribed("The converter of this architecture in llama.cpp was not read.")
+    return first
+
+
+def _written(view: View, block: dict[str, Any], key: str, architecture: str) -> dict[str, Any]:
+    """What a scaling becomes in the GGUF file, and what its loader takes of that."""
+    held = facts()["llama.cpp"]
+    kind, factor = scaling_name(block), view.number("factor", block)
+    plain = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
+    plain["rope_type"] = "default"
+    if kind in (None, "default", "mrope"):
+        return block
+    if kind == "linear" and factor is not None:
+        return block
+    if kind == "llama3" and architecture in held["llama3"]:
+        return block
+    if kind == "yarn" and factor is not None:
+        return _yarn(view, block, key, factor, architecture)
+    if kind in ("longrope", "su") and architecture in held["longrope"]:
+        context, original = view.number("max_position_embeddings"), view.number(_ORIGINAL, block)
+        original = original if original is not None else view.number(_ORIGINAL)
+        if original is None:
+            raise Refusal(f"Its converter finds no {_ORIGINAL}: a KeyError.")
+        view.drop_inside(block, key, "attention_factor", "factor", "short_mscale", "long_mscale")
+        stretched = (context or original) / original
+        return block | {
+            "rope_type": "longrope",
+            "attention_factor": longrope(context or original, original),
+            "factor": max(stretched, 1.0),
+        }
+    view.not_read.append(view.place(key))
+    view.says.append(f"Its converter writes nothing of a scaling of type {kind} for {architecture}.")
+    return plain
+
+
+def _yarn(view: View, block: dict[str, Any], key: str, factor: float, architecture: str) -> dict[str, Any]:
+    held = facts()["llama.cpp"]
+    original = view.number(_ORIGINAL, block)
+    original = original if original is not None else view.number(_ORIGINAL)
+    if original is None:
+        raise Refusal(f"Its {key} of type yarn lacks {_ORIGINAL}: a KeyError in the converter.")
+    made = magnitude(factor)
+    whole = view.number("mscale_all_dim", block)
+    if architecture in held["mscale"] and whole:
+        # The loader supposes that mscale is 1, or for DeepSeek-V2 and its descent that it equals mscale_all_dim.
+        same = architecture not in held["betas"] and whole != 1.0
+        made = magnitude(factor, whole if same else 1.0) / magnitude(factor, whole)
+    view.drop_inside(block, key, "attention_factor", "mscale", "truncate")
+    if architecture not in held["betas"]:
+        view.drop_inside(block, key, "beta_fast", "beta_slow")
+    return {**block, _ORIGINAL: original, "attention_factor": made}

@@ -1,0 +1,111 @@
+"""mlx-lm 0.32.2: a dataclass for each type takes the keys that it names and drops all others."""
+
+from typing import Any
+
+from clockhands.readers.facts import facts, names
+from clockhands.readers.magnitudes import longrope, ratio
+from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
+
+_ORIGINAL = "original_max_position_embeddings"
+_YARN = ("yarn", "deepseek_yarn", "telechat3-yarn")
+_KNOWN = ("default", "linear", "dynamic", "llama3", *_YARN, "longrope", "proportional", "mrope")
+
+
+def mlx_lm(view: View) -> None:
+    """Read a part as mlx-lm does."""
+    held = facts()["mlx-lm"]
+    name = held["same_as"].get(view.name, view.name)
+    entry = held["types"].get(name)
+    if entry is None:
+        if view.name is not None and name not in names("mlx-lm") and not view.path:
+            raise Refusal(f"mlx-lm 0.32.2 has no model type {view.name}.")
+        raise Undescribed("The file of this type in mlx-lm 0.32.2 was not read.")
+    new = view.block(NEW)
+    if new is not None and entry.get("blocks"):
+        if view.get("rope_theta") is None and "rope_theta" in new:
+            view.put("rope_theta", new["rope_theta"])
+        if view.get(OLD) is None:
+            view.put(OLD, new)
+        view.values.pop(NEW)
+    else:
+        view.drop(NEW)
+    _filled(view, entry)
+    block = view.block(OLD)
+    if block is None:
+        return
+    if entry["scaling"] == "none":
+        view.drop(OLD)
+    elif entry["scaling"] == "su":
+        _su(view, block)
+    else:
+        view.put(OLD, _shared(view, block))
+
+
+def _filled(view: View, entry: dict[str, Any]) -> None:
+    for key, base in (("rope_theta", entry["base"]), ("partial_rotary_factor", entry.get("share", 1.0))):
+        if base is None and view.get(key) is None:
+            raise Refusal(f"mlx-lm 0.32.2 needs {key} at this place: a TypeError or ValueError.")
+        if base == "whole":
+            # It turns the whole head, whatever the share.
+            view.drop(key)
+            view.put(key, 1.0)
+        elif base is not None and (key == "rope_theta" or "share" in entry):
+            view.default(key, base)
+    if "local" in entry:
+        view.default(*entry["local"])
+
+
+def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
+    """What models/rope_utils.py makes of a block; it looks at ``type`` before ``rope_type``."""
+    kind = scaling_name(block, old_first=True) or "default"
+    if kind not in _KNOWN:
+        raise Refusal(f"Its scaling is of type {kind}, which mlx-lm does not support: a ValueError.")
+    factor = view.number("factor", block)
+    if kind in ("linear", "dynamic", "llama3", *_YARN) and factor is None:
+        raise Refusal(f"Its scaling of type {kind} lacks a factor: a KeyError.")
+    if kind in _YARN and factor is not None:
+        made = ratio(factor, block)
+        view.drop_inside(block, OLD, "attention_factor", "truncate")
+        block.setdefault(_ORIGINAL, 4096)
+        return {**_unspelt(named(block, "yarn")), "attention_factor": made}
+    if kind == "llama3":
+        filled = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, _ORIGINAL: 8192}
+        return {**filled, **named(block, kind)}
+    if kind == "longrope":
+        original = view.number(_ORIGINAL, block)
+        if original is None or "long_factor" not in block:
+            raise Refusal(f"Its longrope block lacks {_ORIGINAL} or a list: a KeyError.")
+        return _long(view, named(block, kind), original)
+    return named(block, "default" if kind == "mrope" else kind)
+
+
+def _su(view: View, block: dict[str, Any]) -> None:
+    """Phi-3's: ``type`` alone, and the original length outside the block, 4,096 without one."""
+    if not all(key in block for key in ("type", "long_factor")):
+        raise Refusal(f"Its {OLD} must hold type and long_factor: a ValueError.")
+    if block["type"] == "linear":
+        return
+    if block["type"] not in ("su", "longrope"):
+        view.drop(OLD)
+        return
+    view.drop_inside(block, OLD, _ORIGINAL)
+    view.put(OLD, _long(view, named(block, "longrope"), view.number(_ORIGINAL) or 4096))
+
+
+def _long(view: View, block: dict[str, Any], original: float) -> dict[str, Any]:
+    """The long list at every length, and a factor on cosine and sine from the two lengths."""
+    view.drop_inside(block, OLD, "short_factor", "attention_factor", "factor", "short_mscale", "long_mscale")
+    context = view.number("max_position_embeddings") or 131072
+    view.values.pop(_ORIGINAL, None)
+    return {
+        **block,
+        "short_factor": block["long_factor"],
+        _ORIGINAL: int(original),
+        "attention_factor": longrope(context, original),
+        "factor": max(context / original, 1.0),
+    }
+
+
+def _unspelt(block: dict[str, Any]) -> dict[str, Any]:
+    # They went into the factor on cosine and sine, which is stated from here on.
+    return {key: value for key, value in block.items() if key not in ("mscale", "mscale_all_dim")}

@@ -1,0 +1,122 @@
+"""Transformers of two ages.
+
+Transformers 4 (4.57.1) reads a base at the top of the text part and a scaling in ``rope_scaling``; it keeps
+``rope_parameters`` as an attribute that no code of it looks at. Transformers 5 (5.23.0) reads both blocks, the old one
+before the new one, and is what this project's own resolver follows.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.readers.facts import facts, names
+from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
+
+# What each scaling raises a KeyError without (modeling_rope_utils.py, `_check_received_keys` and the functions).
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+_ORIGINAL = "original_max_position_embeddings"
+_PHI3 = frozenset({"phi3", "phi4_multimodal"})
+# Their config classes take `mrope`, which only says how three axes share a ladder, for no scaling.
+_MROPE = frozenset({"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"})
+
+
+def known_to(reader: str, view: View) -> str:
+    """The model type, if this Transformers has it.
+
+    Raises:
+        Refusal: It has not, and no code lies beside the model either.
+        Undescribed: The model brings its own code, or names no type.
+    """
+    name = view.name
+    if name is None:
+        raise Undescribed("No model type is named.")
+    # A part inside a config is made by the class of the whole.
+    whole = view.top.get("model_type") if view.path else name
+    if whole not in names(reader):
+        title, version = facts()["readers"][reader]["title"], facts()["readers"][reader]["version"]
+        if view.top.get("auto_map"):
+            raise Undescribed(f"{title} ({version}) runs the model's own code, which is not read here.")
+        raise Refusal(f"{title} ({version}) has no model type {whole}.")
+    return name
+
+
+def transformers_4(view: View) -> None:
+    """Read a part as Transformers 4.57.1 does."""
+    name = known_to("transformers-4", view)
+    types = facts()["transformers-4"]["types"]
+    entry = types.get(name) or types.get(f"{name}_text")
+    if entry is None:
+        raise Undescribed(f"The class of {name} in Transformers 4.57.1 has no base of its own.")
+    view.drop(NEW)
+    for key in ("base", "local", "share"):
+        if key in entry:
+            view.default(*entry[key])
+    if "scaling" in entry and view.get(OLD) is None:
+        # A null is no scaling, where an absent key is the class default.
+        view.put(OLD, {"rope_type": "default"} if OLD in view.values else entry["scaling"])
+    block = view.block(OLD)
+    if block is None:
+        return
+    if not entry.get("scales", True):
+        view.drop(OLD)
+        return
+    view.put(OLD, _old_block(view, block, name, old_first=entry.get("type_first", False)))
+
+
+def _old_block(view: View, block: dict[str, Any], name: str, *, old_first: bool) -> dict[str, Any]:
+    """The old block as the functions of modeling_rope_utils.py take it."""
+    kind = scaling_name(block, old_first=old_first)
+    if name in _PHI3:
+        kind = _phi3(block)
+    if kind == "mrope" and name in _MROPE:
+        kind = "default"
+    if kind is None or kind not in _NEEDED:
+        said = "names no type" if kind is None else f"names the type {kind}"
+        raise Refusal(f"Its {OLD} {said}, which is none of {', '.join(_NEEDED)}: a KeyError.")
+    missing = [key for key in _NEEDED[kind] if key not in block]
+    if missing:
+        raise Refusal(f"Its {OLD} of type {kind} lacks {', '.join(missing)}: a KeyError.")
+    block = named(block, kind)
+    if kind == "longrope":
+        return _old_longrope(view, block)
+    if kind == "yarn" and view.get(_ORIGINAL) is not None:
+        # Only LongRoPE looks outside the block.
+        view.drop(_ORIGINAL)
+    return block
+
+
+def _phi3(block: Mapping[str, Any]) -> str:
+    """Phi-3's config class reads ``type`` alone, takes two names for LongRoPE, and allows three keys."""
+    kind = block.get("type")
+    if kind not in ("su", "yarn", "longrope"):
+        raise Refusal(f"Its {OLD} must name type longrope under the key `type`: a ValueError.")
+    if len(block) != 3 and set(block) != {"type", "rope_type", "short_factor", "long_factor"}:
+        raise Refusal(f"Its {OLD} must hold type, short_factor and long_factor and nothing else: a ValueError.")
+    return "longrope"
+
+
+def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
+    """LongRoPE goes by the original length outside the block, and by the declared context without one."""
+    view.drop_inside(block, OLD, _ORIGINAL)
+    context, original = view.number("max_position_embeddings"), view.number(_ORIGINAL)
+    if context and original:
+        # The ratio of the lengths replaces a factor that is written down.
+        return {**block, "factor": max(context / original, 1.0)}
+    if block.get("factor") is None and block.get("attention_factor") is None:
+        raise Refusal(f"Neither {_ORIGINAL} nor a factor stands where it looks: a TypeError.")
+    return block
+
+
+def transformers_5(view: View) -> None:
+    """Read a part as Transformers 5.23.0 does: as this project's resolver, but for one slip of that release."""
+    known_to("transformers-5", view)
+    block = view.block(OLD)
+    if block is not None and view.nested and "rope_type" not in block and scaling_name(block) not in (None, "default"):
+        # Types with a block for each kind of layer get the old block laid over `rope_type: default`, which then wins.
+        view.drop(OLD)

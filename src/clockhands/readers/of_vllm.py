@@ -1,0 +1,100 @@
+"""vLLM of two ages: 0.11.0, on Transformers 4, and 0.33.0, on Transformers 5.
+
+Both get the config through the classes of Transformers and make the ladder themselves (``get_rope``).
+"""
+
+from typing import Any
+
+from clockhands.readers.facts import facts
+from clockhands.readers.magnitudes import longrope, magnitude, ratio
+from clockhands.readers.of_transformers import transformers_4, transformers_5
+from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, scaling_name
+
+_ORIGINAL = "original_max_position_embeddings"
+_CONTEXT = "max_position_embeddings"
+# Names that may stand beside each other although they differ (patch_legacy_rope_type, 0.33.0).
+_BESIDE = {("su", "longrope"), ("mrope", "default")}
+# What 0.33.0 takes the declared length to hold the factor of already (config/model.py).
+_ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
+
+
+def vllm_0_11(view: View) -> None:
+    """Read a part as vLLM 0.11.0 does."""
+    held = facts()["vllm-0.11"]
+    if view.name not in (*held["types"], *held["without_scaling"]):
+        raise Undescribed("The file of this type in vLLM 0.11.0 was not read.")
+    _contradiction(view, OLD, frozenset())
+    transformers_4(view)
+    block = view.block(OLD)
+    if block is None:
+        return
+    if view.name in held["without_scaling"]:
+        view.drop(OLD)
+        return
+    kind, factor = scaling_name(block), view.number("factor", block)
+    context = view.number(_CONTEXT)
+    if kind == "yarn":
+        original = view.number(_ORIGINAL, block)
+        if original is None:
+            raise Refusal(f"Its {OLD} of type yarn lacks {_ORIGINAL}: a KeyError.")
+        if factor is not None:
+            view.longest = original * factor
+            made = ratio(factor, block) if view.name in held["deepseek"] else magnitude(factor)
+            keep = ("mscale", "mscale_all_dim") if view.name in held["deepseek"] else ()
+            dropped = [key for key in ("attention_factor", "mscale", "mscale_all_dim", "truncate") if key not in keep]
+            view.drop_inside(block, OLD, *dropped)
+            block["attention_factor"] = made
+    elif kind == "dynamic" and factor is not None and context is not None:
+        # The base is raised once, for factor x context, and taken at every length.
+        view.longest = context * factor
+        view.length = int(context * factor)
+    elif kind == "longrope":
+        _long_magnitude(view, block, OLD)
+    elif kind == "linear" and factor is not None and context is not None and "gemma3" not in str(view.name):
+        view.longest = context * factor
+    view.put(OLD, block)
+
+
+def vllm(view: View) -> None:
+    """Read a part as vLLM 0.33.0 does."""
+    for key in (OLD, NEW):
+        _contradiction(view, key, frozenset(_BESIDE))
+    transformers_5(view)
+    key = OLD if view.block(OLD) is not None else NEW
+    block = view.block(key)
+    if block is None:
+        return
+    kind, factor, context = scaling_name(block), view.number("factor", block), view.number(_CONTEXT)
+    again = kind is not None and kind not in _ALREADY and "gemma3" not in str(view.name)
+    if again and factor is not None and context is not None:
+        view.longest = context * factor
+    if kind == "yarn" and factor is not None and view.name in facts()["vllm"]["deepseek"]:
+        if view.number("attention_factor", block) != 1.0:
+            made = ratio(factor, block)
+            view.drop_inside(block, key, "attention_factor", "truncate")
+            block["attention_factor"] = made
+    elif kind == "dynamic":
+        # Its table is as long as the context and its trained length is the same, so that the base is never raised.
+        block = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
+        block["rope_type"] = "default"
+        view.says.append("It keeps the base as it is at every length.")
+    elif kind == "longrope":
+        _long_magnitude(view, block, key)
+    view.put(key, block)
+
+
+def _long_magnitude(view: View, block: dict[str, Any], key: str) -> None:
+    """The factor on cosine and sine from the two lengths, whatever stands in the block."""
+    context = view.number(_CONTEXT)
+    original = view.number(_ORIGINAL) or view.number(_ORIGINAL, block)
+    if context is None or original is None:
+        raise Refusal(f"Its LongRoPE block lacks {_ORIGINAL}: a KeyError.")
+    view.drop_inside(block, key, "attention_factor", "factor")
+    block |= {"attention_factor": longrope(context, original), "factor": max(context / original, 1.0)}
+
+
+def _contradiction(view: View, key: str, allowed: frozenset[tuple[str, str]]) -> None:
+    block = view.block(key) or {}
+    old, new = block.get("type"), block.get("rope_type")
+    if isinstance(old, str) and isinstance(new, str) and old != new and (old, new) not in allowed:
+        raise Refusal(f"Its {key} names type {old} and rope_type {new}: a ValueError.")

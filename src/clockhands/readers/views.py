@@ -1,0 +1,149 @@
+"""One part of a config, as a reader takes it: what it drops, renames, fills in and refuses.
+
+A reader is a function that changes a `View`; the project's own resolver then makes the rates of what is left. So every
+reader is as exact as the audit itself, and a difference is one of reading, never of arithmetic.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clockhands.sources.model_types import model_type, table
+from clockhands.sources.opened import Opened
+from clockhands.sources.section_fields import Section, sections
+
+TEXT = ("text", "encoder", "decoder")
+
+OLD, NEW = "rope_scaling", "rope_parameters"
+"""The block of Transformers 4 and that of Transformers 5."""
+
+
+class Refusal(Exception):
+    """A reader does not load the file; the reason is a sentence."""
+
+
+class Undescribed(Exception):
+    """What a reader does with such a file is not known here; the reason is a sentence."""
+
+
+class View:
+    """The text part of a config, changed as a reader takes it.
+
+    Attributes:
+        top: The whole config, unchanged.
+        values: The part, changed.
+        name: Its model type.
+        not_read: Keys that stand in the file and that the reader drops, as ``file:key``.
+        says: What else is worth knowing about this reader and this file, in sentences.
+        longest: The longest length that the reader takes the model for, where it does not go by the declared one.
+        length: Tokens at which the rates shall hold.
+    """
+
+    def __init__(self, opened: Opened, section: Section, length: int | None) -> None:
+        """Take a copy of the part; objects inside it are copied when they are changed."""
+        self.top: Mapping[str, Any] = opened.config or {}
+        self.file = opened.config_name or "config.json"
+        self.path = section.path
+        self.values: dict[str, Any] = dict(section.values)
+        self.name = _name(self.top, section)
+        self.not_read: list[str] = []
+        self.says: list[str] = []
+        self.longest: float | None = None
+        self.length = length
+
+    def place(self, key: str) -> str:
+        """Where a key stands: ``config.json:text_config.rope_theta``."""
+        return f"{self.file}:{self.path}{key}"
+
+    def get(self, key: str) -> Any:
+        """The value of a key; None where it is absent or null."""
+        return self.values.get(key)
+
+    def block(self, key: str) -> dict[str, Any] | None:
+        """A copy of an object; None where there is none or it is empty."""
+        value = self.values.get(key)
+        return dict(value) if isinstance(value, Mapping) and value else None
+
+    def drop(self, key: str) -> None:
+        """Take a key away that the reader does not look at."""
+        if self.values.pop(key, None) is not None:
+            self.not_read.append(self.place(key))
+
+    def drop_inside(self, block: dict[str, Any], under: str, *keys: str) -> None:
+        """Take keys out of an object that the reader does not look at."""
+        for key in keys:
+            if block.pop(key, None) is not None:
+                self.not_read.append(self.place(f"{under}.{key}"))
+
+    def put(self, key: str, value: Any) -> None:
+        """Set a value."""
+        self.values[key] = value
+
+    def default(self, key: str, value: Any) -> None:
+        """Fill in what a class takes where the key is absent."""
+        self.values.setdefault(key, value)
+
+    def number(self, key: str, block: Mapping[str, Any] | None = None) -> float | None:
+        """A number, of the part or of an object; None where none stands there."""
+        value = (self.values if block is None else block).get(key)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    @property
+    def nested(self) -> bool:
+        """Whether the type has one object for each kind of layer in its new block."""
+        known = model_type(self.name) if self.name else None
+        return known is not None and any(row.nested for row in known.rows)
+
+
+def views(opened: Opened, length: int | None) -> Iterator[tuple[Section, View]]:
+    """The parts of a config that read or write text."""
+    for section in sections(opened.config or {}):
+        if section.part in TEXT:
+            yield section, View(opened, section, length)
+
+
+def put_back(config: Mapping[str, Any], section: Section, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with a part replaced; what is on the way to it is copied, not changed."""
+    path = [name for name in section.path.split(".") if name]
+    if not path:
+        return dict(values)
+    whole: dict[str, Any] = dict(config)
+    here = whole
+    for name in path[:-1]:
+        here[name] = dict(here[name])
+        here = here[name]
+    here[path[-1]] = dict(values)
+    return whole
+
+
+def scaling_name(block: Mapping[str, Any], *, old_first: bool = False) -> str | None:
+    """The type that a block names, by its new key or its old one, whichever the reader looks at first."""
+    keys = ("type", "rope_type") if old_first else ("rope_type", "type")
+    found = next((block[key] for key in keys if block.get(key) is not None), None)
+    return found if isinstance(found, str) else None
+
+
+def named(block: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The block with its type under the new key alone."""
+    return {"rope_type": name, **{key: value for key, value in block.items() if key not in ("type", "rope_type")}}
+
+
+def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config in which the old spelling of a block's type is the new one, to tell whether two are read alike."""
+    made = dict(config)
+    for key, value in config.items():
+        if isinstance(value, Mapping) and (key in (OLD, NEW) or key in table()["sections"]):
+            inner = canonical(value)
+            if key in (OLD, NEW) and "rope_type" not in inner and "type" in inner:
+                inner["rope_type"] = inner.pop("type")
+            made[key] = inner
+    return made
+
+
+def _name(top: Mapping[str, Any], section: Section) -> str | None:
+    """The model type of a part: its own, else what the type around it has in that place."""
+    name = section.values.get("model_type")
+    if isinstance(name, str):
+        return name
+    around = top.get("model_type")
+    known = model_type(around) if isinstance(around, str) else None
+    return known.sections.get(section.part) if known is not None else None

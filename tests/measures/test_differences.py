@@ -1,0 +1,104 @@
+"""Differences of two ladders: published figures, and a direct count beside each closed form."""
+
+import math
+
+import numpy as np
+import pytest
+
+from clockhands.errors import InvalidValue
+from clockhands.measures import difference, distances
+from clockhands.rotary import Rotary
+from clockhands.scaling import Llama3, Yarn
+
+LLAMA_3_1 = Llama3(factor=8, original=8192)
+
+
+def test_a_lost_base_and_scaling_turn_the_slowest_pair_of_a_head_of_64_by_354_times_too_fast():
+    # MarinFold#198: base 500,000 with factor 8 read as base 10,000 without.
+    lost, right = Rotary(64, base=1e4), Rotary(64, base=5e5, scaling=LLAMA_3_1)
+    found = difference(lost.rates, right.rates)
+    assert found.ratio == pytest.approx(8 * 50 ** (62 / 64), rel=1e-12)
+    assert round(found.ratio) == 354
+    assert (found.ratio_pair, found.first, found.last) == (31, 1, 31), "pair 0 turns by 1 rad/token whatever the base"
+
+
+def test_a_block_that_is_declared_and_not_applied_has_the_published_cosines():
+    # Llama 3.1's block left out: 0.963, 0.769, 0.627 and 0.539 at 1,000, 8,192, 20,000 and 60,000 tokens.
+    found = difference(Rotary(128, base=5e5).rates, Rotary(128, base=5e5, scaling=LLAMA_3_1).rates)
+    cosines = [round(found.mean_cosine(distance), 3) for distance in (1_000, 8_192, 20_000, 60_000)]
+    assert cosines == [0.963, 0.769, 0.627, 0.539]
+
+
+@pytest.mark.parametrize(("original", "ramp"), [(32_768, (23, 40)), (131_072, (30, 47))])
+def test_a_wrong_original_length_moves_the_ramp_of_yarn(original, ramp):
+    # LlamaFactory#8101: base 1,000,000, 64 pairs, the ramp 23..40 becomes 30..47.
+    plain = Rotary(128, base=1e6).rates
+    scaled = Rotary(128, base=1e6, scaling=Yarn(factor=4, original=original)).rates
+    found = difference(plain, scaled)
+    slowed = [pair for pair in range(64) if math.isclose(plain[pair] / scaled[pair], 4, rel_tol=1e-12)]
+    # The ends of the ramp themselves have the plain rate and the whole factor.
+    assert (found.first - 1, slowed[0]) == ramp
+
+
+def test_the_closed_forms_are_what_rotations_do():
+    ours, theirs = Rotary(16, base=100.0), Rotary(16, base=120.0)
+    found = difference(ours.rates, theirs.rates)
+    for distance in (1, 7, 300):
+        angles = [distance * (mine - other) for mine, other in zip(ours.rates, theirs.rates, strict=True)]
+        assert found.phase_error(distance) == pytest.approx(max(map(abs, angles)), rel=1e-12)
+        # A vector of equal length on every pair, turned by the one and back by the other.
+        turned = np.exp(1j * np.array(angles))
+        assert found.mean_cosine(distance) == pytest.approx(turned.mean().real, rel=1e-12)
+
+
+def test_the_first_distance_that_is_too_far_off_is_the_first():
+    found = difference((1.0, 0.1), (1.0, 0.13))
+    for radians in (0.1, 1.0, 3.0):
+        reached = found.reaches(radians)
+        assert reached is not None
+        assert found.phase_error(reached) > radians >= found.phase_error(reached - 1)
+
+
+def test_equal_ladders_part_nowhere():
+    rates = Rotary(128, base=1e6).rates
+    found = difference(rates, rates)
+    assert found.same
+    assert found.same_rates
+    assert (found.first, found.ratio, found.reaches(0.1), found.mean_cosine(10**6)) == (None, 1.0, None, 1.0)
+
+
+def test_rounding_is_no_difference_and_a_rounded_number_is_one():
+    rates = np.array(Rotary(8, base=1e4).rates)
+    assert difference(rates, rates * (1 + 4e-16)).same
+    assert not difference(rates, rates * (1 + 1e-9)).same
+
+
+def test_a_pair_that_stands_still_is_infinitely_slower():
+    found = difference((1.0, 0.1), (1.0, 0.0))
+    assert found.ratio == math.inf
+    assert found.drift == 0.1
+
+
+def test_two_still_pairs_are_the_same():
+    assert difference((1.0, 0.0), (1.0, 0.0)).same
+
+
+def test_factors_are_compared_up_to_the_digits_that_files_hold():
+    rates = (1.0, 0.5)
+    assert difference(rates, rates, factor=1.1386294361, other_factor=1.138629436111989).same
+    found = difference(rates, rates, factor=1.2, other_factor=1.0)
+    assert not found.same
+    assert found.same_rates
+    assert found.factor_ratio == 1.2
+
+
+@pytest.mark.parametrize("others", [(1.0,), ()])
+def test_ladders_of_other_lengths_are_refused(others):
+    with pytest.raises(InvalidValue, match="compared pair by pair") as refused:
+        difference((1.0, 0.1), others)
+    assert "as many rotated channels" in refused.value.hint
+
+
+def test_distances_hold_the_context_and_what_is_beyond():
+    assert distances(131_072)[-3:] == (65_536, 131_072, 524_288)
+    assert distances(1) == (1, 4)

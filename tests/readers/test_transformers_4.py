@@ -1,0 +1,70 @@
+"""Transformers 4 as it is described, against what release 4.57.1 itself computed from the same configs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.readers import readings
+from clockhands.sources import open_target
+from clockhands.sources.resolve import resolve
+
+CASES = json.loads(Path(__file__).with_name("transformers_4.json").read_text(encoding="utf-8"))["cases"]
+
+# The library computes in float32: the base to a power, its inverse and a scaling, each rounded once.
+CLOSE = 3e-6
+
+
+def read(tmp_path, config, length=None, reader="transformers-4"):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    opened = open_target(path)
+    (found,) = readings(opened, resolve(opened, length), length, [reader])
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_it_computes_what_the_library_computes(tmp_path, case):
+    found = read(tmp_path, case["config"], case["length"])
+    if "raises" in case:
+        assert found.verdict == "refuses"
+        assert case["raises"] in found.because
+        return
+    assert found.verdict in ("same", "differs")
+    for code in (code for code in found.codes if code.kind == "rotary"):
+        label = "sliding" if code.window is not None and "sliding" in case["rotary"] else "all"
+        theirs = case["rotary"][label]
+        assert code.rates == pytest.approx(theirs["rates"], rel=CLOSE)
+        assert code.attention_factor == pytest.approx(theirs["attention_factor"], rel=CLOSE)
+
+
+def test_every_kind_of_answer_is_among_the_cases(tmp_path):
+    verdicts = {read(tmp_path, case["config"], case["length"]).verdict for case in CASES}
+    assert verdicts == {"same", "differs", "refuses"}
+
+
+def test_a_wrong_number_of_the_library_would_be_noticed(tmp_path):
+    case = next(case for case in CASES if "rotary" in case)
+    found = read(tmp_path, case["config"], case["length"])
+    wrong = [rate * (1 + 1e-5) for rate in case["rotary"]["all"]["rates"]]
+    assert found.codes[0].rates != pytest.approx(wrong, rel=CLOSE)
+
+
+def test_the_new_shape_alone_is_read_as_a_base_of_10000_and_no_scaling(tmp_path):
+    case = next(case for case in CASES if case["name"] == "llama new only")
+    found = read(tmp_path, case["config"])
+    (group,) = found.parted
+    assert found.not_read == ("config.json:rope_parameters",)
+    assert (group.theirs.base, group.theirs.scaling) == (10_000, None)
+    assert round(group.ladder.ratio) == 354
+
+
+def test_a_type_that_it_does_not_have_is_not_loaded(tmp_path):
+    config = {**CASES[0]["config"], "model_type": "minicpm5"}
+    found = read(tmp_path, config)
+    assert (found.verdict, found.because) == ("refuses", "Transformers 4 (4.57.1) has no model type minicpm5.")
+
+
+def test_code_that_comes_with_the_model_is_not_guessed_at(tmp_path):
+    config = {**CASES[0]["config"], "model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.Mine"}}
+    assert read(tmp_path, config).verdict == "unknown"
