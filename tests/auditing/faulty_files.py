@@ -54,7 +54,6 @@ class Fault:
         codes: The codes that catch it; one is enough.
         severity: How grave the finding is.
         said: What the message has, each of them.
-        weights: Whether the weights have to be looked at.
     """
 
     name: str
@@ -64,7 +63,6 @@ class Fault:
     codes: tuple[str, ...]
     severity: str
     said: tuple[str, ...] = ()
-    weights: bool = False
 
 
 def config(values: Config, **beside: Mapping[str, Any]) -> Model:

