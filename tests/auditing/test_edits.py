@@ -1,14 +1,20 @@
 """The smallest change of a file: its patch leads through the keys that the file has, or there is none."""
 
-from clockhands.auditing.edits import STDIN, Edit, added, moved, placed, pointer, removed, replaced, together
+from clockhands.auditing.edits import STDIN, Edit, added, copied, moved, placed, pointer, removed, replaced, together
 
 C = "config.json:"
 FILE = {"rope_scaling": {"a.b": 1, "factor": 8.0}, "x/y~z": 2, "text_config": {"rope_theta": 1e4}, "l": [{"k": 1}]}
 DOCUMENTS = {"config.json": FILE}
 
 
+def fitted(edit):
+    made = placed(edit, DOCUMENTS)
+    assert made is not None
+    return made
+
+
 def patch_of(edit):
-    return [dict(step) for step in placed(edit, DOCUMENTS).patch]
+    return [dict(step) for step in fitted(edit).patch]
 
 
 def test_a_source_becomes_a_file_and_a_pointer():
@@ -45,6 +51,12 @@ def test_a_value_is_moved_only_where_nothing_stands():
     assert patch_of(moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.factor", "…")) == []
 
 
+def test_a_value_is_copied_over_whatever_stands_there():
+    assert patch_of(copied(f"{C}rope_scaling.factor", f"{C}text_config.rope_theta", "…")) == [
+        {"op": "copy", "from": "/rope_scaling/factor", "path": "/text_config/rope_theta"}
+    ]
+
+
 def test_a_step_may_use_what_an_earlier_one_made():
     inner = f"{C}rope_scaling.full"
     edit = together(
@@ -60,6 +72,6 @@ def test_a_step_may_use_what_an_earlier_one_made():
 def test_only_json_that_was_read_is_patched():
     assert removed("model.gguf:rope.freq_base", "…").patch == ()
     assert removed(f"{STDIN}:rope_theta", "…").patch != ()
-    assert placed(removed("params.json:rope_theta", "…"), DOCUMENTS).patch == ()
+    assert fitted(removed("params.json:rope_theta", "…")).patch == ()
     assert together("…", removed(f"{C}x", ""), removed("params.json:x", "")).patch == ()
     assert placed(None, DOCUMENTS) is None

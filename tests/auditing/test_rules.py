@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import clockhands.sources
+from auditing.sentences import SENTENCES
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.auditing.rules import CODES, judge
 
@@ -193,7 +194,8 @@ CASES = [
         "unknown-key",
         {f"{C}rope_scaling.factr": 8, "known": "type, factor"},
         "warning",
-        "rope_scaling.factr (8) is not a key of this block, which knows type, factor; readers drop it without a word.",
+        "rope_scaling.factr (8) is not a key of this block, which knows type, factor; readers drop it without a word."
+        " Perhaps factor is meant.",
     ),
     (
         "unreadable-field",
@@ -414,6 +416,9 @@ CASES = [
         " from row to row. They differ by up to 2, in row 1.",
     ),
 ]
+
+
+CASES += SENTENCES
 
 
 @pytest.mark.parametrize(("code", "evidence", "severity", "message"), CASES)

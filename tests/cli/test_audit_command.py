@@ -77,9 +77,9 @@ def test_two_schemas_that_disagree_are_a_warning_and_strict_makes_it_count(run, 
     name = config("config.json", rope_parameters={"rope_type": "default", "rope_theta": 500000.0})
     done = run("audit", name, "--json")
     assert done.code == 0
-    assert codes(json.loads(done.out)["targets"][0], "warning") == ["conflicting-keys"]
+    assert codes(json.loads(done.out)["targets"][0], "warning") == ["conflicting-shapes"]
     assert run("audit", name, "--json", "--strict").code == 1
-    ignored = run("audit", name, "--json", "--strict", "--ignore", "conflicting-keys, never-turning")
+    ignored = run("audit", name, "--json", "--strict", "--ignore", "conflicting-shapes, never-turning")
     assert ignored.code == 0
     assert json.loads(ignored.out)["targets"][0]["findings"] == []
     assert ignored.err == "note: config.json: 2 findings left out by --ignore.\n"

@@ -60,6 +60,11 @@ def moved(place: str, to: str, says: str) -> Edit:
     return _edit(to, says, {"op": "move", "from": pointer(place)[1]})
 
 
+def copied(place: str, to: str, says: str) -> Edit:
+    """With the value of one key under another one of the same file too, whatever stands there."""
+    return _edit(to, says, {"op": "copy", "from": pointer(place)[1]})
+
+
 def together(says: str, *edits: Edit) -> Edit:
     """Several changes of one file as one, made in this order."""
     files = {edit.file for edit in edits}
@@ -98,7 +103,7 @@ def _fitted(step: Mapping[str, Any], document: Any, made: list[list[str]]) -> di
         if name not in step:
             continue
         keys = [key.replace("~1", "/").replace("~0", "~") for key in step[name].split("/")[1:]]
-        new = name == "path" and step["op"] in ("add", "move")
+        new = name == "path" and step["op"] in ("add", "move", "copy")
         if any(keys[: len(before)] == before for before in made):
             found = keys
         elif new:

@@ -32,9 +32,13 @@ def axes_of(block: Fields | None, row: Row, pairs: int, type_source: str) -> Fou
         return Found(None, declared.source)
     axes = axes_in_order(declared.value, row.sections, pairs)
     if axes is None:
-        key = declared.source.rsplit(":", 1)[-1].removeprefix(block.path)
-        order = "side by side" if row.sections == "chunked" else "taking turns"
-        block.impossible(key, f"pairs of time, rows and columns, {order}, {pairs} together")
+        if all(type(size) is int and size >= 0 for size in declared.value) and len(declared.value) >= COORDINATES:
+            evidence = {declared.source: declared.value, "together": sum(declared.value), "pairs": pairs}
+            block.note("mrope-sections", {**evidence, "order": row.sections})
+        else:
+            key = declared.source.rsplit(":", 1)[-1].removeprefix(block.path)
+            order = "side by side" if row.sections == "chunked" else "taking turns"
+            block.impossible(key, f"pairs of time, rows and columns, {order}, {pairs} together")
     return Found(axes, f"{declared.source}, {type_source}")
 
 

@@ -107,12 +107,20 @@ class Blocks:
         evidence: dict[str, Any] = {}
         for name in _COMPARED:
             first, second = _comparable(old, name), _comparable(new, name)
-            if first != second and (name != "base" or (first is not None and second is not None)):
+            if name == "base":
+                self._compare_bases(old, new, evidence)
+            elif first != second:
                 for block, other in ((old, new), (new, old)):
                     key = (block.present(name) or other.present(name))[0]
                     evidence[block.source(key)] = block.values.get(key)
         if evidence:
             self.fields.note("conflicting-shapes", {**evidence, "used": old.source("")[:-1].rstrip(".")})
+
+    def _compare_bases(self, old: Fields, new: Fields, evidence: dict[str, Any]) -> None:
+        """The base of the old shape stands in its block or outside of it."""
+        first, second = old.raw("base") or self.fields.raw("base"), new.raw("base")
+        if first is not None and second is not None and first.value != second.value:
+            evidence |= {first.source: first.value, second.source: second.value}
 
 
 # What the two shapes of a block are held against each other by: all that bends a ladder or its magnitude.
@@ -120,6 +128,11 @@ _COMPARED = (
     "type", "factor", "original", "low", "high", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor",
     "short", "long", "base", "share",
 )  # fmt: skip
+
+
+def conflict(source: str) -> str:
+    """What it is called that a key outside the block and one inside disagree: two shapes, or two keys of one."""
+    return "conflicting-shapes" if "rope_parameters." in source else "conflicting-keys"
 
 
 class Assumed(Fields):

@@ -151,17 +151,17 @@ class Fields:
 
         return self._quantity(quantity, convert)
 
-    def numbers(self, quantity: str, length: int | None, what: str) -> Found[tuple[float, ...]] | None:
-        """A list of positive numbers, as many as ``length`` says."""
+    def numbers(self, quantity: str, length: int | None, code: str) -> Found[tuple[float, ...]] | None:
+        """A list of positive numbers, as many as ``length`` says; ``code`` is the fact that it has another number."""
 
         def convert(key: str) -> tuple[float, ...] | None:
             value = self.values[key]
             if not isinstance(value, list | tuple):
                 return self.unreadable(key, "a list of numbers")
             if not all(_is_number(item) and 0 < item < math.inf for item in value):
-                return self.impossible(key, f"{what}: positive finite numbers")
+                return self.impossible(key, "a list of positive finite numbers")
             if length is not None and len(value) != length:
-                return self.impossible(key, f"{what}: {length} numbers, not {len(value)}")
+                return self.note(code, {self.source(key): value, "numbers": len(value), "pairs": length})
             return tuple(float(item) for item in value)
 
         return self._quantity(quantity, convert)
@@ -193,8 +193,9 @@ class Fields:
             return Found(self.defaults[quantity], self.default_source)
         first, value = keys[0], convert(keys[0])
         others = [key for key in keys[1:] if convert(key) != value]
-        # Files have several lengths, of training and of serving, which need not be the same.
-        if others and value is not None and quantity != "context":
+        # Files have several lengths, of training and of serving, which need not be the same; and several names of one
+        # scaling, which whoever reads the scaling knows.
+        if others and value is not None and quantity not in ("context", "type"):
             evidence = {self.source(key): self.values[key] for key in keys}
             self.note("conflicting-keys", {**evidence, "used": self.source(first)})
         return Found(value, self.source(first))

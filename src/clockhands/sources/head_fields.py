@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from clockhands.sources.block_fields import conflict
 from clockhands.sources.fields import WIDEST, Fields, Found
 from clockhands.sources.model_types import ModelType, Row
 from clockhands.sources.scaling_fields import scaling_type

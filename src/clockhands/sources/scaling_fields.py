@@ -97,8 +97,12 @@ def scaling_type(block: Fields, aliases: Mapping[str, str]) -> Found[str] | None
     found = block.text("type")
     if found is None or found.value is None:
         return found
-    name = found.value.strip().lower()
-    return Found(aliases.get(name) or ALIASES.get(name) or name, found.source)
+    return Found(_canonical(found.value, aliases), found.source)
+
+
+def _canonical(name: str, aliases: Mapping[str, str]) -> str:
+    name = name.strip().lower()
+    return aliases.get(name) or ALIASES.get(name) or name
 
 
 def read_scaling(block: Fields | None, around: Surroundings) -> Declared:
@@ -110,6 +114,7 @@ def read_scaling(block: Fields | None, around: Surroundings) -> Declared:
         return _typeless(block)
     if kind.value is None:
         return Declared(known=False, source={"scaling": kind.source})
+    _one_type(block, around)
     known = around.allowed or tuple(NEEDS)
     if kind.value not in known:
         block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(known)})
@@ -119,6 +124,15 @@ def read_scaling(block: Fields | None, around: Surroundings) -> Declared:
     if kind.value == "default":
         return Declared(source={"scaling": kind.source})
     return _read(block, kind, around)
+
+
+def _one_type(block: Fields, around: Surroundings) -> None:
+    """Two spellings of the key that name two scalings; names that mean the same do not contradict each other."""
+    said = {key: block.values[key] for key in block.present("type") if isinstance(block.values[key], str)}
+    meant = {_canonical(value, around.aliases) for value in said.values()}
+    if len(meant) > 1:
+        evidence = {block.source(key): value for key, value in said.items()}
+        block.note("conflicting-spellings", {**evidence, "used": next(iter(evidence))})
 
 
 def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
@@ -179,7 +193,7 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
         if name == "truncate":
             found = block.flag(name)
         elif name in ("short", "long"):
-            found = block.numbers(name, around.pairs, "one for each pair of rotated channels")
+            found = block.numbers(name, around.pairs, "longrope-lists")
         elif name in ("mscale", "mscale_all"):
             found = block.number(name, lambda value: value >= 0, "a number not below 0")
         else:

@@ -10,7 +10,7 @@ from typing import Any
 
 from clockhands.auditing.edits import placed
 from clockhands.auditing.findings import SEVERITIES, Finding
-from clockhands.auditing.rules import keys, lengths, models, scalings, tables, values
+from clockhands.auditing.rules import keys, layers, lengths, models, scalings, shapes, tables, values, weights
 from clockhands.auditing.rules.rule import Evidence, Rule, listed
 
 __all__ = ["CODES", "Rule", "judge", "listed"]
@@ -18,10 +18,13 @@ __all__ = ["CODES", "Rule", "judge", "listed"]
 _ROWS: Mapping[str, Rule] = {
     **values.CODES,
     **keys.CODES,
+    **shapes.CODES,
     **scalings.CODES,
+    **layers.CODES,
     **tables.CODES,
     **lengths.CODES,
     **models.CODES,
+    **weights.CODES,
 }
 
 

@@ -1,8 +1,10 @@
 """Keys that contradict each other, or that nobody reads."""
 
+import difflib
 import re
 from collections.abc import Mapping
 
+from clockhands.auditing.edits import Edit, copied, moved, removed, together
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.rules.rule import Evidence, Rule, listed, named, said, stated
 
@@ -16,6 +18,28 @@ def _conflict(evidence: Evidence) -> str:
 def _bare(name: str, evidence: Evidence) -> str:
     several = len({entry.partition(":")[0] for entry, _ in stated(evidence)}) > 1
     return name if several else name.partition(":")[2] or name
+
+
+def _conflict_edit(evidence: Evidence) -> Edit | None:
+    """The other keys made to say what the used one says, or taken away where they count something else."""
+    used = evidence.get("used")
+    others = [name for name, _ in stated(evidence) if name != used]
+    if not isinstance(used, str) or used not in evidence or not others:
+        return None
+    says = f"Make the others say what {used.partition(':')[2]} says, if that is what the model was trained with."
+    alike = [_counts(name) == _counts(used) for name in others]
+    return together(
+        says,
+        *(copied(used, name, "") if same else removed(name, "") for name, same in zip(others, alike, strict=True)),
+    )
+
+
+# A share of the channels and their number are two ways to say one thing: the value of the one is none of the other.
+_SHARE = re.compile(r"(factor|pct|percentage)$")
+
+
+def _counts(place: str) -> bool:
+    return bool(_SHARE.search(place))
 
 
 def _duplicate(evidence: Evidence) -> str:
@@ -36,15 +60,46 @@ def _about_positions(evidence: Evidence) -> str:
 def _unknown_key(evidence: Evidence) -> str:
     known = evidence.get("known")
     keys = listed([f"{name} ({spoken(value)})" for name, value in named(evidence)])
+    near = _nearest(evidence)
+    meant = f" Perhaps {near} is meant." if near else ""
     return (
-        f"{keys} is not a key of this block{f', which knows {known}' if known else ''}; readers drop it without a word."
+        f"{keys} is not a key of this block{f', which knows {known}' if known else ''}; readers drop it without a"
+        f" word.{meant}"
     )
+
+
+def _nearest(evidence: Evidence) -> str | None:
+    """The key of the block that the unknown one is most like, if it is like one."""
+    place = next((name for name, _ in stated(evidence)), "")
+    known = str(evidence.get("known", "")).split(", ")
+    return next(iter(difflib.get_close_matches(place.rpartition(".")[2], known, n=1, cutoff=0.7)), None)
+
+
+def _unknown_key_edit(evidence: Evidence) -> Edit | None:
+    place, near = next((name for name, _ in stated(evidence)), None), _nearest(evidence)
+    if place is None:
+        return None
+    if near is not None and not evidence.get("held", False):
+        return moved(place, f"{place.rpartition('.')[0]}.{near}", f"Write it as {near}.")
+    return removed(place, "Delete the key, which nobody reads.")
 
 
 def _ignored(evidence: Evidence) -> str:
     # A key that stands in the wrong place loses its value; one that this type has no use for loses nothing.
     misplaced = re.search(r"block|object", str(evidence.get("because", "")))
     return "warning" if misplaced or evidence.get("read instead") else "note"
+
+
+def _ignored_edit(evidence: Evidence) -> Edit | None:
+    place = next((name for name, _ in stated(evidence)), None)
+    if place is None:
+        return None
+    if _ignored(evidence) == "warning":
+        key = str(evidence.get("read instead", ""))
+        block = place.rpartition(".")[0] or f"{place.partition(':')[0]}:"
+        joint = "" if block.endswith(":") else "."
+        return moved(place, f"{block}{joint}{key}", f"Write it as {key}.") if re.fullmatch(r"\w+", key) else None
+    return removed(place, "Delete the key, which nobody reads.")
 
 
 def _ignored_key(evidence: Evidence) -> str:
@@ -55,15 +110,50 @@ def _ignored_key(evidence: Evidence) -> str:
 
 CODES: Mapping[str, Rule] = {
     "conflicting-keys": Rule(
-        "warning", _conflict, "Find out which one the model was trained with and delete or correct the other."
+        "warning",
+        _conflict,
+        "Find out which one the model was trained with and delete or correct the other.",
+        blames="ambiguous",
+        edit=_conflict_edit,
+        unmended="Where a tensor disagrees with a config, no change of the config alone mends it.",
+        title="Two keys of one file disagree about one thing",
+        means="The same quantity stands under two keys: at the top and inside an object, or as a number of channels and"
+        " as a share of them. Each reader knows one of them, so each builds another model from the same file. Nothing"
+        " fails: with another number of turning channels the loss is higher from the first token on.",
+        cases=("vllm-project/vllm#43770 (May 2026)",),
     ),
     "duplicate-key": Rule(
-        _about_positions, _duplicate, "Find out which value the model was trained with and delete the other."
+        _about_positions,
+        _duplicate,
+        "Find out which value the model was trained with and delete the other.",
+        blames=lambda evidence: "ambiguous" if _about_positions(evidence) == "warning" else None,
+        unmended="A JSON Patch cannot tell two keys of the same name apart: one has to be deleted by hand.",
+        title="A key that stands in the file more than once",
+        means="JSON does not say which of two equal keys counts. Python's reader takes the last, others take the first"
+        " or refuse the file. If the key is about positions, readers turn by different numbers.",
     ),
     "unknown-key": Rule(
         "warning",
         _unknown_key,
         "Correct the spelling or delete the key; if a reader of yours needs it, `--ignore unknown-key`.",
+        blames="file",
+        edit=_unknown_key_edit,
+        title="A key of a rotary block that no reader knows",
+        means="A misspelt key in a scaling block does nothing: readers drop it, most of them without a word, and take"
+        " the default of what it was meant for. The model then turns by another ladder than the one it was trained"
+        " with, which shows at long distances only.",
     ),
-    "ignored-key": Rule(_ignored, _ignored_key, "Move it to where this model type reads it, or delete it."),
+    "ignored-key": Rule(
+        _ignored,
+        _ignored_key,
+        "Move it to where this model type reads it, or delete it.",
+        blames=lambda evidence: "file" if _ignored(evidence) == "warning" else None,
+        edit=_ignored_edit,
+        unmended="Where the key belongs elsewhere, which of two values was meant is for you to say.",
+        title="A key that this model type does not read",
+        means="The key has a meaning in other models, and none here: its value is dropped without a word. Where it"
+        " stands in the wrong place, the value that was meant is replaced by a default; where the type has no use for"
+        " it, nothing is lost.",
+        cases=("lablup/mlxcel#1355 (August 2026)",),
+    ),
 }

@@ -28,9 +28,29 @@ CODES: Mapping[str, Rule] = {
         "warning",
         _converted,
         "Run it with code that pairs as the key says, or convert it back with `clockhands convert`.",
+        blames="reader",
+        unmended="The rows of the weights are ordered for the other pairing: `clockhands convert` puts them back.",
+        title="Weights converted to a pairing that the type's own code does not have",
+        means="The query and key rows of this model were reordered, and the config says so under a key of its own. Code"
+        " of the model's type does not know that key and pairs channels as ever: it is right at position 0 and for one"
+        " or two tokens, then it speaks without regard to the order of words.",
     ),
     "unknown-model-type": Rule(
-        "note", _unknown_type, "Check the layout against the model's code before you convert or port it."
+        "note",
+        _unknown_type,
+        "Check the layout against the model's code before you convert or port it.",
+        unmended="Nothing is wrong with the file.",
+        title="A model type that the table does not hold",
+        means="Fields with well-known names were read. What only the code of a model decides is left open: which two"
+        " channels form a pair, what an absent key means, which layers do not rotate.",
     ),
-    "nothing-declared": Rule("note", _nothing, "Audit the model's config.json, or the folder that holds both."),
+    "nothing-declared": Rule(
+        "note",
+        _nothing,
+        "Audit the model's config.json, or the folder that holds both.",
+        unmended="What is looked for stands in another file.",
+        title="A file that says nothing about positions",
+        means="Weights alone seldom say how positions are coded: rotary and bias codes have no weights. The config that"
+        " belongs to them does.",
+    ),
 }
