@@ -11,6 +11,7 @@ from clockhands.auditing.arrays import audit_array, audit_tables
 from clockhands.auditing.checks import CHECKS, Case, Subject
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
+from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing
 from clockhands.sources.overriding import evidence_by_caller, overridden
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
@@ -49,6 +50,7 @@ class Audit:
         findings: What was found, the grave ones first.
         source: Where `model_type`, `context` and `length` come from.
         path: The file or folder on disk; None for a preset and for standard input.
+        weights: What the weights say of pairs, or that they were not asked; None where there are none that turn.
         notes: What was decided while opening the target that another reader might have decided otherwise.
     """
 
@@ -61,6 +63,7 @@ class Audit:
     source: Mapping[str, str] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = ()
     path: Path | None = None
+    weights: Pairing | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -99,6 +102,7 @@ class Audit:
             "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
             "findings": [finding.to_dict() for finding in self.findings],
             "source": dict(self.source),
+            "weights": None if self.weights is None else self.weights.to_dict(),
         }
 
     def _counted(self, severity: str) -> str:
@@ -117,6 +121,7 @@ def audit(
     length: int | None = None,
     *,
     overrides: Mapping[str, Any] | None = None,
+    weights: bool = False,
     stdin: IO[bytes] | None = None,
 ) -> Audit:
     """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, or a bare array.
@@ -125,6 +130,7 @@ def audit(
         target: What to audit: a path, `-` for a config on standard input, or a preset with `:field=value,…`.
         length: The length, in tokens, at which the rates shall hold; None is the length of the original training.
         overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
+        weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
         stdin: Where `-` is read from; None is the process's own standard input.
 
     Raises:
@@ -137,7 +143,9 @@ def audit(
     opened = overridden(open_target(target, stdin), overrides)
     if opened.form == "array":
         return judged(opened, *audit_array(opened))
-    return judged(opened, *audit_tables(opened, resolve(opened, length)))
+    resolved, cases = audit_tables(opened, resolve(opened, length))
+    found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
+    return replace(judged(opened, resolved, [*cases, *cases_of(found, resolved)]), weights=found)
 
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:

@@ -52,6 +52,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     metavar="KEY=VALUE",
     help="Audit as if the config held this, as servers take it (repeatable); dots lead into objects.",
 )
+@click.option("--weights", is_flag=True, help="Tell from the weights themselves how channels pair; reads all q and k.")
 @click.option("--strict", is_flag=True, help="Count warnings as errors in the exit code.")
 @click.option(
     "--ignore", multiple=True, metavar="CODE", callback=_codes, help="Leave out findings of this code (repeatable)."
@@ -76,6 +77,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
     length: int | None,
     settings: tuple[str, ...],
+    weights: bool,
     strict: bool,
     ignore: frozenset[str],
     baseline: Path | None,
@@ -100,7 +102,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     failures: list[Failure] = []
     for target in _with_progress(targets):
         try:
-            found = audit(target, length, overrides=overrides)
+            found = audit(target, length, overrides=overrides, weights=weights)
         except ClockhandsError as error:
             complain(f"{target}: {error.message}" if target not in error.message else error.message, error.hint)
             failures.append({"target": target, "message": error.message, "hint": error.hint})

@@ -21,6 +21,7 @@ from clockhands.sources.fields import Fields
 from clockhands.sources.model_types import model_type
 from clockhands.sources.model_types import table as model_table
 from clockhands.sources.resolve import Code, resolve
+from clockhands.sources.resolved import layer_numbers
 from clockhands.sources.rotary_fields import LAYOUT_KEY
 from clockhands.sources.section_fields import Section, sections
 from clockhands.sources.slots import Part, slots_of
@@ -101,7 +102,7 @@ class Model:
     def code(self, layer: int) -> Code | None:
         """The code of a layer; layers beyond the last (those that predict further tokens) are like all others."""
         for code in self.codes:
-            if code.layers is None or layer in _layers(code.layers):
+            if code.layers is None or layer in layer_numbers(code.layers):
                 return code
         alike = {(code.kind, code.width, code.rotated) for code in self.codes}
         return self.codes[0] if len(alike) == 1 else None
@@ -213,11 +214,6 @@ def _fields(section: Section, known: Tensors, file: str) -> Fields:
     if row is None:
         return Fields(section.values, file, model_table()["spellings"]["config"], [], path=section.path)
     return Fields(section.values, file, row.reads, [], path=section.path, defaults=row.defaults)
-
-
-def _layers(text: str) -> range | set[int]:
-    spans = [re.fullmatch(r"(\d+)(?:-(\d+))?", span) for span in text.split(",")]
-    return {layer for span in spans if span is not None for layer in range(int(span[1]), int(span[2] or span[1]) + 1)}
 
 
 def moves(tensors: Mapping[str, TensorInfo], model: Model) -> dict[str, Move]:
@@ -376,7 +372,7 @@ def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adap
         )
     if adapter:
         return
-    turning = {layer for code in model.codes if code.kind == "rotary" for layer in _layers(code.layers or "")}
+    turning = {layer for code in model.codes if code.kind == "rotary" for layer in layer_numbers(code.layers or "")}
     for layer in sorted(turning | seen.keys()):
         for of, word in (("q", "query"), ("k", "key")):
             if of not in seen.get(layer, ()):

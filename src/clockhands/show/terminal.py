@@ -17,6 +17,7 @@ from rich.text import Text
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
+from clockhands.auditing.weights import LIMITS, Pairing
 from clockhands.show.page import Page, safe
 from clockhands.sources.resolved import COMPUTED, Code
 
@@ -64,6 +65,9 @@ class _Report(Page):
         for code in self.audit.layers:
             self.line()
             self.code(code)
+        if self.audit.weights is not None:
+            self.line()
+            self.weights(self.audit.weights)
         for finding in self.audit.findings:
             self.line()
             self.finding(finding)
@@ -87,6 +91,11 @@ class _Report(Page):
         self.beside(title_of(code), "", places_of(code, "layers"), style="bold")
         for label, value, fields in rows_of(code):
             self.row(label, value, *places_of(code, *fields))
+
+    def weights(self, found: Pairing) -> None:
+        self.paragraph(f"weights: {safe(found.says)}")
+        if found.examined:
+            self.paragraph(LIMITS, indent=2)
 
     def finding(self, finding: Finding) -> None:
         head = f" {finding.code}"

@@ -1,5 +1,6 @@
 """What a target says about position: one `Code` for each group of layers, and what was noticed on the way."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,3 +117,15 @@ def layer_ranges(layers: Iterable[int]) -> str:
         else:
             spans.append([layer, layer])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def layer_numbers(ranges: str) -> frozenset[int]:
+    """Layer numbers out of the short form of the report; what is no number of a layer is none.
+
+    >>> sorted(layer_numbers("0-2,6")), sorted(layer_numbers("input"))
+    ([0, 1, 2, 6], [])
+    """
+    spans = [re.fullmatch(r"(\d+)(?:-(\d+))?", span) for span in ranges.split(",")]
+    return frozenset(
+        layer for span in spans if span is not None for layer in range(int(span[1]), int(span[2] or span[1]) + 1)
+    )

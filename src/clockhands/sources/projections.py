@@ -1,0 +1,287 @@
+"""Where the query and key projections of a checkpoint lie, and their turning rows, one layer at a time.
+
+Which tensors they are is data: ``tensors.json`` by model type, ``projections.json`` for GGUF files, for further types
+and for usual names. A projection that is stored packed, or fused in an order that is not known, is not read but said to
+be left out. A tensor is mapped, or dequantised by the rows that are needed; no two are held together.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from clockhands.sources.arrays import TensorInfo, mapped
+from clockhands.sources.fields import Fields
+from clockhands.sources.model_types import model_type
+from clockhands.sources.model_types import table as model_table
+from clockhands.sources.quantised import is_quantised, quantised_rows
+from clockhands.sources.resolved import Code, Resolved, layer_numbers
+from clockhands.sources.section_fields import sections
+from clockhands.sources.slots import Arrangement, slots_of
+from clockhands.sources.targets import Opened
+from clockhands.sources.tensor_names import Held, Tensors, held, quantisation, tensors_of
+
+_TEXT = ("text", "encoder", "decoder")
+_PLAIN = ("weight", "base_layer.weight")
+_SCALES = ("weight_scale_inv", "weight_scale")
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The rows of a query or key projection in one layer.
+
+    Attributes:
+        layer: Its layer.
+        of: ``q`` or ``k``.
+        info: The tensor.
+        starts: The first row of each head.
+        width: Rows of a head.
+        rotated: How many of them turn.
+        first: The first of those.
+        transposed: Whether the tensor holds output channels as columns, as code that computes `x @ W` keeps them.
+        scale: The tensor of factors by which blocks of the numbers are to be multiplied, if there is one.
+    """
+
+    layer: int
+    of: str
+    info: TensorInfo
+    starts: tuple[int, ...]
+    width: int
+    rotated: int
+    first: int = 0
+    transposed: bool = False
+    scale: TensorInfo | None = None
+
+    def read(self) -> np.ndarray:
+        """The turning rows of each head, float32 [heads, rotated, inputs].
+
+        Raises:
+            Unreadable: The numbers cannot be read one by one, need the extra `gguf`, or the file ends inside them.
+        """
+        rows = np.add.outer(np.asarray(self.starts), self.first + np.arange(self.rotated)).reshape(-1)
+        if is_quantised(self.info):
+            numbers = quantised_rows(self.info, rows)
+        else:
+            array = mapped(self.info)
+            with np.errstate(all="ignore"):  # a number that float32 does not hold becomes infinite, and is seen later
+                numbers = np.asarray((array.T if self.transposed else array)[rows], np.float32)
+        if self.scale is not None:
+            numbers = numbers * _scales(self.scale, self.info.shape)[rows]
+        return numbers.reshape(len(self.starts), self.rotated, -1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The projections of a checkpoint.
+
+    Attributes:
+        projections: Those that can be read, by layer.
+        left_out: Why others cannot, a clause for each reason, with how many tensors it holds for.
+        heads: Query heads, where the files say so.
+        keys: Key heads.
+    """
+
+    projections: tuple[Projection, ...]
+    left_out: tuple[str, ...]
+    heads: int | None
+    keys: int | None
+
+
+@cache
+def names() -> Mapping[str, Any]:
+    """The table of names for what `tensors.json` has no row for."""
+    return json.loads(resources.files("clockhands.sources").joinpath("projections.json").read_text(encoding="utf-8"))
+
+
+def projections(opened: Opened, resolved: Resolved) -> Found:
+    """Every query and key projection of the rotary layers of the text model; headers only, no number is read."""
+    shape = _Shape.of(opened)
+    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT]
+    named = list(_named(opened.tensors, shape, codes))
+    # A key projection has another number of outputs than of inputs in most models, and so tells how all are stored.
+    if any(_lies_across(info, one, code, shape) for info, one, code in named):
+        shape = replace(shape, transposed=True)
+    found: list[Projection] = []
+    reasons: Counter[str] = Counter()
+    for info, one, code in named:
+        made = _placed(info, one, code, shape)
+        if isinstance(made, str):
+            reasons[made] += 1
+            continue
+        scale = next(filter(None, (opened.tensors.get(f"{one.module}.{leaf}") for leaf in _SCALES)), None)
+        blocks = scale is not None and len(scale.shape) == 2 and min(scale.shape) > 1
+        found += (replace(each, scale=scale) if blocks else each for each in made)
+    found.sort(key=lambda each: (each.layer, each.of != "q"))
+    left_out = tuple(
+        f"{count} tensor{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} {reason}"
+        for reason, count in reasons.items()
+    )
+    return Found(tuple(found), left_out, shape.heads, shape.keys)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What the files say of heads, the row of the type in the table of tensors, and which way the tensors lie."""
+
+    heads: int | None
+    keys: int | None
+    tensors: Tensors | None
+    name: str | None
+    form: str
+    transposed: bool = False
+
+    @classmethod
+    def of(cls, opened: Opened) -> "_Shape":
+        config = opened.config or {}
+        if opened.form == "gguf":
+            name = config.get("general.architecture")
+            heads = config.get(f"{name}.attention.head_count")
+            keys = config.get(f"{name}.attention.head_count_kv")
+            return cls(_one(heads), _one(keys) or _one(heads), None, name if isinstance(name, str) else None, "gguf")
+        for section in sections(config):
+            if section.part not in _TEXT:
+                continue
+            name = section.values.get("model_type", config.get("model_type"))
+            name = name if isinstance(name, str) else None
+            row = model_type(name) if name is not None else None
+            spellings = row.reads if row is not None else model_table()["spellings"]["config"]
+            defaults = row.defaults if row is not None else {}
+            fields = Fields(section.values, "", spellings, [], defaults=defaults)
+            heads = fields.whole("heads")
+            known = tensors_of(name) if name is not None else None
+            key = "num_key_value_heads" if known is None else known.keys
+            number = None if heads is None else heads.value
+            keys = _one(section.values.get(key)) if key is not None else None
+            return cls(number, keys or (number if key is not None else None), known, name, opened.form)
+        return cls(None, None, None, None, opened.form)
+
+
+def _one(value: object) -> int | None:
+    """A number of heads; of a list with one for each layer, the only one in it beside 0."""
+    if isinstance(value, list | tuple):
+        numbers = {number for number in value if type(number) is int and number}
+        return numbers.pop() if len(numbers) == 1 else None
+    return value if type(value) is int and value > 0 else None
+
+
+def _named(
+    tensors: Mapping[str, TensorInfo], shape: _Shape, codes: list[Code]
+) -> Iterator[tuple[TensorInfo, Held, Code]]:
+    """Tensors whose names are those of a query or key projection of a rotary layer."""
+    numbers = [(None if code.layers is None else layer_numbers(code.layers), code) for code in codes]
+    for name, info in tensors.items():
+        one = _held(name, shape)
+        if one is None or not set(name.split(".")).isdisjoint(names()["elsewhere"]["parts"]):
+            continue
+        code = next((code for layers, code in numbers if layers is None or one.layer in layers), None)
+        if code is not None:
+            yield info, one, code
+
+
+def _held(name: str, shape: _Shape) -> Held | None:
+    if shape.form == "gguf":
+        return _by(name, names()["gguf"]["modules"])
+    if shape.tensors is not None:
+        found = held(name, shape.tensors)
+        # A norm over a head's channels is indexed by them too, and is no projection.
+        return None if found is None or (found.arrangement == "head" and not shape.tensors.latent) else found
+    own = names()["fused"].get(shape.name)
+    return _by(name, own) if own is not None else _by_usual_name(name)
+
+
+def _by(name: str, modules: Mapping[str, Arrangement]) -> Held | None:
+    return held(name, Tensors("", modules))
+
+
+def _by_usual_name(name: str) -> Held | None:
+    pieces = name.split(".")
+    for of, words in names()["names"].items():
+        at = next((place for place, piece in enumerate(pieces) if piece in words), None)
+        numbers = [int(piece) for piece in pieces[:at] if re.fullmatch(r"[0-9]{1,5}", piece)]
+        if at is None or of == "says" or not numbers:
+            continue
+        leaf = ".".join(pieces[at + 1 :]) or "weight"
+        arrangement: Any = None if of == "fused" else "heads"
+        return Held(numbers[-1], None if of == "fused" else of, arrangement, ".".join(pieces[: at + 1]), leaf, None)
+    return None
+
+
+def _lies_across(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> bool:
+    """Whether columns and not rows are those of the heads that the files declare."""
+    if one.arrangement != "heads" or one.leaf not in _PLAIN or len(info.shape) != 2 or code.width is None:
+        return False
+    heads = shape.heads if one.of == "q" else shape.keys
+    return heads is not None and info.shape[1] == heads * code.width != info.shape[0]
+
+
+def _placed(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> list[Projection] | str:
+    """The projections in a tensor, or why they cannot be read."""
+    method = quantisation(one.leaf)
+    if method is not None:
+        return [] if not one.leaf.endswith(("qweight", "absmax", "SCB")) else f"quantised by {method}"
+    if one.leaf.endswith("weight_packed"):
+        return "packed several numbers to a byte"
+    if one.leaf not in _PLAIN or len(info.shape) < 2:
+        return []
+    if one.arrangement is None:
+        return "fused in an order that is not known for this model type"
+    width, rotated = code.width, code.rotated
+    if width is None or rotated is None:
+        return "of heads whose width is not known"
+    if code.scaling is not None and code.scaling.get("type") == "proportional":
+        rotated = width  # all channels pair; those beyond the share stand still
+    if rotated % 2 or not 0 < rotated <= width or len(info.shape) != 2:
+        return f"of the shape {list(info.shape)}, which is not that of heads of {width} channels"
+    rows = info.shape[1] if shape.transposed else info.shape[0]
+    latent = shape.tensors.latent if shape.tensors is not None else one.arrangement == "head"
+    if one.arrangement == "head" and latent:
+        width = max(rows, rotated)
+    kinds = _kinds(one, rows, width, shape)
+    if kinds is None:
+        heads = f" {shape.heads if one.of != 'k' else shape.keys}" if shape.heads else ""
+        return f"of {rows} rows, which are not those of{heads} heads of {width} channels"
+    last = getattr(code.spec, "part", None) == "last" or (shape.tensors is not None and shape.tensors.part == "last")
+    first = width - rotated if last else 0
+    return [
+        Projection(one.layer, of, info, starts, width, rotated, first, shape.transposed)
+        for of in ("q", "k")
+        if (starts := tuple(place * width for place, kind in enumerate(kinds) if kind == of))
+    ]
+
+
+def _kinds(one: Held, rows: int, width: int, shape: _Shape) -> str | None:
+    """A letter for each slot of ``width`` rows: q, k, v, or g for a gate; None where the rows are not such slots."""
+    if not rows or rows % width:
+        return None
+    slots, heads = rows // width, shape.heads
+    if one.arrangement in ("heads", "head"):
+        of = one.of or "q"
+        expected = 1 if one.arrangement == "head" else heads if of == "q" else shape.keys
+        if of == "q" and shape.name in names()["gated"]["types"] and heads is not None and slots == 2 * heads:
+            return "qg" * heads
+        return of * slots if expected is None or slots == expected else None
+    if heads is None or slots_of(one.arrangement, slots, heads) is None:
+        return None
+    keys = (slots - heads) // 2
+    if shape.keys is not None and keys != shape.keys:
+        return None
+    if one.arrangement == "groups":
+        return ("q" * (heads // keys) + "kv") * keys
+    if one.arrangement == "stacked":
+        return "q" * heads + "k" * keys + "v" * keys
+    quarter = heads // 4
+    return ("q" * quarter + "v" * quarter + "k" * quarter) * 4
+
+
+def _scales(scale: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
+    """One factor for each number, from one for each block."""
+    factors = np.asarray(mapped(scale), np.float32)
+    for axis, size in enumerate(shape):
+        factors = np.repeat(factors, -(-size // factors.shape[axis]), axis=axis).take(range(size), axis=axis)
+    return factors

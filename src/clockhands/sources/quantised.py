@@ -1,0 +1,52 @@
+"""Numbers of quantised tensors in GGUF files, by the format's own library, a few rows at a time."""
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.files import open_regular
+from clockhands.sources.gguf import TENSOR_TYPES
+
+_BLOCKS = {name: (numbers, size) for name, numbers, size in TENSOR_TYPES.values() if numbers > 1}
+
+_HINT = "Use a copy of the model in float32, float16 or bfloat16."
+
+
+def is_quantised(info: TensorInfo) -> bool:
+    """Whether the numbers lie in blocks of a GGUF type."""
+    return info.dtype in _BLOCKS
+
+
+def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
+    """Some rows of a quantised matrix, float32; no byte of another row is read.
+
+    Raises:
+        Unreadable: The extra `gguf` is not installed, it does not know the type, or the file ends inside the tensor.
+    """
+    try:
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+    except ImportError:
+        raise Unreadable(
+            f"{shown(info.name)} in {info.file} is stored as {info.dtype}, and the library that reads it is missing.",
+            "Install it with `pip install 'clockhands[gguf]'`.",
+        ) from None
+    numbers, size = _BLOCKS[info.dtype]
+    width = info.shape[-1] // numbers * size
+    with open_regular(info.file) as file:
+        try:
+            packed = np.memmap(file, np.uint8, "r", info.offset, (info.elements // info.shape[-1], width))
+        except ValueError:
+            raise Unreadable(
+                f"{info.file} ends inside {shown(info.name)}.", "Write or download the file again."
+            ) from None
+        taken = np.asarray(packed[rows])
+    if info.big_endian:
+        raise Unreadable(f"{shown(info.name)} in {info.file} is quantised, in big-endian byte order.", _HINT)
+    try:
+        return dequantize(taken, GGMLQuantizationType[info.dtype])
+    except (KeyError, NotImplementedError):
+        raise Unreadable(
+            f"{shown(info.name)} in {info.file} is stored as {info.dtype}, which the library gguf does not read.", _HINT
+        ) from None
