@@ -5,7 +5,9 @@ hold, booleans and strings never pass as numbers.
 """
 
 import math
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 from clockhands.errors import InvalidType, InvalidValue
 
@@ -72,6 +74,14 @@ def count(name: str, value: object, least: int = 1) -> int:
             f"`{name}` must be {limit}, got {shown(number)}.", f"Give `{name}` as an int of at least {least}."
         )
     return number
+
+
+def one_of(name: str, value: object, allowed: Iterable[str], hint: str) -> Any:
+    """``value``, if it is one of some words."""
+    words = tuple(allowed)
+    if not isinstance(value, str) or value not in words:
+        raise InvalidValue(f"`{name}` must be one of {', '.join(words)}, got {shown(value)}.", hint)
+    return value
 
 
 def _is_boolean(value: object) -> bool:

@@ -12,7 +12,6 @@ from clockhands.errors import InvalidType, InvalidValue
 from laws import bias_members
 
 # What inductor imports of PyTorch is made by what PyTorch has since deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 
 COMPUTED = [
     Alibi(4),

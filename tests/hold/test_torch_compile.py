@@ -20,7 +20,6 @@ pytest.importorskip("torch._dynamo.testing")
 held = pytest.importorskip("clockhands.torch")
 
 # What inductor imports of PyTorch is made by what PyTorch has since deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 
 # "eager" only traces and then runs the graph; "inductor" compiles it, which takes a compiler and a while.
 BACKENDS = ["eager", pytest.param("inductor", marks=pytest.mark.slow)]

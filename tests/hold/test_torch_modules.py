@@ -317,7 +317,6 @@ CHECKS = {
 
 
 # PyTorch's own forward derivatives are compiled by what PyTorch has since deprecated.
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("row", MODULES, ids=lambda row: row.name)
 def test_modules(row: Row, check: str):

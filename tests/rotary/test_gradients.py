@@ -70,7 +70,6 @@ def test_mapping_over_a_batch_is_the_batch(name):
     assert np.abs((each - tensor.grad).numpy()).max() <= 2.0**-19 * float(tensor.grad.abs().max())
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("spec", [ch.Rotary(8), ch.Rotary(8, "interleaved", rotated=6, reordered=True)])
 def test_forward_derivatives(spec):
     torch = pytest.importorskip("torch")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
-from clockhands.arguments import count, positive, settle, shown
+from clockhands.arguments import count, one_of, positive, settle, shown
 from clockhands.clocks import Clock
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidType, InvalidValue
@@ -108,10 +108,10 @@ class AxialSinusoidal(AdditiveCode):
             width=count("width", width),
             shares=parts,
             spacing=_spacings(base, spacing, len(parts)),
-            channels=_one_of("channels", channels, Channels, "They run from the slowest to the fastest."),
+            channels=one_of("channels", channels, get_args(Channels), "They run from the slowest to the fastest."),
             order=waves_of(order),
-            uneven=_one_of("uneven", uneven, Uneven, "It is the rule for widths that the axes do not divide."),
-            raw=raw if raw is None else _one_of("raw", raw, Raw, "Leave it out for waves alone."),
+            uneven=one_of("uneven", uneven, get_args(Uneven), "It is the rule for widths that the axes do not divide."),
+            raw=raw if raw is None else one_of("raw", raw, get_args(Raw), "Leave it out for waves alone."),
             scale=positive("scale", scale),
         )
         if self.raw is not None and self.uneven == "cut":
@@ -344,9 +344,3 @@ def _spacings(base: float | None, spacing: object, axes: int) -> Spacing | tuple
         )
     each = tuple(spacing_of(base, one) for one in spacing)
     return each[0] if len(set(each)) == 1 else each
-
-
-def _one_of(name: str, value: object, allowed: Any, hint: str) -> object:
-    if not isinstance(value, str) or value not in get_args(allowed):
-        raise InvalidValue(f"`{name}` must be one of {', '.join(get_args(allowed))}, got {shown(value)}.", hint)
-    return value

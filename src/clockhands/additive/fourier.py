@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.waves import Waves, both_waves, waves_of
-from clockhands.arguments import count, positive, settle, shown
+from clockhands.arguments import count, one_of, positive, settle, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Ladder, working
 from clockhands.layouts import Layout, layout_of
@@ -79,11 +79,8 @@ class FourierFeatures(AdditiveCode):
             order=self.order if self.order in get_args(Single) else waves_of(self.order),
             scale=positive("scale", self.scale),
         )
-        if self.raw not in (None, *get_args(Raw)):
-            raise InvalidValue(
-                f"`raw` must be one of {', '.join(get_args(Raw))}, got {shown(self.raw)}.",
-                "Leave it out for waves alone.",
-            )
+        if self.raw is not None:
+            one_of("raw", self.raw, get_args(Raw), "Leave it out for waves alone.")
         if not isinstance(self.offsets, bool):
             raise InvalidType(
                 f"`offsets` must be True or False, got {shown(self.offsets)}.",

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from clockhands.additive.codes import AdditiveCode
-from clockhands.arguments import count, positive, real, settle, shown
+from clockhands.arguments import count, one_of, positive, real, settle
 from clockhands.clocks import Clock, Order, order_of
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidValue
@@ -256,10 +256,7 @@ class WarpedPosition(AdditiveCode):
     def __post_init__(self) -> None:
         """Check the values."""
         settle(self, width=_even_width(self.width))
-        if not isinstance(self.warp, str) or self.warp not in _WARPS:
-            raise InvalidValue(
-                f"`warp` must be one of {', '.join(_WARPS)}, got {shown(self.warp)}.", "It replaces the position."
-            )
+        one_of("warp", self.warp, _WARPS, "It replaces the position.")
         layout_of(self.layout)
         order_of(self.order)
         _ = self.ladder

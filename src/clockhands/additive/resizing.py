@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, positive, real, shown
+from clockhands.arguments import count, one_of, positive, real, shown
 from clockhands.dtypes import before_rounding, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
@@ -137,11 +137,7 @@ def resize_matrix(
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
     """
     old, new = count("old", old), count("new", new)
-    if not isinstance(kind, str) or kind not in get_args(Kind):
-        raise InvalidValue(
-            f"`kind` must be one of {', '.join(get_args(Kind))}, got {shown(kind)}.",
-            "A grid's bilinear is linear along both axes, its bicubic cubic.",
-        )
+    one_of("kind", kind, get_args(Kind), "A grid's bilinear is linear along both axes, its bicubic cubic.")
     for name, flag in (("align_corners", align_corners), ("antialias", antialias)):
         if not isinstance(flag, bool):
             raise InvalidType(f"`{name}` must be True or False, got {shown(flag)}.", "Leave it out for False.")

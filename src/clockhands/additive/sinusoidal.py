@@ -10,7 +10,7 @@ import numpy as np
 
 from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
-from clockhands.arguments import count, positive, settle, shown
+from clockhands.arguments import count, one_of, positive, settle, shown
 from clockhands.clocks import Clock
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidType, InvalidValue
@@ -88,10 +88,7 @@ class Sinusoidal(AdditiveCode):
     ) -> None:
         """Check the values and make the ladder once, so that an impossible one is refused here."""
         width = count("width", width)
-        if odd not in get_args(Odd):
-            raise InvalidValue(
-                f"`odd` must be one of {', '.join(get_args(Odd))}, got {shown(odd)}.", "It is the rule for odd widths."
-            )
+        one_of("odd", odd, get_args(Odd), "It is the rule for odd widths.")
         if width % 2 and odd == "refuse":
             raise InvalidValue(
                 f"`width` must be even in this convention, got {width}.",

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import shown
+from clockhands.arguments import one_of
 from clockhands.clocks import Order
 from clockhands.errors import InvalidValue
 
@@ -30,12 +30,7 @@ def waves_of(name: object) -> Waves:
     Raises:
         InvalidValue: There are none.
     """
-    if not isinstance(name, str) or name not in get_args(Waves):
-        raise InvalidValue(
-            f"`order` must be one of {', '.join(get_args(Waves))}, got {shown(name)}.",
-            'It says which wave stands first; "sin-cos" is the paper\'s.',
-        )
-    return name  # type: ignore[return-value]
+    return one_of("order", name, get_args(Waves), 'It says which wave stands first; "sin-cos" is the paper\'s.')
 
 
 def clock_order(waves: Waves) -> Order | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count, one_of, shown
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.traces import library_of
@@ -43,20 +43,14 @@ class Caller:
         Raises:
             InvalidValue, InvalidType: It takes none of them; the message says what it raised.
         """
-        if backend is not None and backend not in LIBRARIES:
-            raise InvalidValue(
-                f"`backend` must be one of {', '.join(LIBRARIES)}, got {shown(backend)}.",
-                "Leave it out to have it found.",
-            )
+        if backend is not None:
+            one_of("backend", backend, LIBRARIES, "Leave it out to have it found.")
         if backend is not None and find_spec(backend) is None:
             raise InvalidValue(
                 f"`backend` is {backend}, which is not installed.",
                 "Install it, or leave `backend` out to have the function called with what is there.",
             )
-        if dtype not in FLOATS:
-            raise InvalidValue(
-                f"`dtype` must be one of {', '.join(FLOATS)}, got {shown(dtype)}.", "Leave it out for float32."
-            )
+        one_of("dtype", dtype, FLOATS, "Leave it out for float32.")
         self.function, self.width, self.dtype = function, count("width", width), dtype
         self.calls = self.rows = 0
         self.output = dtype

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, positive, real, settle, shown
+from clockhands.arguments import count, one_of, positive, real, settle, shown
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
@@ -158,10 +158,10 @@ class Rotary:
             layout=layout,
             spacing=spacing_of(base, spacing),
             rotated=turning,
-            part=_one_of("part", part, Place),
+            part=one_of("part", part, get_args(Place), "Leave it out for the first."),
             axes=None if axes is None else _axes(axes, turning // 2),
             blocks=_blocks(blocks, turning // 2),
-            direction=_one_of("direction", direction, Direction),
+            direction=one_of("direction", direction, get_args(Direction), "Leave it out for the first."),
             reordered=reordered,
             xpos=xpos,
             scaling=scaling,
@@ -332,12 +332,3 @@ def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:
             f"`blocks` holds {sum(given)} pairs, and {pairs} turn.", "They add up to half of the rotated channels."
         )
     return given
-
-
-def _one_of(name: str, value: object, allowed: object) -> object:
-    if not isinstance(value, str) or value not in get_args(allowed):
-        raise InvalidValue(
-            f"`{name}` must be one of {', '.join(get_args(allowed))}, got {shown(value)}.",
-            "Leave it out for the first.",
-        )
-    return value
