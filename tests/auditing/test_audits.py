@@ -100,12 +100,12 @@ def test_parts_with_the_same_layers_are_told_apart():
 
 def test_a_learned_table_shorter_than_the_context_is_an_error():
     table = Code("text", "input", "learned", rows=514, offset=2, source={"rows": "model.safetensors:wpe"})
-    assert not audited(table, context=512).findings
-    (finding,) = audited(table, context=513).findings
+    assert not audited(table, context=512).errors
+    (finding,) = audited(table, context=513).errors
     assert (finding.code, finding.severity) == ("short-table", "error")
     assert finding.evidence["model.safetensors:wpe"] == 514
     assert finding.evidence["config.json:max_position_embeddings"] == 513
-    assert not audited(replaced(table, part="vision"), context=513).findings
+    assert not audited(replaced(table, part="vision"), context=513).errors
 
 
 def test_a_length_past_the_context_is_a_warning():
@@ -126,8 +126,8 @@ FACTS = (
 
 def test_the_grave_findings_come_first_and_the_verdict_names_them():
     audit = audited(ROTARY, facts=FACTS)
-    assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note"]
-    assert audit.verdict == "Wrong for any reader: 1 error (impossible-value), 1 warning (unknown-key), 2 notes."
+    assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note", "note"]
+    assert audit.verdict == "Wrong for any reader: 1 error (impossible-value), 1 warning (unknown-key), 3 notes."
     assert [finding.code for finding in audit.errors] == ["impossible-value"]
     assert [finding.code for finding in audit.warnings] == ["unknown-key"]
     assert audit.errors[0].layers == "0-3"
@@ -138,7 +138,7 @@ def test_the_grave_findings_come_first_and_the_verdict_names_them():
     [
         ((replaced(ROTARY, rates=None),), FACTS[:1], "No fault found in what is declared; 1 note."),
         ((replaced(ROTARY, rates=None),), (), "No fault found in what is declared."),
-        ((ROTARY,), FACTS[1:2], "Wrong for some readers or some lengths: 1 warning (unknown-key), 1 note."),
+        ((ROTARY,), FACTS[1:2], "Wrong for some readers or some lengths: 1 warning (unknown-key), 2 notes."),
         ((Code("other", None, None),), FACTS[:1], "No position code was recognised; 1 note."),
         ((), (), "No position code was recognised."),
     ],
@@ -148,7 +148,7 @@ def test_the_verdict_in_a_sentence(codes, facts, verdict):
 
 
 def test_findings_can_be_left_out():
-    audit = audited(ROTARY, facts=FACTS).without(["impossible-value", "never-turning"])
+    audit = audited(ROTARY, facts=FACTS).without(["impossible-value", "never-turning", "base-below-bound"])
     assert [finding.code for finding in audit.findings] == ["unknown-key", "unknown-model-type"]
     assert not audit.errors
 
