@@ -1,0 +1,56 @@
+"""How far a ladder reaches: at which distance its pairs no longer favour a like token, and which pairs turn through."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+# Cosines that are added up at most: a context without bounds would take hours. Ladders in use fail or hold long before.
+_MOST_COSINES = 2**31
+_ROW = 1024  # distances of a row; each row is one vector times a matrix that is made once
+_ROWS = 64  # rows that are looked at together
+_MOST_AT_ONCE = 2**22  # cosines of that matrix
+
+
+@lru_cache(maxsize=64)
+def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
+    """The first distance ``m`` from 1 below ``limit`` at which ``sum_i cos(m rate_i)`` is below 0, if there is one.
+
+    A query that looks for a key like itself scores it in proportion to this sum, and a random one to 0 on average:
+    where the sum is negative, likeness counts against a key. It need not stay negative; the first such distance is
+    what the bound asks for. A shift by ``a + b`` is a product of two turns, so the sums over ``a`` rows of ``b``
+    distances are a product of two matrices, and nothing past the first negative block is computed.
+
+    Args:
+        rates: Radians per token of each pair.
+        limit: Distances from 1 to ``limit - 1`` are looked at, but no more than 2**31 cosines are added up.
+
+    Returns:
+        The distance, or None where no sum is negative as far as was looked.
+
+    Source: Men et al. 2024, arXiv:2405.14591, section 4.
+    """
+    if 2 * rates.count(0.0) >= len(rates):
+        return None  # the other cosines cannot outweigh those of pairs that stand still
+    turning = np.array(rates)
+    limit = min(limit, max(_MOST_COSINES // len(rates), 2))
+    row = max(min(_ROW, _MOST_AT_ONCE // len(rates)), 1)
+    fine = np.outer(turning, np.arange(row))
+    by_distance = np.concatenate([np.cos(fine), -np.sin(fine)])
+    for begin in range(0, limit, row * _ROWS):
+        starts = np.outer(np.arange(begin, min(begin + row * _ROWS, limit), row), turning)
+        sums = (np.concatenate([np.cos(starts), np.sin(starts)], axis=1) @ by_distance).ravel()
+        below = np.flatnonzero(sums[: limit - begin] < 0)
+        if below.size:
+            return begin + int(below[0])
+    return None
+
+
+def turned_through(rates: Sequence[float], length: int) -> int:
+    """How many pairs complete a turn within a length; those of rate 0 never do.
+
+    >>> turned_through((1.0, 0.01, 0.0), 629)
+    2
+    """
+    # A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
+    return sum(rate * length >= 2 * np.pi * (1 - 1e-12) for rate in rates)

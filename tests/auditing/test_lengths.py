@@ -1,0 +1,179 @@
+"""How far a ladder reaches, and lengths that disagree: each finding where it belongs, and not where it does not."""
+
+import io
+import json
+import math
+
+import pytest
+
+import clockhands as ch
+from clockhands.auditing.bounds import first_failing_distance, turned_through
+from clockhands.ladders import geometric
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2,
+    "max_position_embeddings": 4096, "rope_theta": 10000.0,
+}  # fmt: skip
+ROBERTA = {
+    "model_type": "roberta", "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 2,
+    "max_position_embeddings": 514, "pad_token_id": 1, "vocab_size": 50265,
+}  # fmt: skip
+COHERE = {
+    "model_type": "cohere", "hidden_size": 8192, "num_attention_heads": 64, "num_hidden_layers": 2,
+    "max_position_embeddings": 8192, "rope_theta": 8e6,
+}  # fmt: skip
+
+
+def findings(config, code, **more):
+    audit = ch.audit("-", stdin=io.BytesIO(json.dumps(config | more).encode()))
+    return [finding for finding in audit.findings if finding.code == code]
+
+
+def in_a_folder(folder, config, **documents):
+    for name, document in {"config": config, **documents}.items():
+        (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    return [finding for finding in ch.audit(folder).findings if finding.code == "lengths-differ"]
+
+
+def failing(rates, limit):
+    """The same by the definition."""
+    return next((m for m in range(1, limit) if math.fsum(math.cos(m * rate) for rate in rates) < 0), None)
+
+
+@pytest.mark.parametrize(
+    ("width", "base", "first"), [(128, 1e4, 1707), (128, 5e5, 18438), (128, 1e6, 27115), (64, 1e4, 725)]
+)
+def test_the_first_distance_at_which_a_ladder_fails(width, base, first):
+    rates = geometric(width // 2, base).rates
+    assert first_failing_distance(rates, 40_000) == first
+    assert first_failing_distance(rates, first + 1) == first
+    assert first_failing_distance(rates, first) is None
+
+
+@pytest.mark.parametrize("rates", [(1.0,), (3.0, 0.1), (0.01, 0.0001), geometric(32, 10.0).rates])
+def test_it_is_the_first_by_the_definition(rates):
+    assert first_failing_distance(rates, 5000) == failing(rates, 5000)
+
+
+def test_the_bound_has_gaps():
+    """At 8,192 positions base 84,099 holds and a larger one, 90,000, does not."""
+    assert first_failing_distance(geometric(64, 84_099.0).rates, 8192) is None
+    assert first_failing_distance(geometric(64, 90_000.0).rates, 8192) == 6581
+    assert first_failing_distance(geometric(64, 124_000.0).rates, 8192) is None
+
+
+def test_half_a_head_that_stands_still_never_fails():
+    rates = (0.1,) * 8
+    assert first_failing_distance((*rates, *(0.0,) * 7), 1000) == 27
+    assert first_failing_distance((*rates, *(0.0,) * 8), 1000) is None
+    assert first_failing_distance((), 1000) is None
+
+
+def test_a_hostile_context_ends():
+    assert first_failing_distance((1e-30,) * 64, 2**53) is None
+
+
+def test_pairs_that_turn_through():
+    assert turned_through((1.0, 0.5, 0.0), 12) == 1
+    assert turned_through((1.0, 0.5, 0.0), 13) == 2
+
+
+def test_a_base_that_is_low_for_the_context_is_a_note():
+    (finding,) = findings(LLAMA, "base-below-bound")
+    assert (finding.severity, finding.layers) == ("note", "0-1")
+    assert finding.evidence["first failing distance"] == 1707
+    assert finding.evidence["<stdin>:rope_theta"] == 10000.0
+    assert not findings(LLAMA, "base-below-bound", max_position_embeddings=1707)
+    assert not findings(LLAMA, "base-below-bound", rope_theta=1e6)
+
+
+def test_a_window_within_which_the_base_holds_is_enough():
+    mistral = LLAMA | {"model_type": "mistral"}
+    assert not findings(mistral, "base-below-bound", sliding_window=1024)
+    (finding,) = findings(mistral, "base-below-bound", sliding_window=2048)
+    assert (finding.evidence["reach"], finding.evidence["<stdin>:sliding_window"]) == (2048, 2048)
+
+
+def test_a_head_of_which_half_turns_is_not_bound():
+    phi = LLAMA | {"model_type": "phi", "max_position_embeddings": 65536}
+    assert not findings(phi, "base-below-bound", partial_rotary_factor=0.5)
+    assert findings(phi, "base-below-bound", partial_rotary_factor=1.0)
+
+
+def test_a_scaling_that_depends_on_the_length_is_looked_at_where_it_is_used():
+    """LongRoPE's rates at its original length are not those at the context."""
+    block = {"type": "longrope", "short_factor": [1.0] * 64, "long_factor": [1e4] * 64}
+    long = LLAMA | {"model_type": "phi3", "rope_scaling": block, "original_max_position_embeddings": 4096}
+    assert not findings(long, "base-below-bound", max_position_embeddings=16384)
+    block["long_factor"] = [1.0] * 64
+    assert findings(long, "base-below-bound", max_position_embeddings=16384)
+
+
+def test_a_longer_length_in_the_config_is_a_warning():
+    (finding,) = findings(LLAMA, "lengths-differ", model_max_length=131072)
+    assert (finding.severity, finding.blames) == ("warning", "ambiguous")
+    assert finding.evidence["<stdin>:model_max_length"] == 131072
+    assert not findings(LLAMA, "lengths-differ", model_max_length=4096)
+    assert not findings(LLAMA, "lengths-differ", model_max_length=int(1e30))
+
+
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [
+        (COHERE, {"model_max_length": 131072}),
+        (LLAMA, {"rope_scaling": {"type": "linear", "factor": 4.0}, "model_max_length": 16384}),
+        (LLAMA, {"seq_length": 2048}),
+    ],
+)
+def test_a_family_that_is_published_so_a_scaling_that_reaches_it_and_a_shorter_one_are_notes(config, more):
+    (finding,) = findings(config, "lengths-differ", **more)
+    assert (finding.severity, finding.blames) == ("note", None)
+
+
+def test_lengths_beside_the_config(tmp_path):
+    (finding,) = in_a_folder(tmp_path, LLAMA, tokenizer_config={"model_max_length": 8192})
+    assert finding.severity == "warning"
+    assert finding.evidence["tokenizer_config.json:model_max_length"] == 8192
+    assert not in_a_folder(tmp_path, LLAMA, tokenizer_config={"model_max_length": 1000000000000000019884624838656})
+    (finding,) = in_a_folder(tmp_path, LLAMA, tokenizer_config={}, generation_config={"max_length": 32768})
+    assert finding.evidence["generation_config.json:max_length"] == 32768
+    assert not in_a_folder(tmp_path, LLAMA, tokenizer_config={}, generation_config={"max_length": 20})
+
+
+def test_the_length_of_a_table_is_a_wall(tmp_path):
+    (finding,) = in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": 1024})
+    assert finding.severity == "warning"
+    assert "rows past the end of a table of 512 positions" in finding.message
+    assert not in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": 512})
+
+
+@pytest.mark.parametrize("length", [514, 512])
+def test_rows_before_the_first_position_are_counted_by_some(tmp_path, length):
+    assert not in_a_folder(tmp_path, ROBERTA, tokenizer_config={"model_max_length": length})
+
+
+@pytest.mark.parametrize("value", ["4096", True, None, -1, [1]])
+def test_what_is_no_length_is_left_alone(value):
+    assert not findings(LLAMA, "lengths-differ", model_max_length=value)
+
+
+def test_rows_before_the_first_position_are_a_note():
+    (finding,) = findings(ROBERTA, "padding-offset")
+    assert (finding.severity, finding.evidence["usable"]) == ("note", 512)
+    bert = ROBERTA | {"model_type": "bert"}
+    assert not findings(bert, "padding-offset")
+
+
+@pytest.mark.parametrize(("dtype", "first"), [("bfloat16", 257), ("float16", 2049)])
+def test_positions_that_the_dtype_cannot_tell_apart(dtype, first):
+    (finding,) = findings(LLAMA, "colliding-positions", torch_dtype=dtype)
+    assert (finding.severity, finding.evidence["first"]) == ("note", first)
+    assert finding.evidence["<stdin>:torch_dtype"] == dtype
+    assert findings(LLAMA, "colliding-positions", dtype=dtype)
+    assert not findings(LLAMA, "colliding-positions", torch_dtype=dtype, max_position_embeddings=first)
+    assert not findings(ROBERTA, "colliding-positions", torch_dtype=dtype)  # a table is looked up by whole numbers
+
+
+def test_float32_tells_all_positions_apart():
+    assert not findings(LLAMA, "colliding-positions", torch_dtype="float32")
+    assert not findings(LLAMA, "colliding-positions")
