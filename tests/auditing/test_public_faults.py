@@ -39,7 +39,6 @@ NOT_YET: set[str] = {
     "D1-33 default where the class is proportional",
     "D1-33 proportional where the class recomputes",
     "D1-35 axes that the class interleaves",
-    "D1-36 one flat block for two bases",
     "D1-37 the factor on the sliding layers",
     "D1-37 no factor on the layers that see all",
     "D1-38 a factor of 8 forced to 1",
