@@ -1,0 +1,45 @@
+"""Every reader under the fuzzer of ``fuzz_readers.py``, two at a time, a minute each; FUZZ_SECONDS is another time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+FUZZER = Path(__file__).with_name("fuzz_readers.py")
+SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
+PAIRS = [("config", "gguf"), ("folder", "safetensors"), ("checkpoint", "array"), ("onnx", "index")]
+
+
+def started(reader: str, found: Path, seconds: int) -> subprocess.Popen:
+    command = [sys.executable, str(FUZZER), reader, "--seconds", str(seconds), "--found", str(found)]
+    environment = os.environ | {"PYTHONPATH": str(FUZZER.parents[1]), "PYTHONWARNINGS": "error"}
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+
+
+@pytest.mark.parametrize("readers", PAIRS, ids="-and-".join)
+def test_whatever_a_file_holds_is_audited_or_refused(tmp_path, readers, capsys):
+    pytest.importorskip("atheris")
+    running = [started(reader, tmp_path, SECONDS) for reader in readers]
+    for reader, process in zip(readers, running, strict=True):
+        told, _ = process.communicate()
+        found = [path.read_bytes()[:2000] for path in tmp_path.glob(f"{reader}-*")]
+        assert process.returncode == 0, f"{reader} is stopped by {found}:\n{told[-3000:]}"
+        tried = int(told.partition("stat::number_of_executed_units:")[2].split()[0])
+        with capsys.disabled():
+            print(f"\n{reader}: {tried:,} files in {SECONDS} s")
+        assert tried > SECONDS
+
+
+def test_what_goes_wrong_is_found(tmp_path):
+    pytest.importorskip("atheris")
+    process = started("planted", tmp_path, 60)
+    told, _ = process.communicate()
+    assert process.returncode != 0
+    assert "AssertionError: the planted fault" in told
+    assert [b"!" in path.read_bytes() for path in tmp_path.glob("planted-*")] == [True]
