@@ -74,7 +74,9 @@ QWEN3 = keys(
 
 def gguf(values: Mapping[str, Any], **tensors: np.ndarray) -> dict[str, Gguf]:
     """A model of one GGUF file; a tensor's name is written with two underscores for a dot."""
-    return {"model.gguf": Gguf(values, {name.replace("__", "."): array for name, array in tensors.items()})}
+    held = {name.replace("__", "."): array for name, array in tensors.items()}
+    # A file without any tensor is no model, and lacks none.
+    return {"model.gguf": Gguf(values, {"token_embd.weight": np.zeros((2, 8), np.float32), **held})}
 
 
 FACTORS = llama3_factors()

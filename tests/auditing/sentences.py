@@ -71,4 +71,63 @@ LENGTHS = [
     ),
 ]  # fmt: skip
 
-SENTENCES = [*LENGTHS]
+G = "model.gguf:"
+
+GGUF = [
+    (
+        "rope-freqs-missing",
+        {"context": 131072, "reach": 8192, "release": "Llama 3.1", "scaling": "llama3 scaling by 8 from 8,192",
+         "architecture": "llama", "base": 500000.0, f"{G}llama.rope.freq_base": 500000.0},
+        "warning",
+        "A llama file with a base of 500,000 and a context of 131,072 is of the kind of Llama 3.1, which has llama3"
+        " scaling by 8 from 8,192, but the tensor rope_freqs.weight that holds it is not there: the slow pairs turn too"
+        " fast, and text falls apart past about 8,192 positions.",
+    ),
+    (
+        "rope-freqs-differ",
+        {"first": 1.0, "last": 8.0, "largest": 64.5, "pairs": 64, "because": "no formula",
+         f"{G}rope_freqs.weight": "64 numbers"},
+        "warning",
+        "The 64 numbers of rope_freqs.weight, which divide the rates, go from 1 to 8, at most 64.5, as no llama3"
+        " scaling does, and are no list of LongRoPE either.",
+    ),
+    (
+        "rope-freqs-differ",
+        {"first": 1.0, "last": 1.0, "largest": 1.0, "pairs": 64, "because": "all are 1", "release": "Llama 3.1",
+         "scaling": "llama3 scaling by 8 from 8,192", f"{G}rope_freqs.weight": "64 numbers"},
+        "warning",
+        "The 64 numbers of rope_freqs.weight, which divide the rates, are all 1 and scale nothing, but Llama 3.1, which"
+        " has this base and context, has llama3 scaling by 8 from 8,192.",
+    ),
+    (
+        "rope-freqs-differ",
+        {"first": 1.0, "last": 8.0, "largest": 8.0, "pairs": 64, "because": "applied twice",
+         f"{G}rope_freqs.weight": "64 numbers", f"{G}llama.rope.scaling.factor": 8.0},
+        "warning",
+        "The 64 numbers of rope_freqs.weight, which divide the rates, go up to 8, and llama.rope.scaling.factor is 8 as"
+        " well: readers apply both, and the slow pairs turn too slowly.",
+    ),
+    (
+        "longrope-factors-missing",
+        {"missing": ["rope_factors_long.weight"], "architecture": "phi3", f"{G}phi3.rope.scaling.attn_factor": 1.19},
+        "warning",
+        "phi3.rope.scaling.attn_factor is 1.19, as in a model that LongRoPE extended, but rope_factors_long.weight is"
+        " not there: readers leave the rates as they are, and the model fails past its first length.",
+    ),
+    (
+        "dimension-count",
+        {"declared": 64, "width": 64, "architecture": "persimmon", "expected": 32,
+         f"{G}persimmon.rope.dimension_count": 64},
+        "warning",
+        "persimmon.rope.dimension_count is 64, but a head has 64 channels; in releases of this architecture 32 turn.",
+    ),
+    (
+        "dimension-count",
+        {"declared": None, "width": 80, "architecture": "stablelm", "expected": 20, "file": "model.gguf"},
+        "warning",
+        "stablelm.rope.dimension_count is not there, so readers turn all 80 channels of a head; in releases of this"
+        " architecture 20 turn.",
+    ),
+]  # fmt: skip
+
+SENTENCES = [*LENGTHS, *GGUF]

@@ -43,12 +43,6 @@ NOT_YET: set[str] = {
     "D1-37 no factor on the layers that see all",
     "D1-38 a factor of 8 forced to 1",
     "D1-40 the list of turning layers inverted",
-    "D1-42 llama3 without its factors",
-    "D1-42 llama3 with factors of a slipped formula",
-    "D1-also twice as many channels as turn",
-    "D1-also the number of turned channels is absent",
-    "D1-also half the channels of a draft",
-    "D1-also YaRN keys that were not converted",
     "D1-also a head width that the weights do not have",
 }
 

@@ -10,7 +10,19 @@ from typing import Any
 
 from clockhands.auditing.edits import placed
 from clockhands.auditing.findings import SEVERITIES, Finding
-from clockhands.auditing.rules import keys, layers, lengths, models, scalings, shapes, tables, values, weights
+from clockhands.auditing.rules import (
+    gguf,
+    keys,
+    layers,
+    lengths,
+    models,
+    readers,
+    scalings,
+    shapes,
+    tables,
+    values,
+    weights,
+)
 from clockhands.auditing.rules.rule import Evidence, Rule, listed
 
 __all__ = ["CODES", "Rule", "judge", "listed"]
@@ -23,7 +35,9 @@ _ROWS: Mapping[str, Rule] = {
     **layers.CODES,
     **tables.CODES,
     **lengths.CODES,
+    **gguf.CODES,
     **models.CODES,
+    **readers.CODES,
     **weights.CODES,
 }
 

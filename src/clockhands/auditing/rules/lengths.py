@@ -79,7 +79,7 @@ CODES: Mapping[str, Rule] = {
             if evidence.get("kind") == "learned"
             else "Stay within the context, or declare the scaling that the model was extended with."
         ),
-        title="a length past the declared context",
+        title="A length past the declared context",
         means=(
             "You asked for a length that the files do not declare. Phases stay exact there, but slow pairs reach angles"
             " that the model never saw, and a learned table has no rows at all. It shows as text that loses its thread"
@@ -96,19 +96,20 @@ CODES: Mapping[str, Rule] = {
             else "Find out which length the model was trained for, and write that one in both places."
         ),
         blames=lambda evidence: "ambiguous" if _differ_severity(evidence) == "warning" else None,
-        title="two lengths disagree",
+        unmended="Which of the two lengths the model was trained for, only its release says.",
+        title="Two lengths disagree",
         means=(
             "A model's files give its length in several places: the context of the config, a training length beside it,"
             " the tokenizer's, that of generation. Readers take one of them. Who takes the longer one may leave a table"
             " or the trained context, silently; who takes the shorter one cuts texts that the model could read."
         ),
-        cases=("turboderp-org/exllamav2#404 (2024-04)", "vllm-project/vllm#3919 (2024-04)"),
+        cases=("turboderp-org/exllamav2#404 (April 2024)", "vllm-project/vllm#3919 (April 2024)"),
     ),
     "never-turning": Rule(
         "note",
         _never_turning,
         f"{IF_SOUND} It matters when the model is served at a longer length than it was trained on.",
-        title="pairs that never complete a turn in training",
+        title="Pairs that never complete a turn in training",
         means=(
             "The slow pairs of a ladder turn through only a part of their circle in the trained length. Every angle"
             " beyond is new to the model: these are the pairs that break first at longer lengths, and those that"
@@ -119,7 +120,7 @@ CODES: Mapping[str, Rule] = {
         "note",
         _below_bound,
         f"{IF_SOUND} Whoever trains the model further for long texts may raise the base.",
-        title="the base is low for the context",
+        title="The base is low for the context",
         means=(
             "A head that looks for a token like its own scores it by the sum of the cosines of all pairs at their"
             " distance. Where that sum is negative, likeness counts against a token. Men et al. (2024,"
@@ -132,7 +133,7 @@ CODES: Mapping[str, Rule] = {
         "note",
         _padding,
         "Nothing to mend. Number positions from that row when you port the model.",
-        title="a table that begins with rows for no position",
+        title="A table that begins with rows for no position",
         means=(
             "RoBERTa, OPT and BART keep rows before the first position, because positions were numbered after the"
             " padding token. The table is then longer than the text that fits: 514 rows are 512 positions. A port that"
@@ -140,8 +141,8 @@ CODES: Mapping[str, Rule] = {
             " length reads past the end."
         ),
         cases=(
-            "huggingface/sentence-transformers#3879 (2026-07)",
-            "huggingface/transformers#47525 (2026-07)",
+            "huggingface/sentence-transformers#3879 (July 2026)",
+            "huggingface/transformers#47525 (July 2026)",
             "huggingface/transformers#14243",
         ),
     ),
@@ -149,13 +150,13 @@ CODES: Mapping[str, Rule] = {
         "note",
         _colliding,
         "Nothing to mend in the file. Keep positions whole or in float32 when you port, cast or quantise the model.",
-        title="positions that the checkpoint's dtype cannot tell apart",
+        title="Positions that the checkpoint's dtype cannot tell apart",
         means=(
             "bfloat16 holds whole numbers up to 256, float16 up to 2,048; beyond, neighbours fall together. The library"
             " keeps positions and phases in float32 whatever the weights are in. A reader that makes them in the"
             " model's dtype, or casts the module as a whole, gives several tokens the same place. It shows only in long"
             " texts."
         ),
-        cases=("EleutherAI/gpt-neox#1016", "Modalities/modalities#462 (2026-09)"),
+        cases=("EleutherAI/gpt-neox#1016", "Modalities/modalities#462 (September 2026)"),
     ),
 }

@@ -1,0 +1,156 @@
+"""What GGUF files lack or hold twice: each finding where it belongs, and not where it does not."""
+
+import numpy as np
+import pytest
+
+from auditing.faulty_containers import LLAMA, PERSIMMON, QWEN3, QWEN3_MOE, STABLELM, keys, llama3_factors
+from auditing.model_files import Gguf, audited, of_code
+from clockhands.auditing.checks.gguf import llama3_divisors
+from clockhands.ladders import geometric
+from clockhands.scaling import Llama3
+
+EMBEDDING = {"token_embd.weight": np.zeros((2, 8), np.float32)}
+PHI = keys(
+    "phi3", block_count=32, context_length=131072, embedding_length=3072, attention__head_count=32,
+    attention__head_count_kv=32, rope__freq_base=10000.0, rope__dimension_count=96,
+    rope__scaling__original_context_length=4096, rope__scaling__attn_factor=1.1902381,
+)  # fmt: skip
+LISTS = {
+    "rope_factors_short.weight": np.linspace(1, 2, 48, dtype=np.float32),
+    "rope_factors_long.weight": np.linspace(1, 60, 48, dtype=np.float32),
+}
+
+
+def found(folder, code, values, **tensors):
+    held = EMBEDDING | {name.replace("__", "."): array for name, array in tensors.items()}
+    return of_code(audited(folder, {"model.gguf": Gguf(values, held)}), code)
+
+
+def llama3(*numbers, base=500_000.0, pairs=64):
+    plain = geometric(pairs, base)
+    scaled = Llama3(*numbers)(plain)
+    return [before / after for before, after in zip(plain.rates, scaled.rates, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("made", "base"),
+    [
+        (llama3(8, 8192), 5e5),
+        (llama3(32, 8192, pairs=32), 5e5),
+        (llama3(16, 8192, 1.0, 1.0), 5e5),
+        (llama3(8, 8192, base=12e6), 12e6),
+        (llama3(4, 2048, 2.0, 7.0, base=1e4), 1e4),
+        (llama3_factors().tolist(), 5e5),
+    ],
+)
+def test_divisors_of_any_llama3_scaling_are_known(made, base):
+    assert llama3_divisors(made, base)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        [1.0] * 64,
+        llama3(8, 8192)[::-1],
+        [8.0 - number for number in llama3(8, 8192)],
+        [1.0] * 30 + [1.0 + 7 * (step / 20) ** 3 for step in range(1, 21)] + [8.0] * 14,
+        [*llama3(8, 8192)[:40], 1.0, *llama3(8, 8192)[41:]],
+        [1.0] * 63 + [0.5],
+    ],
+)
+def test_other_numbers_are_none(made):
+    assert not llama3_divisors(made, 5e5)
+
+
+def test_a_scaled_llama_without_its_tensor(tmp_path):
+    (finding,) = found(tmp_path, "rope-freqs-missing", LLAMA)
+    assert (finding.severity, finding.blames) == ("warning", "file")
+    assert finding.evidence["model.gguf:llama.context_length"] == 131072
+    assert not found(tmp_path, "rope-freqs-missing", LLAMA, rope_freqs__weight=llama3_factors())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"llama.context_length": 8192},
+        {"llama.rope.freq_base": 1e6},
+        {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 16.0},
+        {"split.count": 4, "split.no": 0},
+    ],
+)
+def test_a_llama_that_needs_no_divisors_or_whose_tensors_are_elsewhere(tmp_path, other):
+    assert not found(tmp_path, "rope-freqs-missing", LLAMA | other)
+
+
+def test_a_file_of_keys_alone_lacks_no_tensor(tmp_path):
+    assert not of_code(audited(tmp_path, {"model.gguf": Gguf(LLAMA)}), "rope-freqs-missing")
+
+
+def test_divisors_and_a_scaling_in_the_keys_are_applied_twice(tmp_path):
+    scaled = LLAMA | {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 8.0}
+    (finding,) = found(tmp_path, "rope-freqs-differ", scaled, rope_freqs__weight=llama3_factors())
+    assert "llama.rope.scaling.factor is 8 as well" in finding.message
+    unscaled = LLAMA | {"llama.rope.scaling.type": "none"}
+    assert not found(tmp_path, "rope-freqs-differ", unscaled, rope_freqs__weight=llama3_factors())
+
+
+def test_divisors_that_divide_nothing_are_wrong_only_where_a_scaling_belongs(tmp_path):
+    ones = np.ones(64, np.float32)
+    (finding,) = found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=ones)
+    assert "are all 1" in finding.message
+    assert not found(tmp_path, "rope-freqs-differ", LLAMA | {"llama.context_length": 8192}, rope_freqs__weight=ones)
+
+
+def test_divisors_that_stop_the_slow_pairs_are_a_proportional_ladder(tmp_path):
+    stopping = np.array([1.0] * 16 + [1e30] * 48, np.float32)
+    assert not found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=stopping)
+    mixed = np.array([1e30] * 16 + [1.0] * 48, np.float32)
+    assert found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=mixed)
+
+
+def test_a_longrope_model_without_its_lists(tmp_path):
+    assert not found(tmp_path, "longrope-factors-missing", PHI, **LISTS)
+    (finding,) = found(tmp_path, "longrope-factors-missing", PHI)
+    assert finding.evidence["missing"] == ["rope_factors_short.weight", "rope_factors_long.weight"]
+    one = {"rope_factors_short.weight": LISTS["rope_factors_short.weight"]}
+    (finding,) = found(tmp_path, "longrope-factors-missing", PHI, **one)
+    assert finding.evidence["missing"] == ["rope_factors_long.weight"]
+
+
+def test_a_model_that_was_not_extended_has_no_lists(tmp_path):
+    short = {key: value for key, value in PHI.items() if "scaling" not in key} | {"phi3.context_length": 4096}
+    assert not found(tmp_path, "longrope-factors-missing", short)
+
+
+@pytest.mark.parametrize(
+    ("values", "count", "fires"),
+    [
+        (PERSIMMON, 32, False), (PERSIMMON, 64, True), (PERSIMMON, None, True),
+        (STABLELM, 20, False), (STABLELM, 80, True), (STABLELM, None, True),
+        (QWEN3, 128, False), (QWEN3, 64, True), (QWEN3, 256, True), (QWEN3, None, False),
+    ],
+)  # fmt: skip
+def test_the_turned_channels_of_a_known_architecture(tmp_path, values, count, fires):
+    key = f"{values['general.architecture']}.rope.dimension_count"
+    values = {name: value for name, value in values.items() if name != key} | ({} if count is None else {key: count})
+    cases = found(tmp_path, "dimension-count", values)
+    assert len(cases) == fires
+    if cases:
+        assert cases[0].edit is not None
+        assert cases[0].edit.says.startswith(f"Set {key} to ")
+
+
+def test_of_an_unknown_architecture_only_more_than_a_head_is_wrong(tmp_path):
+    new = keys("brandnew", block_count=2, context_length=4096, embedding_length=256, attention__head_count=4)
+    assert not found(tmp_path, "dimension-count", new | {"brandnew.rope.dimension_count": 32})
+    (finding,) = found(tmp_path, "dimension-count", new | {"brandnew.rope.dimension_count": 128})
+    assert finding.edit is None
+
+
+def test_a_context_that_releases_have_with_yarn_only(tmp_path):
+    assert not found(tmp_path, "missing-scaling", QWEN3_MOE)
+    bare = {key: value for key, value in QWEN3_MOE.items() if ".scaling." not in key}
+    (finding,) = found(tmp_path, "missing-scaling", bare)
+    assert finding.evidence["model.gguf:qwen3moe.context_length"] == 131072
+    assert not found(tmp_path, "missing-scaling", bare | {"qwen3moe.context_length": 40960})
+    assert not found(tmp_path, "missing-scaling", bare | {"qwen3moe.rope.freq_base": 1e7})
