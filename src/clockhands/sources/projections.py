@@ -126,6 +126,54 @@ def projections(opened: Opened, resolved: Resolved) -> Found:
 
 
 @dataclass(frozen=True)
+class HeadWidth:
+    """Heads of another width in the weights than the files declare.
+
+    Attributes:
+        info: A query projection.
+        rows: Its rows.
+        heads: The query heads that the files declare.
+        width: The width of a head that is declared, or follows.
+        found: The width that the rows have room for.
+        layers: The layers whose projections are so, as one code has them.
+        source: Where the declared width comes from.
+    """
+
+    info: TensorInfo
+    rows: int
+    heads: int
+    width: int
+    found: int
+    layers: str | None
+    source: str
+
+
+def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
+    """Codes whose heads have another width in the weights: rows over heads, in the first plain query projection.
+
+    Only where a projection holds the queries and nothing else, under a name that is known, and its rows are as many
+    equal heads; a layer of each code is looked at, headers only.
+    """
+    shape = _Shape.of(opened)
+    heads = shape.heads
+    if heads is None or shape.name in names()["gated"]["types"]:
+        return
+    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT and code.width]
+    waiting = list(codes)
+    for info, one, code in _named(opened.tensors, shape, codes):
+        if not waiting:
+            return
+        plain = one.arrangement == "heads" and one.of == "q" and one.leaf in _PLAIN and len(info.shape) == 2
+        numbers = is_quantised(info) or "float" in info.dtype  # else several numbers may be packed into one
+        if not plain or not numbers or code not in waiting:
+            continue
+        waiting.remove(code)
+        rows, width = info.shape[0], code.width or 0
+        if heads * width not in info.shape and rows % heads == 0:
+            yield HeadWidth(info, rows, heads, width, rows // heads, code.layers, code.source.get("width", ""))
+
+
+@dataclass(frozen=True)
 class _Shape:
     """What the files say of heads, the row of the type in the table of tensors, and which way the tensors lie."""
 
