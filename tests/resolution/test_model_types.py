@@ -67,7 +67,19 @@ def test_rows_speak_of_quantities_that_exist(name):
     known = model_type(name)
     quantities = {
         *table()["spellings"]["config"],
-        *("latent", "interleave", "pad", "frames", "buckets", "max_distance", "unused", "alibi", "style"),
+        *(
+            "latent",
+            "interleave",
+            "pad",
+            "frames",
+            "buckets",
+            "max_distance",
+            "unused",
+            "alibi",
+            "style",
+            "switch",
+            "compressions",
+        ),
     }
     assert set(known.reads) <= quantities
     assert set(known.defaults) | set(known.fixed) <= quantities

@@ -6,6 +6,7 @@ from typing import Any
 from clockhands.sources.fields import Fields
 from clockhands.sources.layer_fields import Group
 from clockhands.sources.model_types import Row, table
+from clockhands.sources.scaling_fields import scaling_type
 
 
 class Blocks:
@@ -16,6 +17,7 @@ class Blocks:
         self.fields = fields
         self.nested = row is not None and row.nested
         self.known = row is not None
+        self.scaled = row.scaled if row is not None else ()
         self.labels = [label for group in groups for label in group.labels]
         spellings = table()["spellings"]["block"]
         found = [fields.inside(key, spellings) for key in fields.spellings.get("blocks", ())]
@@ -27,7 +29,8 @@ class Blocks:
             fields.note("default-value", {**evidence, "default of": of, "documented": True})
         self.flat = next((block for block in self.blocks if not self._inner(block)), None)
         if self.nested:
-            self._old_spelling()
+            if row is None or not row.labels:  # a class with kinds of its own reads either spelling
+                self._old_spelling()
             self._flat_beside_nested(groups, row)
         elif self.known:
             for block in self.blocks:
@@ -43,8 +46,22 @@ class Blocks:
             inner = self._inner(block)
             for label in group.labels:
                 if label in inner:
-                    return self._merged(inner[label], group)
-        return self.flat
+                    return self._rounding(self._merged(inner[label], group), group)
+        return self._rounding(self.flat, group)
+
+    def _rounding(self, block: Fields | None, group: Group) -> Fields | None:
+        """Transformers 5.23.0 looks for YaRN's ``truncate`` beside the objects of the kinds of layers, never inside."""
+        if self.nested and block is not None and self._is_layered(group) and block.values.get("truncate") is False:
+            because = (
+                "transformers 5.23.0 looks for it beside the objects for the kinds of layers and so rounds the ends of"
+                " YaRN's ramp; this audit does not"
+            )
+            evidence = {block.source("truncate"): False, "because": because, "read instead": "true"}
+            self.fields.note("ignored-key", evidence, group.layers)
+        return block
+
+    def _is_layered(self, group: Group) -> bool:
+        return not self.scaled or group.kind in self.scaled
 
     def _merged(self, inner: Fields, group: Group) -> Fields:
         """A nested block, over which an old flat one stands for the layers that see all."""
@@ -133,6 +150,15 @@ _COMPARED = (
 def conflict(source: str) -> str:
     """What it is called that a key outside the block and one inside disagree: two shapes, or two keys of one."""
     return "conflicting-shapes" if "rope_parameters." in source else "conflicting-keys"
+
+
+def completed(block: Fields | None, row: Row, default_source: str) -> Fields | None:
+    """A block with what the class takes for keys of its scaling that are not there."""
+    kind = None if block is None else scaling_type(block, row.aliases)
+    held = row.assumed.get(kind.value or "") if kind is not None else None
+    if block is None or held is None:
+        return block
+    return Layered(block, Assumed(held, block, block.spellings, default_source))
 
 
 class Assumed(Fields):

@@ -38,7 +38,8 @@ def built(
         return code
     if code.base is None and spacing is None:
         return code
-    proportional = isinstance(declared.scaling, Proportional)
+    # Such a ladder goes over the whole head, or over the whole rotated part of a head of two parts.
+    proportional = isinstance(declared.scaling, Proportional) and (more or {}).get("part") != "last"
     regimes = isinstance(declared.scaling, Dynamic | LongRope)
     try:
         spec = Rotary(

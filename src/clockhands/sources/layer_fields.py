@@ -121,6 +121,9 @@ def _kinds(
     named = _named_kinds(fields, listed, number) if listed is not None else None
     if named is not None and listed is not None:
         return named, listed.source
+    marked = _marked_kinds(fields, number)
+    if marked is not None:
+        return marked
     rule = dict(row.windows) if row is not None else {"rule": "period" if fields.declares("window_period") else "all"}
     name = rule.get("rule")
     # Kinds that differ in more than their window stay what they are without one.
@@ -151,10 +154,23 @@ def _kinds(
     turn = 0 if rule.get("first") else every - 1
     others = rule.get("others", "sliding")
     kinds = ["full" if layer % every == turn else others for layer in range(number or every)]
+    if rule.get("also"):
+        kinds[0] = "full"
     if rule.get("until"):
         edge = fields.whole("window_from", least=0)
         kinds = [kind if edge and edge.value and layer < edge.value else "full" for layer, kind in enumerate(kinds)]
     return kinds, period.source
+
+
+def _marked_kinds(fields: Fields, number: int | None) -> tuple[list[str], str] | None:
+    """Kinds by a number for each layer: 1 where it slides; or how much it compresses, 0 where it only slides."""
+    for quantity, slides in (("window_flags", 1), ("compressions", 0)):
+        listed = fields.items(quantity)
+        # A list may go on with the layers that predict further tokens.
+        if listed is None or not listed.value or number is None or len(listed.value) < number:
+            continue
+        return ["sliding" if mark == slides else "full" for mark in listed.value[:number]], listed.source
+    return None
 
 
 def _named_kinds(fields: Fields, listed: Found[list[Any]], number: int | None) -> list[str] | None:
@@ -196,6 +212,10 @@ def _still_layers(
     numbers = fields.items("still_layers")
     if numbers is not None and numbers.value:
         return frozenset(layer for layer in numbers.value if isinstance(layer, int)), numbers.source
+    described = fields.items("layer_blocks")
+    if described is not None and described.value:
+        without = [layer for layer, block in enumerate(described.value) if _attends_not(block)]
+        return (frozenset(without), described.source) if without else None
     period = fields.whole("still_period", most=MOST_LAYERS)
     if period is None and row is not None and row.still:
         period = Found(row.still, type_source)
@@ -203,6 +223,12 @@ def _still_layers(
         return None
     every = period.value
     return frozenset(layer for layer in range(number) if (layer + 1) % every == 0), period.source
+
+
+def _attends_not(block: Any) -> bool:
+    """Whether a layer has no attention, or something linear in its place, by the object that describes it."""
+    attention = block.get("attention") if isinstance(block, Mapping) else None
+    return isinstance(attention, Mapping) and bool(attention.get("no_op") or attention.get("replace_with_linear"))
 
 
 def _join(*sources: str | None) -> str:

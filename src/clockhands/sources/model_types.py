@@ -26,8 +26,9 @@ class Row:
         windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``) and its numbers;
             whether the ``first`` of a period sees all instead of the last; whether the ``last`` layer sees all whatever
             is listed; whether the window lies on ``both`` sides of the query, or the ``half`` before it alone is used;
-            the kind of the ``others`` of a period or of those not listed, and of all where the list is ``absent``;
-            whether kinds stay what they are ``always``, without a window too.
+            whether the first layer of all ``also`` sees all; the kind of the ``others`` of a period or of those not
+            listed, and of all where the list is ``absent``; whether kinds stay what they are ``always``, without a
+            window too.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
@@ -38,6 +39,7 @@ class Row:
         still: Every so many layers there is one that does not rotate.
         unturned: Kinds of layers that do not rotate, as long as there is a window.
         labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
+        assumed: Scaling to what the class takes for keys of it that the block does not hold.
         turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
         rows: Quantity that counts the rows of a table.
         extra_rows: Rows that the table has beyond it.
@@ -68,6 +70,7 @@ class Row:
     still: int | None = None
     unturned: Sequence[str] = ()
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    assumed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     turning: str = "first"
     rows: str | None = None
     extra_rows: int = 0

@@ -6,14 +6,14 @@ from typing import Any
 
 from clockhands.ladders import Geometric
 from clockhands.sources.axis_fields import axes_of, in_grid
-from clockhands.sources.block_fields import Blocks
+from clockhands.sources.block_fields import Blocks, completed, conflict
 from clockhands.sources.fields import Fields, Found
 from clockhands.sources.head_fields import HeadReader
 from clockhands.sources.ladder_fields import built
 from clockhands.sources.layer_fields import Group, layer_groups
 from clockhands.sources.model_types import ModelType, Row
 from clockhands.sources.resolved import Code
-from clockhands.sources.scaling_fields import Surroundings, read_scaling
+from clockhands.sources.scaling_fields import Surroundings, read_scaling, scaling_type
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
 SCALED_OUTSIDE = re.compile(r"rope_scaling_\w")
@@ -46,10 +46,15 @@ class Reader:
         """The source of what follows from the type."""
         return self.known.architecture_source if self.known else ""
 
+    @property
+    def _defaults(self) -> str:
+        """The source of what the class takes for what is absent."""
+        return self.known.default_source if self.known else ""
+
     def codes(self) -> list[tuple[Code, int | None]]:
         """The codes, each with the original length of its scaling."""
         groups = layer_groups(self.fields, self.row, self.architecture)
-        blocks = Blocks(self.fields, self.row, groups, self.known.default_source if self.known else "")
+        blocks = Blocks(self.fields, self.row, groups, self._defaults)
         found = []
         for group in groups:
             if group.kind == "none":
@@ -77,7 +82,7 @@ class Reader:
             aliases=self.row.aliases if self.row else {},
             allowed=self.row.scalings if self.row else (),
         )
-        declared = read_scaling(block, around)
+        declared = read_scaling(block if self.row is None else completed(block, self.row, self._defaults), around)
         if self.known is None and not self._switches_are_complete():
             declared = replace(declared, known=False)
         layout = self._layout(group.layers)
@@ -99,7 +104,8 @@ class Reader:
             window=group.window,
             source=source,
         )
-        more: dict[str, Any] = {"part": "last"} if heads.is_latent() else {}
+        last = heads.is_latent() or (self.row is not None and self.row.turning == "last")
+        more: dict[str, Any] = {"part": "last"} if last else {}
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
         if axes is not None:
             code = replace(code, source={**code.source, "axes": axes.source})
@@ -158,6 +164,8 @@ class Reader:
                     "missing-value", {"missing": "layer_types", "needed for": "which layers take which base"}
                 )
                 return None
+        if group.base is not None:
+            return group.base
         if self.known is not None and quantity in self.known.fixed:
             return Found(self.known.fixed[quantity], self.architecture)
         outer = self.fields.number(quantity, _above_one, BASE_ALLOWED)

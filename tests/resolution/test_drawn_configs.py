@@ -1,0 +1,79 @@
+"""Random sound configs against the installed library: every rate and factor, at short and long lengths."""
+
+from collections import Counter
+
+import pytest
+
+from resolution.drawn_configs import FLAT, NESTED, SCALINGS, drawn
+from resolution.expected import resolved
+from resolution.library import gaps, in_double, ladders, read_config, same
+
+CONFIGS = 550
+
+# The library computes in single precision, where these formulas lose more than that; in double they must be the same.
+SINGLE, DOUBLE = 1e-6, 1e-9
+
+
+def scalings(config):
+    """The types of scaling that a config names; one for each kind of layer, where it has such blocks."""
+    block = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    inner = [each for each in block.values() if isinstance(each, dict)]
+    return [each.get("rope_type") or each.get("type") or "default" for each in inner or [block]]
+
+
+def lengths(config):
+    """Lengths at which a ladder may be another: within the original, at the context, far beyond it."""
+    context = config["max_position_embeddings"]
+    return (None, 64, context, 4 * context + 1) if {"dynamic", "longrope"} & set(scalings(config)) else (None,)
+
+
+def rounded_gaps(config, found, length):
+    """Ladders that differ by more than one part in a million from what the library itself rounds them to."""
+    with in_double():
+        exact = ladders(read_config(config), length)
+    single = ladders(read_config(config), length)
+    for label, ladder in single.items():
+        pairs = zip(ladder.rates, exact[label].rates, strict=True)
+        lost = max((abs(rate / real - 1) if real else abs(rate) for rate, real in pairs), default=0.0)
+        rotary = [code for code in found.codes if code.kind == "rotary"]
+        if not any(same(code, ladder, SINGLE + lost) for code in rotary):
+            yield f"{label or 'all'} in single precision, which itself loses {lost:.1e}"
+
+
+def test_random_configs_have_the_ladders_of_the_library(capsys):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    parted, compared, names, kinds, shapes = [], 0, Counter(), Counter(), Counter()
+    for seed in range(CONFIGS):
+        config = drawn(seed)
+        names[config["model_type"]] += 1
+        kinds.update(scalings(config))
+        shapes["new" if "rope_parameters" in config else "old"] += 1
+        for length in lengths(config):
+            compared += 1
+            found = resolved(config, length)
+            with in_double():
+                differing = list(gaps(read_config(config), found, length, DOUBLE))
+            differing += rounded_gaps(config, found, length)
+            parted += [f"seed {seed} at {length}: {gap}" for gap in differing]
+    with capsys.disabled():
+        print(f"\n{CONFIGS} random configs of {len(names)} types, {compared} readings, {len(parted)} parted")
+    assert parted == []
+    assert set(names) == {*FLAT, *NESTED}
+    assert set(kinds) >= set(SCALINGS)
+    assert min(kinds[kind] for kind in SCALINGS) >= 25
+    assert min(shapes.values()) >= 150
+
+
+@pytest.mark.parametrize("wrong", [{"rope_theta": 1.0001}, {"head_dim": 2}, {"factor": 1.0001}])
+def test_the_comparison_can_fail(wrong):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    config = {"model_type": "llama", "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 64}
+    config |= {"rope_theta": 10000.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    other = {**config, "rope_scaling": dict(config["rope_scaling"])}
+    for key, by in wrong.items():
+        held = other if key in other else other["rope_scaling"]
+        held[key] = type(held[key])(held[key] * by)
+    assert not list(gaps(read_config(config), resolved(config)))
+    assert list(gaps(read_config(other), resolved(config)))
