@@ -12,6 +12,7 @@ from clockhands.auditing.edits import placed
 from clockhands.auditing.findings import SEVERITIES, Finding
 from clockhands.auditing.rules import (
     gguf,
+    heads,
     keys,
     layers,
     lengths,
@@ -33,6 +34,7 @@ _ROWS: Mapping[str, Rule] = {
     **shapes.CODES,
     **scalings.CODES,
     **layers.CODES,
+    **heads.CODES,
     **tables.CODES,
     **lengths.CODES,
     **gguf.CODES,
