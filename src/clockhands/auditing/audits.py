@@ -12,6 +12,8 @@ from clockhands.auditing.checks import CHECKS, Case, Subject
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
 from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing
+from clockhands.readers import Reading, readings
+from clockhands.readers.telling import reading_to_dict
 from clockhands.sources.overriding import evidence_by_caller, overridden
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
@@ -51,6 +53,7 @@ class Audit:
         source: Where `model_type`, `context` and `length` come from.
         path: The file or folder on disk; None for a preset and for standard input.
         weights: What the weights say of pairs, or that they were not asked; None where there are none that turn.
+        readings: What other readers compute from the same config, and where they part from `layers`.
         notes: What was decided while opening the target that another reader might have decided otherwise.
     """
 
@@ -64,6 +67,7 @@ class Audit:
     notes: tuple[str, ...] = ()
     path: Path | None = None
     weights: Pairing | None = None
+    readings: tuple[Reading, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -103,6 +107,7 @@ class Audit:
             "findings": [finding.to_dict() for finding in self.findings],
             "source": dict(self.source),
             "weights": None if self.weights is None else self.weights.to_dict(),
+            "readers": [json_value(reading_to_dict(reading, self.context)) for reading in self.readings],
         }
 
     def _counted(self, severity: str) -> str:
@@ -151,7 +156,8 @@ def audit(
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the grave ones first."""
     noticed = [*cases, *((fact.code, fact.evidence, fact.layers) for fact in resolved.facts)]
-    noticed += [case for check in CHECKS for case in check(Subject(opened, resolved))]
+    others = readings(opened, resolved, resolved.length)
+    noticed += [case for check in CHECKS for case in check(Subject(opened, resolved, others))]
     documents = {opened.config_name or "": opened.config, **opened.beside}
     findings = [
         judge(code, evidence_by_caller(evidence, opened), layers, documents) for code, evidence, layers in noticed
@@ -168,4 +174,5 @@ def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Au
         source=resolved.source,
         notes=tuple(opened.notes),
         path=opened.path,
+        readings=others,
     )

@@ -54,9 +54,14 @@ class LadderDifference:
         return self.first is None
 
     @property
+    def same_factor(self) -> bool:
+        """Whether both multiply cosine and sine by the same, up to the rounding of what files hold."""
+        return abs(self.factor_ratio - 1) <= SAME_FACTOR
+
+    @property
     def same(self) -> bool:
-        """Whether both compute the same, up to the rounding of what files hold."""
-        return self.same_rates and abs(self.factor_ratio - 1) <= SAME_FACTOR
+        """Whether both compute the same."""
+        return self.same_rates and self.same_factor
 
     def phase_error(self, distance: int) -> float:
         """The largest phase error at a distance: ``p max_j |w_j - v_j|``, in radians, not reduced to one turn."""

@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+# Beyond this a number of a file is no magnitude of anything.
+_LARGEST = 1e6
+
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
     """YaRN's ``g(m) = 0.1 m ln f + 1``, and 1 for a factor of at most 1."""
@@ -23,4 +26,6 @@ def longrope(context: float, original: float) -> float:
 
 def _number(block: Mapping[str, Any], key: str, default: float) -> float:
     value = block.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST:
+        return default
+    return float(value)

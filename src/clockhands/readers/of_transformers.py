@@ -10,6 +10,7 @@ from typing import Any
 
 from clockhands.readers.facts import facts, names
 from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
+from clockhands.sources.model_types import model_type, table
 
 # What each scaling raises a KeyError without (modeling_rope_utils.py, `_check_received_keys` and the functions).
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -38,7 +39,7 @@ def known_to(reader: str, view: View) -> str:
         raise Undescribed("No model type is named.")
     # A part inside a config is made by the class of the whole.
     whole = view.top.get("model_type") if view.path else name
-    if whole not in names(reader):
+    if not isinstance(whole, str) or whole not in names(reader):
         title, version = facts()["readers"][reader]["title"], facts()["readers"][reader]["version"]
         if view.top.get("auto_map"):
             raise Undescribed(f"{title} ({version}) runs the model's own code, which is not read here.")
@@ -114,9 +115,33 @@ def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
 
 
 def transformers_5(view: View) -> None:
-    """Read a part as Transformers 5.23.0 does: as this project's resolver, but for one slip of that release."""
-    known_to("transformers-5", view)
+    """Read a part as Transformers 5.23.0 does: as this project's resolver, but for what stands below."""
+    config_of_5(view)
+    for key in (OLD, NEW):
+        block = view.block(key)
+        if block is None:
+            continue
+        kinds = [scaling_name(each) for each in (block, *block.values()) if isinstance(each, Mapping)]
+        unknown = [kind for kind in kinds if kind not in (None, *_NEEDED, "proportional", "mrope", "su")]
+        if unknown:
+            raise Refusal(f"Its {key} names the type {unknown[0]}, for which it has no function: a KeyError.")
+        return
+
+
+def config_of_5(view: View) -> None:
+    """What the config classes of Transformers 5.23.0 make of a part, whoever makes the ladder of it."""
+    name = known_to("transformers-5", view)
+    text = facts()["transformers-5"]["flat"].get(name)
+    if text is not None and not view.path and "text_config" not in view.values:
+        for key in table()["position_keys"]:
+            view.drop(key)
+        view.values = {"model_type": text}
+        view.name = text
+        if model_type(text) is None:
+            raise Undescribed(f"It drops the text part, which is flat, and takes the defaults of {text}.")
+        view.says.append("It reads the text part from text_config alone, and takes its defaults.")
     block = view.block(OLD)
-    if block is not None and view.nested and "rope_type" not in block and scaling_name(block) not in (None, "default"):
-        # Types with a block for each kind of layer get the old block laid over `rope_type: default`, which then wins.
+    if block is None or view.name not in facts()["transformers-5"]["over_default"]:
+        return
+    if "rope_type" not in block and scaling_name(block) not in (None, "default"):
         view.drop(OLD)

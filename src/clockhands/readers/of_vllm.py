@@ -7,14 +7,15 @@ from typing import Any
 
 from clockhands.readers.facts import facts
 from clockhands.readers.magnitudes import longrope, magnitude, ratio
-from clockhands.readers.of_transformers import transformers_4, transformers_5
-from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, scaling_name
+from clockhands.readers.of_transformers import config_of_5, transformers_4
+from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
 
 _ORIGINAL = "original_max_position_embeddings"
 _CONTEXT = "max_position_embeddings"
 # Names that may stand beside each other although they differ (patch_legacy_rope_type, 0.33.0).
 _BESIDE = {("su", "longrope"), ("mrope", "default")}
 # What 0.33.0 takes the declared length to hold the factor of already (config/model.py).
+_DEEPSEEK = "deepseek_yarn"
 _ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
 
 
@@ -24,6 +25,11 @@ def vllm_0_11(view: View) -> None:
     if view.name not in (*held["types"], *held["without_scaling"]):
         raise Undescribed("The file of this type in vLLM 0.11.0 was not read.")
     _contradiction(view, OLD, frozenset())
+    declared = view.block(OLD)
+    deepseek = view.name in held["deepseek"] or (declared is not None and scaling_name(declared) == _DEEPSEEK)
+    if declared is not None and scaling_name(declared) == _DEEPSEEK:
+        # A name of its own, of which the classes of Transformers 4 make nothing.
+        view.put(OLD, named(declared, "yarn"))
     transformers_4(view)
     block = view.block(OLD)
     if block is None:
@@ -38,9 +44,11 @@ def vllm_0_11(view: View) -> None:
         if original is None:
             raise Refusal(f"Its {OLD} of type yarn lacks {_ORIGINAL}: a KeyError.")
         if factor is not None:
-            view.longest = original * factor
-            made = ratio(factor, block) if view.name in held["deepseek"] else magnitude(factor)
-            keep = ("mscale", "mscale_all_dim") if view.name in held["deepseek"] else ()
+            # Only the name yarn makes it begin with the original length.
+            again = declared is not None and scaling_name(declared) == _DEEPSEEK
+            view.longest = (context or original) * factor if again else original * factor
+            made = ratio(factor, block) if deepseek else magnitude(factor)
+            keep = ("mscale", "mscale_all_dim") if deepseek else ()
             dropped = [key for key in ("attention_factor", "mscale", "mscale_all_dim", "truncate") if key not in keep]
             view.drop_inside(block, OLD, *dropped)
             block["attention_factor"] = made
@@ -59,7 +67,7 @@ def vllm(view: View) -> None:
     """Read a part as vLLM 0.33.0 does."""
     for key in (OLD, NEW):
         _contradiction(view, key, frozenset(_BESIDE))
-    transformers_5(view)
+    config_of_5(view)
     key = OLD if view.block(OLD) is not None else NEW
     block = view.block(key)
     if block is None:
@@ -68,11 +76,11 @@ def vllm(view: View) -> None:
     again = kind is not None and kind not in _ALREADY and "gemma3" not in str(view.name)
     if again and factor is not None and context is not None:
         view.longest = context * factor
-    if kind == "yarn" and factor is not None and view.name in facts()["vllm"]["deepseek"]:
-        if view.number("attention_factor", block) != 1.0:
-            made = ratio(factor, block)
-            view.drop_inside(block, key, "attention_factor", "truncate")
-            block["attention_factor"] = made
+    own = view.name in facts()["vllm"]["deepseek"] and view.number("attention_factor", block) != 1.0
+    if factor is not None and (kind == _DEEPSEEK or (kind == "yarn" and own)):
+        made = ratio(factor, block)
+        view.drop_inside(block, key, "attention_factor", "truncate")
+        block = {**named(block, "yarn"), "attention_factor": made}
     elif kind == "dynamic":
         # Its table is as long as the context and its trained length is the same, so that the base is never raised.
         block = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}

@@ -83,15 +83,8 @@ class View:
         self.values.setdefault(key, value)
 
     def number(self, key: str, block: Mapping[str, Any] | None = None) -> float | None:
-        """A number, of the part or of an object; None where none stands there."""
-        value = (self.values if block is None else block).get(key)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-    @property
-    def nested(self) -> bool:
-        """Whether the type has one object for each kind of layer in its new block."""
-        known = model_type(self.name) if self.name else None
-        return known is not None and any(row.nested for row in known.rows)
+        """A positive number that fits a model, of the part or of an object; None where none stands there."""
+        return positive_number((self.values if block is None else block).get(key))
 
 
 def views(opened: Opened, length: int | None) -> Iterator[tuple[Section, View]]:
@@ -113,6 +106,13 @@ def put_back(config: Mapping[str, Any], section: Section, values: Mapping[str, A
         here = here[name]
     here[path[-1]] = dict(values)
     return whole
+
+
+def positive_number(value: Any) -> float | None:
+    """A value where it is a positive number below 10**15, beyond which no length and no factor lies; else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        return None
+    return value
 
 
 def scaling_name(block: Mapping[str, Any], *, old_first: bool = False) -> str | None:

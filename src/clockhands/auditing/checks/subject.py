@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clockhands.readers import Reading
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened
 
@@ -17,10 +18,12 @@ class Subject:
     Attributes:
         opened: The target: its config, the documents beside it, the headers of its tensors.
         resolved: What was made of them.
+        readings: What other readers make of them.
     """
 
     opened: Opened
     resolved: Resolved
+    readings: tuple[Reading, ...] = ()
 
 
 Check = Callable[[Subject], Iterator[Case]]

@@ -1,0 +1,327 @@
+"""What a file says rightly, and what some reader of it takes otherwise."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from clockhands.auditing.checks.subject import Case, Subject, declared
+from clockhands.measures import difference
+from clockhands.readers import Parted, Reading
+from clockhands.readers.facts import facts
+from clockhands.readers.magnitudes import longrope, magnitude
+from clockhands.readers.telling import code_in_words, release, scaling_in_words
+from clockhands.readers.views import NEW, OLD, TEXT, View, positive_number, scaling_name, views
+from clockhands.rotary import Rotary
+from clockhands.scaling import Yarn
+from clockhands.sources.resolved import Code
+
+_CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
+# Two bases under keys of the old shape: that of the layers with a window, and those that hold the other one.
+_LOCAL = {"rope_local_base_freq": ("rope_theta",), "local_rope_theta": ("global_rope_theta", "rope_theta")}
+# Names of scalings that one program or family uses, and what they are called elsewhere.
+_UNCOMMON = {"deepseek_yarn": "yarn", "deepseek_llama_scaling": "yarn", "telechat3-yarn": "yarn"}
+# Lengths beside the declared one that may say whether it holds a factor already.
+_LENGTHS = ("model_max_length", "max_sequence_length", "seq_length", "max_seq_len", "n_ctx")
+
+
+def new_shape_only(subject: Subject) -> Iterator[Case]:
+    """A base or a scaling in the new shape alone, which a reader of the old shape passes over."""
+    reading = _reading(subject, "transformers-4")
+    if reading is None or reading.verdict != "differs" or _noticed(subject, "conflicting-shapes"):
+        return
+    if not any(place.endswith(NEW) for place in reading.not_read):
+        return
+    worst = max(reading.parted, key=_how_far)
+    assert worst.ours is not None
+    evidence: dict[str, Any] = declared(worst.ours, "base")
+    evidence |= _scaling_said(worst.ours)
+    evidence |= {"read instead": _changed(worst.theirs, worst.ours), "right": _changed(worst.ours, worst.theirs)}
+    evidence |= {"reader": release(reading)} | _apart(worst) | _in_the_old_shape(subject, worst.ours)
+    yield "new-shape-only", evidence, worst.layers if len(reading.parted) > 1 else None
+
+
+def legacy_layer_bases(subject: Subject) -> Iterator[Case]:
+    """Two bases in keys of the old shape, of which a reader that looks at one gives all layers the same."""
+    for view in _views(subject):
+        for local, others in _LOCAL.items():
+            other = next((key for key in others if view.number(key)), None)
+            if other is None or not view.number(local) or view.block(NEW) or view.number(local) == view.number(other):
+                continue
+            evidence = {view.place(other): view.get(other), view.place(local): view.get(local)}
+            codes = [code for code in subject.resolved.codes if code.part in TEXT and code.rates]
+            sliding = next((code for code in codes if code.base == view.number(local)), None)
+            full = next((code for code in codes if code.base == view.number(other)), None)
+            if sliding is not None and full is not None and len(sliding.rates or ()) == len(full.rates or ()):
+                found = difference(full.rates or (), sliding.rates or ())
+                evidence |= {"largest ratio": found.ratio, "pair": found.ratio_pair}
+            yield "legacy-layer-bases", evidence, None
+
+
+def uncommon_scaling_name(subject: Subject) -> Iterator[Case]:
+    """A name of a scaling that only some readers know."""
+    for view, key, block in _blocks(subject):
+        name = scaling_name(block)
+        if name not in _UNCOMMON:
+            continue
+        spelt = "rope_type" if block.get("rope_type") == name else "type"
+        evidence: dict[str, Any] = {view.place(f"{key}.{spelt}"): name, "common name": _UNCOMMON[name]}
+        evidence["refused by"] = [release(each) for each in subject.readings if name in (each.because or "")]
+        context, factor = view.number(_CONTEXT), positive_number(block.get("factor"))
+        if context and factor:
+            evidence |= {view.place(_CONTEXT): context, view.place(f"{key}.factor"): factor}
+            evidence["length x factor"] = context * factor
+        yield "uncommon-scaling-name", evidence, None
+
+
+def explicit_attention_factor(subject: Subject) -> Iterator[Case]:
+    """An attention factor that is written out, and that the scaling's formula does not give."""
+    for view, key, block in _blocks(subject):
+        written, formula = positive_number(block.get("attention_factor")), _formula(view, block)
+        if written is None or formula is None or abs(written / formula - 1) <= 1e-6:
+            continue
+        place = view.place(f"{key}.attention_factor")
+        dropped = [release(each) for each in subject.readings if place in each.not_read and each.parted]
+        yield "explicit-attention-factor", {place: written, "formula": formula, "readers": dropped}, None
+
+
+def disputed_attention_factor(subject: Subject) -> Iterator[Case]:
+    """Mscale beside mscale_all_dim: a ratio for one family of readers, nothing or the formula for another."""
+    for view, key, block in _blocks(subject):
+        factor = positive_number(block.get("factor"))
+        scales = [positive_number(block.get(name)) for name in ("mscale", "mscale_all_dim")]
+        if factor is None or factor <= 1 or None in scales or block.get("attention_factor") is not None:
+            continue
+        evidence: dict[str, Any] = {
+            view.place(f"{key}.{name}"): block[name] for name in ("mscale", "mscale_all_dim", "factor")
+        }
+        evidence["ratio"] = magnitude(factor, scales[0] or 1) / magnitude(factor, scales[1] or 1)
+        evidence["formula"] = magnitude(factor)
+        for name in ("ratio", "formula"):
+            evidence[f"readers of the {name}"] = [
+                release(each) for each in subject.readings if _multiplies(each, evidence[name])
+            ]
+        yield "disputed-attention-factor", evidence, None
+
+
+def softmax_scale(subject: Subject) -> Iterator[Case]:
+    """mscale_all_dim asks for a factor on the scores too, beside that on cosine and sine."""
+    for view, key, block in _blocks(subject):
+        factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
+        if factor is None or whole is None or factor <= 1:
+            continue
+        evidence: dict[str, Any] = {view.place(f"{key}.{name}"): block[name] for name in ("mscale_all_dim", "factor")}
+        evidence["scale of the scores"] = magnitude(factor, whole) ** 2
+        evidence["type"] = view.name
+        for reader in ("transformers-5", "transformers-4"):
+            reading = _reading(subject, reader)
+            if reading is not None and reading.verdict in ("same", "differs"):
+                evidence[release(reading)] = view.name in facts()[reader]["scores"]
+        yield "softmax-scale", evidence, None
+
+
+def uncommon_betas(subject: Subject) -> Iterator[Case]:
+    """YaRN with other ends of its ramp than those that readers with constants take."""
+    seen = set()
+    for view, key, block in _blocks(subject):
+        if scaling_name(block) not in ("yarn", *_UNCOMMON):
+            continue
+        odd = {
+            name: block[name]
+            for name, usual in (("beta_fast", 32), ("beta_slow", 1), ("truncate", True))
+            if block.get(name) is not None and block[name] != usual
+        }
+        if not odd or (view.path, key) in seen:
+            continue
+        seen.add((view.path, key))
+        evidence: dict[str, Any] = {view.place(f"{key}.{name}"): value for name, value in odd.items()}
+        places = set(evidence)
+        evidence["readers"] = [release(each) for each in subject.readings if places & set(each.not_read)]
+        evidence |= _with_constants(subject)
+        yield "uncommon-betas", evidence, None
+
+
+def misplaced_original(subject: Subject) -> Iterator[Case]:
+    """LongRoPE's original length inside the block, where the class of the type looks outside."""
+    for view, key, block in _blocks(subject):
+        inside = _ORIGINAL in block and view.get(_ORIGINAL) is None
+        if not inside or "long_factor" not in block or view.name not in ("phi3", "phimoe", "phi4_multimodal"):
+            continue
+        evidence: dict[str, Any] = {view.place(f"{key}.{_ORIGINAL}"): block[_ORIGINAL]}
+        evidence |= {"type": view.name, "outside": view.place(_ORIGINAL)}
+        evidence["refused by"] = [release(each) for each in subject.readings if each.verdict == "refuses"]
+        yield "misplaced-original", evidence, None
+
+
+def length_times_factor(subject: Subject) -> Iterator[Case]:
+    """A scaling whose factor some readers multiply the declared length by, and others take to be in it."""
+    for view, key, block in _blocks(subject):
+        factor, context = positive_number(block.get("factor")), view.number(_CONTEXT)
+        if scaling_name(block) not in ("linear", "dynamic") or factor is None or factor <= 1 or context is None:
+            continue
+        longest = [each for each in subject.readings if each.longest == int(context * factor)]
+        if not longest:
+            continue
+        evidence: dict[str, Any] = {view.place(_CONTEXT): context, view.place(f"{key}.factor"): factor}
+        evidence |= {"length x factor": context * factor, "multiplied by": [release(each) for each in longest]}
+        beside = {view.place(name): view.get(name) for name in _LENGTHS if view.number(name) == context}
+        for file, document in subject.opened.beside.items():
+            if positive_number(document.get("model_max_length")) == context:
+                beside[f"{file}:model_max_length"] = document["model_max_length"]
+        yield "length-times-factor", evidence | beside | {"confirmed": bool(beside)}, None
+
+
+def flat_vision_language(subject: Subject) -> Iterator[Case]:
+    """A config of images and text in the old flat form, of a type whose new class reads text_config alone."""
+    flat = facts()["transformers-5"]["flat"]
+    for view in _views(subject):
+        text = None if view.path or view.name is None else flat.get(view.name)
+        if text is None or not isinstance(view.get("vision_config"), Mapping) or "text_config" in view.values:
+            continue
+        held = [key for key in ("rope_theta", "partial_rotary_factor", _CONTEXT, "head_dim", OLD) if key in view.values]
+        if not held:
+            continue
+        evidence: dict[str, Any] = {view.place(key): view.values[key] for key in held}
+        yield "flat-vision-language", evidence | {"type": view.name, "text type": text}, None
+
+
+CHECKS = (
+    new_shape_only,
+    legacy_layer_bases,
+    uncommon_scaling_name,
+    explicit_attention_factor,
+    disputed_attention_factor,
+    softmax_scale,
+    uncommon_betas,
+    misplaced_original,
+    length_times_factor,
+    flat_vision_language,
+)
+
+
+def _reading(subject: Subject, name: str) -> Reading | None:
+    return next((each for each in subject.readings if each.reader == name), None)
+
+
+def _views(subject: Subject) -> Iterator[View]:
+    """The text parts of a config whose readers are compared."""
+    if subject.readings:
+        for _, view in views(subject.opened, None):
+            yield view
+
+
+def _blocks(subject: Subject) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
+    """Every block that names a scaling, flat or for one kind of layer, with the key that it stands under."""
+    for view in _views(subject):
+        for key in (OLD, NEW):
+            block = view.block(key)
+            if block is None:
+                continue
+            inner = {name: each for name, each in block.items() if isinstance(each, Mapping)}
+            held = {key: block} if not inner else {f"{key}.{name}": each for name, each in inner.items()}
+            for place, each in held.items():
+                if scaling_name(each) not in (None, "default"):
+                    yield view, place, each
+            if block and key == OLD:
+                break  # the old block is the one that is read
+
+
+def _noticed(subject: Subject, code: str) -> bool:
+    return any(fact.code == code for fact in subject.resolved.facts)
+
+
+def _how_far(group: Parted) -> float:
+    if group.ladder is None:
+        return float("inf") if group.says else 0.0
+    return group.ladder.ratio
+
+
+def _apart(group: Parted) -> dict[str, Any]:
+    """The numbers of a difference, as evidence."""
+    ladder = group.ladder
+    if ladder is None or ladder.same_rates:
+        return {}
+    made: dict[str, Any] = {"largest ratio": ladder.ratio, "pair": ladder.ratio_pair, "pairs": ladder.pairs}
+    return made | {"off by a radian from": ladder.reaches(1.0)}
+
+
+def _in_the_old_shape(subject: Subject, code: Code) -> dict[str, Any]:
+    """Keys of the old shape, each with the place in the new one that holds its value."""
+    for view in _views(subject):
+        block, entry = view.block(NEW), facts()["transformers-4"]["types"].get(view.name)
+        if block is None or entry is None or "short_factor" in block:
+            continue
+        full, local = block.get("full_attention"), block.get("sliding_attention")
+        nested = isinstance(full, Mapping) and isinstance(local, Mapping)
+        if nested != any(isinstance(value, Mapping) for value in block.values()) or nested != ("local" in entry):
+            continue
+        held, place = (full, f"{NEW}.full_attention") if isinstance(full, Mapping) and nested else (block, NEW)
+        made = {}
+        for name, inner in (("base", "rope_theta"), ("share", "partial_rotary_factor")):
+            if name in entry and inner in held and entry[name][0] not in view.values:
+                made[view.place(entry[name][0])] = view.place(f"{place}.{inner}")
+        if isinstance(local, Mapping) and nested and "rope_theta" in local:
+            made[view.place(entry["local"][0])] = view.place(f"{NEW}.sliding_attention.rope_theta")
+        if scaling_name(held) not in (None, "default"):
+            made[view.place(OLD)] = view.place(place)
+        return {"in the old shape": made} if made and code.part == "text" else {}
+    return {}
+
+
+def _changed(code: Code | None, other: Code | None) -> str:
+    """What one reading has where the other has something else: base, scaling, share."""
+    if code is None or other is None or code.kind != other.kind:
+        return code_in_words(code)
+    words = []
+    if code.base != other.base:
+        words.append("no base" if code.base is None else f"base {code.base:,.10g}")
+    if scaling_in_words(code) != scaling_in_words(other):
+        words.append(scaling_in_words(code))
+    if code.rotated != other.rotated and code.rotated is not None and code.width:
+        words.append(f"a rotated share of {code.rotated / code.width:.4g}")
+    return " and ".join(words) or code_in_words(code)
+
+
+def _scaling_said(code: Code) -> dict[str, Any]:
+    """The scaling's name and factor by their places."""
+    said = {}
+    for place in code.source.get("scaling", "").split(", "):
+        key = place.rpartition(".")[2]
+        value = (code.scaling or {}).get({"rope_type": "type", "type": "type", "factor": "factor"}.get(key, ""))
+        if value is not None and ":" in place and " " not in place:
+            said[place] = value
+    return said
+
+
+def _formula(view: View, block: Mapping[str, Any]) -> float | None:
+    """What multiplies cosine and sine where nothing is written out, as Transformers computes it."""
+    factor = positive_number(block.get("factor"))
+    kind = scaling_name(block)
+    if kind in ("longrope", "su"):
+        context = view.number(_CONTEXT)
+        original = view.number(_ORIGINAL) or positive_number(block.get(_ORIGINAL))
+        return longrope(context, original) if context and original else None
+    if kind != "yarn" or factor is None:
+        return None
+    scales = [positive_number(block.get(name)) for name in ("mscale", "mscale_all_dim")]
+    if scales[0] and scales[1]:
+        return magnitude(factor, scales[0]) / magnitude(factor, scales[1])
+    return magnitude(factor)
+
+
+def _multiplies(reading: Reading, value: float) -> bool:
+    codes = [code for code in reading.codes if code.kind == "rotary" and code.part in TEXT and code.scaling]
+    factors = [code.attention_factor for code in codes if code.attention_factor is not None]
+    return bool(factors) and all(abs(factor / value - 1) <= 1e-6 for factor in factors)
+
+
+def _with_constants(subject: Subject) -> dict[str, Any]:
+    """Which pairs a reader with constants bends otherwise."""
+    for code in subject.resolved.codes:
+        spec = code.spec
+        if not isinstance(spec, Rotary) or not isinstance(spec.scaling, Yarn):
+            continue
+        usual = replace(spec.scaling, beta_fast=32.0, beta_slow=1.0, truncate=True)
+        found = difference(spec.rates, replace(spec, scaling=usual).rates)
+        if not found.same_rates:
+            return {"first pair": found.first, "last pair": found.last, "largest ratio": found.ratio}
+    return {}

@@ -1,0 +1,170 @@
+"""Readings and differences in words and as JSON values."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from clockhands.measures import LadderDifference, distances
+from clockhands.readers.comparing import Parted
+from clockhands.readers.reading import Reading
+from clockhands.sources.resolved import Code
+
+FAR_OFF = (0.1, 1.0)
+"""Radians from which a pair counts as off, and as lost."""
+
+
+def reading_to_dict(reading: Reading, context: int | None) -> dict[str, Any]:
+    """One element of `readers` in the JSON of an audit."""
+    return {
+        "reader": reading.reader,
+        "title": reading.title,
+        "version": reading.version,
+        "verdict": reading.verdict,
+        "because": reading.because,
+        "not_read": list(reading.not_read),
+        "longest": reading.longest,
+        "says": list(reading.says),
+        "differs": [parted_to_dict(group, context) for group in reading.parted],
+    }
+
+
+def parted_to_dict(group: Parted, context: int | None) -> dict[str, Any]:
+    """How two readings of some layers differ; ``context`` says which distances are of interest."""
+    return {
+        "part": group.part,
+        "layers": group.layers,
+        "says": list(group.says),
+        "first": _code_to_dict(group.ours),
+        "second": _code_to_dict(group.theirs),
+        "rates": None if group.ladder is None else _ladder_to_dict(group.ladder, context),
+    }
+
+
+def _code_to_dict(code: Code | None) -> dict[str, Any] | None:
+    if code is None:
+        return None
+    names = ("kind", "layout", "width", "rotated", "base", "attention_factor", "scaling", "window")
+    return {name: getattr(code, name) for name in names}
+
+
+def _ladder_to_dict(ladder: LadderDifference, context: int | None) -> dict[str, Any]:
+    return {
+        "pairs": ladder.pairs,
+        "first_pair": ladder.first,
+        "last_pair": ladder.last,
+        "largest_ratio": ladder.ratio,
+        "largest_ratio_pair": ladder.ratio_pair,
+        "radians_per_token": ladder.drift,
+        "fastest_drift_pair": ladder.drift_pair,
+        "attention_factor_ratio": ladder.factor_ratio,
+        "off_from": {str(radians): ladder.reaches(radians) for radians in FAR_OFF},
+        "at": [
+            {"distance": distance, "radians": ladder.phase_error(distance), "mean_cosine": ladder.mean_cosine(distance)}
+            for distance in distances(context)
+        ],
+    }
+
+
+def parted_in_words(group: Parted, context: int | None) -> str:
+    """What differs in some layers, in one line.
+
+    The pairs and how far apart, the position from which one is off by more than a radian, and the mean cosine at the
+    context.
+    """
+    words = [*group.says]
+    ladder = group.ladder
+    if ladder is not None and not ladder.same_rates:
+        words.append(f"{pairs_in_words(ladder)}, {ratio_in_words(ladder)}")
+        lost = ladder.reaches(1.0)
+        if lost is not None:
+            words.append(f"off by 1 rad from distance {lost:,}")
+        if context is not None:
+            words.append(f"mean cosine {cosine_in_words(ladder.mean_cosine(context))} at {context:,}")
+    if ladder is not None and not ladder.same_factor and group.ours is not None and group.theirs is not None:
+        words.append(f"attention factor {_factor(group.theirs)} instead of {_factor(group.ours)}")
+    return "; ".join(words)
+
+
+def pairs_in_words(ladder: LadderDifference) -> str:
+    """Which pairs differ.
+
+    >>> from clockhands.measures import difference
+    >>> pairs_in_words(difference((1.0, 0.1, 0.01), (1.0, 0.2, 0.02)))
+    'pairs 1-2 of 3'
+    """
+    if ladder.first == ladder.last:
+        return f"pair {ladder.first} of {ladder.pairs}"
+    return f"pairs {ladder.first}-{ladder.last} of {ladder.pairs}"
+
+
+def ratio_in_words(ladder: LadderDifference) -> str:
+    """The largest ratio of two rates.
+
+    >>> from clockhands.measures import difference
+    >>> ratio_in_words(difference((1.0, 0.1), (1.0, 0.2)))
+    'rates up to 2 times apart'
+    """
+    if math.isinf(ladder.ratio):
+        return "where one of the two stands still"
+    return f"rates up to {ladder.ratio:,.4g} times apart"
+
+
+def cosine_in_words(cosine: float) -> str:
+    """A cosine with three digits, without a minus before zeros.
+
+    >>> cosine_in_words(0.76894), cosine_in_words(-0.0001)
+    ('0.769', '0.000')
+    """
+    return f"{cosine:.3f}".replace("-0.000", "0.000")
+
+
+def code_in_words(code: Code | None) -> str:
+    """Base, scaling, share and factor of a rotary code, in a few words.
+
+    >>> code_in_words(Code("text", None, "rotary", base=1e4, width=64, rotated=64, attention_factor=1.0))
+    'base 10,000, no scaling'
+    """
+    if code is None:
+        return "no such layers"
+    if code.kind != "rotary":
+        return {"none": "no position code", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
+    words = ["base not known" if code.base is None else f"base {_plain(code.base)}"]
+    words.append(scaling_in_words(code))
+    if code.rotated is not None and code.width is not None and code.rotated != code.width:
+        words.append(f"{code.rotated} of {code.width} channels turn")
+    if code.attention_factor not in (None, 1.0):
+        words.append(f"attention factor {_factor(code)}")
+    return ", ".join(words)
+
+
+def scaling_in_words(code: Code) -> str:
+    """The scaling and its factor."""
+    scaling = code.scaling or {}
+    if not scaling:
+        return "no scaling"
+    factor = scaling.get("factor")
+    return f"{scaling.get('type')} by {_plain(factor)}" if factor is not None else str(scaling.get("type"))
+
+
+def listed(words: Iterable[str]) -> str:
+    """Some words as a list in a sentence.
+
+    >>> listed(["one", "two", "three"])
+    'one, two and three'
+    """
+    each = list(words)
+    return " and ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
+
+
+def release(reading: Reading) -> str:
+    """The reader with its release: ``Transformers 4.57.1``."""
+    name = reading.title.rsplit(" ", 1)[0] if reading.title[-1].isdigit() else reading.title
+    return f"{name} {reading.version}" if reading.version[0].isdigit() else name
+
+
+def _factor(code: Code) -> str:
+    return f"{code.attention_factor:.4f}" if code.attention_factor is not None else "not known"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.10g}" if abs(value) < 1e10 else f"{value:,.0f}"
