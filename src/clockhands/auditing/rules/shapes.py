@@ -11,16 +11,26 @@ def _shapes(evidence: Evidence) -> str:
     used = str(evidence.get("used", ""))
     tail = f" Transformers 5 and this audit go by {used.partition(':')[2]}." if used else ""
     return (
-        f"The old shape of the config and the new one disagree: {_paired(evidence)}. Readers of one age take the one,"
-        f" those of the other age the other, and none warns.{tail}"
+        f"The old shape of the config and the new one disagree: {_paired(evidence)}. Readers of the old shape take the"
+        f" one, readers of the new shape the other, and none warns.{tail}"
     )
 
 
 def _paired(evidence: Evidence) -> str:
-    """What is said of one thing in two places, the places of one thing beside each other."""
-    words = [f"{name} is {spoken(value)}" for name, value in named(evidence)]
-    pairs = [" but ".join(words[place : place + 2]) for place in range(0, len(words), 2)]
-    return listed(pairs)
+    """What is said of one thing in two places, side by side; what stands in one of the two only comes last."""
+    entries = named(evidence)
+    both: list[str] = []
+    alone: dict[str, list[str]] = {}
+    for (name, value), (other, its) in zip(entries[::2], entries[1::2], strict=True):
+        if value is None or its is None:
+            holder, _, key = (name if its is None else other).rpartition(".")
+            alone.setdefault(holder, []).append(key)
+        else:
+            both.append(f"{name} is {spoken(value)} but {other} is {spoken(its)}")
+    only = [
+        f"{listed(keys)} {'stands' if len(keys) == 1 else 'stand'} in {holder} only" for holder, keys in alone.items()
+    ]
+    return "; ".join(filter(None, [listed(both), *only]))
 
 
 def _shapes_edit(evidence: Evidence) -> Edit | None:
