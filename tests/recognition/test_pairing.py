@@ -9,7 +9,7 @@ import pytest
 import packaged_weights
 from clockhands.errors import InvalidValue
 from clockhands.recognition import pairing
-from clockhands.recognition.pairing import LAYOUTS, confidence, score, together, verdict
+from clockhands.recognition.pairing import LAYOUTS, Score, score, together
 
 
 def scores(layers, heads):
@@ -17,15 +17,17 @@ def scores(layers, heads):
 
 
 def definition(heads, layout):
-    """The statistic as its docstring says it, one block after the other."""
-    total = 0.0
+    """The statistic as its docstring says it, one block after the other: straight products, less crossed ones."""
+    straight = crossed = 0.0
     for head in heads:
         rows = head / np.linalg.norm(head, axis=1, keepdims=True)
         gram, half = rows @ rows.T, len(rows) // 2
         pairs = [(2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + half) for i in range(half)]
         for (i, first), (j, second) in itertools.permutations(enumerate(pairs), 2):
-            total += math.exp(-abs(i - j) / 4) * np.linalg.det(gram[np.ix_(first, second)])
-    return total
+            ((one, two), (three, four)) = gram[np.ix_(first, second)]
+            straight += math.exp(-abs(i - j) / 4) * one * four
+            crossed -= math.exp(-abs(i - j) / 4) * two * three
+    return straight, crossed
 
 
 def drawn(heads=2, rotated=8, inputs=5, seed=0):
@@ -37,16 +39,19 @@ def drawn(heads=2, rotated=8, inputs=5, seed=0):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_statistic_is_what_its_definition_says(layout):
     heads = drawn()
-    assert pairing._statistic(pairing._grams(heads), layout) == pytest.approx(definition(heads, layout), rel=1e-5)
+    made, defined = pairing._statistic(pairing._grams(heads), layout), definition(heads, layout)
+    assert sum(made) == pytest.approx(sum(defined), rel=1e-5)
+    assert made[0] - defined[0] == pytest.approx(defined[1] - made[1], rel=1e-5)
 
 
-def test_mean_and_variance_are_those_of_all_orders_of_the_channels():
+def test_means_and_variance_are_those_of_all_orders_of_the_channels():
     heads = drawn()
     grams = pairing._grams(heads)
     every = [np.ix_(range(2), order, order) for order in itertools.permutations(range(8))]
     values = np.array([pairing._statistic(grams[order], "halves") for order in every])
-    assert abs(values.mean()) < 1e-10 * values.std()
-    assert pairing._variance(grams) == pytest.approx(values.var(), rel=1e-5)
+    whole = values.sum(axis=1)
+    assert np.abs(values.mean(axis=0)).max() < 1e-10 * whole.std()
+    assert pairing._variance(grams) == pytest.approx(whole.var(), rel=1e-5)
 
 
 def test_equal_weights_give_equal_numbers_whatever_their_scale():
@@ -59,29 +64,29 @@ def test_equal_weights_give_equal_numbers_whatever_their_scale():
 def test_the_real_model_pairs_as_its_file_does():
     queries = scores(packaged_weights.smollm2()["q"], 9)
     z = together(queries)
-    assert verdict(z) == "interleaved"
-    assert z["interleaved"] > 250
-    assert abs(z["halves"]) < 4
-    assert confidence(z) == 0.99
+    assert z.verdict() == "interleaved"
+    assert z.z["interleaved"] > 250
+    assert abs(z.z["halves"]) < 4
+    assert z.confidence == 0.99
     assert [each.layout for each in queries] == ["interleaved"] * 30
-    assert verdict(together(scores(packaged_weights.smollm2()["k"], 3))) == "interleaved"
+    assert together(scores(packaged_weights.smollm2()["k"], 3)).verdict() == "interleaved"
 
 
 def test_the_real_model_with_its_rows_put_back_pairs_in_halves():
     rows = [packaged_weights.halves(each, 9) for each in packaged_weights.smollm2()["q"]]
     queries = scores(rows, 9)
     z = together(queries)
-    assert verdict(z) == "halves"
-    assert z["halves"] > z["interleaved"] + 250
+    assert z.verdict() == "halves"
+    assert z.z["halves"] > z.z["interleaved"] + 250
     assert [each.layout for each in queries] == ["halves"] * 30
 
 
 def test_the_tiny_model_pairs_as_its_code_does():
     as_stored = together(scores(packaged_weights.glassllm()["q"], 4))
     put_back = together(scores([packaged_weights.halves(each, 4) for each in packaged_weights.glassllm()["q"]], 4))
-    assert verdict(as_stored) == "interleaved"
-    assert as_stored["interleaved"] > 10
-    assert verdict(put_back) == "halves"
+    assert as_stored.verdict() == "interleaved"
+    assert as_stored.z["interleaved"] > 10
+    assert put_back.verdict() == "halves"
 
 
 def test_at_least_95_of_100_layers_of_real_models_are_right_and_none_is_wrong():
@@ -97,12 +102,12 @@ def test_at_least_95_of_100_layers_of_real_models_are_right_and_none_is_wrong():
 
 def test_transposed_weights_say_nothing():
     for tensors, heads in ((packaged_weights.smollm2(), 9), (packaged_weights.glassllm(), 4)):
-        assert verdict(together(scores([rows.T for rows in tensors["q"]], heads))) is None
+        assert together(scores([rows.T for rows in tensors["q"]], heads)).verdict() is None
 
 
 def test_a_model_in_which_nothing_turns_says_nothing():
     for rows in packaged_weights.minilm().values():
-        assert verdict(together(scores(rows, 12))) is None
+        assert together(scores(rows, 12)).verdict() is None
 
 
 def controls():
@@ -127,11 +132,57 @@ def test_at_most_one_control_layer_in_a_hundred_raises_a_false_alarm():
     assert len(alarms) <= 0.01 * len(said), alarms
 
 
+def made_of(interleaved, halves=0.0, crossed=0.5):
+    """A score whose better layout has a share of its z in the crossed part."""
+    return Score({"interleaved": interleaved, "halves": halves}, {"interleaved": crossed * interleaved, "halves": 0}, 4)
+
+
 def test_single_layers_that_are_no_evidence_make_no_model():
-    weak = pairing.Score({"interleaved": 2.0, "halves": 0.0}, 4)
+    weak = made_of(2.0)
     assert weak.layout is None
-    assert verdict(together([weak] * 4)) is None
-    assert verdict(together([weak] * 9)) == "interleaved"
+    assert together([weak] * 4).verdict() is None
+    assert together([weak] * 9).verdict() == "interleaved"
+
+
+@pytest.mark.parametrize(
+    ("one", "model", "layer"),
+    [
+        (made_of(5.0, 2.0), "interleaved", "interleaved"),
+        (made_of(4.9, 0.0), None, "interleaved"),
+        (made_of(9.0, 6.1), None, "interleaved"),
+        (made_of(3.1, 1.2), None, None),
+        (made_of(2.9, -3.0), None, None),
+        (made_of(20.0, crossed=0.26), "interleaved", "interleaved"),
+        (made_of(20.0, crossed=0.74), "interleaved", "interleaved"),
+        (made_of(20.0, crossed=0.24), None, None),
+        (made_of(20.0, crossed=0.76), None, None),
+        (made_of(20.0, crossed=-0.1), None, None),
+    ],
+)
+def test_what_a_model_and_a_layer_must_reach(one, model, layer):
+    assert (one.verdict(), one.layout) == (model, layer)
+
+
+def test_the_same_channels_of_two_heads_are_alike_and_no_pairs():
+    mixed = [packaged_weights.interleaved(rows, 2) for rows in packaged_weights.glassllm()["q"]]
+    found = together(scores(mixed, 4))
+    assert found.z["interleaved"] > 20
+    assert found.crossed["interleaved"] < 0
+    assert found.verdict() is None
+
+
+def test_planes_that_turn_together_are_pairs():
+    # Each pair spans a plane near its neighbour's, turned by any angle: what a rotation leaves free, and what not.
+    draw = np.random.default_rng(4)
+    planes = np.cumsum(draw.standard_normal((8, 16, 2, 48)), axis=1)
+    angles = draw.uniform(0, 2 * np.pi, (8, 16))
+    turned = np.einsum(
+        "hpij,hpjx->hpix",
+        np.moveaxis([[np.cos(angles), -np.sin(angles)], [np.sin(angles), np.cos(angles)]], (0, 1), (2, 3)),
+        planes,
+    )
+    assert score(turned.reshape(8, 32, 48)).verdict() == "interleaved"
+    assert score(turned.swapaxes(1, 2).reshape(8, 32, 48)).verdict() == "halves"
 
 
 def test_heads_without_a_direction_are_left_out():
@@ -160,5 +211,6 @@ def test_what_is_no_heads_is_refused(shape):
 
 
 def test_confidence_is_never_certainty():
-    assert confidence({"interleaved": 1e6, "halves": 0.0}) == 0.99
-    assert confidence({"interleaved": 1.0, "halves": 1.0}) == 0.5
+    assert made_of(1e6).confidence == 0.99
+    assert made_of(5.0, 2.0).confidence == pytest.approx(0.98305, abs=1e-5)  # Phi(3 / sqrt(2))
+    assert made_of(1.0, 1.0).confidence == 0.5

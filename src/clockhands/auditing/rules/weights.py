@@ -6,7 +6,7 @@ from typing import Any
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.rules.rule import Evidence, Rule
 
-_NEIGHBOURS = {"interleaved": "neighbouring rows", "halves": "rows half a head apart"}
+_PAIRED = {"interleaved": "neighbouring rows (interleaved)", "halves": "rows half a head apart (halves)"}
 
 
 def _z(value: Any) -> str:
@@ -18,25 +18,26 @@ def _pairing(evidence: Evidence) -> str:
     sure = f", confidence {evidence['confidence']:.2f}" if evidence.get("confidence") else ""
     z = f"z {_z(evidence['z'])} against {_z(evidence['z of the other'])}{sure}"
     if evidence.get("projection"):
-        who = f"The keys pair {_NEIGHBOURS[layout]} ({z}) and the queries {_NEIGHBOURS[evidence['queries']]}"
+        who = f"The keys pair {_PAIRED[layout]}, {z}, and the queries {_PAIRED[evidence['queries']]}"
     elif evidence.get("other layers"):
-        count = evidence["layers that pair so"]
-        who = (
-            f"{count} layer{'s' if count > 1 else ''} of {evidence['layers looked at']} pair{'' if count > 1 else 's'}"
-            f" {_NEIGHBOURS[layout]} (at most {z}) and the others {_NEIGHBOURS[evidence['other layers']]}"
-        )
+        count, all_of_them = evidence["layers that pair so"], evidence["layers looked at"]
+        who = f"{count} of {all_of_them} layers pair {_PAIRED[layout]}, at most {z}, and the others"
+        who += f" {_PAIRED[evidence['other layers']]}"
     else:
-        who = f"The weights pair {_NEIGHBOURS[layout]} ({layout}; {z}, {evidence['layers looked at']} layers)"
-    return f"{who}, but readers of this file turn {_NEIGHBOURS[readers]} together ({evidence['because']})."
+        who = f"The weights of {evidence['layers looked at']} layers pair {_PAIRED[layout]}, {z}"
+    because = str(evidence["because"])
+    by = f"the {because}" if because.startswith("architecture") else because
+    return f"{who}, but readers of this file pair {_PAIRED[readers]}, by {by}."
 
 
 def _permuted(evidence: Evidence) -> str:
     heads, undone = spoken(evidence["heads"]), spoken(evidence["put in order for heads"])
+    also = "".join(f" or {count}" for count in evidence["or for heads"])
+    for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
     return (
-        f"The rows of the {evidence['projection']} are in order for {undone} head{'' if undone == '1' else 's'}, where"
-        f" there are {heads}: with that undone they pair {_NEIGHBOURS[evidence['layout once undone']]}"
-        f" (z {_z(evidence['z once undone'])}), as they stand no layout explains them as well"
-        f" (z at most {_z(evidence['z as they stand'])})."
+        f"The rows of the {evidence['projection']} are in order for {for_heads}, where there are {heads}: with that"
+        f" undone they pair {_PAIRED[evidence['layout once undone']]}, z {_z(evidence['z once undone'])}; as they stand"
+        f" no layout explains them as well, z at most {_z(evidence['z as they stand'])}."
     )
 
 
