@@ -60,13 +60,26 @@ def test_a_value_is_copied_over_whatever_stands_there():
 def test_a_step_may_use_what_an_earlier_one_made():
     inner = f"{C}rope_scaling.full"
     edit = together(
-        "…", added(inner, {}, ""), moved(f"{C}rope_scaling.factor", f"{inner}.factor", ""), added(f"{inner}.x.y", 1, "")
+        "…",
+        added(inner, {}, ""),
+        moved(f"{C}rope_scaling.factor", f"{inner}.factor", ""),
+        removed(f"{inner}.factor", ""),
     )
     assert [step["path"] for step in patch_of(edit)] == [
         "/rope_scaling/full",
         "/rope_scaling/full/factor",
-        "/rope_scaling/full/x/y",
+        "/rope_scaling/full/factor",
     ]
+    assert FILE["rope_scaling"] == {"a.b": 1, "factor": 8.0}, "the file itself is not touched"
+    assert patch_of(together("…", added(inner, {}, ""), removed(f"{inner}.factor", ""))) == []
+
+
+def test_two_values_change_places_by_way_of_a_third_key():
+    swap = together(
+        "…", moved(f"{C}rope_scaling", f"{C}aside", ""), moved(f"{C}l", f"{C}rope_scaling", ""),
+        moved(f"{C}aside", f"{C}l", ""),
+    )  # fmt: skip
+    assert len(patch_of(swap)) == 3
 
 
 def test_only_json_that_was_read_is_patched():

@@ -4,6 +4,7 @@ Sources name a value as `file:key.inner.key`. A rule makes its edit from such na
 in the file itself, because a key may hold a dot of its own, and drops a patch that does not fit the file.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,39 +86,54 @@ def placed(edit: Edit | None, documents: Mapping[str, Any]) -> Edit | None:
     """
     if edit is None or not edit.patch:
         return edit
-    document = documents.get(edit.file or "")
-    # Keys that an earlier step of the same patch has made are not in the file: they are taken as they are written.
-    made: list[list[str]] = []
+    # A step may use what an earlier one made: each is fitted to the file as the steps before it leave it.
+    document = copy.deepcopy(documents.get(edit.file or ""))
     steps = []
     for step in edit.patch:
-        fitted = None if document is None else _fitted(step, document, made)
+        fitted = None if document is None else _fitted(step, document)
         if fitted is None:
             return replace(edit, patch=())
         steps.append(fitted)
+        _apply(fitted, document)
     return replace(edit, patch=tuple(steps))
 
 
-def _fitted(step: Mapping[str, Any], document: Any, made: list[list[str]]) -> dict[str, Any] | None:
+def _fitted(step: Mapping[str, Any], document: Any) -> dict[str, Any] | None:
     fitted = dict(step)
     for name in ("from", "path"):
         if name not in step:
             continue
-        keys = [key.replace("~1", "/").replace("~0", "~") for key in step[name].split("/")[1:]]
-        new = name == "path" and step["op"] in ("add", "move", "copy")
-        if any(keys[: len(before)] == before for before in made):
-            found = keys
-        elif new:
+        keys = _keys(step[name])
+        if name == "path" and step["op"] in ("add", "move", "copy"):
             around = _found(keys[:-1], document)
             if around is None or (step["op"] == "move" and _at(document, around).get(keys[-1]) is not None):
                 return None
             found = [*around, keys[-1]]
-            made.append(keys)
         else:
             found = _found(keys, document)
         if found is None:
             return None
         fitted[name] = _pointed(found)
     return fitted
+
+
+def _apply(step: Mapping[str, Any], document: Any) -> None:
+    """Make one fitted step of a patch in an object; lists are only led through."""
+    *around, key = _keys(step["path"])
+    value = step.get("value")
+    if "from" in step:
+        *origin, name = _keys(step["from"])
+        holder = _at(document, origin)
+        value = holder[name] if step["op"] == "copy" else holder.pop(name)
+    here = _at(document, around)
+    if step["op"] == "remove":
+        here.pop(key, None)
+    else:
+        here[key] = copy.deepcopy(value)
+
+
+def _keys(pointer: str) -> list[str]:
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
 def _found(parts: Sequence[str], document: Any) -> list[str] | None:
@@ -132,7 +148,7 @@ def _ways(parts: list[str], here: Any) -> list[list[str]]:
     if isinstance(here, list):
         inner = parts[0].isdecimal() and int(parts[0]) < len(here)
         return [[parts[0], *rest] for rest in _ways(parts[1:], here[int(parts[0])])] if inner else []
-    if not isinstance(here, Mapping):
+    if not isinstance(here, dict):
         return []
     ways = []
     for count in range(1, len(parts) + 1):
@@ -145,7 +161,7 @@ def _ways(parts: list[str], here: Any) -> list[list[str]]:
 def _at(document: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         document = document[int(key)] if isinstance(document, list) else document[key]
-    return document if isinstance(document, Mapping) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _edit(place: str, says: str, step: Mapping[str, Any], *value: Any) -> Edit:

@@ -185,9 +185,16 @@ class Layered(Fields):
 
     def __init__(self, over: Fields, under: Fields) -> None:
         """Put one over the other."""
-        super().__init__({**under.values, **over.values}, over.file, over.spellings, over.facts, path=under.path)
+        seen = {**under.values, **over.values}
+        super().__init__(seen, over.file, over.spellings, over.facts, path=under.path, read_at=under.read_at)
         self.over = over
         self.under = under
+
+    def present(self, quantity: str) -> list[str]:
+        """The keys of a quantity that hold something, read in both objects."""
+        for each in (self.over, self.under):
+            each.present(quantity)
+        return super().present(quantity)
 
     def source(self, key: str) -> str:
         """Where the key stands that is seen."""

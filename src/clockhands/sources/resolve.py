@@ -22,9 +22,10 @@ from clockhands.sources.rotary_fields import Reader
 from clockhands.sources.section_fields import Section, declared_kinds, ignored_keys, outer_keys, part_of, sections
 from clockhands.sources.table_fields import bias_codes, table_code
 from clockhands.sources.targets import Opened
+from clockhands.sources.unread import beside, unread
 from clockhands.sources.weights import tensor_codes
 
-__all__ = ["Code", "Fact", "Resolved", "resolve"]
+__all__ = ["Code", "Fact", "Resolved", "resolve", "type_of"]
 
 # Kinds of the specs that are added; naive codes are of none of the known kinds.
 KINDS = {
@@ -43,7 +44,7 @@ BIASES = {
     "Window": "relative",
 }
 
-TOLD = ("kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "rows", "offset")
+TOLD = ("kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "rows", "offset", "usable_length")
 
 
 def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, Any] | None = None) -> Resolved:
@@ -74,15 +75,21 @@ def _resolved(opened: Opened, length: int | None) -> Resolved:
     facts: list[Fact] = []
     codes = tensor_codes(opened, facts)
     usable = next((code.rows for code in codes if code.rows is not None and code.offset is not None), None)
-    return Resolved(None, usable, length, codes, tuple(facts))
+    return Resolved(None, usable, length, tuple(code.within(None, None) for code in codes), tuple(facts))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The codes of one part, each with the original length of its scaling, and the context that the part declares."""
+    """The codes of one part, each with the original length of its scaling, the context and what was not read."""
 
     codes: list[tuple[Code, int | None]]
     context: Found[int] | None
+    ignored: Mapping[str, Any]
+
+    def usable(self) -> tuple[Code, ...]:
+        """The codes with the length that each can be used for."""
+        context, place = (None, None) if self.context is None else (self.context.value, self.context.source)
+        return tuple(code.within(context, place) for code, _ in self.codes)
 
     @property
     def name(self) -> str:
@@ -109,8 +116,11 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     if context is not None:
         source["context"] = context.source
     at = length or original or (None if context is None else context.value)
-    codes = tuple(code for part in parts for code, _ in part.codes)
-    return Resolved(name, None if context is None else context.value, at, codes, tuple(facts), source)
+    codes = tuple(code for part in parts for code in part.usable())
+    ignored = {place: value for part in parts for place, value in part.ignored.items()}
+    if all(path for path in (section.path for section in sections(config))):
+        ignored = beside(config, file) | ignored
+    return Resolved(name, None if context is None else context.value, at, codes, tuple(facts), source, ignored)
 
 
 def _main(parts: list[_Part]) -> _Part | None:
@@ -144,7 +154,7 @@ class _ConfigReader:
     def part(self, section: Section) -> _Part:
         """The codes of a part, by the table or by its fields."""
         name = _name(section.values, self.file, section.path, self.facts)
-        known = _known(section, name, self.top)
+        known = type_of(section, name, self.top)
         return self._by_fields(section, name) if known is None else self._by_table(section, known)
 
     def _by_table(self, section: Section, known: ModelType) -> _Part:
@@ -186,7 +196,7 @@ class _ConfigReader:
             of = f"{known.name} ({known.library})"
             evidence = {"field": known.reads["context"][0], "used": context.value, "default of": of, "documented": True}
             fields.note("default-value", evidence)
-        return _Part(made, context)
+        return _Part(made, context, unread(fields))
 
     def _by_fields(self, section: Section, name: str | None) -> _Part:
         """The codes of a type that the table does not hold."""
@@ -206,7 +216,8 @@ class _ConfigReader:
                 made += [(_in_part(code, part), None) for code in bias_codes(fields, kind.value, kind.source)]
         if not made:
             made = [(_in_part(code, part), None) for code in bias_codes(fields, None, None)]
-        return _Part(made, fields.whole("context"))
+        context = fields.whole("context")
+        return _Part(made, context, unread(fields))
 
 
 def _chosen(fields: Fields, row: Row) -> str | None:
@@ -237,7 +248,7 @@ def _in_part(code: Code, part: str) -> Code:
     return code if part == "text" or code.part != "text" else replace(code, part=part)
 
 
-def _known(section: Section, name: str | None, top: str | None) -> ModelType | None:
+def type_of(section: Section, name: str | None, top: str | None) -> ModelType | None:
     """The row for a section: by its own type, else by what the type around it has in that place.
 
     Old files name the whole model's type in a part of it.
@@ -263,7 +274,7 @@ def _name(values: Mapping[str, Any], file: str, path: str, facts: list[Fact]) ->
 
 def _of_gguf(opened: Opened, length: int | None) -> Resolved:
     facts: list[Fact] = []
-    made, context = gguf_codes(opened, facts, length)
+    made, context, ignored = gguf_codes(opened, facts, length)
     name = (opened.config or {}).get(ARCHITECTURE)
     name = name if isinstance(name, str) else None
     original = next((original for _, original in made if original is not None), None)
@@ -271,8 +282,8 @@ def _of_gguf(opened: Opened, length: int | None) -> Resolved:
     if context is not None:
         source["context"] = context.source
     at = length or original or (None if context is None else context.value)
-    codes = tuple(code for code, _ in made)
-    return Resolved(name, None if context is None else context.value, at, codes, tuple(facts), source)
+    part = _Part(made, context, ignored)
+    return Resolved(name, None if context is None else context.value, at, part.usable(), tuple(facts), source, ignored)
 
 
 def _of_spec(opened: Opened, length: int | None) -> Resolved:
@@ -289,7 +300,7 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
     name = f"preset {opened.target.removeprefix('preset:')}"
     codes = []
     for part, layers in each:
-        code = code_of(part, layers, length)
+        code = code_of(part, layers, length).within(None, None)
         known = [field for field in TOLD if getattr(code, field) is not None]
         codes.append(replace(code, source=dict.fromkeys(known, name)))
     return Resolved(None, None, length, tuple(codes), ())

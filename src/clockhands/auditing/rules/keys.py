@@ -87,7 +87,9 @@ def _unknown_key_edit(evidence: Evidence) -> Edit | None:
 def _ignored(evidence: Evidence) -> str:
     # A key that stands in the wrong place loses its value; one that this type has no use for loses nothing.
     misplaced = re.search(r"block|object", str(evidence.get("because", "")))
-    return "warning" if misplaced or evidence.get("read instead") else "note"
+    # What a switch turns on is another code than the type has: whoever wrote it meant another model.
+    switched = any(value is True for _, value in stated(evidence))
+    return "warning" if misplaced or switched or evidence.get("read instead") else "note"
 
 
 def _ignored_edit(evidence: Evidence) -> Edit | None:

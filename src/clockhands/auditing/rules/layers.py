@@ -98,6 +98,12 @@ def _meaning(evidence: Evidence) -> str:
             f"{said(evidence)}: only {share} of a head turns, and its pairs are shared among time, rows and columns"
             " besides. Readers are known to drop the share where there are sections, and then turn the whole head."
         )
+    if evidence.get("as the class has it"):
+        return (
+            f"{said(evidence)}: {share} of the pairs of the whole head's ladder turn, and the slow ones stand still, as"
+            " the class of this type has it. Readers that know the share alone make a new ladder over the part that"
+            " turns, and every rate but the first is another."
+        )
     if own == "proportional":
         return (
             f"{said(evidence)}, but this type stops the slow pairs of the whole head's ladder (rope_type"
@@ -111,14 +117,18 @@ def _meaning(evidence: Evidence) -> str:
     )
 
 
+def _as_it_should_be(evidence: Evidence) -> bool:
+    return bool(evidence.get("axes") or evidence.get("as the class has it"))
+
+
 def _meaning_severity(evidence: Evidence) -> str:
-    return "note" if evidence.get("axes") else "warning"
+    return "note" if _as_it_should_be(evidence) else "warning"
 
 
 def _meaning_edit(evidence: Evidence) -> Edit | None:
     own = evidence.get("class meaning")
     place = next((name for name, value in stated(evidence) if isinstance(value, str)), None)
-    if own is None or place is None:
+    if own is None or place is None or _as_it_should_be(evidence):
         return None
     return replaced(place, own, f'Write "{own}", as the class of this type has it.')
 
@@ -182,13 +192,13 @@ CODES: Mapping[str, Rule] = {
         _meaning_severity,
         _meaning,
         lambda evidence: (
-            f"{IF_SOUND} When you port it, check that channels beyond the share do not turn."
-            if evidence.get("axes")
+            f"{IF_SOUND} When you port it, check which pairs turn, and at which rates."
+            if _as_it_should_be(evidence)
             else "Write the type of scaling that the class of this model has."
         ),
-        blames=lambda evidence: "reader" if evidence.get("axes") else "file",
+        blames=lambda evidence: "reader" if _as_it_should_be(evidence) else "file",
         edit=_meaning_edit,
-        unmended="A share beside sections is right as it stands.",
+        unmended="A share beside sections, and one that the class reads so, are right as they stand.",
         title="partial_rotary_factor read in its other meaning",
         means="partial_rotary_factor has two meanings. Usually the ladder is made anew over the channels that turn; in"
         " a proportional ladder it is that of the whole head, and its slow pairs stand still. Both accept the same"

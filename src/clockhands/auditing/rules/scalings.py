@@ -76,6 +76,12 @@ def _wrong_original(evidence: Evidence) -> str:
             f"The original length of the scaling is {original}, more than the {context} positions that the model has"
             f" ({said(evidence)}): the length of the first training cannot be longer than that of the last."
         )
+    if evidence.get("long list"):
+        return (
+            f"The original length of the scaling is {original}, as long as the whole context ({said(evidence)}), and"
+            f" yet its lists differ, and the long one goes up to {spoken(evidence['long list'])}: the long list can"
+            " never be reached, and the magnitude becomes 1. One of the two lengths was overwritten."
+        )
     if evidence.get("first bad distance"):
         return (
             f"The original length of the scaling is {original}, as long as the whole context, but a base of"
@@ -100,9 +106,10 @@ def _missing_scaling(evidence: Evidence) -> str:
 
 
 def _released(evidence: Evidence) -> str:
+    shape = f"has this shape ({evidence['shape']})" if evidence.get("shape") else "is of this type"
     return (
-        f"{said(evidence) if stated(evidence) else evidence['here']}, but {evidence['release']}, which has this shape"
-        f" ({evidence['shape']}), has {evidence['published']}: {_guess(evidence)}"
+        f"{said(evidence) if stated(evidence) else evidence['here']}, but {evidence['release']}, which {shape}, has"
+        f" {evidence['published']}: {_guess(evidence)}"
     )
 
 
@@ -113,14 +120,18 @@ def _guess(evidence: Evidence) -> str:
 
 
 def _release_edit(evidence: Evidence) -> Edit | None:
-    if not evidence.get("because"):
-        return None
+    """The release's value in the place of what was lost; none for a model that may be meant to differ."""
+    return _as_released(evidence) if evidence.get("because") else None
+
+
+def _as_released(evidence: Evidence) -> Edit | None:
     place, value = evidence.get("mended at"), evidence.get("mended with")
     if not isinstance(place, str) or value is None:
         return None
-    held = next(iter(stated(evidence)), (None, None))[0]
-    edit = replaced if held == place else added
-    return edit(place, value, f"Write what {evidence['release']} has, if this model was made from it.")
+    says = f"Write what {evidence['release']} has, if this model was made from it."
+    if evidence.get("merged") and isinstance(value, Mapping):
+        return together(says, *(added(f"{place}.{key}", number, "") for key, number in value.items()))
+    return added(place, value, says)
 
 
 def _lists(evidence: Evidence) -> str:
@@ -219,15 +230,8 @@ CODES: Mapping[str, Rule] = {
         _missing_scaling,
         "Copy the scaling block from the model's original release, or declare the length that the base alone reaches.",
         blames="file",
-        edit=lambda evidence: (
-            added(
-                str(evidence["mended at"]),
-                evidence["mended with"],
-                f"Write the scaling that {evidence['release']} has.",
-            )
-            if isinstance(evidence.get("mended with"), Mapping)
-            else None
-        ),
+        edit=_as_released,
+        unmended="Where the release's scaling has a list for each pair, copy it from the release.",
         title="A long context without the scaling that it was trained with",
         means="A scaling block is set to null or lost on export while the length that it made possible stays. Every"
         " reader then turns the slow pairs as if nothing had been stretched: short prompts are nearly unchanged, and"

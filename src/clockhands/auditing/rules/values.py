@@ -38,10 +38,14 @@ def _doubt(evidence: Evidence) -> str:
     used, context, scaling = (evidence.get(name) for name in ("used", "context", "scaling"))
     if not isinstance(used, int | float) or used > _USUAL_BASE:
         return ""
-    if scaling in ("llama3", "yarn", "longrope"):
-        return f"Models with the scaling {spoken(scaling)} are seldom trained with so small a base."
+    # Every LongRoPE release known has a base of 10,000.
+    if scaling in ("llama3", "yarn"):
+        return f"The scaling {spoken(scaling)} is mostly published with a larger base."
     if isinstance(context, int | float) and context > _PLAIN_CONTEXT and not scaling and not evidence.get("window"):
-        return f"With so small a base and no scaling no model is known to reach {spoken(context)} positions."
+        return (
+            f"So small a base seldom reaches {spoken(context)} positions without a scaling: it is rather a fallback"
+            " than what the model was trained with."
+        )
     if evidence.get("never"):
         return f"No release of this architecture has that base: {evidence['never']}."
     return ""

@@ -1,0 +1,108 @@
+"""The parts of a config whose heads rotate, with what is known about the type of each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.auditing.checks.subject import Subject
+from clockhands.sources.fields import Fields
+from clockhands.sources.model_types import ModelType, Row, table
+from clockhands.sources.resolve import type_of
+from clockhands.sources.section_fields import Section, sections
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a config.
+
+    Attributes:
+        section: The object that describes it.
+        fields: Its quantities, with the defaults of its type. What is odd about them was noted when it was resolved.
+        known: Its type, or None for one that is not in the table.
+        row: The rotary code of that type; None for an unknown type.
+        name: The name of the type.
+    """
+
+    section: Section
+    fields: Fields
+    known: ModelType | None
+    row: Row | None
+    name: str | None
+
+    def blocks(self) -> Iterator["Block"]:
+        """The rotary blocks of the part, flat ones and those for one kind of layer."""
+        for key in ("rope_scaling", "rope_parameters"):
+            values = self.section.values.get(key)
+            if not isinstance(values, Mapping):
+                continue
+            inner = [label for label, held in values.items() if isinstance(held, Mapping) and label in _kinds()]
+            if not inner:
+                yield Block(self.fields.source(key), values, None, key)
+            for label in inner:
+                yield Block(f"{self.fields.source(key)}.{label}", values[label], _kinds()[label], key)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One rotary block.
+
+    Attributes:
+        place: Where it stands.
+        values: What it holds.
+        kind: The kind of layer that it is for, such as ``sliding``; None for all.
+        key: Under which key of the part: the old shape or the new one.
+    """
+
+    place: str
+    values: Mapping[str, Any]
+    kind: str | None
+    key: str
+
+    def said(self, *names: str) -> dict[str, Any]:
+        """The values of some keys by their places, for those that stand there."""
+        return {f"{self.place}.{name}": self.values[name] for name in names if self.values.get(name) is not None}
+
+    @property
+    def scaling(self) -> str | None:
+        """The name of the scaling, in lower case; None where none is named, or no text."""
+        name = self.values.get("rope_type", self.values.get("type"))
+        return name.strip().lower() if isinstance(name, str) else None
+
+
+def rotary_parts(subject: Subject) -> Iterator[Part]:
+    """The parts of a config that the table or their own fields call rotary; none for other forms of files."""
+    opened = subject.opened
+    if opened.form == "gguf" or not isinstance(opened.config, Mapping):
+        return
+    file = opened.config_name or "config.json"
+    top = _text(opened.config.get("model_type"))
+    for section in sections(opened.config):
+        name = _text(section.values.get("model_type"))
+        known = type_of(section, name, top)
+        row = None if known is None else next((row for row in known.rows if row.kind == "rotary"), None)
+        if known is not None and row is None:
+            continue
+        spellings: Mapping[str, Sequence[str]] = known.reads if known is not None else table()["spellings"]["config"]
+        fields = Fields(
+            section.values,
+            file,
+            spellings,
+            [],
+            path=section.path,
+            defaults=known.defaults if known is not None else {},
+            default_source=known.default_source if known is not None else "",
+        )
+        yield Part(section, fields, known, row, known.name if known is not None else name or top)
+
+
+def labels_of(kind: str) -> Sequence[str]:
+    """What files call the layers of one kind."""
+    return table()["labels"][kind]
+
+
+def _kinds() -> Mapping[str, str]:
+    return {label: kind for kind, names in table()["labels"].items() if kind != "says" for label in names}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

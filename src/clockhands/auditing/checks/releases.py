@@ -1,0 +1,205 @@
+"""A model held against the published ones of its shape: the same ladder, another, or one that was lost on the way."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clockhands.auditing.checks.parts import Block, Part, rotary_parts
+from clockhands.auditing.checks.subject import Case, Subject, declared
+from clockhands.auditing.findings import spoken
+from clockhands.auditing.releases import Release, Shape, of_shape, of_type, reach_of
+from clockhands.sources.resolved import Code
+
+# The base that most readers take where a file has none, and the contexts that it is plausible for without a scaling.
+_USUAL_BASE = 10_000.0
+_PLAIN_CONTEXT = 8_192
+# The factor of Llama 3.1, which converters have as a default.
+_USUAL_LLAMA3 = 8.0
+# How many times longer than what the base alone reaches a context has to be, to need the scaling.
+_CLAIMED = 4
+# Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training.
+_OF_LENGTH = ("llama3", "yarn", "longrope")
+
+
+def releases_of_the_shape(subject: Subject) -> Iterator[Case]:
+    """Another base or scaling than every release of the shape has; or a context without the scaling it needs."""
+    for part in rotary_parts(subject):
+        code, shape = _main_code(subject, part), _shape(subject, part)
+        if code is None or shape is None or code.base is None or not code.rates:
+            continue
+        known = of_shape(shape)
+        if not known:
+            continue
+        missing = _missing_scaling(subject, part, code, shape, known)
+        if missing is not None:
+            yield missing
+        else:
+            yield from _differing(subject, part, code, shape, known)
+
+
+def _differing(subject: Subject, part: Part, code: Code, shape: Shape, known: tuple[Release, ...]) -> Iterator[Case]:
+    if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
+        return
+    nearest = max(known, key=lambda each: (*_nearness(code, each), each.shape.vocabulary == shape.vocabulary))
+    if not _same_base(code, nearest):
+        yield _other_base(subject, part, code, nearest, shape)
+    # A scaling that stands where this type does not read it is a finding of its own.
+    unread = _scaling(code) is None and any(_scales(block) for block in part.blocks())
+    if not _same_scaling(code, nearest) and not unread:
+        yield _other_scaling(part, code, nearest, shape)
+
+
+def _nearness(code: Code, release: Release) -> tuple[bool, bool, bool]:
+    here, there = _scaling(code), release.scaling
+    kinds = [None if scaling is None else scaling["rope_type"] for scaling in (here, there)]
+    return _same_base(code, release), _same_scaling(code, release), kinds[0] == kinds[1]
+
+
+def _main_code(subject: Subject, part: Part) -> Code | None:
+    """The code of the layers that see all, or of all layers."""
+    if part.section.part != "text":
+        return None
+    codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part == "text"]
+    return next((code for code in codes if code.window is None), codes[0] if codes else None)
+
+
+def _shape(subject: Subject, part: Part) -> Shape | None:
+    numbers = [part.fields.whole(name) for name in ("hidden", "layers", "heads")]
+    hidden, layers, heads = (None if number is None else number.value for number in numbers)
+    if part.name is None or part.known is None or hidden is None or layers is None or heads is None:
+        return None
+    vocabulary = part.section.values.get("vocab_size", (subject.opened.config or {}).get("vocab_size"))
+    return Shape(part.name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+
+
+def missing_sections(subject: Subject) -> Iterator[Case]:
+    """No sections of time, rows and columns, in a type whose releases declare them, each the same."""
+    for part in rotary_parts(subject):
+        code = _main_code(subject, part)
+        if code is None or part.row is None or part.row.sections is None or part.name is None:
+            continue
+        held = any("mrope_section" in block.values for block in part.blocks())
+        released = [each for each in of_type(part.name) if each.sections]
+        if held or not released or len({each.sections for each in released}) > 1:
+            continue
+        release, sections = released[0], released[0].sections
+        if sections is None or 2 * sum(sections) != code.rotated:
+            continue
+        values: dict[str, Any] = {"mrope_section": list(sections)}
+        block = next(part.blocks(), None)
+        if block is None and not part.fields.declares("base"):
+            continue  # the file says nothing at all about rotation, which is a finding of its own
+        if block is None:
+            values = {"rope_type": "default", **values}
+        evidence: dict[str, Any] = {
+            "here": "The sections of time, rows and columns are not in the file",
+            "release": release.name,
+            "shape": None,
+            "published": f"mrope_section {spoken(list(sections))}",
+            "because": "what a class takes where a file has none",
+            "source of the release": release.source,
+            "mended at": part.fields.source("rope_scaling") if block is None else block.place,
+            "mended with": values,
+            "merged": block is not None,
+        }
+        yield "differs-from-release", evidence, code.layers
+
+
+def _missing_scaling(subject: Subject, part: Part, code: Code, shape: Shape, known: tuple[Release, ...]) -> Case | None:
+    context = subject.resolved.context
+    if code.base is None or context is None or _scaling(code) is not None:
+        return None
+    scaled = [each for each in known if each.scaling and each.scaling["rope_type"] in _OF_LENGTH]
+    # A release of this shape that reaches the context without a scaling needs none.
+    if any(not each.scaling and (each.context or 0) >= context and _same_base(code, each) for each in known):
+        return None
+    reach = reach_of(shape.type, code.base)
+    release = next((each for each in scaled if _same_base(code, each)), None)
+    if release is None or reach is None or context < _CLAIMED * reach:
+        return None
+    evidence: dict[str, Any] = {**declared(subject.resolved, "context"), **declared(code, "base")}
+    evidence |= {"context": context, "base": code.base, "type": shape.type, "reach": reach, "release": release.name}
+    evidence |= {"its scaling": _scaled(release.scaling), "source of the release": release.source}
+    return "missing-scaling", evidence | _mended(part, release), code.layers
+
+
+def _other_base(subject: Subject, part: Part, code: Code, release: Release, shape: Shape) -> Case:
+    evidence: dict[str, Any] = declared(code, "base")
+    context = subject.resolved.context or 0
+    if not evidence:
+        evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is taken"}
+        because = "what a class takes where a file has none"
+    else:
+        lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or _scaling(code) is not None)
+        because = "what readers take where a file has none" if lost else None
+    at = next(
+        iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
+    )
+    evidence |= {"release": release.name, "shape": str(shape), "published": f"a base of {spoken(release.base)}"}
+    evidence |= {"because": because, "mended at": at, "mended with": release.base}
+    return "differs-from-release", evidence | {"source of the release": release.source}, code.layers
+
+
+def _other_scaling(part: Part, code: Code, release: Release, shape: Shape) -> Case:
+    here, there = _scaling(code), release.scaling
+    evidence: dict[str, Any] = {}
+    because = None
+    if here is None:
+        factor = next((block.said("factor") for block in part.blocks() if block.values.get("factor") == 1), {})
+        evidence = factor or {"here": "There is no scaling"}
+        because = "a factor that changes nothing" if factor else "no scaling at all"
+    else:
+        for block in part.blocks():
+            evidence |= block.said("rope_type", "type", "factor")
+        evidence = evidence or {"here": f"The scaling is {_scaled(here)}"}
+        usual = here.get("rope_type") == "llama3" and here.get("factor") == _USUAL_LLAMA3
+        if usual and there is not None and there["rope_type"] == "llama3" and there["factor"] != here["factor"]:
+            because = "the factor of Llama 3.1, which converters have as a default"
+    published = "no scaling" if there is None else _scaled(there)
+    evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
+    evidence |= {"source of the release": release.source, **_mended(part, release)}
+    return "differs-from-release", evidence, code.layers
+
+
+def _mended(part: Part, release: Release) -> dict[str, Any]:
+    """Where the release's scaling belongs, and its numbers; nothing where it has lists, which are not kept here."""
+    if release.scaling is None or release.scaling["rope_type"] == "longrope":
+        return {}
+    block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
+    if block is None:
+        return {"mended at": part.fields.source("rope_scaling"), "mended with": dict(release.scaling)}
+    name = "type" if "type" in block.values and "rope_type" not in block.values else "rope_type"
+    values = {name if key == "rope_type" else key: value for key, value in release.scaling.items()}
+    values = {key: value for key, value in values.items() if block.values.get(key) != value}
+    return {"mended at": block.place, "mended with": values, "merged": True}
+
+
+def _scales(block: Block) -> bool:
+    return block.scaling not in (None, "default") and block.values.get("factor") != 1
+
+
+def _same_base(code: Code, release: Release) -> bool:
+    return code.base == release.base
+
+
+def _same_scaling(code: Code, release: Release) -> bool:
+    here, there = _scaling(code), release.scaling
+    if here is None or there is None:
+        return here is there
+    if here["rope_type"] != there["rope_type"] or here["factor"] != there["factor"]:
+        return False
+    original = there.get("original_max_position_embeddings")
+    return original is None or here["original"] == original
+
+
+def _scaling(code: Code) -> dict[str, Any] | None:
+    """The scaling as it stands; None where there is none, or a linear one that changes nothing."""
+    held = code.scaling
+    if held is None or held.get("type") is None or (held["type"] == "linear" and held.get("factor") == 1):
+        return None
+    return {"rope_type": held["type"], "factor": held.get("factor"), "original": held.get("original")}
+
+
+def _scaled(block: Mapping[str, Any] | None) -> str:
+    if block is None:
+        return "no scaling"
+    return f"the scaling {block['rope_type']} with a factor of {spoken(block['factor'])}"
