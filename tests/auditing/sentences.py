@@ -130,4 +130,60 @@ GGUF = [
     ),
 ]  # fmt: skip
 
-SENTENCES = [*LENGTHS, *GGUF]
+W = "model.safetensors:"
+INV_FREQ = {f"{W}layers.0.inv_freq": "64 numbers in float32"}
+
+STORED = [
+    (
+        "stored-frequencies",
+        INV_FREQ | {"tensors": 32},
+        "note",
+        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq and 31 more tensors), which recent readers"
+        " leave aside and compute from the config.",
+    ),
+    (
+        "stored-frequencies",
+        INV_FREQ | {"tensors": 1, "rates": True, "dtype": "float16", "error": 0.00048, "phase error": 0.41},
+        "note",
+        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq), which recent readers leave aside and"
+        " compute from the config. They are rounded to float16: off by up to 0.00048 of a rate, which makes 0.41 rad at"
+        " the end of the context for a reader that loads them.",
+    ),
+    (
+        "stored-frequencies-differ",
+        INV_FREQ | {"tensors": 1, "pair": 3, "stored": 0.0, "declared": 0.5},
+        "warning",
+        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq) that are not what its config declares: pair"
+        " 3 turns by 0 rad a token there, by 0.5 by the config.",
+    ),
+    (
+        "stored-frequencies-differ",
+        INV_FREQ | {"tensors": 1, "stored pairs": 32, "pairs": 64},
+        "warning",
+        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq) that are not what its config declares: 32"
+        " numbers for 64 pairs.",
+    ),
+    (
+        "low-precision",
+        INV_FREQ | {"tensors": 1, "rates": True, "dtype": "bfloat16", "error": 0.0039, "phase error": 4.2},
+        "warning",
+        "The rates that the checkpoint stores (model.safetensors:layers.0.inv_freq) are rounded to bfloat16: they are"
+        " off by up to 0.0039 of a rate, which makes 4.2 rad at the end of the context.",
+    ),
+    (
+        "float-position-ids",
+        {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77, "wrong": 1, "first wrong": 76, "stored": 75.9},
+        "warning",
+        "The 77 numbers of positions (model.safetensors:position_ids) are stored in float32 and 1 of them is wrong:"
+        " position 76 is 75.9, so that a reader that loads them takes another row of the table.",
+    ),
+    (
+        "float-position-ids",
+        {f"{W}position_ids": [1, 77], "dtype": "float32", "count": 77},
+        "warning",
+        "The numbers of positions (model.safetensors:position_ids) are stored in float32: they are whole still, but the"
+        " next cast or merge of the checkpoint rounds them.",
+    ),
+]  # fmt: skip
+
+SENTENCES = [*LENGTHS, *GGUF, *STORED]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, listed, said
+from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, listed, said, stated
 
 
 def _table_size(evidence: Evidence) -> str:
@@ -66,6 +66,15 @@ def _repeated_severity(evidence: Evidence) -> str:
 
 
 def _low_precision(evidence: Evidence) -> str:
+    if evidence.get("rates"):
+        place = next((name for name, _ in stated(evidence)), "the checkpoint")
+        phase = ""
+        if evidence.get("phase error"):
+            phase = f", which makes {evidence['phase error']:.2g} rad at the end of the context"
+        return (
+            f"The rates that the checkpoint stores ({place}) are rounded to {evidence['dtype']}: they are off by up to"
+            f" {evidence['error']:.2g} of a rate{phase}."
+        )
     name = f", which is called {evidence['name']}" if evidence.get("name") else ""
     parts = listed(list(evidence["rounded"])) or "numbers"
     return (
