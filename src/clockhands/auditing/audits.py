@@ -34,6 +34,7 @@ LAYER_FIELDS = (
     "rows",
     "offset",
     "window",
+    "usable_length",
     "source",
 )
 """The fields of one position code in JSON, in the order of the schema."""
@@ -54,6 +55,7 @@ class Audit:
         path: The file or folder on disk; None for a preset and for standard input.
         weights: What the weights say of pairs, or that they were not asked; None where there are none that turn.
         readings: What other readers compute from the same config, and where they part from `layers`.
+        ignored: Keys about position that nothing read: their places, and what stands there.
         notes: What was decided while opening the target that another reader might have decided otherwise.
     """
 
@@ -65,6 +67,7 @@ class Audit:
     findings: tuple[Finding, ...]
     source: Mapping[str, str] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = ()
+    ignored: Mapping[str, Any] = field(default_factory=dict, hash=False)
     path: Path | None = None
     weights: Pairing | None = None
     readings: tuple[Reading, ...] = ()
@@ -106,6 +109,7 @@ class Audit:
             "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
             "findings": [finding.to_dict() for finding in self.findings],
             "source": dict(self.source),
+            "ignored": {place: json_value(value) for place, value in self.ignored.items()},
             "weights": None if self.weights is None else self.weights.to_dict(),
             "readers": [json_value(reading_to_dict(reading, self.context)) for reading in self.readings],
         }
@@ -172,6 +176,7 @@ def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Au
         layers=resolved.codes,
         findings=tuple(findings),
         source=resolved.source,
+        ignored=resolved.ignored,
         notes=tuple(opened.notes),
         path=opened.path,
         readings=others,

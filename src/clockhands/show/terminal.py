@@ -84,6 +84,11 @@ class _Report(Page):
             self.row("length", f"{spoken(self.audit.length)} positions{hold}", sources.get("length"))
         if self.libraries:
             self.row("as read by", " and ".join(self.libraries))
+        # What a finding tells already is not said again.
+        told = {name for finding in self.audit.findings for name in finding.evidence}
+        unread = [place for place in self.audit.ignored if place not in told]
+        if unread:
+            self.row("not read", self.place(", ".join(unread)), None)
         for name, short in self.files.items():
             self.row("sources", f"{short}: is {safe(Path(name).name)}", None)
 
@@ -189,6 +194,8 @@ def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "rows", spoken(code.rows), ("rows",)
     if code.offset is not None:
         yield "offset", f"position 0 is row {spoken(code.offset)}", ("offset",)
+    if code.rows is not None and code.usable_length not in (None, code.rows):
+        yield "usable", f"{spoken(code.usable_length)} positions", ()
     yield from _window(code)
 
 

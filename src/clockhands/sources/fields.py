@@ -58,6 +58,7 @@ class Fields:
         default_source: Where those values come from.
         facts: What was noticed; shared by all objects of a target.
         read: Keys that something asked for.
+        read_at: Path to the keys that something asked for there; shared by an object and those inside it.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Fields:
         path: str = "",
         defaults: Mapping[str, Any] | None = None,
         default_source: str = "",
+        read_at: dict[str, set[str]] | None = None,
     ) -> None:
         """Take the object; nothing is read yet."""
         self.values = values
@@ -79,7 +81,8 @@ class Fields:
         self.facts = facts
         self.defaults = defaults or {}
         self.default_source = default_source
-        self.read: set[str] = set()
+        self.read_at: dict[str, set[str]] = {} if read_at is None else read_at
+        self.read = self.read_at.setdefault(path, set())
 
     def source(self, key: str) -> str:
         """Where a key stands, for people: ``config.json:text_config.rope_theta``."""
@@ -175,7 +178,7 @@ class Fields:
         if not isinstance(value, Mapping):
             self.unreadable(key, "an object or null")
             return None
-        return Fields(value, self.file, spellings, self.facts, path=f"{self.path}{key}.")
+        return Fields(value, self.file, spellings, self.facts, path=f"{self.path}{key}.", read_at=self.read_at)
 
     def impossible(self, key: str, allowed: str) -> None:
         """Note a value from which no code can be built."""

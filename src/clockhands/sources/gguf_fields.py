@@ -21,6 +21,7 @@ from clockhands.sources.resolved import Code, Fact, layer_ranges
 from clockhands.sources.rotary_fields import BASE_ALLOWED
 from clockhands.sources.scaling_fields import Declared, Surroundings, read_scaling
 from clockhands.sources.targets import Opened
+from clockhands.sources.unread import unread
 
 ARCHITECTURE = "general.architecture"
 FREQUENCIES = "rope_freqs.weight"
@@ -53,9 +54,11 @@ class Layers:
 
 def gguf_codes(
     opened: Opened, facts: list[Fact], length: int | None
-) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
-    """The codes of a GGUF file, each with the original length of its scaling, and the declared context."""
-    return _File(opened, facts, length).codes()
+) -> tuple[list[tuple[Code, int | None]], Found[int] | None, Mapping[str, Any]]:
+    """The codes of a GGUF file with the original length of each scaling, the declared context, and keys not read."""
+    file = _File(opened, facts, length)
+    codes, context = file.codes()
+    return codes, context, unread(file.fields)
 
 
 class _File:

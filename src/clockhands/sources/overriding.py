@@ -99,6 +99,7 @@ def by_caller(resolved: Resolved, opened: Opened) -> Resolved:
         codes=tuple(code(each) for each in resolved.codes),
         facts=tuple(fact(each) for each in resolved.facts),
         source={field: said(where) for field, where in resolved.source.items()},
+        ignored={said(place): value for place, value in resolved.ignored.items()},
     )
 
 

@@ -31,6 +31,8 @@ class Code:
         rows: Rows of a table.
         offset: Row of the first position.
         window: Tokens that a query of these layers can see.
+        usable_length: Positions that the code can be asked for: rows of a table from the first position on, else the
+            context that is declared.
         source: Field to where its value stands, such as ``config.json:rope_theta``.
     """
 
@@ -48,12 +50,25 @@ class Code:
     rows: int | None = None
     offset: int | None = None
     window: int | None = None
+    usable_length: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def order(self) -> str | None:
         """Whether sine or cosine stands first, where the two are written into channels."""
         return getattr(self.spec, "order", None)
+
+    def within(self, context: int | None, place: str | None) -> "Code":
+        """The code with its usable length, in a part whose context is declared at a place."""
+        if self.usable_length is not None or self.kind is None:
+            return self
+        if self.rows is not None and self.offset is not None and self.rows > self.offset:
+            places = [self.source[name] for name in ("rows", "offset") if name in self.source]
+            source = {"usable_length": " - ".join(dict.fromkeys(places))}
+            return replace(self, usable_length=self.rows - self.offset, source={**self.source, **source})
+        if context is None or self.rows is not None or place is None:
+            return self
+        return replace(self, usable_length=context, source={**self.source, "usable_length": place})
 
     def explained(self) -> "Code":
         """The code with a source for the values that follow from others."""
@@ -94,6 +109,7 @@ class Resolved:
         codes: One for each group of layers that shares a code.
         facts: What was noticed.
         source: Where ``model_type``, ``context`` and ``length`` come from.
+        ignored: Place to value of the keys about position that nothing read.
     """
 
     model_type: str | None
@@ -102,6 +118,7 @@ class Resolved:
     codes: tuple[Code, ...]
     facts: tuple[Fact, ...]
     source: Mapping[str, str] = field(default_factory=dict)
+    ignored: Mapping[str, Any] = field(default_factory=dict)
 
 
 def layer_ranges(layers: Iterable[int]) -> str:
