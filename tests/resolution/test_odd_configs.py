@@ -51,6 +51,7 @@ def test_a_plain_config_has_a_source_for_every_value():
         ),
         "base": "config.json:rope_theta",
         "context": "config.json:max_position_embeddings",
+        "usable_length": "config.json:max_position_embeddings",
         "rates": (
             "computed from config.json:rope_theta, config.json:hidden_size / config.json:num_attention_heads, "
             "architecture of llama (transformers 5.23.0)"
@@ -442,7 +443,7 @@ def test_learned_tables_and_their_offsets():
     assert (roberta.codes[0].offset, roberta.context) == (1, 513)
     gpt2 = resolved({"model_type": "gpt2", "n_positions": 1024, "n_ctx": 512})
     assert gpt2.codes[0].rows == 1024
-    assert [fact.code for fact in gpt2.facts] == ["ignored-key"]
+    assert gpt2.facts == ()  # that two lengths disagree is told by the audit
     short = resolved({"model_type": "opt", "max_position_embeddings": -5})
     assert short.codes[0].rows is None
     assert short.facts[0].code == "impossible-value"
