@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import clockhands.sources
+from auditing.config_sentences import CONFIGS
 from auditing.sentences import SENTENCES
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.auditing.rules import CODES, judge
@@ -418,7 +419,7 @@ CASES = [
 ]
 
 
-CASES += SENTENCES
+CASES += [*CONFIGS, *SENTENCES]
 
 
 @pytest.mark.parametrize(("code", "evidence", "severity", "message"), CASES)

@@ -49,8 +49,6 @@ SOUND = {
     "Llama 4 Scout: low and high factor are both 1": LLAMA
     | {"rope_scaling": LLAMA3 | {"factor": 16.0, "high_freq_factor": 1.0}},
     "Apertus: base 12,000,000": LLAMA | {"rope_theta": 12e6, "rope_scaling": LLAMA3},
-    "Llama 3 with the base in the new place": without(LLAMA, "rope_theta")
-    | {"rope_parameters": LLAMA3 | {"rope_theta": 5e5}},
     "both spellings of the type, and they agree": LLAMA | {"rope_scaling": LLAMA3 | {"type": "llama3"}},
     "both schemas, and they agree": LLAMA
     | {"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"rope_theta": 500000.0}},
@@ -142,22 +140,3 @@ def test_a_base_that_only_the_class_knows_is_a_note_with_its_owner():
     assert found.severity == "note"
     assert found.evidence["used"] == 10_000.0
     assert "llama" in found.message
-
-
-# Published configs that fire, each with the reason why that is right.
-FIRES = {
-    "gemma-3-1b-executorch-mediatek": {"ignored-key"},  # a key of another program beside the one that is read
-}
-
-
-def test_published_models_do_not_fire(shared):
-    fired, count = {}, 0
-    for path in sorted((shared / "conventions" / "configs").glob("*.json")):
-        case = json.loads(path.read_text(encoding="utf-8"))
-        count += 1
-        codes = {found.code for found in findings(case["config"]) if found.severity != "note"}
-        if codes:
-            fired[case["name"]] = codes
-    print(f"{count} published configs, {len(fired)} of them fire: {fired}")
-    assert count > 200
-    assert fired == FIRES

@@ -64,7 +64,7 @@ def mrope_order(subject: Subject) -> Iterator[Case]:
             said = block.values.get("mrope_interleaved")
             if isinstance(said, bool) and said != (part.row.sections == "interleaved"):
                 evidence = {f"{block.place}.mrope_interleaved": said, "class order": part.row.sections}
-                yield "mrope-order", {**evidence, "type": part.known.architecture_source}, None
+                yield "mrope-order", {**evidence, "type": f"{part.known.name}, {part.known.library}"}, None
 
 
 def partial_meaning(subject: Subject) -> Iterator[Case]:
@@ -81,7 +81,7 @@ def partial_meaning(subject: Subject) -> Iterator[Case]:
             if "proportional" not in (block.scaling, meaning) or block.scaling not in ("proportional", "default"):
                 continue
             evidence = block.said("rope_type", "type", "partial_rotary_factor")
-            evidence |= {"share": share, "class meaning": meaning, "type": part.known.architecture_source}
+            evidence |= {"share": share, "class meaning": meaning, "type": f"{part.known.name}, {part.known.library}"}
             evidence["as the class has it"] = block.scaling == meaning
             yield "partial-meaning", evidence, None
         yield from _share_beside_sections(part)

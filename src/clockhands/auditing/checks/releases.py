@@ -95,7 +95,7 @@ def missing_sections(subject: Subject) -> Iterator[Case]:
             "release": release.name,
             "shape": None,
             "published": f"mrope_section {spoken(list(sections))}",
-            "because": "what a class takes where a file has none",
+            "because": "nothing stands in their place",
             "source of the release": release.source,
             "mended at": part.fields.source("rope_scaling") if block is None else block.place,
             "mended with": values,
@@ -127,10 +127,10 @@ def _other_base(subject: Subject, part: Part, code: Code, release: Release, shap
     context = subject.resolved.context or 0
     if not evidence:
         evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is taken"}
-        because = "what a class takes where a file has none"
+        because = "that is the default of the class"
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or _scaling(code) is not None)
-        because = "what readers take where a file has none" if lost else None
+        because = f"{spoken(code.base)} is what readers take where a file has no base" if lost else None
     at = next(
         iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
     )
@@ -146,14 +146,14 @@ def _other_scaling(part: Part, code: Code, release: Release, shape: Shape) -> Ca
     if here is None:
         factor = next((block.said("factor") for block in part.blocks() if block.values.get("factor") == 1), {})
         evidence = factor or {"here": "There is no scaling"}
-        because = "a factor that changes nothing" if factor else "no scaling at all"
+        because = "a factor of 1 changes nothing" if factor else "nothing stands in its place"
     else:
         for block in part.blocks():
             evidence |= block.said("rope_type", "type", "factor")
         evidence = evidence or {"here": f"The scaling is {_scaled(here)}"}
         usual = here.get("rope_type") == "llama3" and here.get("factor") == _USUAL_LLAMA3
         if usual and there is not None and there["rope_type"] == "llama3" and there["factor"] != here["factor"]:
-            because = "the factor of Llama 3.1, which converters have as a default"
+            because = f"{spoken(_USUAL_LLAMA3)} is the factor of Llama 3.1 and a default of converters"
     published = "no scaling" if there is None else _scaled(there)
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}

@@ -67,8 +67,8 @@ def _sections(evidence: Evidence) -> str:
         )
     return (
         f"{said(evidence)}: the three fill {spoken(pairs)} pairs, but this type lets them take turns, every third pair"
-        f" to one of them, and there are only {spoken(-(-pairs // 3))} turns for one: what is too large is cut off"
-        " without a word."
+        f" to one of them, which leaves {spoken((pairs + 1) // 3)} pairs for rows and {spoken(pairs // 3)} for columns:"
+        " what is beyond goes to time without a word."
     )
 
 

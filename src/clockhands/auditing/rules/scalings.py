@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from clockhands.auditing.edits import Edit, added, moved, replaced, together
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, said, stated
+from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, listed, named, said, stated
 
 
 def _unknown_scaling(evidence: Evidence) -> str:
@@ -115,7 +115,7 @@ def _released(evidence: Evidence) -> str:
 
 def _guess(evidence: Evidence) -> str:
     if evidence.get("because"):
-        return f"what stands here is {evidence['because']}, and the release's value may have been lost on the way."
+        return f"{evidence['because']}, and the release's was probably lost in a conversion or an export."
     return "this is another model, or one that was trained further with another ladder."
 
 
@@ -143,9 +143,10 @@ def _lists(evidence: Evidence) -> str:
 
 
 def _swapped(evidence: Evidence) -> str:
+    places = listed([name for name, _ in named(evidence)])
     return (
-        f"The numbers of the short list ({said(evidence)}) go up to {spoken(evidence['largest short'])}, those of the"
-        f" long list to {spoken(evidence['largest long'])}: the short list has to stretch less, so the two are swapped."
+        f"The short list goes up to {spoken(evidence['largest short'])} and the long one to"
+        f" {spoken(evidence['largest long'])}: {places} are swapped, because the short list has to stretch less."
     )
 
 

@@ -1,0 +1,415 @@
+"""What is told of shapes, spellings, scalings, releases, layers and axes: a case of every finding about a config."""
+
+C = "config.json:"
+P = f"{C}rope_parameters."
+S = f"{C}rope_scaling."
+
+CONFIGS = [
+    (
+        "conflicting-shapes",
+        {f"{C}rope_theta": 10000.0, f"{P}rope_theta": 500000.0, "used": f"{P}rope_theta"},
+        "warning",
+        "The old shape of the config and the new one disagree: rope_theta is 10,000 but rope_parameters.rope_theta"
+        " is 500,000. Readers of the old shape take the one, readers of the new shape the other, and none warns."
+        " Transformers 5 and this audit go by rope_parameters.rope_theta.",
+    ),
+    (
+        "conflicting-shapes",
+        {
+            f"{S}factor": 8.0,
+            f"{P}factor": 32.0,
+            f"{S}low_freq_factor": 1.0,
+            f"{P}low_freq_factor": None,
+            "used": f"{C}rope_scaling",
+        },
+        "warning",
+        "The old shape of the config and the new one disagree: rope_scaling.factor is 8 but rope_parameters.factor"
+        " is 32; low_freq_factor stands in rope_scaling only. Readers of the old shape take the one, readers of"
+        " the new shape the other, and none warns. Transformers 5 and this audit go by rope_scaling.",
+    ),
+    (
+        "conflicting-spellings",
+        {f"{S}rope_type": "yarn", f"{S}type": "linear", "used": f"{S}rope_type"},
+        "warning",
+        'The two spellings of the scaling\'s name contradict each other: rope_scaling.rope_type is "yarn" but'
+        ' rope_scaling.type is "linear". Readers that know only one of the spellings apply that scaling;'
+        " Transformers 5 and this audit go by rope_type.",
+    ),
+    (
+        "flat-layer-types",
+        {
+            f"{P}rope_type": "linear",
+            f"{P}factor": 8.0,
+            "kinds of layers": ["sliding_attention", "full_attention"],
+            "base of sliding_attention": 10000.0,
+            "base of full_attention": 1000000.0,
+            "scaled": ["full_attention"],
+        },
+        "warning",
+        'The rotary block is flat (rope_parameters.rope_type is "linear" and rope_parameters.factor is 8), but'
+        " this type has one for each kind of layer (sliding_attention and full_attention): what stands flat is"
+        " dropped, or other readers give it to all layers alike. Transformers 5 takes the base 10,000 for"
+        " sliding_attention and 1,000,000 for full_attention, and no scaling.",
+    ),
+    (
+        "layer-type-scaling",
+        {
+            f"{P}sliding_attention.rope_type": "linear",
+            f"{P}sliding_attention.factor": 8.0,
+            "stands on": "sliding",
+            "belongs on": "full",
+            "block": f"{P}sliding_attention",
+            "belongs in": f"{P}full_attention",
+            "missing there": True,
+            "factor": 8.0,
+        },
+        "warning",
+        'The scaling stands on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
+        " rope_parameters.sliding_attention.factor is 8) and full layers have none, but this type stretches full"
+        " layers only: sliding layers see their window and nothing further, and turn by a factor of 8 too slowly"
+        " there.",
+    ),
+    (
+        "layer-type-scaling",
+        {
+            f"{P}sliding_attention.rope_type": "linear",
+            f"{P}sliding_attention.factor": 8.0,
+            "stands on": "sliding",
+            "belongs on": "full",
+            "block": f"{P}sliding_attention",
+            "belongs in": f"{P}full_attention",
+            "missing there": False,
+            "factor": 8.0,
+        },
+        "warning",
+        'The scaling stands on sliding layers (rope_parameters.sliding_attention.rope_type is "linear" and'
+        " rope_parameters.sliding_attention.factor is 8), but this type stretches full layers only: sliding layers"
+        " see their window and nothing further, and turn by a factor of 8 too slowly there.",
+    ),
+    (
+        "nope-inverted",
+        {
+            f"{C}no_rope_layers": [0, 0, 0, 1],
+            "layers without rotation": 3,
+            "layers": 4,
+            "one layer without rotation in": 4,
+        },
+        "warning",
+        "3 of 4 layers are said not to rotate (no_rope_layers is [0, 0, 0, 1]), where one in 4 does not in this"
+        " family: the list is inverted. In it, 1 means that a layer rotates and 0 that it does not.",
+    ),
+    (
+        "mrope-sections",
+        {f"{S}mrope_section": [16, 24, 16], "together": 56, "pairs": 64, "order": "chunked"},
+        "error",
+        "rope_scaling.mrope_section is [16, 24, 16], 56 pairs together, but 64 pairs turn: one library fails at"
+        " the first image, another turns the pairs left over by time.",
+    ),
+    (
+        "mrope-sections",
+        {f"{S}mrope_section": [18, 23, 23], "together": 64, "pairs": 64, "order": "interleaved"},
+        "warning",
+        "rope_scaling.mrope_section is [18, 23, 23]: the three fill 64 pairs, but this type lets them take turns,"
+        " every third pair to one of them, which leaves 21 pairs for rows and 21 for columns: what is beyond goes"
+        " to time without a word.",
+    ),
+    (
+        "mrope-sections",
+        {f"{S}mrope_section": [64, 0, 0], "together": 64, "pairs": 64, "order": "chunked"},
+        "warning",
+        "rope_scaling.mrope_section is [64, 0, 0]: 64 pairs as it should be, but not one part of time, one of rows"
+        " and one of columns; some coordinate turns nothing.",
+    ),
+    (
+        "mrope-order",
+        {f"{S}mrope_interleaved": False, "class order": "interleaved", "type": "qwen3_vl_text, transformers 5.23.0"},
+        "warning",
+        "rope_scaling.mrope_interleaved is false, but in code of this type (qwen3_vl_text, transformers 5.23.0)"
+        " the pairs of time, rows and columns take turns pair by pair: readers that go by the key turn pairs by"
+        " the wrong coordinate. The key is about axes and says nothing about which two channels form a pair.",
+    ),
+    (
+        "mrope-order",
+        {f"{S}mrope_interleaved": True, "class order": "chunked", "type": "qwen2_vl_text, transformers 5.23.0"},
+        "warning",
+        "rope_scaling.mrope_interleaved is true, but in code of this type (qwen2_vl_text, transformers 5.23.0) the"
+        " pairs of time, rows and columns lie side by side in blocks: readers that go by the key turn pairs by the"
+        " wrong coordinate. The key is about axes and says nothing about which two channels form a pair.",
+    ),
+    (
+        "partial-meaning",
+        {
+            f"{P}rope_type": "default",
+            f"{P}partial_rotary_factor": 0.25,
+            "share": 0.25,
+            "class meaning": "proportional",
+            "type": "gemma4_text, transformers 5.23.0",
+            "as the class has it": False,
+        },
+        "warning",
+        'rope_parameters.rope_type is "default" and rope_parameters.partial_rotary_factor is 0.25, but this type'
+        ' stops the slow pairs of the whole head\'s ladder (rope_type "proportional", share 0.25): read as'
+        ' "default", the same share makes a new, steeper ladder over the part that turns, and every rate but the'
+        " first is another.",
+    ),
+    (
+        "partial-meaning",
+        {
+            f"{S}rope_type": "proportional",
+            "share": 0.4,
+            "class meaning": "default",
+            "type": "phi, transformers 5.23.0",
+            "as the class has it": False,
+        },
+        "warning",
+        'rope_scaling.rope_type is "proportional", but code of this type (phi, transformers 5.23.0) makes the'
+        " ladder over the part that turns (share 0.4): proportional instead keeps the ladder of the whole head and"
+        " stops its slow pairs, and every rate but the first is another.",
+    ),
+    (
+        "partial-meaning",
+        {
+            f"{P}rope_type": "proportional",
+            f"{P}partial_rotary_factor": 0.25,
+            "share": 0.25,
+            "class meaning": "proportional",
+            "type": "gemma4_text, transformers 5.23.0",
+            "as the class has it": True,
+        },
+        "note",
+        'rope_parameters.rope_type is "proportional" and rope_parameters.partial_rotary_factor is 0.25: 0.25 of'
+        " the pairs of the whole head's ladder turn, and the slow ones stand still, as the class of this type has"
+        " it. Readers that know the share alone make a new ladder over the part that turns, and every rate but the"
+        " first is another.",
+    ),
+    (
+        "partial-meaning",
+        {f"{P}partial_rotary_factor": 0.25, f"{P}mrope_section": [11, 11, 10], "share": 0.25, "axes": True},
+        "note",
+        "rope_parameters.partial_rotary_factor is 0.25 and rope_parameters.mrope_section is [11, 11, 10]: only"
+        " 0.25 of a head turns, and its pairs are shared among time, rows and columns besides. Readers are known"
+        " to drop the share where there are sections, and then turn the whole head.",
+    ),
+    (
+        "inert-window",
+        {f"{C}sliding_window": 4096, f"{C}use_sliding_window": False},
+        "note",
+        "sliding_window is 4,096 and use_sliding_window is false: the window is switched off, and no layer has one.",
+    ),
+    (
+        "wrong-original",
+        {
+            f"{S}original_max_position_embeddings": 163840,
+            f"{C}max_position_embeddings": 163840,
+            "original": 163840,
+            "context": 163840,
+            "factor": 40,
+            "first bad distance": 725,
+            "base": 10000.0,
+            "pairs": 32,
+        },
+        "warning",
+        "The original length of the scaling is 163,840, as long as the whole context, but a base of 10,000 over 32"
+        " pairs tells near from far only up to a distance of 725: the first training was far shorter, and the ramp"
+        " of the scaling sits at the wrong pairs.",
+    ),
+    (
+        "wrong-original",
+        {
+            f"{S}original_max_position_embeddings": 8192,
+            f"{C}max_position_embeddings": 4096,
+            "original": 8192,
+            "context": 4096,
+            "factor": 4.0,
+        },
+        "warning",
+        "The original length of the scaling is 8,192, more than the 4,096 positions that the model has"
+        " (rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 4,096): the"
+        " length of the first training cannot be longer than that of the last.",
+    ),
+    (
+        "wrong-original",
+        {
+            f"{S}original_max_position_embeddings": 4096,
+            f"{C}max_position_embeddings": 4096,
+            "original": 4096,
+            "context": 4096,
+            "factor": 8.0,
+        },
+        "warning",
+        "The original length of the scaling is 4,096, as long as the whole context"
+        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), and yet"
+        " its factor is 8: nothing was left to stretch, or the original length was overwritten with the extended"
+        " one.",
+    ),
+    (
+        "wrong-original",
+        {
+            f"{S}original_max_position_embeddings": 4096,
+            f"{C}max_position_embeddings": 4096,
+            "original": 4096,
+            "context": 4096,
+            "factor": 1.0,
+            "long list": 64.76,
+        },
+        "warning",
+        "The original length of the scaling is 4,096, as long as the whole context"
+        " (rope_scaling.original_max_position_embeddings is 4,096 and max_position_embeddings is 4,096), and yet"
+        " its lists differ, and the long one goes up to 64.76: the long list can never be reached, and the"
+        " magnitude becomes 1. One of the two lengths was overwritten.",
+    ),
+    (
+        "missing-scaling",
+        {
+            f"{C}max_position_embeddings": 131072,
+            f"{C}rope_theta": 500000.0,
+            "context": 131072,
+            "base": 500000.0,
+            "type": "llama",
+            "reach": 8192,
+            "release": "Llama-3.1-8B",
+            "its scaling": "the scaling llama3 with a factor of 8",
+        },
+        "warning",
+        "131,072 positions are declared with a base of 500,000 and no scaling, but with that base alone models of"
+        ' type "llama" reach 8,192; Llama-3.1-8B, which has this shape, has the scaling llama3 with a factor of 8.'
+        " Beyond the first training's length the slow pairs turn too far.",
+    ),
+    (
+        "differs-from-release",
+        {
+            f"{S}factor": 8.0,
+            "release": "Llama-3.2-1B",
+            "shape": "llama, width 2,048, 16 layers, 32 heads",
+            "published": "the scaling llama3 with a factor of 32",
+            "because": "8 is the factor of Llama 3.1 and a default of converters",
+        },
+        "warning",
+        "rope_scaling.factor is 8, but Llama-3.2-1B, which has this shape (llama, width 2,048, 16 layers, 32"
+        " heads), has the scaling llama3 with a factor of 32: 8 is the factor of Llama 3.1 and a default of"
+        " converters, and the release's was probably lost in a conversion or an export.",
+    ),
+    (
+        "differs-from-release",
+        {
+            f"{C}rope_theta": 12000000.0,
+            "release": "Llama-3.1-8B",
+            "shape": "llama, width 4,096, 32 layers, 32 heads",
+            "published": "a base of 500,000",
+            "because": None,
+        },
+        "note",
+        "rope_theta is 12,000,000, but Llama-3.1-8B, which has this shape (llama, width 4,096, 32 layers, 32"
+        " heads), has a base of 500,000: this is another model, or one that was trained further with another"
+        " ladder.",
+    ),
+    (
+        "differs-from-release",
+        {
+            "here": "There is no scaling",
+            "release": "Gemma-3-4B",
+            "shape": "gemma3_text, width 2,560, 34 layers, 8 heads",
+            "published": "the scaling linear with a factor of 8",
+            "because": "nothing stands in its place",
+        },
+        "warning",
+        "There is no scaling, but Gemma-3-4B, which has this shape (gemma3_text, width 2,560, 34 layers, 8 heads),"
+        " has the scaling linear with a factor of 8: nothing stands in its place, and the release's was probably"
+        " lost in a conversion or an export.",
+    ),
+    (
+        "differs-from-release",
+        {
+            "here": "The sections of time, rows and columns are not in the file",
+            "release": "Qwen3-VL-32B",
+            "shape": None,
+            "published": "mrope_section [24, 20, 20]",
+            "because": "nothing stands in their place",
+        },
+        "warning",
+        "The sections of time, rows and columns are not in the file, but Qwen3-VL-32B, which is of this type, has"
+        " mrope_section [24, 20, 20]: nothing stands in their place, and the release's was probably lost in a"
+        " conversion or an export.",
+    ),
+    (
+        "longrope-lists",
+        {f"{S}long_factor": "a list of 64", "numbers": 64, "pairs": 48},
+        "error",
+        "rope_scaling.long_factor has 64 numbers for 48 pairs that turn: it needs one for each, and no rates"
+        " follow from it.",
+    ),
+    (
+        "longrope-swapped",
+        {f"{S}short_factor": [4.0] * 48, f"{S}long_factor": [1.0] * 48, "largest short": 4.0, "largest long": 1.0},
+        "warning",
+        "The short list goes up to 4 and the long one to 1: rope_scaling.short_factor and rope_scaling.long_factor"
+        " are swapped, because the short list has to stretch less.",
+    ),
+    (
+        "default-base",
+        {
+            "used": 10000.0,
+            "default of": "llama (transformers 5.23.0)",
+            "documented": True,
+            "context": 131072,
+            "scaling": "llama3",
+        },
+        "warning",
+        "The base is not in the file; 10,000 is the default of llama (transformers 5.23.0), its documented"
+        ' default. The scaling "llama3" is mostly published with a larger base.',
+    ),
+    (
+        "default-base",
+        {
+            "used": 10000.0,
+            "default of": "qwen2 (transformers 5.23.0)",
+            "documented": True,
+            "context": 32768,
+            "scaling": None,
+            "window": None,
+        },
+        "warning",
+        "The base is not in the file; 10,000 is the default of qwen2 (transformers 5.23.0), its documented"
+        " default. So small a base seldom reaches 32,768 positions without a scaling: it is rather a fallback than"
+        " what the model was trained with.",
+    ),
+    (
+        "default-base",
+        {
+            "used": 10000.0,
+            "default of": "mistral (transformers 5.23.0)",
+            "documented": True,
+            "context": 32768,
+            "scaling": None,
+            "window": 4096,
+        },
+        "note",
+        "The base is not in the file; 10,000 is the default of mistral (transformers 5.23.0), its documented default.",
+    ),
+    (
+        "default-base",
+        {
+            "used": 10000.0,
+            "default of": "GGUF readers",
+            "documented": True,
+            "context": 4096,
+            "never": "they have 1,000,000",
+        },
+        "warning",
+        "The base is not in the file; 10,000 is the default of GGUF readers, its documented default. No release of"
+        " this architecture has that base: they have 1,000,000.",
+    ),
+    (
+        "unknown-key",
+        {f"{S}finetune": True, "known": "type, factor"},
+        "warning",
+        "rope_scaling.finetune (true) is not a key of this block, which knows type, factor; readers drop it"
+        " without a word.",
+    ),
+    (
+        "ignored-key",
+        {f"{C}rotary": True, "because": "bert does not read it"},
+        "warning",
+        "rotary is true, but it is not read (bert does not read it): it is dropped without a word.",
+    ),
+]
