@@ -1,0 +1,52 @@
+"""Faults that no file shows are shown by the rows of the readers: what each makes of a file that is right."""
+
+import pytest
+
+from auditing.faulty_files import GLM46V, NARROW
+from auditing.model_files import audited
+from auditing.published_fields import LLAMA_3, LLAMA_31, LLAMA_32_1B, new_shape
+
+
+def rows(folder, config):
+    found = audited(folder, {"config.json": config})
+    return {reading.reader: reading for reading in found.readings}
+
+
+def parted(reading):
+    (group,) = reading.parted
+    return group.ladder
+
+
+@pytest.mark.parametrize(("config", "factor"), [(LLAMA_31, 8.0), (LLAMA_32_1B, 32.0)])
+def test_d1_11_a_parser_of_one_spelling_skips_the_scaling(config, factor, tmp_path):
+    # mlxcel#1355: the parser looked for `type`, the files say `rope_type`; the slow pairs are 8 and 32 times too fast.
+    row = rows(tmp_path, config)["no-scaling"]
+    assert row.verdict == "differs"
+    assert parted(row).ratio == pytest.approx(factor, rel=1e-9)
+
+
+def test_d1_13_a_block_that_is_declared_and_not_used(tmp_path):
+    # Blaizzy/mlx-vlm#1710 in ten models; the figures are the closed form of those that it measured.
+    row = rows(tmp_path, LLAMA_31)["no-scaling"]
+    cosines = [parted(row).mean_cosine(distance) for distance in (1000, 8192, 20000, 60000)]
+    assert cosines == pytest.approx([0.963, 0.769, 0.627, 0.539], abs=6e-4)
+
+
+def test_d1_01_and_02_readers_of_the_old_shape(tmp_path):
+    found = rows(tmp_path, new_shape(NARROW))
+    assert found["transformers-5"].verdict == found["vllm"].verdict == "same"
+    assert found["transformers-4"].verdict == "differs"
+    assert [code.base for code in found["transformers-4"].codes] == [10000.0]
+    assert parted(found["transformers-4"]).ratio == pytest.approx(8 * 50 ** (62 / 64), rel=1e-9)
+
+
+@pytest.mark.parametrize("config", [LLAMA_3, GLM46V])
+def test_d1_04_and_05_a_default_that_stands_in_for_the_real_base(config, tmp_path):
+    found = rows(tmp_path, new_shape(config))["transformers-4"]
+    assert [code.base for code in found.codes] == [10000.0]
+    assert [code.base for code in audited(tmp_path, {"config.json": new_shape(config)}).layers] == [500000.0]
+
+
+def test_a_file_of_the_old_shape_is_read_alike(tmp_path):
+    found = rows(tmp_path, LLAMA_31)
+    assert {name for name, row in found.items() if row.verdict != "same"} == {"no-scaling"}
