@@ -229,10 +229,17 @@ def test_a_block_without_a_type():
 
 
 def test_an_unknown_scaling():
-    found = resolved({**LLAMA, "rope_scaling": {"rope_type": "deepseek_yarn", "factor": 4.0}})
+    found = resolved({**LLAMA, "rope_scaling": {"rope_type": "stretchy", "factor": 4.0}})
     assert found.codes[0].rates is None
-    assert found.codes[0].scaling == {"type": "deepseek_yarn", "factor": 4.0, "original": None}
+    assert found.codes[0].scaling == {"type": "stretchy", "factor": 4.0, "original": None}
     assert found.facts[0].code == "unknown-scaling"
+
+
+@pytest.mark.parametrize("name", ["deepseek_yarn", "telechat3-yarn"])
+def test_a_name_that_only_some_readers_know_computes_what_the_common_name_does(name):
+    uncommon, common = (resolved({**LLAMA, "rope_scaling": {**YARN, "rope_type": kind}}) for kind in (name, "yarn"))
+    assert uncommon.codes[0].rates == common.codes[0].rates
+    assert not uncommon.facts
 
 
 def test_an_unknown_key_of_a_block():

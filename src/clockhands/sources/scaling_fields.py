@@ -14,7 +14,9 @@ from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Proportional, 
 from clockhands.sources.fields import Fields, Found
 
 # Names that are spelt differently and mean the same; "mrope" only says how three axes share a ladder.
-ALIASES = {"su": "longrope", "mrope": "default", "none": "default"}
+ALIASES = {
+    "su": "longrope", "mrope": "default", "none": "default", "deepseek_yarn": "yarn", "telechat3-yarn": "yarn",
+}  # fmt: skip
 
 # What each scaling cannot do without, and what it may have.
 NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
