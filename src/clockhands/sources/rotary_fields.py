@@ -215,7 +215,7 @@ class Reader:
         held += [key for key in self.fields.values if SCALED_OUTSIDE.match(str(key)) and self.fields.values[key]]
         for key in held:
             evidence = {self.fields.source(key): self.fields.values[key], "missing": "a scaling block with its numbers"}
-            self.fields.note("missing-value", {**evidence, "needed for": "the rates"})
+            self.fields.note("incomplete-scaling", evidence)
         # A dynamic scaling leaves the ladder as it is at the trained length.
         return not held or (held == ["use_dynamic_ntk"] and self.length is None)
 
