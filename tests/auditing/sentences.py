@@ -186,4 +186,84 @@ STORED = [
     ),
 ]  # fmt: skip
 
-SENTENCES = [*LENGTHS, *GGUF, *STORED]
+# fmt: off
+PAIRS = {
+    "layout in the weights": "interleaved", "z": 311.0, "z of the other": 2.0, "layers looked at": 30,
+    "layout of readers": "halves", "because": "architecture of llama (transformers 5.23.0)",
+}
+# fmt: on
+
+WEIGHTS = [
+    (
+        "pairing-against-format",
+        {**PAIRS, "confidence": 0.99},
+        "warning",
+        "The weights of 30 layers pair neighbouring rows (interleaved), z 311 against 2.0, confidence 0.99, but readers"
+        " of this file pair rows half a head apart (halves), by the architecture of llama (transformers 5.23.0).",
+    ),
+    (
+        "pairing-against-format",
+        {**PAIRS, "projection": "keys", "queries": "halves", "z": 86.3, "z of the other": -1.7},
+        "warning",
+        "The keys pair neighbouring rows (interleaved), z 86.3 against -1.7, and the queries rows half a head apart"
+        " (halves), but readers of this file pair rows half a head apart (halves), by the architecture of llama"
+        " (transformers 5.23.0).",
+    ),
+    (
+        "pairing-against-format",
+        {**PAIRS, "layers that pair so": 2, "other layers": "halves", "because": f"{C}rope_interleave"},
+        "warning",
+        "2 of 30 layers pair neighbouring rows (interleaved), at most z 311 against 2.0, and the others rows half a"
+        " head apart (halves), but readers of this file pair rows half a head apart (halves), by"
+        " config.json:rope_interleave.",
+    ),
+    (
+        "permuted-heads",
+        {
+            "projection": "keys", "heads": 2, "put in order for heads": 8, "or for heads": [4],
+            "layout once undone": "halves", "z once undone": 9.7, "z as they stand": 5.4,
+        },
+        "warning",
+        "The rows of the keys are in order for 8 or 4 heads, where there are 2: with that undone they pair rows half a"
+        " head apart (halves), z 9.7; as they stand no layout explains them as well, z at most 5.4.",
+    ),
+    (
+        "permuted-heads",
+        {
+            "projection": "queries", "heads": 1024, "put in order for heads": 1, "or for heads": [],
+            "layout once undone": "interleaved", "z once undone": 3110.0, "z as they stand": 0.0,
+        },
+        "warning",
+        "The rows of the queries are in order for 1 head, where there are 1,024: with that undone they pair"
+        " neighbouring rows (interleaved), z 3,110; as they stand no layout explains them as well, z at most 0.0.",
+    ),
+]  # fmt: skip
+
+FILES = [
+    (
+        "files-disagree",
+        {"what": "base", f"{C}rope_theta": 1e6, "params.json:rope_theta": 1e4},
+        "warning",
+        "Two files disagree about the base: config.json:rope_theta is 1,000,000 but params.json:rope_theta is 10,000;"
+        " readers of the one and of the other build different models.",
+    ),
+    (
+        "files-disagree",
+        {"what": "scaling", "ratio": 8.0, "lost": True, f"{C}rope_scaling.rope_type": "llama3",
+         "model.gguf:scaling": None},
+        "warning",
+        'Two files disagree about the scaling: config.json:rope_scaling.rope_type is "llama3" but model.gguf:scaling is'
+        " null. A rate is 8 times the other at most; in one of them the scaling was lost, so that its readers turn the"
+        " slow pairs wrongly.",
+    ),
+    (
+        "files-disagree",
+        {"what": "attention factor", "here": 1.0, "there": 1.41589, f"{C}rope_parameters.mscale": 1.0,
+         "params.json:yarn.apply_scale": True},
+        "warning",
+        "Two files disagree about the attention factor: config.json:rope_parameters.mscale is 1 but"
+        " params.json:yarn.apply_scale is true, by which cosine and sine are multiplied by 1.41589 and not by 1.",
+    ),
+]  # fmt: skip
+
+SENTENCES = [*LENGTHS, *GGUF, *STORED, *WEIGHTS, *FILES]

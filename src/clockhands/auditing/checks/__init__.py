@@ -4,6 +4,7 @@ Each check takes a `Subject` and yields (code, evidence, layers) for every case 
 """
 
 from clockhands.auditing.checks.codes import beyond_context, never_turning, short_table
+from clockhands.auditing.checks.files import files_disagree
 from clockhands.auditing.checks.gguf import dimension_count, longrope_factors, missing_keys, rope_freqs
 from clockhands.auditing.checks.heads import head_width
 from clockhands.auditing.checks.layers import (
@@ -40,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     inert_window,
     beyond_context,
     lengths_differ,
+    files_disagree,
     never_turning,
     base_below_bound,
     padding_offset,

@@ -11,6 +11,7 @@ from typing import Any
 from clockhands.auditing.edits import placed
 from clockhands.auditing.findings import SEVERITIES, Finding
 from clockhands.auditing.rules import (
+    files,
     gguf,
     heads,
     keys,
@@ -40,6 +41,7 @@ _ROWS: Mapping[str, Rule] = {
     **stored.CODES,
     **lengths.CODES,
     **gguf.CODES,
+    **files.CODES,
     **models.CODES,
     **readers.CODES,
     **weights.CODES,

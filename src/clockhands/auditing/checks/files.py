@@ -1,0 +1,151 @@
+"""One quantity in two files of a model folder: its config, Meta's or Mistral's params.json, a GGUF file beside them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clockhands.auditing.checks.lengths import TEXT
+from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_file
+from clockhands.errors import ClockhandsError
+from clockhands.sources.gguf_fields import ARCHITECTURE
+from clockhands.sources.openers import open_gguf
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code, Resolved
+
+PARAMS = "params.json"
+_MOST_GGUF = 4  # of a folder: quantisations of one model have the same keys
+_SAME = 1e-3  # of a rate: files hold bases and divisors in float32
+
+
+def files_disagree(subject: Subject) -> Iterator[Case]:
+    """Base, scaling, layers and heads, where another file of the folder says otherwise than the config."""
+    opened = subject.opened
+    if opened.form != "config":
+        return
+    code = _turning(subject.resolved)
+    params = opened.beside.get(PARAMS)
+    if code is not None and params:
+        yield from _against_params(subject, code, params)
+    if code is not None and opened.path is not None and opened.path.is_dir():
+        yield from _against_gguf(subject, code)
+
+
+def _turning(resolved: Resolved) -> Code | None:
+    """The code of the layers that see all, which every reader has; else of any."""
+    turning = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.rates]
+    wide = [code for code in turning if code.window is None]
+    return next(iter(wide or turning), None)
+
+
+def _against_params(subject: Subject, code: Code, params: Mapping[str, Any]) -> Iterator[Case]:
+    scaling = code.scaling or {}
+    yarn = params.get("yarn") if isinstance(params.get("yarn"), Mapping) else {}
+    assert isinstance(yarn, Mapping)
+    block = next((place for place in code.source.get("scaling", "").split(", ") if in_a_file(place)), None)
+    here = _config_place(subject)
+    yield from _numbers(code.base, params.get("rope_theta"), "base", declared(code, "base"), f"{PARAMS}:rope_theta")
+    layers = _layers(subject.resolved)
+    place = code.source.get("layers", "").split(", ")[0]
+    layers_here = {place: layers} if in_a_file(place) else {}
+    yield from _numbers(layers, params.get("n_layers"), "number of layers", layers_here, f"{PARAMS}:n_layers")
+    heads = subject.opened.config or {}
+    if isinstance(heads.get("num_attention_heads"), int):
+        ours = heads["num_attention_heads"]
+        place = f"{subject.opened.config_name}:num_attention_heads"
+        yield from _numbers(ours, params.get("n_heads"), "number of heads", {place: ours}, f"{PARAMS}:n_heads")
+    switch = params.get("use_scaled_rope")
+    if isinstance(switch, bool) and switch != (scaling.get("type") == "llama3"):
+        said = {block or here: scaling.get("type"), f"{PARAMS}:use_scaled_rope": switch}
+        yield "files-disagree", {"what": "scaling", "lost": switch and not scaling, **said}, code.layers
+    if yarn and scaling.get("type") != "yarn":
+        said = {block or here: scaling.get("type"), f"{PARAMS}:yarn.factor": yarn.get("factor")}
+        yield "files-disagree", {"what": "scaling", "lost": not scaling, **said}, code.layers
+    elif yarn:
+        for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
+            said = {block or here: scaling.get(name)}
+            yield from _numbers(scaling.get(name), yarn.get(key), f"YaRN's {name}", said, f"{PARAMS}:yarn.{key}")
+        yield from _apply_scale(code, yarn)
+
+
+def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
+    """Whether cosine and sine are multiplied by YaRN's ``0.1 ln f + 1``, which Mistral's files say by a switch."""
+    applied, factor = yarn.get("apply_scale"), yarn.get("factor")
+    if not isinstance(applied, bool) or not isinstance(factor, int | float) or factor <= 1:
+        return
+    meant = 0.1 * math.log(factor) + 1 if applied else 1.0
+    if code.attention_factor is None or math.isclose(code.attention_factor, meant, rel_tol=_SAME):
+        return
+    place = code.source.get("attention_factor", "").split(", ")[0]
+    said = {place if in_a_file(place) else "config.json:attention factor": code.attention_factor}
+    evidence = {"what": "attention factor", "here": code.attention_factor, "there": meant}
+    yield "files-disagree", {**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers
+
+
+def _numbers(ours: Any, theirs: Any, what: str, here: Mapping[str, Any], there: str) -> Iterator[Case]:
+    if not isinstance(ours, int | float) or not isinstance(theirs, int | float) or isinstance(theirs, bool):
+        return
+    if not math.isclose(ours, theirs, rel_tol=1e-6):
+        said = dict(here) or {"config.json (a default)": ours}
+        yield "files-disagree", {"what": what, **said, there: theirs}, None
+
+
+def _layers(resolved: Resolved) -> int | None:
+    """How many layers the codes of text name."""
+    named = [code.layers for code in resolved.codes if code.part == "text" and code.layers not in (None, "input")]
+    last = [int(layers.replace("-", ",").rpartition(",")[2]) for layers in named if layers]
+    return max(last) + 1 if last else None
+
+
+def _config_place(subject: Subject) -> str:
+    held = subject.opened.config or {}
+    key = next((key for key in ("rope_scaling", "rope_parameters") if key in held), "rope_scaling")
+    return f"{subject.opened.config_name}:{key}"
+
+
+def _against_gguf(subject: Subject, code: Code) -> Iterator[Case]:
+    folder = subject.opened.path
+    assert folder is not None
+    for path in sorted(folder.glob("*.gguf"))[:_MOST_GGUF]:
+        try:
+            opened = open_gguf(path, str(path))
+        except ClockhandsError:
+            continue  # another part of a split file, or a broken one: the config can be judged without it
+        if _of_another_width(subject, opened.config or {}):
+            continue  # a draft, or an image tower
+        other = resolve(opened, subject.resolved.length)
+        theirs = _turning(other)
+        if theirs is None or theirs.rates is None or code.rates is None:
+            continue
+        there = declared(theirs, "base") or {f"{path.name}:rope.freq_base": theirs.base}
+        yield from _numbers(code.base, theirs.base, "base", declared(code, "base"), next(iter(there)))
+        layers = code.source.get("layers", "").split(", ")[0]
+        counted = theirs.source.get("layers", f"{path.name}:block_count").split(", ")[0]
+        here = {layers: _layers(subject.resolved)} if in_a_file(layers) else {}
+        yield from _numbers(_layers(subject.resolved), _layers(other), "number of layers", here, counted)
+        if len(code.rates) != len(theirs.rates):
+            evidence = {"config.json:pairs": len(code.rates), f"{path.name}:pairs": len(theirs.rates)}
+            yield "files-disagree", {"what": "number of turning pairs", **evidence}, code.layers
+        elif code.base is not None and theirs.base is not None and math.isclose(code.base, theirs.base, rel_tol=1e-6):
+            yield from _ladders(code, theirs, path.name)
+
+
+def _of_another_width(subject: Subject, keys: Mapping[str, Any]) -> bool:
+    theirs = keys.get(f"{keys.get(ARCHITECTURE)}.embedding_length")
+    config = subject.opened.config or {}
+    inner = config.get("text_config")
+    ours = config.get("hidden_size", inner.get("hidden_size") if isinstance(inner, Mapping) else None)
+    return isinstance(ours, int) and isinstance(theirs, int) and ours != theirs
+
+
+def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Case]:
+    """Two ladders of one base: where they differ, a scaling was lost or changed."""
+    ratios = [a / b for a, b in zip(code.rates or (), theirs.rates or (), strict=True) if b]
+    worst = max(ratios, key=lambda ratio: abs(math.log(ratio)) if ratio > 0 else 0.0, default=1.0)
+    if abs(worst - 1) <= _SAME:
+        return
+    block = next(
+        (place for place in code.source.get("scaling", "").split(", ") if in_a_file(place)), "config.json:scaling"
+    )
+    said = {block: (code.scaling or {}).get("type"), f"{name}:scaling": (theirs.scaling or {}).get("type")}
+    evidence = {"what": "scaling", "ratio": max(worst, 1 / worst), "lost": bool(code.scaling) != bool(theirs.scaling)}
+    yield "files-disagree", {**evidence, **said}, code.layers

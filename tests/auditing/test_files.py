@@ -1,0 +1,106 @@
+"""Two files of one folder: where they disagree about one quantity, and where they only say it in other words."""
+
+import json
+
+import numpy as np
+import pytest
+
+from auditing.faulty_containers import LLAMA, llama3_factors
+from auditing.model_files import Gguf, audited, of_code
+
+SCALED = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
+CONFIG = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_hidden_layers": 32, "max_position_embeddings": 131072, "rope_theta": 500000.0, "rope_scaling": SCALED,
+    "vocab_size": 128256,
+}  # fmt: skip
+PARAMS = {"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "rope_theta": 500000.0, "use_scaled_rope": True}
+YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384}
+MISTRAL = CONFIG | {"rope_scaling": YARN, "max_position_embeddings": 262144}
+ITS_PARAMS = {
+    "dim": 4096, "n_layers": 32, "n_heads": 32, "rope_theta": 500000.0,
+    "yarn": {"factor": 16, "original_max_position_embeddings": 16384, "apply_scale": True, "beta": 32, "alpha": 1},
+}  # fmt: skip
+
+
+def found(folder, config, **files):
+    model = {"config.json": config} | {name.replace("__", "."): content for name, content in files.items()}
+    return of_code(audited(folder, model), "files-disagree")
+
+
+def gguf(keys, **tensors):
+    return Gguf(keys, {"token_embd.weight": np.zeros((2, 8), np.float32), **tensors})
+
+
+def test_two_files_that_agree(tmp_path):
+    assert not found(tmp_path, CONFIG, params__json=PARAMS)
+    assert not found(tmp_path, MISTRAL, params__json=ITS_PARAMS)
+    assert not found(tmp_path, CONFIG, params__json={"dim": 4096})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("rope_theta", 10000.0, "about the base"),
+        ("n_layers", 40, "about the number of layers"),
+        ("n_heads", 40, "about the number of heads"),
+        ("use_scaled_rope", False, "about the scaling"),
+    ],
+)
+def test_meta_s_file_says_otherwise(tmp_path, key, value, said):
+    (finding,) = found(tmp_path, CONFIG, params__json=PARAMS | {key: value})
+    assert (finding.severity, finding.blames) == ("warning", "ambiguous")
+    assert said in finding.message
+    assert f"params.json:{key}" in finding.evidence
+
+
+def test_a_scaling_that_was_lost(tmp_path):
+    (finding,) = found(tmp_path, CONFIG | {"rope_scaling": None}, params__json=PARAMS)
+    assert finding.evidence["lost"] is True
+    (finding,) = found(tmp_path, MISTRAL | {"rope_scaling": None}, params__json=ITS_PARAMS)
+    assert "params.json:yarn.factor is 16" in finding.message
+
+
+@pytest.mark.parametrize(("key", "value"), [("factor", 8), ("original_max_position_embeddings", 8192)])
+def test_mistral_s_yarn_with_other_numbers(tmp_path, key, value):
+    cases = found(tmp_path, MISTRAL, params__json=ITS_PARAMS | {"yarn": ITS_PARAMS["yarn"] | {key: value}})
+    assert f"params.json:yarn.{key}" in cases[0].evidence
+
+
+def test_the_switch_of_the_attention_factor(tmp_path):
+    off = ITS_PARAMS | {"yarn": ITS_PARAMS["yarn"] | {"apply_scale": False}}
+    (finding,) = found(tmp_path, MISTRAL, params__json=off)
+    assert "multiplied by 1 and not by 1.27726" in finding.message
+    even = MISTRAL | {"rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}
+    assert not found(tmp_path, even, params__json=off)
+    (finding,) = found(tmp_path, even, params__json=ITS_PARAMS)
+    assert "multiplied by 1.27726 and not by 1" in finding.message
+
+
+def test_a_gguf_file_beside_the_config(tmp_path):
+    factors = {"rope_freqs.weight": llama3_factors()}
+    assert not found(tmp_path, CONFIG, model__gguf=gguf(LLAMA, **factors))
+    (finding,) = found(tmp_path, CONFIG, model__gguf=gguf(LLAMA))
+    assert "about the scaling" in finding.message
+    assert finding.evidence["ratio"] == pytest.approx(8, rel=1e-6)
+    (finding,) = found(tmp_path, CONFIG, model__gguf=gguf(LLAMA | {"llama.rope.freq_base": 1e4}, **factors))
+    assert finding.evidence["model.gguf:llama.rope.freq_base"] == pytest.approx(1e4)
+    cases = found(tmp_path, CONFIG, model__gguf=gguf(LLAMA | {"llama.block_count": 30}, **factors))
+    assert [case.evidence["what"] for case in cases] == ["number of layers"]
+
+
+def test_a_draft_beside_the_model_is_another_model(tmp_path):
+    draft = LLAMA | {"llama.embedding_length": 2048, "llama.rope.freq_base": 1e4}
+    assert not found(tmp_path, CONFIG, draft__gguf=gguf(draft))
+
+
+def test_a_config_alone_is_not_held_against_its_neighbours(tmp_path):
+    from clockhands.auditing import audit
+
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    (tmp_path / "params.json").write_text(json.dumps(PARAMS | {"rope_theta": 1e4}), encoding="utf-8")
+    assert of_code(audit(tmp_path), "files-disagree")
+    assert not of_code(audit(tmp_path / "config.json"), "files-disagree")
