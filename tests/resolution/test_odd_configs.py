@@ -576,10 +576,10 @@ def test_a_scaling_switched_on_outside_of_a_block(key):
     config[key] = [1.0] * 32 if "factor" in key else True
     found = resolved(config, 4096)
     assert found.codes[0].rates is None
-    assert "missing-value" in [fact.code for fact in found.facts]
+    assert "incomplete-scaling" in [fact.code for fact in found.facts]
     # Up to the trained length a dynamic scaling changes nothing.
     assert (resolved(config).codes[0].rates is not None) == (key == "use_dynamic_ntk")
-    assert "missing-value" not in fact_codes({**config, key: None})
+    assert "incomplete-scaling" not in fact_codes({**config, key: None})
 
 
 def test_a_further_base_of_unknown_layers():
