@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from clockhands.sources.block_fields import conflict
-from clockhands.sources.fields import WIDEST, Fields, Found
+from clockhands.sources.fields import WIDEST, WIDEST_HEAD, Fields, Found
 from clockhands.sources.model_types import ModelType, Row
 from clockhands.sources.scaling_fields import scaling_type
 
@@ -55,8 +55,8 @@ class HeadReader:
     def shape(self, block: Fields | None, kind: str) -> Shape:
         """The shape of the heads in layers of one kind, whose rotary block is given."""
         if self.is_latent():
-            rotated = self.fields.whole("rotated", most=WIDEST)
-            unrotated = self.fields.whole("unrotated", least=0, most=WIDEST)
+            rotated = self.fields.whole("rotated", most=WIDEST_HEAD)
+            unrotated = self.fields.whole("unrotated", least=0, most=WIDEST_HEAD)
             if rotated is None or unrotated is None or rotated.value is None or unrotated.value is None:
                 return Shape(None, rotated)
             together = dict.fromkeys((unrotated.source, rotated.source))
@@ -76,9 +76,9 @@ class HeadReader:
         named = self.row.widths if self.row else {"full": "full_head_width"}
         declared = None
         if kind in named:
-            declared = self.fields.whole(named[kind], most=WIDEST)
+            declared = self.fields.whole(named[kind], most=WIDEST_HEAD)
         if declared is None:
-            declared = self.fields.whole("head_width", most=WIDEST)
+            declared = self.fields.whole("head_width", most=WIDEST_HEAD)
         if declared is not None:
             return declared
         return divided(self.fields, uneven=self.known is not None and self.known.uneven)
@@ -88,7 +88,7 @@ class HeadReader:
         named = self.fields.raw("rotated")
         # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
         unmeant = self.row.latent if self.row else named is not None and named.value == 0
-        channels = None if unmeant else self.fields.whole("rotated", most=WIDEST)
+        channels = None if unmeant else self.fields.whole("rotated", most=WIDEST_HEAD)
         reads_share = self.known is None or "share" in self.known.reads
         share = self._share(block) if reads_share else None
         kind = None if block is None else scaling_type(block, {})
@@ -136,7 +136,7 @@ class HeadReader:
             field = self.known.reads["share"][0]
             of = f"{self.known.name} ({self.known.library})"
             evidence = {"field": field, "used": outer.value, "default of": of, "documented": True}
-            self.fields.note("default-value", evidence)
+            self.fields.note("default-value", {**evidence, "belongs at": self.fields.source(field)})
         return outer
 
 
@@ -160,7 +160,12 @@ def divided(fields: Fields, *, uneven: bool = False) -> Found[int] | None:
         evidence = {hidden.source: hidden.value, heads.source: heads.value}
         fields.note("impossible-value", {**evidence, "allowed": "a width that the heads divide evenly"})
         return Found(None, source)
-    return Found(hidden.value // heads.value, source)
+    width = hidden.value // heads.value
+    if width > WIDEST_HEAD:
+        evidence = {hidden.source: hidden.value, heads.source: heads.value}
+        fields.note("impossible-value", {**evidence, "allowed": f"heads of at most {WIDEST_HEAD:,} channels"})
+        return Found(None, source)
+    return Found(width, source)
 
 
 def _share_fits(value: float) -> bool:

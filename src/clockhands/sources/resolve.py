@@ -194,8 +194,9 @@ class _ConfigReader:
         ignored_keys(fields, known)
         if context is not None and context.source == known.default_source:
             of = f"{known.name} ({known.library})"
-            evidence = {"field": known.reads["context"][0], "used": context.value, "default of": of, "documented": True}
-            fields.note("default-value", evidence)
+            field = known.reads["context"][0]
+            evidence = {"field": field, "used": context.value, "default of": of, "documented": True}
+            fields.note("default-value", {**evidence, "belongs at": fields.source(field)})
         return _Part(made, context, unread(fields))
 
     def _by_fields(self, section: Section, name: str | None) -> _Part:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from clockhands.auditing.edits import Edit, added, moved, replaced, together
+from clockhands.auditing.edits import Edit, added, moved, removed, replaced, together
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, said, stated
 
@@ -33,6 +33,7 @@ def _layer_scaling_edit(evidence: Evidence) -> Edit | None:
         says = f"Move the scaling to {evidence['belongs on']} layers."
     else:
         says = f"Take the scaling off {evidence['stands on']} layers."
+        edits += [removed(f"{wrong}.{key}", "") for key in keys if key not in ("rope_type", "type")]
     edits += [replaced(f"{wrong}.{key}", "default", "") for key in keys if key in ("rope_type", "type")]
     return together(says, *edits)
 
