@@ -82,6 +82,8 @@ GEMMA3_NEW = without(GEMMA3_4B, "rope_theta", "rope_local_base_freq", "rope_scal
 GEMMA3_SLIDING = {"rope_type": "default", "rope_theta": 10000.0}
 GEMMA3_FULL = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0}
 GEMMA3_NESTED = GEMMA3_NEW | {"rope_parameters": {"sliding_attention": GEMMA3_SLIDING, "full_attention": GEMMA3_FULL}}
+# Sound for readers of either shape, where the nested blocks alone are lost on those of the old one.
+GEMMA3_BOTH = GEMMA3_4B | {"rope_parameters": GEMMA3_NESTED["rope_parameters"]}
 MODERNBERT_NESTED = without(MODERNBERT, "global_rope_theta", "local_rope_theta") | {
     "rope_parameters": {
         "full_attention": {"rope_type": "default", "rope_theta": 160000.0},
@@ -353,7 +355,7 @@ CHANNELS = [
     ),
     fault(
         "D1-37 the factor on the sliding layers", "mlx-vlm#1709, mlxcel#1340",
-        GEMMA3_NESTED,
+        GEMMA3_BOTH,
         GEMMA3_NEW | {
             "rope_parameters": {
                 "sliding_attention": GEMMA3_SLIDING | {"rope_type": "linear", "factor": 8.0},
@@ -364,7 +366,7 @@ CHANNELS = [
     ),
     fault(
         "D1-37 no factor on the layers that see all", "mlx-vlm#1709, vllm#29111",
-        GEMMA3_NESTED,
+        GEMMA3_BOTH,
         GEMMA3_NEW | {
             "rope_parameters": {
                 "sliding_attention": GEMMA3_SLIDING,
@@ -379,7 +381,7 @@ CHANNELS = [
     ),
     fault(
         "D1-39 a flat block for two kinds of layers", "run of transformers 5.23.0",
-        GEMMA3_NESTED, GEMMA3_NEW | {"rope_parameters": GEMMA3_FULL}, "warning: flat-layer-types", "8",
+        GEMMA3_BOTH, GEMMA3_NEW | {"rope_parameters": GEMMA3_FULL}, "warning: flat-layer-types", "8",
     ),
     fault(
         "D1-40 the list of turning layers inverted", "mobius#233, Camelid#535",

@@ -7,6 +7,7 @@ import pytest
 
 import clockhands.sources
 from auditing.config_sentences import CONFIGS
+from auditing.reader_sentences import READERS
 from auditing.sentences import SENTENCES
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.auditing.rules import CODES, judge
@@ -419,7 +420,7 @@ CASES = [
 ]
 
 
-CASES += [*CONFIGS, *SENTENCES]
+CASES += [*CONFIGS, *SENTENCES, *READERS]
 
 
 @pytest.mark.parametrize(("code", "evidence", "severity", "message"), CASES)

@@ -7,7 +7,7 @@ from typing import Any
 from clockhands.auditing.checks.subject import Case, Subject, declared
 from clockhands.measures import difference
 from clockhands.readers import Parted, Reading
-from clockhands.readers.facts import facts
+from clockhands.readers.facts import facts, names
 from clockhands.readers.magnitudes import longrope, magnitude
 from clockhands.readers.telling import code_in_words, release, scaling_in_words
 from clockhands.readers.views import NEW, OLD, TEXT, View, positive_number, scaling_name, views
@@ -114,7 +114,8 @@ def softmax_scale(subject: Subject) -> Iterator[Case]:
         evidence["type"] = view.name
         for reader in ("transformers-5", "transformers-4"):
             reading = _reading(subject, reader)
-            if reading is not None and reading.verdict in ("same", "differs"):
+            # A part inside a config may be made by another class than its own type says.
+            if reading is not None and reading.codes and view.name in names(reader):
                 evidence[release(reading)] = view.name in facts()[reader]["scores"]
         yield "softmax-scale", evidence, None
 
@@ -158,9 +159,10 @@ def length_times_factor(subject: Subject) -> Iterator[Case]:
         factor, context = positive_number(block.get("factor")), view.number(_CONTEXT)
         if scaling_name(block) not in ("linear", "dynamic") or factor is None or factor <= 1 or context is None:
             continue
-        longest = [each for each in subject.readings if each.longest == int(context * factor)]
-        if not longest:
-            continue
+        served = [each for each in subject.readings if each.reader.startswith("vllm") and each.codes]
+        longest = [each for each in served if each.longest == int(context * factor)]
+        if served and not longest:
+            continue  # a type that they know to be an exception
         evidence: dict[str, Any] = {view.place(_CONTEXT): context, view.place(f"{key}.factor"): factor}
         evidence |= {"length x factor": context * factor, "multiplied by": [release(each) for each in longest]}
         beside = {view.place(name): view.get(name) for name in _LENGTHS if view.number(name) == context}

@@ -116,7 +116,8 @@ def _softmax(evidence: Evidence) -> str:
 
 
 def _betas(evidence: Evidence) -> str:
-    readers = _readers(evidence.get("readers"), "Readers with constants")
+    readers = _readers(evidence.get("readers"), "readers with constants")
+    takes = "takes" if readers and " and " not in readers and readers != "readers with constants" else "take"
     pairs = ""
     if evidence.get("first pair") is not None:
         pairs = (
@@ -124,9 +125,9 @@ def _betas(evidence: Evidence) -> str:
             f" {_times(evidence['largest ratio'])} times apart."
         )
     return (
-        f"The ramp of YaRN is not the usual one ({said(evidence)}): {readers} takes beta_fast 32, beta_slow 1 and whole"
-        f" pairs whatever the file says.{pairs}"
-    ).replace("constants takes", "constants take")
+        f"The ramp of YaRN is not the usual one ({said(evidence)}): {readers} {takes} beta_fast 32, beta_slow 1 and a"
+        f" ramp between whole pairs, whatever the file says.{pairs}"
+    )
 
 
 def _misplaced(evidence: Evidence) -> str:
@@ -147,24 +148,23 @@ def _misplaced_edit(evidence: Evidence) -> Edit | None:
 
 
 def _times_factor(evidence: Evidence) -> str:
-    own = {name: value for name, value in evidence.items() if name.endswith(("max_position_embeddings", "factor"))}
-    other = {name: value for name, value in stated(evidence) if name not in own}
-    tail = (
-        f" {said(other)} as well, so the length holds the factor already, and such a reader serves positions that"
-        " the model was not made for."
-        if evidence.get("confirmed")
-        else " Which of the two is meant, the file does not say."
-    )
-    readers = _readers(evidence.get("multiplied by"), "Some readers")
-    verbs = ("multiply", "take") if " and " in readers or readers == "Some readers" else ("multiplies", "takes")
+    entries = named(evidence)
+    own = [(name, value) for name, value in entries if name.endswith(("max_position_embeddings", "factor"))]
+    other = [f"{name} is {spoken(value)}" for name, value in entries if (name, value) not in own]
+    tail = " Which of the two is meant, the file does not say."
+    if evidence.get("confirmed"):
+        tail = (
+            f" {listed(other)} as well, so the length holds the factor already, and such a reader serves positions that"
+            " the model was not made for."
+        )
+    readers = _readers(evidence.get("multiplied by"), "vLLM")
+    verbs = ("multiply", "take") if " and " in readers else ("multiplies", "takes")
+    context = next(value for name, value in own if name.endswith("max_position_embeddings"))
     return (
-        f"{said(own)}: {readers} {verbs[0]} them and {verbs[1]} {spoken(evidence['length x factor'])} positions for the"
-        f" longest length, and Transformers takes {spoken(_context(own))}.{tail}"
+        f"{listed([f'{name} is {spoken(value)}' for name, value in own])}: {readers} {verbs[0]} them and {verbs[1]}"
+        f" {spoken(evidence['length x factor'])} positions for the longest length, and Transformers takes"
+        f" {spoken(context)}.{tail}"
     )
-
-
-def _context(own: Mapping[str, object]) -> object:
-    return next(value for name, value in own.items() if name.endswith("max_position_embeddings"))
 
 
 def _flat(evidence: Evidence) -> str:
