@@ -129,6 +129,8 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
         instead = [other for other in known.reads.get(quantity, ()) if other in fields.values]
         if any(fields.values[other] == value for other in instead):
             continue
+        if any(key in keys for name, keys in known.reads.items() if name != quantity):
+            continue  # it says something else in this type, of layers that this model has none of
         if quantity == "context" and instead:
             continue  # both say how long a text may be: that they disagree is told as such
         because = f"{known.name} ({known.library}) does not read it"
