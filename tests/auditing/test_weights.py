@@ -1,0 +1,282 @@
+"""`audit(..., weights=True)`: how the weights pair channels, on real models in both orders and in wrong ones."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+import packaged_weights
+from auditing.model_files import audited, fired, of_code
+from clockhands.auditing import audit
+from clockhands.auditing.weights import LIMITS
+from clockhands.show.terminal import print_audit
+from clockhands.sources import projections as places
+
+HEADS, KEYS = 9, 3
+CONFIG = {
+    "model_type": "llama", "hidden_size": 576, "num_attention_heads": HEADS, "num_key_value_heads": KEYS,
+    "head_dim": 64, "num_hidden_layers": 30, "max_position_embeddings": 8192, "rope_theta": 100000.0,
+}  # fmt: skip
+
+
+def rows_in_halves():
+    held = packaged_weights.smollm2()
+    return (
+        [packaged_weights.halves(rows, HEADS) for rows in held["q"]],
+        [packaged_weights.halves(rows, KEYS) for rows in held["k"]],
+    )
+
+
+def checkpoint(queries, keys, config=CONFIG, names="model.layers.{}.self_attn.{}_proj.weight"):
+    tensors = {}
+    for layer, (query, key) in enumerate(zip(queries, keys, strict=True)):
+        tensors[names.format(layer, "q")] = np.ascontiguousarray(query, np.float16)
+        tensors[names.format(layer, "k")] = np.ascontiguousarray(key, np.float16)
+    return {"config.json": config | {"num_hidden_layers": len(queries)}, "model.safetensors": tensors}
+
+
+def pairs(found):
+    return found.weights.layout
+
+
+@pytest.fixture(scope="module")
+def real():
+    return audit(str(packaged_weights.smollm2_file()), weights=True)
+
+
+def test_the_real_file_pairs_as_its_readers_do(real):
+    weights = real.weights
+    assert (weights.layout, weights.confidence, weights.layers, weights.left_out) == ("interleaved", 0.99, "0-29", ())
+    assert weights.queries.z["interleaved"] > 250
+    assert weights.queries.z["interleaved"] - weights.queries.z["halves"] > 250
+    assert weights.keys.verdict() == "interleaved"
+    assert [one.layout for one in weights.by_layer.values()] == ["interleaved"] * 30
+    assert weights.permuted == ()
+    assert fired(real) == []
+
+
+def test_the_report_says_what_was_seen_and_what_weights_do_not_tell(real):
+    out = io.StringIO()
+    print_audit(real, out, 200)
+    assert "weights: pairs interleaved, confidence 0.99, z 311 against 2.0 (queries of 30 layers)" in out.getvalue()
+    assert LIMITS in " ".join(out.getvalue().split())
+
+
+def test_without_being_asked_the_report_says_that_nothing_was_looked_at(monkeypatch):
+    monkeypatch.setattr(places, "mapped", lambda info: pytest.fail(f"{info.name} was read"))
+    monkeypatch.setattr(places, "quantised_rows", lambda info, _rows: pytest.fail(f"{info.name} was read"))
+    found = audit(str(packaged_weights.smollm2_file()))
+    assert not found.weights.examined
+    out = io.StringIO()
+    print_audit(found, out, 200)
+    assert "weights: not examined (use --weights)" in out.getvalue()
+    assert LIMITS not in " ".join(out.getvalue().split())
+
+
+def test_the_json_holds_every_number_that_the_verdict_rests_on(real):
+    told = json.loads(json.dumps(real.to_dict(), allow_nan=False))["weights"]
+    assert (told["examined"], told["layout"], told["confidence"]) == (True, "interleaved", 0.99)
+    assert len(told["by_layer"]) == 30
+    assert told["by_layer"][0] == {
+        "layer": 0, "layout": "interleaved", "z": {name: round(z, 3) for name, z in real.weights.by_layer[0].z.items()},
+    }  # fmt: skip
+    assert told["limits"] == LIMITS
+
+
+def test_put_back_in_order_for_halves_it_is_sound_in_a_checkpoint(tmp_path):
+    found = audited(tmp_path, checkpoint(*rows_in_halves()), weights=True)
+    assert pairs(found) == "halves"
+    assert found.weights.queries.z["halves"] > found.weights.queries.z["interleaved"] + 250
+    assert fired(found) == []
+
+
+def test_rows_as_the_gguf_file_has_them_are_against_a_checkpoint(tmp_path):
+    held = packaged_weights.smollm2()
+    found = audited(tmp_path, checkpoint(held["q"], held["k"]), weights=True)
+    (finding,) = of_code(found, "pairing-against-format")
+    assert (finding.severity, finding.layers) == ("warning", "0-29")
+    assert finding.evidence["layout in the weights"] == "interleaved"
+    assert finding.evidence["layout of readers"] == "halves"
+    assert len(fired(found)) == 1
+
+
+def test_a_checkpoint_that_says_how_it_was_converted_is_believed(tmp_path):
+    held = packaged_weights.smollm2()
+    said = audited(
+        tmp_path, checkpoint(held["q"], held["k"], CONFIG | {"clockhands_layout": "interleaved"}), weights=True
+    )
+    assert of_code(said, "pairing-against-format", "permuted-heads") == []
+
+
+def test_keys_in_the_other_order_than_queries_are_caught(tmp_path):
+    queries, _ = rows_in_halves()
+    found = audited(tmp_path, checkpoint(queries, packaged_weights.smollm2()["k"]), weights=True)
+    assert pairs(found) == "halves"
+    (finding,) = of_code(found, "pairing-against-format")
+    assert finding.evidence["projection"] == "keys"
+
+
+def test_layers_in_another_order_than_the_rest_are_named(tmp_path):
+    queries, keys = rows_in_halves()
+    for layer in (3, 4, 17):
+        queries[layer] = packaged_weights.interleaved(queries[layer], HEADS)
+    found = audited(tmp_path, checkpoint(queries, keys), weights=True)
+    (finding,) = of_code(found, "pairing-against-format")
+    assert (finding.layers, finding.evidence["layers that pair so"]) == ("3-4,17", 3)
+
+
+@pytest.mark.parametrize("wrong", [1, 3])
+@pytest.mark.parametrize("way", ["interleaved", "halves"])
+def test_queries_in_order_for_other_heads_are_caught_in_either_direction(wrong, way, tmp_path):
+    # A converter that is told 1 or 3 heads, where there are 9: towards interleaved pairs, and back from them.
+    queries, keys = rows_in_halves()
+    if way == "interleaved":
+        queries = [packaged_weights.interleaved(rows, wrong) for rows in queries]
+    else:
+        queries = [packaged_weights.halves(rows, wrong) for rows in packaged_weights.smollm2()["q"]]
+    found = audited(tmp_path, checkpoint(queries, keys), weights=True)
+    assert pairs(found) is None
+    (finding,) = of_code(found, "pairing-against-format", "permuted-heads")
+    assert (finding.code, finding.evidence["projection"], finding.evidence["heads"]) == ("permuted-heads", "queries", 9)
+    assert finding.evidence["put in order for heads"] == wrong
+
+
+@pytest.mark.parametrize("wrong", [1, 4, 8])
+def test_keys_in_order_for_other_heads_are_caught(wrong, tmp_path):
+    # Eight query heads and two of keys: with 9 and 3 the usual mistakes are impossible or no mistakes. 8: all heads, as
+    # in huggingface/transformers#31766; 4: queries over keys, as in ggml-org/llama.cpp#3364.
+    queries, keys = rows_in_halves()
+    keys = [packaged_weights.halves(packaged_weights.interleaved(rows[:128], 2), wrong) for rows in keys]
+    config = CONFIG | {"num_attention_heads": 8, "num_key_value_heads": 2}
+    found = audited(tmp_path, checkpoint([rows[:512] for rows in queries], keys, config), weights=True)
+    assert pairs(found) == "halves"
+    (finding,) = of_code(found, "pairing-against-format", "permuted-heads")
+    assert (finding.code, finding.evidence["projection"], finding.evidence["heads"]) == ("permuted-heads", "keys", 2)
+    assert (finding.evidence["put in order for heads"], finding.evidence["or for heads"]) == (wrong, [])
+
+
+GLASSLLM = {
+    "model_type": "cohere", "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "max_position_embeddings": 128, "rope_theta": 10000.0, "pad_token_id": 0,
+}  # fmt: skip
+
+
+def test_the_tiny_model_is_told_in_either_order_and_as_its_package_stores_it(tmp_path):
+    held = packaged_weights.glassllm()
+    as_it_is = audited(tmp_path / "it", checkpoint(held["q"], held["k"], GLASSLLM), weights=True)
+    assert pairs(as_it_is) == "interleaved"
+    assert of_code(as_it_is, "pairing-against-format", "permuted-heads") == []
+    queries = [packaged_weights.halves(rows, 4) for rows in held["q"]]
+    keys = [packaged_weights.halves(rows, 2) for rows in held["k"]]
+    assert (
+        pairs(audited(tmp_path / "back", checkpoint(queries, keys, GLASSLLM | {"model_type": "llama"}), weights=True))
+        == "halves"
+    )
+    across = checkpoint(
+        held["q"].swapaxes(1, 2), held["k"].swapaxes(1, 2), GLASSLLM | {"model_type": "glassllm"}, "blocks.{}.attn.{}"
+    )
+    across["model.safetensors"] = {
+        name.replace("attn.q", "attn.W_Q").replace("attn.k", "attn.W_K"): rows
+        for name, rows in across["model.safetensors"].items()
+    }
+    assert pairs(audited(tmp_path / "across", across, weights=True)) == "interleaved"
+
+
+def of_minilm(layers):
+    held = packaged_weights.minilm()
+    config = {
+        "hidden_size": 384, "num_attention_heads": 12, "num_key_value_heads": 12, "max_position_embeddings": 512,
+        "rope_theta": 10000.0,
+    }  # fmt: skip
+    return checkpoint(held["q"][:layers], held["k"][:layers], CONFIG | config | {"head_dim": 32})
+
+
+def drawn():
+    draw = np.random.default_rng(1)
+    return checkpoint(draw.standard_normal((12, 576, 576)), draw.standard_normal((12, 192, 576)))
+
+
+def mixed_up():
+    """The real model with its channels in one other order, the same in all heads of a layer."""
+    draw = np.random.default_rng(2)
+    held = packaged_weights.smollm2()
+    queries = [rows.reshape(HEADS, 64, 576)[:, draw.permutation(64)].reshape(576, 576) for rows in held["q"]]
+    return checkpoint(queries, held["k"] * 0 + draw.standard_normal((30, 192, 576)))
+
+
+def transposed():
+    held = packaged_weights.smollm2()
+    return checkpoint(held["q"].swapaxes(1, 2), held["k"])
+
+
+@pytest.mark.parametrize(
+    "model", [lambda: of_minilm(6), drawn, mixed_up, transposed], ids=["minilm", "drawn", "mixed", "transposed"]
+)
+def test_where_nothing_turns_nothing_is_told(model, tmp_path):
+    found = audited(tmp_path, model(), weights=True)
+    assert pairs(found) is None
+    assert found.weights.confidence is None
+    assert found.weights.says.startswith("cannot tell how channels pair: z ")
+    assert found.weights.says.endswith("where 5 and a lead of 3 are needed")
+    assert of_code(found, "pairing-against-format", "permuted-heads") == []
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ({"config.json": CONFIG}, "not looked at, because the target holds no weights"),
+        (
+            {"config.json": CONFIG, "model.safetensors": {"model.norm.weight": np.ones(4, np.float32)}},
+            "not looked at, because no query projection has a name that is known",
+        ),
+        (
+            {
+                "config.json": {"model_type": "gpt2"},
+                "model.safetensors": {"wpe.weight": np.ones((1024, 768), np.float32)},
+            },
+            "not looked at, because no layer is known to rotate",
+        ),
+    ],
+)
+def test_what_was_not_looked_at_is_said_with_its_reason(model, says, tmp_path):
+    found = audited(tmp_path, model, weights=True)
+    assert (found.weights.says, found.weights.examined, found.weights.layout) == (says, False, None)
+
+
+def test_rows_of_zeros_and_of_no_numbers_are_left_out_and_said_to_be(tmp_path):
+    queries, keys = rows_in_halves()
+    queries[5] = np.zeros((576, 576))
+    queries[7] = np.full((576, 576), np.nan)
+    queries[9] = queries[9].copy()
+    queries[9][:64] = 0  # one head of nine
+    found = audited(tmp_path, checkpoint(queries, keys), weights=True)
+    assert pairs(found) == "halves"
+    assert found.weights.layers == "0-4,6,8-29"
+    assert found.weights.by_layer[9].heads == 8
+    (why,) = found.weights.left_out
+    assert "model.layers.5.self_attn.q_proj.weight" in why
+    assert why.endswith("(and 1 more like it)")
+
+
+def test_no_two_layers_are_held_together(tmp_path, monkeypatch):
+    import weakref
+
+    alive, most = weakref.WeakSet(), []
+
+    class Held(np.ndarray):
+        pass
+
+    real = places.Projection.read
+
+    def read(one):
+        made = real(one).view(Held)
+        alive.add(made)
+        most.append(len(alive))
+        return made
+
+    Held.__hash__ = object.__hash__
+    monkeypatch.setattr(places.Projection, "read", read)
+    audited(tmp_path, checkpoint(*rows_in_halves()), weights=True)
+    assert len(most) > 60
+    assert max(most) <= 2  # one, and the one that it takes the place of
