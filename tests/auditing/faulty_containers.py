@@ -86,51 +86,51 @@ GEMMA2 = {
     "num_key_value_heads": 16, "num_hidden_layers": 46, "head_dim": 128, "max_position_embeddings": 8192,
     "vocab_size": 256000, "rope_theta": 10000.0, "sliding_window": 4096,
 }  # fmt: skip
-# One row of a projection is enough to say how many channels all heads have: the other axis is cut to 1 layer of it.
+# One projection says how many channels all heads have.
 GEMMA2_WEIGHTS = {"model.layers.0.self_attn.q_proj.weight": np.zeros((4096, 4608), np.float16)}
 
 CONTAINER_FAULTS = (
     Fault(
         "D1-41 Qwen1.5 without its base", "ollama#2379",
-        gguf(QWEN), gguf(without(QWEN, "qwen2.rope.freq_base")), ("default-base",), "warning", ("10,000",),
+        gguf(QWEN), gguf(without(QWEN, "qwen2.rope.freq_base")), "default-base", "warning", ("10,000",),
     ),
     Fault(
         "D1-41 CodeLlama without its base", "llama.cpp#2768",
-        gguf(CODELLAMA), gguf(without(CODELLAMA, "llama.rope.freq_base")), ("default-base",), "warning", ("10,000",),
+        gguf(CODELLAMA), gguf(without(CODELLAMA, "llama.rope.freq_base")), "default-base", "warning", ("10,000",),
     ),
     Fault(
         "D1-42 llama3 without its factors", "ik_llama.cpp#402, #2291",
-        gguf(LLAMA, rope_freqs__weight=FACTORS), gguf(LLAMA), ("rope-freqs-missing",), "warning",
+        gguf(LLAMA, rope_freqs__weight=FACTORS), gguf(LLAMA), "rope-freqs-missing", "warning",
         ("rope_freqs.weight",),
     ),
     Fault(
         "D1-42 llama3 with factors of a slipped formula", "llama.cpp#8676",
         gguf(LLAMA, rope_freqs__weight=FACTORS), gguf(LLAMA, rope_freqs__weight=slipped_factors()),
-        ("rope-freqs-differ",), "warning", ("rope_freqs.weight",),
+        "rope-freqs-differ", "warning", ("rope_freqs.weight",),
     ),
     Fault(
         "D1-also twice as many channels as turn", "llama.cpp#5460",
-        gguf(PERSIMMON), gguf(PERSIMMON | {"persimmon.rope.dimension_count": 64}), ("dimension-count",), "warning",
+        gguf(PERSIMMON), gguf(PERSIMMON | {"persimmon.rope.dimension_count": 64}), "dimension-count", "warning",
         ("64", "32"),
     ),
     Fault(
         "D1-also the number of turned channels is absent", "llama.cpp#3773",
-        gguf(STABLELM), gguf(without(STABLELM, "stablelm.rope.dimension_count")), ("dimension-count",), "warning",
+        gguf(STABLELM), gguf(without(STABLELM, "stablelm.rope.dimension_count")), "dimension-count", "warning",
         ("80", "20"),
     ),
     Fault(
         "D1-also half the channels of a draft", "ngxson/llama.cpp#100",
-        gguf(QWEN3), gguf(QWEN3 | {"qwen3.rope.dimension_count": 64}), ("dimension-count",), "warning", ("64", "128"),
+        gguf(QWEN3), gguf(QWEN3 | {"qwen3.rope.dimension_count": 64}), "dimension-count", "warning", ("64", "128"),
     ),
     Fault(
         "D1-also YaRN keys that were not converted", "llama.cpp#13322",
         gguf(QWEN3_MOE), gguf({key: value for key, value in QWEN3_MOE.items() if ".scaling." not in key}),
-        ("missing-scaling",), "warning", ("131,072",),
+        "missing-scaling", "warning", ("131,072",),
     ),
     Fault(
         "D1-also a head width that the weights do not have", "transformers#35818",
         {"config.json": GEMMA2, "model.safetensors": GEMMA2_WEIGHTS},
         {"config.json": GEMMA2 | {"head_dim": 256}, "model.safetensors": GEMMA2_WEIGHTS},
-        ("table-size", "head-width"), "warning", ("256", "4,096"),
+        "head-width", "warning", ("256", "4,096"),
     ),
 )  # fmt: skip

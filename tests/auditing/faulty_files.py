@@ -1,7 +1,7 @@
 """Public faults that a file shows, each made by the edit that makes it on a sound file.
 
-A row is one reported fault: where it was reported, the sound model, the faulty one, the codes that catch it (any of
-them), and words that its message must have. `faulty_containers` holds the rows about GGUF files and weights.
+A row is one reported fault: where it was reported, the sound model, the faulty one, the code that catches it, and words
+that its message must have. `faulty_containers` holds the rows about GGUF files and weights.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Fault:
         reported: Where: repository and thread.
         sound: The model before the edit, in which no such finding may be.
         faulty: The model after it.
-        codes: The codes that catch it; one is enough.
+        code: The code that catches it.
         severity: How grave the finding is.
         said: What the message has, each of them.
     """
@@ -60,7 +60,7 @@ class Fault:
     reported: str
     sound: Model
     faulty: Model
-    codes: tuple[str, ...]
+    code: str
     severity: str
     said: tuple[str, ...] = ()
 
@@ -71,9 +71,9 @@ def config(values: Config, **beside: Mapping[str, Any]) -> Model:
 
 
 def fault(name: str, reported: str, sound: Config, faulty: Config, caught: str, *said: str) -> Fault:
-    """A fault of one config; ``caught`` is the severity, a colon, and the codes."""
-    severity, codes = caught.split(": ")
-    return Fault(name, reported, config(sound), config(faulty), tuple(codes.split()), severity, said)
+    """A fault of one config; ``caught`` is the severity, a colon, and the code."""
+    severity, code = caught.split(": ")
+    return Fault(name, reported, config(sound), config(faulty), code, severity, said)
 
 
 # Heads of 64 channels, as the model of the report has them: the slowest pair is then 8 x 50^(62/64) times too fast.
@@ -226,7 +226,7 @@ SCALINGS = [
             TINYLLAMA | {"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 2.0}},
             tokenizer_config={"model_max_length": 4096},
         ),
-        ("length-times-factor",), "warning", ("4,096", "8,192"),
+        "length-times-factor", "warning", ("4,096", "8,192"),
     ),
     fault(
         "D1-17 the extended length as the original one", "Megatron-LM#1418",
@@ -239,13 +239,13 @@ SCALINGS = [
     ),
     fault(
         "D1-19 the scaling dropped on export", "Megatron-Bridge#5097",
-        GEMMA3_4B, GEMMA3_4B | {"rope_scaling": None}, "warning: differs-from-release layer-type-scaling", "8",
+        GEMMA3_4B, GEMMA3_4B | {"rope_scaling": None}, "warning: differs-from-release", "8",
     ),
     Fault(
         "D1-19 the scaling in one of two files", "Megatron-Bridge#5097",
         config(LLAMA_31, params=LLAMA_31_PARAMS),
         config(LLAMA_31 | {"rope_scaling": None}, params=LLAMA_31_PARAMS),
-        ("files-disagree",), "warning", ("params.json", "config.json"),
+        "files-disagree", "warning", ("params.json", "config.json"),
     ),
     fault(
         "D1-20 an attention factor that a reader drops", "vllm#46280, #48351",
@@ -274,7 +274,7 @@ SCALINGS = [
         "D1-24 apply_scale converted as off", "llama.cpp#22612, transformers#45744",
         config(DEVSTRAL2, params=DEVSTRAL2_PARAMS),
         config(block_with(DEVSTRAL2, mscale_all_dim=1.0), params=DEVSTRAL2_PARAMS),
-        ("files-disagree",), "warning", ("apply_scale",),
+        "files-disagree", "warning", ("apply_scale",),
     ),
     fault(
         "D1-25 betas that are not 32 and 1", "daScript#3479",
@@ -294,7 +294,7 @@ SCALINGS = [
     ),
     fault(
         "D1-28 a length without a scaling behind it", "Qwen#1287",
-        CODELLAMA, CODELLAMA | {"max_position_embeddings": 131072}, "note: missing-scaling base-below-bound", "131,072",
+        CODELLAMA, CODELLAMA | {"max_position_embeddings": 131072}, "note: base-below-bound", "131,072",
     ),
     fault(
         "D1-29 two lengths in one config", "exllamav2#404, vllm#3919",
@@ -305,7 +305,7 @@ SCALINGS = [
         config(LLAMA_31, tokenizer_config={"model_max_length": 131072}),
         config(LLAMA_31 | {"max_position_embeddings": 8192, "rope_scaling": None},
                tokenizer_config={"model_max_length": 131072}),
-        ("lengths-differ",), "warning", ("8,192", "131,072"),
+        "lengths-differ", "warning", ("8,192", "131,072"),
     ),
 ]  # fmt: skip
 
@@ -373,7 +373,7 @@ CHANNELS = [
                 "full_attention": without(GEMMA3_FULL, "factor") | {"rope_type": "default"},
             }
         },
-        "warning: layer-type-scaling differs-from-release", "8",
+        "warning: differs-from-release", "8",
     ),
     fault(
         "D1-38 a factor of 8 forced to 1", "ollama#12360, #12348, #13452",

@@ -266,4 +266,25 @@ FILES = [
     ),
 ]  # fmt: skip
 
-SENTENCES = [*LENGTHS, *GGUF, *STORED, *WEIGHTS, *FILES]
+HEADS = [
+    (
+        "head-width",
+        {"tensor": "model.layers.0.self_attn.q_proj.weight", "rows": 4096, "heads": 32, "width": 256,
+         "width in the weights": 128, f"{C}head_dim": 256},
+        "warning",
+        "The queries of the weights have 4,096 rows, which is 32 heads of 128 channels, but heads of 256 channels are"
+        " declared: every rate is that of another ladder, and readers that trust what is declared cut the rows into the"
+        " wrong heads.",
+    ),
+    (
+        "head-width",
+        {"tensor": "blk.0.attn_q.weight", "rows": 2048, "heads": 8, "width": 288, "width in the weights": 256,
+         "width from": "model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count"},
+        "warning",
+        "The queries of the weights have 2,048 rows, which is 8 heads of 256 channels, but heads of 288 channels follow"
+        " from what is declared (model.gguf:gemma2.embedding_length / model.gguf:gemma2.attention.head_count): every"
+        " rate is that of another ladder, and readers that trust what is declared cut the rows into the wrong heads.",
+    ),
+]  # fmt: skip
+
+SENTENCES = [*LENGTHS, *GGUF, *STORED, *WEIGHTS, *FILES, *HEADS]

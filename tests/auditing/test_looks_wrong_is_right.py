@@ -7,21 +7,14 @@ import clockhands as ch
 from auditing.model_files import audited, fired
 from auditing.odd_looking_files import RIGHT, sine_then_cosine
 
-# Models on which something fires that must not. A model that is judged right has to leave this list.
-NOT_YET: set[str] = set()
 
-WAITING = pytest.mark.xfail(reason="a rule fires on it that must not", strict=True)
-JUDGED = [pytest.param(name, marks=WAITING) if name in NOT_YET else name for name in RIGHT]
-
-
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", RIGHT)
 def test_a_model_that_looks_wrong_and_is_right_does_not_fire(name, tmp_path):
     assert fired(audited(tmp_path, RIGHT[name])) == []
 
 
 def test_every_number_of_the_list_is_here():
     assert {name[:5] for name in RIGHT} == {f"D6-{number:02}" for number in range(1, 35)}
-    assert set(RIGHT) >= NOT_YET
 
 
 @pytest.mark.parametrize("preset", ["nanochat", "alibi", "alibi-symmetric", "bloom", "mpt", "whisper", "tensor2tensor"])
