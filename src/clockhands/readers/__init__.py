@@ -8,5 +8,6 @@ from collections.abc import Sequence
 
 from clockhands.readers.comparing import Parted, compared
 from clockhands.readers.reading import READERS, Reading, readings
+from clockhands.readers.views import TEXT
 
-__all__: Sequence[str] = ["READERS", "Parted", "Reading", "compared", "readings"]
+__all__: Sequence[str] = ["READERS", "TEXT", "Parted", "Reading", "compared", "readings"]

@@ -19,6 +19,7 @@ from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.weights import LIMITS, Pairing
 from clockhands.show.page import Page, safe
+from clockhands.show.readers import rows_of_readers
 from clockhands.sources.resolved import COMPUTED, Code
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -68,6 +69,12 @@ class _Report(Page):
         if self.audit.weights is not None:
             self.line()
             self.weights(self.audit.weights)
+        rows = list(rows_of_readers(self.audit.readings, self.audit.context))
+        if rows:
+            self.line()
+            self.line(Text("what other readers compute", style="bold"))
+        for label, text in rows:
+            self.row(label, self.shortened(safe(text)), None)
         for finding in self.audit.findings:
             self.line()
             self.finding(finding)
