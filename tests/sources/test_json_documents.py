@@ -179,3 +179,22 @@ def test_the_shared_configs_are_read(shared):
         document = documents.read(path)
         assert document.fields
         assert document.duplicates == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"{" + b",".join(b'"%d":0' % number for number in range(2**17 + 1)) + b"}", "more than 131,072 keys"),
+        (b'{"a": {"' + b"k" * 4097 + b'": 1}}', "a key of more than 4,096 characters"),
+        (
+            b"{" + b",".join(b'"%d":0,"%d":1' % (number, number) for number in range(101)) + b"}",
+            "more than 100 keys that are given more than once",
+        ),
+    ],
+)
+def test_more_keys_than_any_config_are_refused_where_it_is_one(data, told):
+    assert refused(data) == (
+        f"config.json holds {told}, which no config has.",
+        "Check that this is the file you mean.",
+    )
+    assert documents.parse(data, "an index", many=True).fields

@@ -21,7 +21,33 @@ LARGEST = 8 * 2**20
 # Real configs nest 5 levels. The bound keeps every later walk over one far from Python's recursion limit.
 DEEPEST = 100
 
+# A config with the labels of ImageNet-21k, by number and by name, has 44,000 keys; the longest key seen has 60 letters.
+MOST_KEYS = 2**17
+LONGEST_KEY = 4096
+MOST_DUPLICATES = 100
+
 _PIECE = 2**20  # bytes read at a time
+
+
+@dataclass
+class _Bounds:
+    """What a config may have of keys; headers and indexes name a tensor in each, and have bounds of their own."""
+
+    where: str
+    keys: int = 0
+
+    def spend(self, pairs: list[tuple[str, Any]], duplicates: int) -> None:
+        """Count the keys of one more object, and refuse what no config has."""
+        self.keys += len(pairs)
+        if self.keys > MOST_KEYS:
+            raise self._refusal(f"more than {MOST_KEYS:,} keys")
+        if any(len(key) > LONGEST_KEY for key, _ in pairs):
+            raise self._refusal(f"a key of more than {LONGEST_KEY:,} characters")
+        if duplicates > MOST_DUPLICATES:
+            raise self._refusal(f"more than {MOST_DUPLICATES} keys that are given more than once")
+
+    def _refusal(self, what: str) -> Unreadable:
+        return Unreadable(f"{self.where} holds {what}, which no config has.", "Check that this is the file you mean.")
 
 
 @dataclass(frozen=True)
@@ -70,31 +96,36 @@ def read_stream(stream: IO[bytes] | IO[str] | None, where: str, largest: int = L
         raise Unreadable(
             f"{where} has more than {largest:,} bytes, which no config has.", "Check that this is the file you mean."
         )
-    return parse(bytes(raw), where)
+    return parse(bytes(raw), where, many=largest > LARGEST)
 
 
-def parse(data: bytes, where: str, strict: bool = False) -> Document:
+def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> Document:
     """Parse the bytes of a JSON object; ``where`` is what messages call them.
 
-    ``strict`` refuses what is read although JSON has no such thing: a byte order mark, NaN, infinities.
+    ``strict`` refuses what is read although JSON has no such thing: a byte order mark, NaN, infinities. ``many`` lets
+    there be as many keys as there are bytes for, and of any length: headers and indexes have one for each tensor.
 
     Raises:
-        Unreadable: They are empty, not UTF-8, not JSON, nested deeper than 100 levels, or not an object.
+        Unreadable: They are empty, not UTF-8, not JSON, nested deeper than 100 levels, not an object, or hold more or
+            longer keys than any config.
     """
     # Imported here: the audit of a GGUF file has no JSON to read.
     import json
 
     text = _decoded(data, where, "utf-8" if strict else "utf-8-sig")
     duplicates: dict[str, None] = {}
+    bounds = None if many else _Bounds(where)
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(members)
         if len(made) < len(members):
             seen: set[str] = set()
             for key, _ in members:
-                if key in seen:
+                if key in seen and len(duplicates) <= MOST_DUPLICATES:
                     duplicates[key] = None
                 seen.add(key)
+        if bounds is not None:
+            bounds.spend(members, len(duplicates))
         return made
 
     def refuse_constant(name: str) -> None:

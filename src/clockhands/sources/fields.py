@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from clockhands.errors import Unreadable
 from clockhands.sources.resolved import Fact
 
 T = TypeVar("T")
 
 # Past these a config describes no model, and a ladder or a list of layers would not fit in memory.
 MOST_LAYERS = 10_000
-WIDEST = 1 << 20
+WIDEST = 1 << 16
+WIDEST_HEAD = 1 << 13  # the widest heads that are known have 512 channels
 LONGEST = 1 << 53
+MOST_FACTS = 300  # the oddest of published configs has 20
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?\s*")
 
@@ -91,8 +94,14 @@ class Fields:
     def note(self, code: str, evidence: Mapping[str, Any], layers: str | None = None) -> None:
         """Remember a fact, once."""
         fact = Fact(code, {name: shown(value) for name, value in evidence.items()}, layers)
-        if fact not in self.facts:
-            self.facts.append(fact)
+        if fact in self.facts:
+            return
+        if len(self.facts) >= MOST_FACTS:
+            raise Unreadable(
+                f"{self.file} holds more than {MOST_FACTS} keys and values that no reader of models knows.",
+                "Check that this is the config of a model.",
+            )
+        self.facts.append(fact)
 
     def present(self, quantity: str) -> list[str]:
         """The keys of a quantity that hold something; null holds nothing."""

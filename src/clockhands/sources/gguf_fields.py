@@ -13,7 +13,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, geometric
 from clockhands.scaling import LongRope, Yarn
 from clockhands.sources.axis_fields import axes_in_order
-from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Found
+from clockhands.sources.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Found
 from clockhands.sources.head_fields import divided
 from clockhands.sources.ladder_fields import built
 from clockhands.sources.model_types import table
@@ -230,12 +230,12 @@ class _File:
         return base
 
     def _shape(self, sliding: bool) -> tuple[Found[int] | None, Found[int] | None]:
-        width = self.fields.whole("local_head_width", most=WIDEST) if sliding else None
+        width = self.fields.whole("local_head_width", most=WIDEST_HEAD) if sliding else None
         for name in ("latent_width", "head_width"):
-            width = width or self.fields.whole(name, most=WIDEST)
+            width = width or self.fields.whole(name, most=WIDEST_HEAD)
         width = width or divided(self._uniform("heads"))
-        rotated = self.fields.whole("local_rotated", most=WIDEST) if sliding else None
-        rotated = rotated or self.fields.whole("rotated", most=WIDEST)
+        rotated = self.fields.whole("local_rotated", most=WIDEST_HEAD) if sliding else None
+        rotated = rotated or self.fields.whole("rotated", most=WIDEST_HEAD)
         if rotated is None and width is not None:
             rotated = Found(width.value, f"{width.source}, {self.fields.default_source}")
         return width, rotated

@@ -241,7 +241,7 @@ class _Machine:
 
     def append(self, values: list[Any]) -> None:
         """Values for the list below them."""
-        if not isinstance(self.stack[-1], list):
+        if type(self.stack[-1]) is not list:  # a dictionary is one of pairs
             raise TypeError("it appends to what is no list")
         self.stack[-1].extend(values)
 

@@ -73,7 +73,7 @@ def read_header(path: Path) -> Header:
             raise _length_error(path, length, size, start + file.read(24))
         text = file.read(length)
     where = f"the header of {path}"
-    document = documents.parse(text, where, strict=True)
+    document = documents.parse(text, where, strict=True, many=True)
     if document.duplicates:
         raise Unreadable(
             f"{where} gives {shown(document.duplicates[0])} twice.", "Write the file again with one tensor a name."
