@@ -85,6 +85,8 @@ def missing_sections(subject: Subject) -> Iterator[Case]:
         if sections is None or 2 * sum(sections) != code.rotated:
             continue
         values: dict[str, Any] = {"mrope_section": list(sections)}
+        if part.row.sections == "interleaved":
+            values["mrope_interleaved"] = True  # readers that go by the file alone take sections side by side
         block = next(part.blocks(), None)
         if block is None and not part.fields.declares("base"):
             continue  # the file says nothing at all about rotation, which is a finding of its own
