@@ -235,6 +235,12 @@ def test_an_unknown_scaling():
     assert found.facts[0].code == "unknown-scaling"
 
 
+def test_a_name_that_only_says_how_axes_share_a_ladder_is_no_scaling():
+    # Transformers 5 saves Pixtral's images so.
+    found = resolved({"model_type": "pixtral", "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}})
+    assert not [fact for fact in found.facts if fact.code == "unknown-scaling"]
+
+
 @pytest.mark.parametrize("name", ["deepseek_yarn", "telechat3-yarn"])
 def test_a_name_that_only_some_readers_know_computes_what_the_common_name_does(name):
     uncommon, common = (resolved({**LLAMA, "rope_scaling": {**YARN, "rope_type": kind}}) for kind in (name, "yarn"))

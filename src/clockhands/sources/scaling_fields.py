@@ -13,9 +13,10 @@ from clockhands.errors import ClockhandsError
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Proportional, Scaling, Yarn
 from clockhands.sources.fields import Fields, Found
 
-# Names that are spelt differently and mean the same; "mrope" only says how three axes share a ladder.
+# Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share a ladder.
 ALIASES = {
-    "su": "longrope", "mrope": "default", "none": "default", "deepseek_yarn": "yarn", "telechat3-yarn": "yarn",
+    "su": "longrope", "mrope": "default", "axial": "default", "none": "default", "deepseek_yarn": "yarn",
+    "telechat3-yarn": "yarn",
 }  # fmt: skip
 
 # What each scaling cannot do without, and what it may have.
