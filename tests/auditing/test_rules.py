@@ -10,7 +10,7 @@ from auditing.config_sentences import CONFIGS
 from auditing.reader_sentences import READERS
 from auditing.sentences import SENTENCES
 from clockhands.auditing.findings import SEVERITIES
-from clockhands.auditing.rules import CODES, judge
+from clockhands.auditing.rules import CODES, judge, tables
 
 C = "config.json:"
 LLAMA3 = {
@@ -453,3 +453,37 @@ def test_every_fact_that_the_readers_note_has_a_row():
         noted |= set(re.findall(r"""(?:\bFact|\bnote)\(\s*"([a-z0-9-]+)\"""", path.read_text(encoding="utf-8")))
     assert len(noted) >= 5, "the pattern no longer finds what the readers note"
     assert noted <= set(CODES)
+
+
+EXPLAINED = [code for code in CODES if code not in tables.CODES]
+# Nobody is wrong where the caller asks for more than the file promises.
+NOBODY = {"beyond-context"}
+
+
+@pytest.mark.parametrize("code", EXPLAINED)
+def test_every_row_is_explained(code):
+    rule = CODES[code]
+    assert not rule.title.endswith(".")
+    assert 3 <= len(rule.title.split()) <= 15
+    assert 2 <= len(re.findall(r"[.!?](?= [A-Z]|$)", rule.means)) <= 5, "two to five sentences"
+    assert rule.means.endswith(".")
+
+
+@pytest.mark.parametrize("code", [code for code in EXPLAINED if CODES[code].severity != "note" and code not in NOBODY])
+def test_what_may_fire_says_whom_it_blames_and_how_it_is_mended_or_why_not(code):
+    rule = CODES[code]
+    assert callable(rule.blames) or rule.blames in ("file", "reader", "ambiguous")
+    assert rule.edit is not None or rule.unmended.endswith(".")
+
+
+@pytest.mark.parametrize(("code", "evidence", "severity"), [case[:3] for case in CASES if case[0] in EXPLAINED])
+def test_a_case_that_fires_blames_somebody(code, evidence, severity):
+    found = judge(code, evidence)
+    assert found.blames in (None, "file", "reader", "ambiguous")
+    assert severity == "note" or code in NOBODY or found.blames is not None
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_public_cases_name_a_thread_or_a_place(code):
+    for case in CODES[code].cases:
+        assert re.search(r"#\d+|Hub", case), case

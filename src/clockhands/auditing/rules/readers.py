@@ -221,6 +221,7 @@ CODES: Mapping[str, Rule] = {
         _flat,
         "Put the fields of the text part into a text_config, as the class of this type saves them.",
         blames="reader",
+        unmended="Which fields are those of the text, the class of the type decides.",
         title="A flat config of images and text, of a type that now has a text_config",
         means="Older releases of models of images and text kept the text part at the top of the config. The class of"
         " today makes the text part from text_config alone and, without one, from its own defaults: another base,"
@@ -231,6 +232,7 @@ CODES: Mapping[str, Rule] = {
         _times_factor,
         "Serve it with the length set by hand; or say in the tokenizer's model_max_length which one is meant.",
         blames="ambiguous",
+        unmended="Which of the two lengths is meant, the file does not say.",
         title="Whether the declared length holds the factor already",
         means="For linear and dynamic scaling some readers multiply max_position_embeddings by the factor to get the"
         " longest length, and others take it as it is. The ladder is the same; how far one may go is not.",
