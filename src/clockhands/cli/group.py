@@ -20,6 +20,7 @@ from clockhands.errors import ClockhandsError
 COMMANDS = {
     "audit": "What a model is told about position, and what is wrong with it.",
     "explain": "What a finding of `audit` means, and how to mend it.",
+    "diff": "Where two position codes part, or two readings of one.",
     "identify": "What made the numbers of a table, or what a function does.",
     "table": "The numbers of a position code, exact at every position.",
     "convert": "A checkpoint's query and key weights, moved to the other pairing.",

@@ -17,7 +17,7 @@ class Parted:
         layers: Which layers, in the short form; None where their number is not known.
         ours: Their code in the first reading; None where it has no such layers.
         theirs: Their code in the second.
-        ladder: How the two ladders differ, where both are rotary with as many pairs.
+        ladder: How the two ladders differ, where both have as many pairs.
         says: What else differs, in words: kinds, widths, pairing, tables, slopes.
     """
 
@@ -43,6 +43,8 @@ def compared(ours: Sequence[Code], theirs: Sequence[Code], *, everything: bool =
         everything: Whether windows, tables and biases are compared; a reader of the same file has the same ones.
     """
     first, second = _placed(ours), _placed(theirs)
+    _spread(first, second)
+    _spread(second, first)
     groups: dict[tuple[str, int | None, int | None], list[Any]] = {}
     for place in dict.fromkeys((*first, *second)):
         mine, other = first.get(place), second.get(place)
@@ -64,6 +66,20 @@ def _placed(codes: Sequence[Code]) -> dict[tuple[str, Any], Code]:
                 place = (code.part, (layer, number))
             made[place] = code
     return made
+
+
+def _spread(first: dict[tuple[str, Any], Code], second: dict[tuple[str, Any], Code]) -> None:
+    """Give a code that is for all layers of a part, whose number is not said, the layers that the other side has."""
+    for part in {place[0] for place in first}:
+        places, others = ([place for place in side if place[0] == part] for side in (first, second))
+        if len(places) == len(others) == 1 and not isinstance(places[0][1], int) and not isinstance(others[0][1], int):
+            # One code on either side, added at the bottom here and in every layer there.
+            first[others[0]] = first.pop(places[0])
+            continue
+        layers = [place for place in others if isinstance(place[1], int)]
+        if [layer for _, layer in places] == [None] and layers:
+            code = first.pop(places[0])
+            first.update(dict.fromkeys(layers, code))
 
 
 def _layers(layers: str | None) -> list[Any]:
@@ -91,7 +107,8 @@ def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | Non
         return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
     says = list(_apart(ours, theirs, everything))
     ladder = None
-    if ours.kind == theirs.kind == "rotary" and not _turn_apart(ours, theirs) and ours.rates and theirs.rates:
+    turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
+    if turning and not _turn_apart(ours, theirs) and ours.rates and theirs.rates:
         ladder = difference(
             ours.rates,
             theirs.rates,
@@ -115,7 +132,7 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
         if (ours.rotated, ours.width) != (theirs.rotated, theirs.width):
             yield f"{_turned(ours)} against {_turned(theirs)}"
         if ours.layout != theirs.layout and ours.layout and theirs.layout:
-            yield f"pairs {ours.layout} against {theirs.layout}"
+            yield f"channels paired as {ours.layout} against {theirs.layout}"
         if bool(ours.rates) != bool(theirs.rates):
             which = "first" if theirs.rates else "second"
             yield f"the rates of the {which} cannot be computed"
@@ -136,15 +153,15 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
             yield f"{_number(mine)} against {_number(other)} {word}"
     if ours.kind == "sinusoidal" and ours.layout != theirs.layout:
         yield f"waves {ours.layout} against {theirs.layout}"
-    if ours.rates and theirs.rates and ours.rates != theirs.rates:
-        yield "other rates"
+    if len(ours.rates or ()) != len(theirs.rates or ()):
+        yield f"{len(ours.rates or ()):,} against {len(theirs.rates or ()):,} pairs"
     # Imported here: only a code that is no plain ladder has fields to compare.
     from clockhands.specs import to_dict
 
     if ours.spec is not None and theirs.spec is not None and ours.spec != theirs.spec:
         mine, other = to_dict(ours.spec), to_dict(theirs.spec)  # type: ignore[arg-type]
         for name in dict.fromkeys((*mine, *other)):
-            if mine.get(name) != other.get(name) and name not in ("width", "rows", "offset", "layout"):
+            if mine.get(name) != other.get(name) and name not in ("width", "rows", "offset", "layout", "spacing"):
                 yield f"{name} {mine.get(name)} against {other.get(name)}"
 
 

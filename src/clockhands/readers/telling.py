@@ -146,6 +146,11 @@ def scaling_in_words(code: Code) -> str:
     return f"{scaling.get('type')} by {_plain(factor)}" if factor is not None else str(scaling.get("type"))
 
 
+def lengths_differ(first: int | None, second: int | None) -> bool:
+    """Whether two lengths are declared, and are not the same."""
+    return first is not None and second is not None and first != second
+
+
 def listed(words: Iterable[str]) -> str:
     """Some words as a list in a sentence.
 

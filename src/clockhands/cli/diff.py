@@ -1,0 +1,143 @@
+"""`clockhands diff`: two position codes, or two readings of one, side by side."""
+
+from dataclasses import dataclass
+
+import click
+
+from clockhands.auditing import Audit, audit
+from clockhands.auditing.findings import json_value
+from clockhands.cli.group import did_you_mean
+from clockhands.cli.output import print_json
+from clockhands.errors import InvalidValue, Unreadable
+from clockhands.readers import READERS, compared
+from clockhands.readers.telling import lengths_differ, parted_to_dict, release
+from clockhands.sources.resolved import Code
+
+OWN = "clockhands"
+"""The name of the audit's own reading, beside those of other readers."""
+
+EXAMPLES = """\b
+Examples:
+  clockhands diff path/to/original path/to/converted
+  clockhands diff config.json model.gguf --length 32768
+  clockhands diff old/config.json new/config.json --reader vllm
+  clockhands diff config.json --readers transformers-4,transformers-5
+  clockhands diff config.json --readers clockhands,no-scaling
+"""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared."""
+
+    label: str
+    codes: tuple[Code, ...]
+    context: int | None
+
+
+def _reader(ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        _check(ctx, value)
+    return value
+
+
+def _readers(ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")]
+    for name in names:
+        _check(ctx, name)
+    if len(names) != 2:
+        raise click.BadParameter("Name two readers with a comma between them.", ctx)
+    return names[0], names[1]
+
+
+def _check(ctx: click.Context, name: str) -> None:
+    known = (OWN, *READERS)
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise click.BadParameter(f"{name!r} is no reader.{near} The readers are {', '.join(known)}.", ctx)
+
+
+@click.command("diff", epilog=EXAMPLES)
+@click.argument("targets", metavar="TARGET [TARGET]", nargs=-1, required=True)
+@click.option("--reader", metavar="NAME", callback=_reader, help="Compare both as this reader takes them.")
+@click.option("--readers", metavar="A,B", callback=_readers, help="Compare one target as two readers take it.")
+@click.option(
+    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the rates are compared."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    targets: tuple[str, ...], reader: str | None, readers: tuple[str, str] | None, length: int | None, as_json: bool
+) -> int:
+    """Say where two position codes part: at which pair, from which distance on, by how much.
+
+    Each TARGET is what `clockhands audit` takes. With one, --readers names two readers whose readings of it are
+    compared: transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the
+    audit's own. Exit code 0 means that both compute the same, 1 that they differ.
+    """
+    first, second = _sides(targets, reader, readers, length)
+    groups = compared(first.codes, second.codes)
+    differ = lengths_differ(first.context, second.context) or not all(group.same for group in groups)
+    if as_json:
+        reach = max((side.context for side in (first, second) if side.context is not None), default=None)
+        print_json(
+            {
+                "same": not differ,
+                "first": {"label": first.label, "context": first.context},
+                "second": {"label": second.label, "context": second.context},
+                "groups": [{"same": group.same} | _json(parted_to_dict(group, reach)) for group in groups],
+            }
+        )
+    else:
+        # A program that asks for JSON does not pay for the drawing.
+        from clockhands.show.differences import print_differences
+
+        print_differences(first.label, second.label, groups, (first.context, second.context))
+    return int(differ)
+
+
+def _sides(
+    targets: tuple[str, ...], reader: str | None, readers: tuple[str, str] | None, length: int | None
+) -> tuple[Side, Side]:
+    if reader is not None and readers is not None:
+        raise click.UsageError("--reader is for two targets and --readers for one: give one of them.")
+    if readers is not None:
+        if len(targets) != 1:
+            raise click.UsageError("--readers compares two readings of one target: name one.")
+        found = audit(targets[0], length)
+        return _side(found, readers[0]), _side(found, readers[1])
+    if len(targets) != 2:
+        raise click.UsageError("Name two targets, or one with --readers A,B.")
+    return _side(audit(targets[0], length), reader or OWN), _side(audit(targets[1], length), reader or OWN)
+
+
+def _side(found: Audit, reader: str) -> Side:
+    """A target as one reader takes it.
+
+    Raises:
+        Unreadable: The reader does not load it.
+        InvalidValue: What it does with such a file is not known.
+    """
+    if reader == OWN:
+        return Side(found.target, found.layers, found.context)
+    reading = next((each for each in found.readings if each.reader == reader), None)
+    if reading is None:
+        raise InvalidValue(
+            f"{found.target} holds nothing that readers take apart: only configs with a rotary code for text do.",
+            "Compare it with another target instead.",
+        )
+    if reading.verdict == "refuses":
+        raise Unreadable(f"{release(reading)} does not load {found.target}: {reading.because}", "Name another reader.")
+    if reading.verdict == "unknown":
+        raise InvalidValue(
+            f"What {release(reading)} does with {found.target} is not known here: {reading.because}",
+            "Name another reader; `clockhands audit --json` says which are known for this file.",
+        )
+    return Side(f"{found.target}, as {release(reading)} reads it", reading.codes, reading.longest or found.context)
+
+
+def _json(value: dict[str, object]) -> dict[str, object]:
+    made = json_value(value)
+    assert isinstance(made, dict)
+    return made

@@ -1,0 +1,97 @@
+"""Two readings of position codes side by side, as text.
+
+For each group of layers: what either side has, which pairs differ and how far, from which distance on, and a table of
+the phase error and the mean cosine by distance.
+"""
+
+from collections.abc import Sequence
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from clockhands.measures import LadderDifference, distances
+from clockhands.readers import Parted
+from clockhands.readers.telling import (
+    FAR_OFF,
+    code_in_words,
+    cosine_in_words,
+    lengths_differ,
+    pairs_in_words,
+    ratio_in_words,
+)
+from clockhands.show.page import Page
+from clockhands.show.terminal import layers_in_words
+
+
+def print_differences(
+    first: str,
+    second: str,
+    groups: Sequence[Parted],
+    contexts: tuple[int | None, int | None],
+    *,
+    file: IO[str] | None = None,
+    width: int | None = None,
+) -> None:
+    """Print how two readings differ.
+
+    Args:
+        first: What the first is, in a few words.
+        second: What the second is.
+        groups: The layers that share one code in either of them.
+        contexts: The length that each declares.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's, or 80 where there is none.
+    """
+    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    page.row("first", first, None)
+    page.row("second", second, None)
+    page.line()
+    same = all(group.same for group in groups) and not lengths_differ(*contexts)
+    page.paragraph("Both compute the same." if same else "They differ.", style="bold green" if same else "bold yellow")
+    if lengths_differ(*contexts):
+        page.row("context", f"{contexts[0]:,} positions against {contexts[1]:,}", None)
+    reach = max((context for context in contexts if context is not None), default=None)
+    for group in groups:
+        page.line()
+        _print_group(page, group, reach)
+
+
+def _print_group(page: Page, group: Parted, reach: int | None) -> None:
+    where = group.layers and (group.layers if " of every " in group.layers else layers_in_words(group.layers))
+    page.line(Text(": ".join(filter(None, (group.part, where))), style="bold"))
+    if group.same:
+        page.row("the same", code_in_words(group.ours), None)
+        return
+    page.row("first", code_in_words(group.ours), None)
+    page.row("second", code_in_words(group.theirs), None)
+    for text in group.says:
+        page.row("differs", text, None)
+    ladder = group.ladder
+    if ladder is None:
+        return
+    if not ladder.same_factor:
+        page.row("factor", f"the first scales cos and sin by {ladder.factor_ratio:.6g} times the second", None)
+    if ladder.same_rates:
+        page.row("rates", "the same", None)
+        return
+    page.row("rates", f"{pairs_in_words(ladder)} differ, {ratio_in_words(ladder)} (pair {ladder.ratio_pair})", None)
+    reached = [f"{radians:g} rad from distance {ladder.reaches(radians):,}" for radians in FAR_OFF]
+    page.row("off by", f"{', '.join(reached)} (pair {ladder.drift_pair} first)", None)
+    _print_table(page, ladder, reach)
+
+
+def _print_table(page: Page, ladder: LadderDifference, reach: int | None) -> None:
+    page.line(f"  {'distance':>13}{'largest error':>17}{'mean cosine':>14}")
+    for distance in distances(reach):
+        error = f"{_radians(ladder.phase_error(distance))} rad"
+        page.line(f"  {distance:>13,}{error:>17}{cosine_in_words(ladder.mean_cosine(distance)):>14}")
+
+
+def _radians(angle: float) -> str:
+    """Four digits, and whole radians where that is less.
+
+    >>> _radians(0.00088941), _radians(16970.4)
+    ('0.0008894', '16,970')
+    """
+    return f"{angle:.4g}" if angle < 1000 else f"{angle:,.0f}"

@@ -1,0 +1,156 @@
+"""`clockhands diff`: two targets, or two readings of one, side by side."""
+
+import json
+
+import pytest
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+OLD = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 32,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rope_scaling": LLAMA3,
+}
+NEW = {key: value for key, value in OLD.items() if not key.startswith("rope_")} | {
+    "rope_parameters": LLAMA3 | {"rope_theta": 500000.0}
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(name, config):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_two_shapes_of_one_model_are_the_same(run, file):
+    done = run("diff", file("old", OLD), file("new", NEW))
+    assert (done.code, done.err) == (0, "")
+    assert "Both compute the same." in done.out
+    assert "layers 0-31" in done.out
+
+
+def test_a_reader_of_the_old_shape_is_354_times_too_fast(run, file):
+    done = run("diff", file("old", OLD), file("new", NEW), "--reader", "transformers-4")
+    assert (done.code, done.err) == (1, "")
+    words = " ".join(done.out.split())
+    assert "first " in words
+    assert "as Transformers 4.57.1 reads it" in words
+    assert "second base 10,000, no scaling" in words
+    assert "pairs 1-31 of 32 differ, rates up to 354 times apart (pair 31)" in words
+    assert "0.1 rad from distance 1, 1 rad from distance 8" in words
+
+
+def test_two_readings_of_one_file(run, file):
+    path = file("new", NEW)
+    two = run("diff", path, "--readers", "clockhands,transformers-4", "--json")
+    assert two.code == 1
+    found = json.loads(two.out)
+    assert (found["schema"], found["same"]) == (1, False)
+    (group,) = found["groups"]
+    assert group["rates"]["largest_ratio"] == pytest.approx(8 * 50 ** (62 / 64))
+    assert group["rates"]["off_from"] == {"0.1": 1, "1.0": 8}
+    assert [each["distance"] for each in group["rates"]["at"]][-2:] == [131072, 524288]
+    assert run("diff", path, "--readers", "clockhands,transformers-5").code == 0
+
+
+def test_a_scaling_that_is_left_out_has_the_published_cosine(run, file):
+    wide = OLD | {"num_attention_heads": 32, "max_position_embeddings": 8192}
+    done = run("diff", file("wide", wide), "--readers", "clockhands,no-scaling", "--json")
+    (group,) = json.loads(done.out)["groups"]
+    at = {each["distance"]: each["mean_cosine"] for each in group["rates"]["at"]}
+    assert round(at[8192], 3) == 0.769
+
+
+def test_only_the_layers_that_part_are_told_apart(run, file):
+    gemma = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "num_attention_heads": 8,
+        "head_dim": 256,
+        "num_hidden_layers": 6,
+        "max_position_embeddings": 131072,
+        "sliding_window": 1024,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    }
+    done = run("diff", file("a", gemma), file("b", gemma | {"rope_scaling": None}), "--json")
+    groups = {group["layers"]: group["same"] for group in json.loads(done.out)["groups"]}
+    assert groups == {"0-4": True, "5": False}
+
+
+def test_lengths_alone_are_a_difference(run, file):
+    done = run("diff", file("a", OLD), file("b", OLD | {"max_position_embeddings": 65536}))
+    assert done.code == 1
+    assert "131,072 positions against 65,536" in done.out
+
+
+def test_the_length_decides_which_list_of_longrope_is_compared(run, file):
+    phi = {
+        "model_type": "phi3",
+        "hidden_size": 96,
+        "num_attention_heads": 1,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 131072,
+        "original_max_position_embeddings": 4096,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48},
+    }
+    other = phi | {"rope_scaling": phi["rope_scaling"] | {"long_factor": [3.0] * 48}}
+    first, second = file("a", phi), file("b", other)
+    assert run("diff", first, second, "--length", 4096).code == 0
+    assert run("diff", first, second, "--length", 8192).code == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("alibi", "alibi:heads=16", "heads 8 against 16"),
+        ("t5", "vaswani2017", "buckets against sinusoidal"),
+        ("vaswani2017", "vaswani2017:width=64", "512 against 64 channels"),
+        ("vaswani2017", "tensor2tensor", "waves interleaved against halves"),
+    ],
+)
+def test_other_kinds_say_what_differs(run, first, second, said):
+    done = run("diff", first, second)
+    assert done.code == 1
+    assert said in done.out
+    assert run("diff", first, first).code == 0
+
+
+def test_what_a_reader_refuses_cannot_be_compared(run, file):
+    path = file("odd", OLD | {"rope_scaling": {"rope_type": "deepseek_yarn", "factor": 4.0}})
+    done = run("diff", path, "--readers", "transformers-4,vllm")
+    assert (done.code, done.out) == (2, "")
+    assert "Transformers 4.57.1 does not load" in done.err
+    assert "a KeyError" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("one.json",), "Name two targets, or one with --readers A,B."),
+        (("one.json", "two.json", "--readers", "vllm,mlx-lm"), "name one"),
+        (("one.json", "two.json", "--reader", "vlm"), "'vlm' is no reader. Did you mean vllm?"),
+        (("one.json", "--readers", "vllm"), "Name two readers with a comma between them."),
+        (("one.json", "two.json", "--reader", "vllm", "--readers", "vllm,mlx-lm"), "give one of them"),
+        (("alibi", "--readers", "clockhands,vllm"), "holds nothing that readers take apart"),
+    ],
+)
+def test_misuse_is_told_in_a_sentence(run, words, said):
+    done = run("diff", *words)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "hint: " in done.err
