@@ -8,6 +8,10 @@ from resolution.library import gaps, kinds, pairing, read_config
 
 # Type to why its class cannot be asked.
 NOT_ASKED = {
+    "glm4v_text": "its class default cannot run, as its sections do not fill its heads: see below",
+    "glm4v": "as its text part",
+    "glm4v_moe_text": "as glm4v_text",
+    "glm4v_moe": "as its text part",
     "gptj": "its attention has no rotary module, but a table of sines; the conversion of small models holds it",
     "codegen": "as gptj",
 }
@@ -49,6 +53,41 @@ def default_gaps(name):
         and {i for i, kind in enumerate(listed) if kind == "sliding"} != windows
     ):
         yield f"windows: {sorted(windows)}, the class has {listed}"
+
+
+# Types whose class default is no model, or has none of the layers that turn, with what a release adds.
+COMPLETED = {
+    "glm4v_text": {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}},
+    "glm4v_moe_text": {"head_dim": 128, "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+    "bamba": {"attn_layer_indices": [9, 18, 27]},
+    "granitemoehybrid": {"position_embedding_type": "rope", "layer_types": ["linear_attention", "full_attention"] * 16},
+    "zamba2": {"use_mem_rope": True},
+    "falcon": {"alibi": False},
+    "lfm2": {"full_attn_idxs": [2, 5]},
+    "exaone4": {"sliding_window": None, "layer_types": ["full_attention"] * 32},
+    "granite_swa": {"layer_rope_theta": [10000.0, 500000.0, 0.0, 10000.0] * 6},
+}
+
+
+@pytest.mark.parametrize("name", COMPLETED)
+def test_types_that_need_more_than_their_name(name):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    values = {"model_type": name, **COMPLETED[name]}
+    config, found = read_config(values), resolved(values)
+    rotary = [code for code in found.codes if code.kind == "rotary"]
+    assert rotary
+    assert {code.layout for code in rotary} == {pairing(config)}
+    bases = {base for base in COMPLETED[name].get("layer_rope_theta", ()) if base}
+    if bases:  # the module has the ladder of the first of them
+        assert {code.base for code in rotary} == bases
+        assert sum(len(list(layer_numbers(code))) for code in found.codes if code.kind == "none") == 6
+        return
+    assert list(gaps(config, found)) == []
+    # A layer that is said to attend turns, and no other.
+    listed = kinds(config) or ["full"] * config.num_hidden_layers
+    turned = {layer for code in rotary for layer in layer_numbers(code)}
+    assert turned == {layer for layer, kind in enumerate(listed) if kind != "none"}
 
 
 def test_the_defaults_are_those_of_the_classes(capsys):

@@ -89,7 +89,8 @@ class HeadReader:
         # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
         unmeant = self.row.latent if self.row else named is not None and named.value == 0
         channels = None if unmeant else self.fields.whole("rotated", most=WIDEST_HEAD)
-        reads_share = self.known is None or "share" in self.known.reads
+        fixed = self.row is not None and self.row.share is not None
+        reads_share = self.known is None or fixed or "share" in self.known.reads
         share = self._share(block) if reads_share else None
         kind = None if block is None else scaling_type(block, {})
         if kind is not None and kind.value == "proportional" and width is not None and width.value:
@@ -127,6 +128,8 @@ class HeadReader:
     def _share(self, block: Fields | None) -> Found[float] | None:
         inner = None if block is None else block.number("share", _share_fits, SHARE_ALLOWED)
         outer = self.fields.number("share", _share_fits, SHARE_ALLOWED)
+        if self.row is not None and self.row.share is not None:
+            return inner or Found(self.row.share, self.architecture)
         if inner is not None:
             if outer is not None and self.fields.declares("share") and outer.value != inner.value:
                 both = {outer.source: outer.value, inner.source: inner.value}

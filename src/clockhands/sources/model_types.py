@@ -6,11 +6,15 @@ new row. A type may be ``like`` another: its own entries win, the other's fill i
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
+
+# What follows the name of a model in the names of its classes.
+_CLASS_ENDING = re.compile(r"(For[A-Z]\w*|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
 
 FILES = ("config_keys", "model_types", "gguf_architectures")
 
@@ -40,6 +44,8 @@ class Row:
         unturned: Kinds of layers that do not rotate, as long as there is a window.
         labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
         assumed: Scaling to what the class takes for keys of it that the block does not hold.
+        share: Share of a head that turns by the code of the type, whatever stands outside of a block.
+        growth: How the code of the type stretches the ladder by itself for texts longer than those of its training.
         turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
         rows: Quantity that counts the rows of a table.
         extra_rows: Rows that the table has beyond it.
@@ -71,6 +77,8 @@ class Row:
     unturned: Sequence[str] = ()
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     assumed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    share: float | None = None
+    growth: str | None = None
     turning: str = "first"
     rows: str | None = None
     extra_rows: int = 0
@@ -146,6 +154,23 @@ def model_type(name: str) -> ModelType | None:
         sections=entry.get("sections", {}),
         uneven=entry.get("uneven", False),
     )
+
+
+def by_class(values: Mapping[str, Any]) -> ModelType | None:
+    """The type whose classes a config names under ``architectures``: how configs without a known type say it.
+
+    >>> by_class({"architectures": ["GPTNeoXForCausalLM"]}).name
+    'gpt_neox'
+    """
+    classes = values.get("architectures")
+    if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
+        return None
+    stem = _CLASS_ENDING.sub("", classes[0][:200]).lower()
+    return next((model_type(name) for name in model_types() if _squeezed(name) == stem), None)
+
+
+def _squeezed(name: str) -> str:
+    return name.replace("_", "").replace("-", "")
 
 
 def model_types() -> tuple[str, ...]:

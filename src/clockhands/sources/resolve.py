@@ -13,9 +13,9 @@ from clockhands.biases import BiasCode
 from clockhands.ladders import Geometric
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
-from clockhands.sources.fields import Fields, Found
+from clockhands.sources.fields import Fields, Found, shown
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
-from clockhands.sources.model_types import ModelType, Row, model_type, table
+from clockhands.sources.model_types import ModelType, Row, by_class, model_type, table
 from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.rotary_fields import Reader
@@ -155,6 +155,11 @@ class _ConfigReader:
         """The codes of a part, by the table or by its fields."""
         name = _name(section.values, self.file, section.path, self.facts)
         known = type_of(section, name, self.top)
+        if known is None and (known := by_class(section.values)) is not None:
+            where = f"{self.file}:{section.path}"
+            classes = section.values["architectures"]
+            evidence = {f"{where}model_type": name, f"{where}architectures": classes, "read as": known.name}
+            self.facts.append(Fact("unknown-model-type", {place: shown(value) for place, value in evidence.items()}))
         return self._by_fields(section, name) if known is None else self._by_table(section, known)
 
     def _by_table(self, section: Section, known: ModelType) -> _Part:
@@ -183,6 +188,8 @@ class _ConfigReader:
             elif own.kind in ("learned", "sinusoidal"):
                 code, positions = table_code(fields, known, own, self.opened.tensors)
                 made.append((_because(code, because), None))
+                if own.rows == "patches" and context is None and positions is not None:
+                    context = Found(positions, code.source.get("rows", ""))
                 if own.rows == "context" and context is not None:
                     # Positions, not rows: a table may begin with rows that no token gets.
                     context = Found(positions, code.source.get("context", context.source))
@@ -225,7 +232,8 @@ def _chosen(fields: Fields, row: Row) -> str | None:
     """What makes a type have this code: the sources of its conditions, "" without any; None where it has it not."""
     sources = []
     for quantity, values in row.when.items():
-        found = fields.flag(quantity) if isinstance(values[0], bool) else fields.text(quantity)
+        read = {bool: fields.flag, int: fields.whole}.get(type(values[0]), fields.text)
+        found = read(quantity)
         if found is None or found.value not in values:
             return None
         sources.append(found.source)

@@ -8,6 +8,7 @@ from clockhands.ladders import Geometric
 from clockhands.sources.axis_fields import axes_of, in_grid
 from clockhands.sources.block_fields import Blocks, completed, conflict
 from clockhands.sources.fields import Fields, Found
+from clockhands.sources.growth_fields import grown, multiplied
 from clockhands.sources.head_fields import HeadReader
 from clockhands.sources.ladder_fields import built
 from clockhands.sources.layer_fields import Group, layer_groups
@@ -83,6 +84,7 @@ class Reader:
             allowed=self.row.scalings if self.row else (),
         )
         declared = read_scaling(block if self.row is None else completed(block, self.row, self._defaults), around)
+        declared = grown(self.fields, self.row, declared, self.length)
         if self.known is None and not self._switches_are_complete():
             declared = replace(declared, known=False)
         layout = self._layout(group.layers)
@@ -167,7 +169,7 @@ class Reader:
         if group.base is not None:
             return group.base
         if self.known is not None and quantity in self.known.fixed:
-            return Found(self.known.fixed[quantity], self.architecture)
+            return multiplied(self.fields, Found(self.known.fixed[quantity], self.architecture))
         outer = self.fields.number(quantity, _above_one, BASE_ALLOWED)
         inner = None if block is None else block.number("base", _above_one, BASE_ALLOWED)
         if inner is not None:
@@ -190,7 +192,10 @@ class Reader:
         """What a default base can be held against: the length, the scaling and the window beside it."""
         context, kind = self.fields.whole("context"), None if block is None else scaling_type(block, {})
         switch, window = self.fields.flag("window_on"), self.fields.whole("window", least=0)
-        slides = window is not None and window.value and not (switch is not None and switch.value is False)
+        off = (switch is not None and switch.value is False) or (
+            bool(self._nulled("window")) and not self.fields.declares("window")  # null: no window, not the default's
+        )
+        slides = window is not None and window.value and not off
         keys = self.fields.spellings.get(quantity, ())
         return {
             "belongs at": self.fields.source(keys[0]) if keys else None,

@@ -22,7 +22,7 @@ def table_code(
     architecture = known.architecture_source
     source = {"kind": architecture, "layers": architecture}
     width = fields.whole("hidden", most=WIDEST)
-    declared = fields.whole(row.rows or "context")
+    declared = _patches(fields) if row.rows == "patches" else fields.whole(row.rows or "context")
     rows = None
     if declared is not None:
         more = f" + {row.extra_rows}, {architecture}" if row.extra_rows else ""
@@ -33,7 +33,7 @@ def table_code(
         evidence = {rows.source: rows.value, offset.source: offset.value, "allowed": "more rows than the offset"}
         fields.note("impossible-value", evidence, "input")
         usable = None
-    elif row.extra_rows and declared is not None:
+    elif row.extra_rows and declared is not None and row.rows != "patches":
         usable = declared.value  # the rows before the first position come on top of what is declared
     found = _tensor(row.tensors, tensors)
     if found is not None:
@@ -142,6 +142,17 @@ def _learned(fields: Fields, row: Row, code: Code) -> Code:
         evidence = {code.source[name]: getattr(code, name) for name in ("width", "rows", "offset")}
         fields.note("impossible-value", {**evidence, "allowed": error.message}, "input")
         return code
+
+
+def _patches(fields: Fields) -> Found[int] | None:
+    """Patches of a square image: what is left over at its edges is no patch."""
+    side, patch = fields.whole("image", most=WIDEST), fields.whole("patch", most=WIDEST)
+    if side is None or patch is None:
+        return None
+    source = f"({side.source} / {patch.source})^2"
+    if side.value is None or patch.value is None or side.value < patch.value:
+        return Found(None, source)
+    return Found((side.value // patch.value) ** 2, source)
 
 
 def _offset(fields: Fields, row: Row, architecture: str) -> Found[int] | None:

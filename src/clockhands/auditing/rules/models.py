@@ -19,6 +19,10 @@ def _nothing(evidence: Evidence) -> str:
 
 def _unknown_type(evidence: Evidence) -> str:
     names = [value for _, value in stated(evidence) if value]
+    told = evidence.get("read as")
+    if told is not None:
+        said = f"Model type {spoken(names[0])} is not in the table of known types" if names[:-1] else "No type is named"
+        return f"{said}, but its classes are those of {told}, as which it was read."
     who = f"Model type {spoken(names[0])} is not in the table of known types" if names else "No model type is named"
     return f"{who}: its fields alone were read, and what only its code decides, such as the layout, is left open."
 
