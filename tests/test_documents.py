@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import importlib.util
 import io
 import os
 import re
@@ -201,3 +202,12 @@ def test_the_changelog_knows_this_version():
     assert version
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## [{version[1]}]" in changelog or "## [Unreleased]" in changelog
+
+
+def test_every_finding_is_in_the_document_of_findings():
+    spec = importlib.util.spec_from_file_location("findings_document", ROOT / "tools" / "findings_document.py")
+    assert spec is not None
+    assert spec.loader is not None
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(), "run tools/findings_document.py"

@@ -1,0 +1,64 @@
+"""Write docs/findings.md: every finding of `clockhands audit`, from the table of rules itself.
+
+Run it after a rule has changed; a test holds the document to it.
+"""
+
+from pathlib import Path
+
+from clockhands.auditing import CODES
+from clockhands.auditing.rules import Rule
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
+
+HEAD = """# What a finding means
+
+Every finding of `clockhands audit`, as `clockhands explain CODE` tells it. An *error* makes the model wrong for any
+reader; a *warning* makes it wrong for some reader or some length; a *note* is worth knowing about a sound model. Where
+the severity depends on the case, the text says on what. This file is made by `tools/findings_document.py`.
+
+| code | severity | what it is |
+|---|---|---|
+"""
+
+BLAMED = {
+    "file": "The file is wrong.",
+    "reader": "The file is right, and some readers misread it.",
+    "ambiguous": "The file can be read in two ways.",
+}
+
+
+def document() -> str:
+    """The whole document."""
+    rows = [f"| [`{code}`](#{code}) | {severity(rule)} | {cell(rule.title)} |\n" for code, rule in CODES.items()]
+    return HEAD + "".join(rows) + "".join(section(code, rule) for code, rule in CODES.items())
+
+
+def section(code: str, rule: Rule) -> str:
+    """What one code means."""
+    parts = [f"\n## {code}\n", f"{rule.title}. *{severity(rule).capitalize()}.*", prose(rule.means)]
+    if isinstance(rule.blames, str):
+        parts.append(BLAMED[rule.blames])
+    if isinstance(rule.hint, str):
+        parts.append(f"To mend: {prose(rule.hint)}")
+    if rule.cases:
+        parts.append("Seen in: " + "; ".join(rule.cases) + ".")
+    return "\n\n".join(filter(None, (part.strip() for part in parts))).join(("\n", "\n"))
+
+
+def severity(rule: Rule) -> str:
+    """The severity in words."""
+    return rule.severity if isinstance(rule.severity, str) else "by the case"
+
+
+def prose(text: str) -> str:
+    """Text in which nothing is markup."""
+    return text.replace("*", r"\*").replace("<", "&lt;").replace("_", r"\_")
+
+
+def cell(text: str) -> str:
+    """Text in a table."""
+    return prose(text).replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document(), encoding="utf-8")
