@@ -55,8 +55,9 @@ def beyond_context(subject: Subject) -> Iterator[Case]:
     """A length that the caller asks for and that the file does not declare."""
     resolved = subject.resolved
     length, context = resolved.length, resolved.context
-    if length is None or context is None or length <= context:
-        return
+    originals = {(code.scaling or {}).get("original") for code in resolved.codes}
+    if length is None or context is None or length <= context or length in originals:
+        return  # an original length past the context is no wish of the caller's
     evidence: dict[str, Any] = {"length": length, "context": context}
     if any(code.kind == "learned" and code.part in _TEXT for code in resolved.codes):
         evidence["kind"] = "learned"

@@ -1,0 +1,193 @@
+"""The same faults in other models, shapes and parts than those that they were reported in, and sound files nearby."""
+
+import pytest
+
+from auditing.faulty_files import QWEN2_YARN
+from auditing.model_files import audited, fired, of_code
+from auditing.odd_looking_files import MLLAMA
+from auditing.published_fields import (
+    DEEPSEEK_V3,
+    GEMMA3_4B,
+    GEMMA4,
+    GPT_OSS,
+    LLAMA3,
+    LLAMA4_SCOUT,
+    LLAMA_31,
+    LLAMA_32_1B,
+    MODERNBERT,
+    PHI3,
+    PHI4_LONG,
+    PHI4_MINI,
+    QWEN3_MOE,
+    QWEN3_VL,
+    QWEN25_VL,
+    QWEN35,
+    QWEN_YARN,
+    SMOLLM3,
+    TINYLLAMA,
+    block_with,
+    in_text,
+    new_shape,
+    without,
+)
+
+# Mistral-7B-v0.2 and later: no window, and a base of its own.
+MISTRAL = {
+    "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_hidden_layers": 32, "max_position_embeddings": 32768, "rope_theta": 1000000.0, "sliding_window": None,
+}  # fmt: skip
+# sgl-project/ome, pkg/hfutil/modelconfig/testdata/gemma3.json, 17b77ed
+GEMMA3_27B = {
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "head_dim": 128,
+        "num_attention_heads": 32, "num_key_value_heads": 16, "num_hidden_layers": 62, "sliding_window": 1024,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    },
+}  # fmt: skip
+# The shape of Llama-3.2-3B, which has the factor 32 of Llama-3.2-1B.
+LLAMA_32_3B = LLAMA_32_1B | {
+    "hidden_size": 3072, "num_attention_heads": 24, "head_dim": 128, "num_hidden_layers": 28,
+}  # fmt: skip
+QWEN35_BLOCK = QWEN35["text_config"]["rope_parameters"]
+
+
+def beside_images(config):
+    """A language model as the text of a model that sees."""
+    return {"model_type": "llava", "text_config": config, "vision_config": {"model_type": "clip_vision_model"}}
+
+
+FAULTY = {
+    "no scaling in the text of Mllama": (in_text(MLLAMA, rope_scaling=None), "missing-scaling"),
+    "no scaling in the text of LLaVA": (beside_images(LLAMA_31 | {"rope_scaling": None}), "missing-scaling"),
+    "no scaling, and no key for one": (without(LLAMA_31, "rope_scaling"), "missing-scaling"),
+    "no scaling in Llama 3.2": (LLAMA_32_1B | {"rope_scaling": None}, "missing-scaling"),
+    "no scaling in Llama 4 Scout": (in_text(LLAMA4_SCOUT, rope_scaling=None), "missing-scaling"),
+    "no scaling in DeepSeek-V3": (DEEPSEEK_V3 | {"rope_scaling": None}, "missing-scaling"),
+    "no base in the text of LLaVA": (beside_images(without(LLAMA_31, "rope_theta")), "default-base"),
+    "a base of null": (LLAMA_31 | {"rope_theta": None}, "default-base"),
+    "no base, and a window of null": (without(MISTRAL, "rope_theta"), "default-base"),
+    "no base in the new shape": (
+        without(LLAMA_31, "rope_theta", "rope_scaling") | {"rope_parameters": LLAMA3}, "default-base",
+    ),
+    "the new shape alone in a text": (
+        in_text(QWEN3_VL, rope_theta=None, rope_scaling=None, rope_parameters={
+            "rope_type": "default", "rope_theta": 5000000, "mrope_section": [24, 20, 20], "mrope_interleaved": True,
+        }),
+        "new-shape-only",
+    ),
+    "the new shape alone in Qwen3": (new_shape(QWEN3_MOE), "new-shape-only"),
+    "the new shape alone in Mistral": (new_shape(MISTRAL), "new-shape-only"),
+    "two shapes, one of them nested": (
+        GEMMA3_4B | {
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+            }
+        },
+        "conflicting-shapes",
+    ),
+    "spellings that contradict each other in llama3": (
+        LLAMA_31 | {"rope_scaling": LLAMA3 | {"type": "default"}}, "conflicting-spellings",
+    ),
+    "spellings that contradict each other in the new shape": (
+        block_with(new_shape(QWEN2_YARN), type="linear"), "conflicting-spellings",
+    ),
+    "no original length in the new shape": (
+        block_with(new_shape(QWEN2_YARN), original_max_position_embeddings=None), "missing-original",
+    ),
+    "an original length of the context in llama3": (
+        block_with(LLAMA_31, original_max_position_embeddings=131072), "wrong-original",
+    ),
+    "an original length beyond the context": (
+        block_with(LLAMA_31, original_max_position_embeddings=262144), "wrong-original",
+    ),
+    "an original length of the context in gpt-oss": (
+        block_with(GPT_OSS, original_max_position_embeddings=131072), "wrong-original",
+    ),
+    "the factor of Llama 3.1 in Llama-3.2-3B": (block_with(LLAMA_32_3B, factor=8.0), "differs-from-release"),
+    "no factor in Gemma-3-27B": (in_text(GEMMA3_27B, rope_scaling=None), "differs-from-release"),
+    "a flat block in the text of Gemma 3": (
+        in_text(GEMMA3_27B, rope_scaling=None, rope_parameters={
+            "factor": 8.0, "rope_type": "linear", "rope_theta": 1000000.0,
+        }),
+        "flat-layer-types",
+    ),
+    "a flat block in Gemma 4": (
+        in_text(GEMMA4, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}), "flat-layer-types",
+    ),
+    "a flat block in ModernBERT": (
+        without(MODERNBERT, "global_rope_theta", "local_rope_theta")
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": 160000.0}},
+        "flat-layer-types",
+    ),
+    "the factor on sliding layers of the text": (
+        in_text(GEMMA3_27B, rope_scaling=None, rope_parameters={
+            "sliding_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+        }),
+        "layer-type-scaling",
+    ),
+    "an inverted list in Llama 4": (in_text(LLAMA4_SCOUT, no_rope_layers=[0, 0, 0, 1] * 12), "nope-inverted"),
+    "an inverted list without its interval": (
+        without(SMOLLM3, "no_rope_layer_interval") | {"no_rope_layers": [0, 0, 0, 1] * 9}, "nope-inverted",
+    ),
+    "sections of 56 in Qwen2-VL": (
+        block_with(QWEN25_VL, mrope_section=[16, 24, 16]) | {"model_type": "qwen2_vl"}, "mrope-sections",
+    ),
+    "sections of 33 for 32 pairs of a part": (
+        in_text(QWEN35, rope_parameters=QWEN35_BLOCK | {"mrope_section": [11, 11, 11]}), "mrope-sections",
+    ),
+    "interleaved axes where they stand in blocks": (block_with(QWEN25_VL, mrope_interleaved=True), "mrope-order"),
+    "axes in blocks where they are interleaved": (
+        in_text(QWEN35, rope_parameters=QWEN35_BLOCK | {"mrope_interleaved": False}), "mrope-order",
+    ),
+    "lists of Phi-4-mini swapped": (
+        block_with(PHI4_MINI, short_factor=PHI4_LONG, long_factor=[1.0] * 48), "longrope-swapped",
+    ),
+    "lists of 64 for the part that turns": (
+        block_with(PHI4_MINI, short_factor=[1.0] * 64, long_factor=[2.0] * 64), "longrope-lists",
+    ),
+}  # fmt: skip
+
+SOUND = {
+    "a large base instead of a scaling": LLAMA_31
+    | {"rope_theta": 283461213.0, "max_position_embeddings": 262144, "rope_scaling": None},
+    "a base of 10,000 with a window of 4,096": MISTRAL | {"rope_theta": 10000.0, "sliding_window": 4096},
+    "no base where the class has 1,000,000": without(MISTRAL, "rope_theta") | {"model_type": "mixtral"},
+    "no bases where the class has both": without(GEMMA3_4B, "rope_theta", "rope_local_base_freq"),
+    "the new shape alone where nothing is lost": new_shape(TINYLLAMA),
+    "the new shape alone in a class with the same defaults": new_shape(GPT_OSS),
+    "both shapes, whole numbers in one": LLAMA_31 | {"rope_parameters": LLAMA3 | {"rope_theta": 500000, "factor": 8}},
+    "two names of one scaling": block_with(PHI3, type="su", rope_type="longrope"),
+    "mrope under both spellings": block_with(QWEN25_VL, rope_type="default"),
+    "YaRN up to the context": QWEN3_MOE | {"rope_scaling": QWEN_YARN, "max_position_embeddings": 131072},
+    "Gemma-3-27B": GEMMA3_27B,
+    "Llama-3.2-3B": LLAMA_32_3B,
+    "both shapes of Gemma 3": GEMMA3_4B
+    | {
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+        }
+    },
+    "Llama 4 with its list": in_text(LLAMA4_SCOUT, no_rope_layers=[1, 1, 1, 0] * 12),
+    "every layer turns": SMOLLM3 | {"no_rope_layers": [1] * 36},
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_fault_is_caught_in_another_model_too(name, tmp_path):
+    config, code = FAULTY[name]
+    found = audited(tmp_path, {"config.json": config})
+    assert {finding.severity for finding in of_code(found, code)} & {"warning", "error"}, fired(found)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_model_near_it_does_not_fire(name, tmp_path):
+    assert fired(audited(tmp_path, {"config.json": SOUND[name]})) == []
+
+
+def test_an_original_length_past_the_context_is_no_wish_of_the_caller(tmp_path):
+    config, _ = FAULTY["an original length beyond the context"]
+    assert of_code(audited(tmp_path, {"config.json": config}), "beyond-context") == []
