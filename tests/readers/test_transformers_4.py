@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.readers import readings
-from clockhands.sources import open_target
-from clockhands.sources.resolve import resolve
+from readers.reading_files import read as read_by
 
 CASES = json.loads(Path(__file__).with_name("transformers_4.json").read_text(encoding="utf-8"))["cases"]
 
@@ -15,12 +13,8 @@ CASES = json.loads(Path(__file__).with_name("transformers_4.json").read_text(enc
 CLOSE = 3e-6
 
 
-def read(tmp_path, config, length=None, reader="transformers-4"):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    opened = open_target(path)
-    (found,) = readings(opened, resolve(opened, length), length, [reader])
-    return found
+def read(folder, config, length=None):
+    return read_by(folder, config, "transformers-4", length)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

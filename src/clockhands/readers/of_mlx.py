@@ -5,6 +5,7 @@ from typing import Any
 from clockhands.readers.facts import facts, names
 from clockhands.readers.magnitudes import longrope, ratio
 from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
+from clockhands.sources.model_types import model_type
 
 _ORIGINAL = "original_max_position_embeddings"
 _YARN = ("yarn", "deepseek_yarn", "telechat3-yarn")
@@ -32,9 +33,10 @@ def mlx_lm(view: View) -> None:
     _filled(view, entry)
     block = view.block(OLD)
     if block is None:
-        return
-    if entry["scaling"] == "none":
+        _unscaled(view)
+    elif entry["scaling"] == "none":
         view.drop(OLD)
+        _unscaled(view)
     elif entry["scaling"] == "su":
         _su(view, block)
     else:
@@ -55,11 +57,20 @@ def _filled(view: View, entry: dict[str, Any]) -> None:
         view.default(*entry["local"])
 
 
+def _unscaled(view: View) -> None:
+    """No scaling, also for a type whose class in Transformers has one by default."""
+    known = model_type(view.name) if view.name else None
+    if known is not None and any(row.block for row in known.rows):
+        view.put(OLD, {"rope_type": "default"})
+
+
 def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
     """What models/rope_utils.py makes of a block; it looks at ``type`` before ``rope_type``."""
     kind = scaling_name(block, old_first=True) or "default"
     if kind not in _KNOWN:
         raise Refusal(f"Its scaling is of type {kind}, which mlx-lm does not support: a ValueError.")
+    if kind == "proportional":
+        raise Undescribed("What mlx-lm 0.32.2 makes of a proportional ladder in this type was not read.")
     factor = view.number("factor", block)
     if kind in ("linear", "dynamic", "llama3", *_YARN) and factor is None:
         raise Refusal(f"Its scaling of type {kind} lacks a factor: a KeyError.")
@@ -67,8 +78,10 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
         made = ratio(factor, block)
         view.drop_inside(block, OLD, "attention_factor", "truncate")
         block.setdefault(_ORIGINAL, 4096)
+        view.drop(_ORIGINAL)
         return {**_unspelt(named(block, "yarn")), "attention_factor": made}
     if kind == "llama3":
+        view.drop(_ORIGINAL)
         filled = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, _ORIGINAL: 8192}
         return {**filled, **named(block, kind)}
     if kind == "longrope":
