@@ -300,8 +300,8 @@ CONFIGS = [
         },
         "note",
         "rope_theta is 12,000,000, but Llama-3.1-8B, which has this shape (llama, width 4,096, 32 layers, 32"
-        " heads), has a base of 500,000: this is another model, or one that was trained further with another"
-        " ladder.",
+        " heads), has a base of 500,000: this is another model, or one that was stretched or trained further with"
+        " another ladder.",
     ),
     (
         "differs-from-release",

@@ -43,6 +43,8 @@ FURTHER = {
     "a key at the top that the text does not share": {"rope_theta": 1e4, **QWEN3_VL},
     "sections that are not there": in_text(QWEN3_VL, rope_scaling=None),
     "a documented default": without(LLAMA_31, "rope_theta") | {"max_position_embeddings": 4096, "rope_scaling": None},
+    "the old spelling alone": block_with(GEMMA3_4B, rope_type=None, type="linear"),
+    "an original length in two places": PHI3 | {"rope_scaling": PHI3["rope_scaling"] | {"rope_type": "longrope"}},
     "a number as a text": PHI3 | {"partial_rotary_factor": "0.75"},
 }
 FILES = {fault.name: fault.faulty["config.json"] for fault in CONFIG_FAULTS} | FURTHER

@@ -5,6 +5,7 @@ from typing import Any
 
 from clockhands.auditing.checks.parts import Block, Part, labels_of, rotary_parts
 from clockhands.auditing.checks.subject import Case, Subject
+from clockhands.sources.fields import MOST_LAYERS
 
 # Keys of a block that belong to its scaling; what is left is a base and a share.
 _SCALES = (
@@ -47,6 +48,9 @@ def nope_inverted(subject: Subject) -> Iterator[Case]:
         every = period.value if period is not None else (part.row.still if part.row is not None else None)
         if flags is None or not flags.value or every is None or every < 3:
             continue
+        layers = part.fields.whole("layers", most=MOST_LAYERS)
+        if layers is None or len(flags.value) != layers.value:
+            continue  # a list of another length is impossible, and told as that
         still = sum(1 for flag in flags.value if flag == 0)
         # One in `every` does not rotate: a list in which most do not is its inverse, not another choice of layers.
         if 2 * still <= len(flags.value) or any(flag not in (0, 1) for flag in flags.value):

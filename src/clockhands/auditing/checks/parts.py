@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.checks.subject import Subject
-from clockhands.sources.fields import Fields
+from clockhands.sources.fields import Fields, shown
 from clockhands.sources.model_types import ModelType, Row, table
 from clockhands.sources.resolve import type_of
 from clockhands.sources.section_fields import Section, sections
@@ -31,15 +31,16 @@ class Part:
 
     def blocks(self) -> Iterator["Block"]:
         """The rotary blocks of the part, flat ones and those for one kind of layer."""
+        kinds = _kinds(self.row)
         for key in ("rope_scaling", "rope_parameters"):
             values = self.section.values.get(key)
             if not isinstance(values, Mapping):
                 continue
-            inner = [label for label, held in values.items() if isinstance(held, Mapping) and label in _kinds()]
+            inner = [label for label, held in values.items() if isinstance(held, Mapping) and label in kinds]
             if not inner:
                 yield Block(self.fields.source(key), values, None, key)
             for label in inner:
-                yield Block(f"{self.fields.source(key)}.{label}", values[label], _kinds()[label], key)
+                yield Block(f"{self.fields.source(key)}.{label}", values[label], kinds[label], key)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Block:
 
     def said(self, *names: str) -> dict[str, Any]:
         """The values of some keys by their places, for those that stand there."""
-        return {f"{self.place}.{name}": self.values[name] for name in names if self.values.get(name) is not None}
+        held = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        return {f"{self.place}.{name}": shown(value) for name, value in held.items()}
 
     @property
     def scaling(self) -> str | None:
@@ -100,8 +102,11 @@ def labels_of(kind: str) -> Sequence[str]:
     return table()["labels"][kind]
 
 
-def _kinds() -> Mapping[str, str]:
-    return {label: kind for kind, names in table()["labels"].items() if kind != "says" for label in names}
+def _kinds(row: Row | None) -> Mapping[str, str]:
+    """What files call the layers of all kinds, with the names that one type has of its own."""
+    named = {kind: names for kind, names in table()["labels"].items() if kind != "says"}
+    own = row.labels if row is not None else {}
+    return {label: kind for held in (named, own) for kind, names in held.items() for label in names}
 
 
 def _text(value: object) -> str | None:

@@ -45,7 +45,7 @@ def _differing(subject: Subject, part: Part, code: Code, shape: Shape, known: tu
     # A scaling that stands where this type does not read it is a finding of its own.
     unread = _scaling(code) is None and any(_scales(block) for block in part.blocks())
     if not _same_scaling(code, nearest) and not unread:
-        yield _other_scaling(part, code, nearest, shape)
+        yield _other_scaling(subject, part, code, nearest, shape)
 
 
 def _nearness(code: Code, release: Release) -> tuple[bool, bool, bool]:
@@ -129,7 +129,7 @@ def _other_base(subject: Subject, part: Part, code: Code, release: Release, shap
     context = subject.resolved.context or 0
     if not evidence:
         evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is taken"}
-        because = "that is the default of the class"
+        because = f"{spoken(code.base)} is the default of the class"
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or _scaling(code) is not None)
         because = f"{spoken(code.base)} is what readers take where a file has no base" if lost else None
@@ -141,7 +141,7 @@ def _other_base(subject: Subject, part: Part, code: Code, release: Release, shap
     return "differs-from-release", evidence | {"source of the release": release.source}, code.layers
 
 
-def _other_scaling(part: Part, code: Code, release: Release, shape: Shape) -> Case:
+def _other_scaling(subject: Subject, part: Part, code: Code, release: Release, shape: Shape) -> Case:
     here, there = _scaling(code), release.scaling
     evidence: dict[str, Any] = {}
     because = None
@@ -149,6 +149,8 @@ def _other_scaling(part: Part, code: Code, release: Release, shape: Shape) -> Ca
         factor = next((block.said("factor") for block in part.blocks() if block.values.get("factor") == 1), {})
         evidence = factor or {"here": "There is no scaling"}
         because = "a factor of 1 changes nothing" if factor else "nothing stands in its place"
+        if _before_stretching(subject.resolved.context, there):
+            because = None
     else:
         for block in part.blocks():
             evidence |= block.said("rope_type", "type", "factor")
@@ -160,6 +162,13 @@ def _other_scaling(part: Part, code: Code, release: Release, shape: Shape) -> Ca
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}
     return "differs-from-release", evidence, code.layers
+
+
+def _before_stretching(context: int | None, scaling: Mapping[str, Any] | None) -> bool:
+    """Whether a model with this context may be an earlier stage of a release, before its context was stretched."""
+    if context is None or scaling is None or scaling["rope_type"] not in _OF_LENGTH:
+        return False
+    return context <= scaling.get("original_max_position_embeddings", 0)
 
 
 def _mended(part: Part, release: Release) -> dict[str, Any]:

@@ -96,12 +96,17 @@ def _ignored_edit(evidence: Evidence) -> Edit | None:
     place = next((name for name, _ in stated(evidence)), None)
     if place is None:
         return None
-    if _ignored(evidence) == "warning":
-        key = str(evidence.get("read instead", ""))
-        block = place.rpartition(".")[0] or f"{place.partition(':')[0]}:"
-        joint = "" if block.endswith(":") else "."
-        return moved(place, f"{block}{joint}{key}", f"Write it as {key}.") if re.fullmatch(r"\w+", key) else None
-    return removed(place, "Delete the key, which nobody reads.")
+    if _ignored(evidence) == "note":
+        return removed(place, "Delete the key, which nobody reads.")
+    file, _, path = place.partition(":")
+    around, _, key = path.rpartition(".")
+    instead = str(evidence.get("read instead", ""))
+    if key == "type" and instead.startswith("rope_type"):
+        return copied(place, f"{place.removesuffix('type')}rope_type", "Write the name under rope_type as well.")
+    # What is read instead is a key of the same object, or the value that stands in for the one that is not read.
+    if not re.fullmatch(r"[a-z]\w*", instead) or instead in ("true", "false", "null"):
+        return None
+    return moved(place, f"{file}:{around}{'.' if around else ''}{instead}", f"Write it as {instead}.")
 
 
 def _ignored_key(evidence: Evidence) -> str:

@@ -116,7 +116,7 @@ def _released(evidence: Evidence) -> str:
 def _guess(evidence: Evidence) -> str:
     if evidence.get("because"):
         return f"{evidence['because']}, and the release's was probably lost in a conversion or an export."
-    return "this is another model, or one that was trained further with another ladder."
+    return "this is another model, or one that was stretched or trained further with another ladder."
 
 
 def _release_edit(evidence: Evidence) -> Edit | None:

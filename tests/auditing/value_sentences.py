@@ -1,0 +1,408 @@
+"""What is told of values, keys, model types and tables: a case of every finding, for the tests of all rows."""
+
+C = "config.json:"
+LLAMA3 = {
+    f"{C}rope_scaling.factor": 32.0,
+    f"{C}rope_scaling.original_max_position_embeddings": 8192,
+    "factor x original": 262144.0,
+    f"{C}max_position_embeddings": 131072,
+}
+
+RECOGNISED = {
+    "code": "sinusoidal, width 8",
+    "name": "whisper",
+    "positions": "positions 0 to 63",
+    "error": 1.2e-7,
+    "computed in": "float32",
+    "computed": True,
+}
+
+VALUES = [
+    (
+        "impossible-value",
+        {f"{C}hidden_size / {C}num_attention_heads": 64, "allowed": "`rotated` must be even, got 25."},
+        "error",
+        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25); no rates"
+        " follow from it.",
+    ),
+    (
+        "impossible-value",
+        {f"{C}rope_theta": 0, "allowed": "a finite number above 1"},
+        "error",
+        "rope_theta is 0, which cannot be used (allowed: a finite number above 1); no rates follow from it.",
+    ),
+    (
+        "impossible-value",
+        {f"{C}rope_scaling.factor": 32.0, "allowed": "`beta_fast` must be above `beta_slow`, got 1 and 2."},
+        "error",
+        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2); no rates"
+        " follow from it.",
+    ),
+    (
+        "unknown-scaling",
+        {f"{C}rope_scaling.type": "foo", "known": "linear, yarn"},
+        "error",
+        'rope_scaling.type is "foo", a scaling that is not known (known: linear, yarn); no rates follow from it.',
+    ),
+    (
+        "incomplete-scaling",
+        {f"{C}rope_scaling.rope_type": "llama3", "missing": "low_freq_factor"},
+        "error",
+        'The scaling block is incomplete (rope_scaling.rope_type is "llama3"): it lacks low_freq_factor.',
+    ),
+    (
+        "incomplete-scaling",
+        {f"{C}use_dynamic_ntk": True, "missing": "a scaling block with its numbers"},
+        "note",
+        "use_dynamic_ntk is true: a scaling that only the model's own code knows the numbers of; the rates are left"
+        " open.",
+    ),
+    (
+        "short-table",
+        {"rows": 514, "offset": 2, "usable": 512, "context": 1024},
+        "error",
+        "The learned table has 514 rows, 2 of them before position 0: it ends after 512 positions, but the context is"
+        " 1,024.",
+    ),
+    (
+        "short-table",
+        {"rows": 512, "offset": 0, "usable": 512, "context": 1024},
+        "error",
+        "The learned table has 512 rows: it ends after 512 positions, but the context is 1,024.",
+    ),
+    (
+        "non-finite-rows",
+        {"rows with NaN or infinity": 2, "rows": 512, "first such row": 3},
+        "error",
+        "2 of 512 rows hold NaN or infinity, the first is row 3.",
+    ),
+    (
+        "conflicting-keys",
+        {f"{C}rope_theta": 1e4, f"{C}rope_parameters.rope_theta": 5e5, "used": f"{C}rope_parameters.rope_theta"},
+        "warning",
+        "rope_theta is 10,000 but rope_parameters.rope_theta is 500,000: readers that look at only one of them build"
+        " different models. This audit goes by rope_parameters.rope_theta.",
+    ),
+    (
+        "conflicting-keys",
+        {
+            f"{C}max_position_embeddings": 512,
+            "model.safetensors:wpe.weight": 1024,
+            "used": f"{C}max_position_embeddings",
+        },
+        "warning",
+        "config.json:max_position_embeddings is 512 but model.safetensors:wpe.weight is 1,024: readers that look at"
+        " only one of them build different models. This audit goes by config.json:max_position_embeddings.",
+    ),
+    (
+        "converted-layout",
+        {f"{C}clockhands_layout": "interleaved", "type": "architecture of llama (transformers 5)", "pairs": "halves"},
+        "warning",
+        'clockhands_layout is "interleaved", but code of this type pairs halves (architecture of llama (transformers'
+        " 5)) and does not know the key: it would turn the wrong channels together.",
+    ),
+    (
+        "duplicate-key",
+        {f"{C}rope_theta": "given more than once", "used": "the last value"},
+        "warning",
+        "rope_theta is given more than once: the last value was read, and other readers may take the first.",
+    ),
+    (
+        "duplicate-key",
+        {f"{C}vocab": "given more than once", "used": "the last value"},
+        "note",
+        "vocab is given more than once: the last value was read, and other readers may take the first.",
+    ),
+    (
+        "ignored-key",
+        {f"{C}rope_theta": 5e5, "because": "gpt_neox does not read it", "read instead": "rotary_emb_base"},
+        "warning",
+        "rope_theta is 500,000, but it is not read (gpt_neox does not read it): it is dropped without a word."
+        " rotary_emb_base is read instead.",
+    ),
+    (
+        "ignored-key",
+        {f"{C}n_positions": 2048, "because": "no table is used"},
+        "note",
+        "n_positions is 2,048, but it is not read (no table is used): it is dropped without a word.",
+    ),
+    (
+        "table-size",
+        {"model.safetensors:wpe.weight": [256, 768], f"{C}n_positions": 1024, "used": "model.safetensors:wpe.weight"},
+        "warning",
+        "model.safetensors:wpe.weight is [256, 768] but config.json:n_positions is 1,024: the weights and what is"
+        " declared of them do not fit.",
+    ),
+    (
+        "table-size",
+        {"model.safetensors:wpe.weight": [224, 64], "class default of whisper (transformers 5.23.0)": 448},
+        "warning",
+        "wpe.weight is [224, 64] but the class default of whisper (transformers 5.23.0) is 448: the weights and what is"
+        " declared of them do not fit.",
+    ),
+    (
+        "table-size",
+        {"model.gguf:position_embd.weight": [256, 768], "declared": [512, 768]},
+        "warning",
+        "position_embd.weight is [256, 768] but [512, 768] is declared: the weights and what is declared of them do"
+        " not fit.",
+    ),
+    (
+        "table-size",
+        {"model.safetensors:wpe.weight": [1, 256, 768], "expected": "a table of two axes"},
+        "warning",
+        "wpe.weight is [1, 256, 768]; a table of two axes was expected: the weights and what is declared of them do"
+        " not fit.",
+    ),
+    (
+        "nothing-declared",
+        {"model.safetensors": "12 tensors, none with a name known for position"},
+        "note",
+        "model.safetensors holds 12 tensors, none with a name known for position.",
+    ),
+    (
+        "ignored-key",
+        {f"{C}rope_parameters.factor": 8.0, "because": "this type reads one object for each kind of layer"},
+        "warning",
+        "rope_parameters.factor is 8, but it is not read (this type reads one object for each kind of layer): it is"
+        " dropped without a word.",
+    ),
+    (
+        "missing-value",
+        {"missing": "rope_theta", "needed for": "the rates"},
+        "note",
+        "rope_theta is not in the file, and the rates would follow from it: left open.",
+    ),
+    (
+        "default-base",
+        {f"{C}rope_theta": None, "used": 1e6, "default of": "mixtral (transformers 5.23.0)", "documented": True},
+        "note",
+        "The base is not in the file (rope_theta is null); 1,000,000 is the default of mixtral (transformers 5.23.0),"
+        " its documented default.",
+    ),
+    (
+        "unknown-key",
+        {f"{C}rope_scaling.factr": 8, "known": "type, factor"},
+        "warning",
+        "rope_scaling.factr (8) is not a key of this block, which knows type, factor; readers drop it without a word."
+        " Perhaps factor is meant.",
+    ),
+    (
+        "unreadable-field",
+        {f"{C}rope_scaling": [1, 2], "expected": "an object or null"},
+        "warning",
+        "rope_scaling is [1, 2], which was not understood (expected: an object or null) and was left out.",
+    ),
+    (
+        "text-number",
+        {f"{C}rope_theta": "500000", "read as": 500000.0},
+        "warning",
+        'rope_theta is "500000", a text and not a number: it was read as 500,000; other readers refuse it or take a'
+        " default.",
+    ),
+    (
+        "missing-original",
+        {"used": 131072, f"{C}max_position_embeddings": 131072},
+        "warning",
+        "The scaling does not say which length the model was trained on, so 131,072 was taken (max_position_embeddings"
+        " is 131,072); if the model was trained on less, every rate that the scaling bends is wrong.",
+    ),
+    (
+        "default-base",
+        {"used": 10000.0, "default of": "llama (transformers 5.23.0)", "documented": True},
+        "note",
+        "The base is not in the file; 10,000 is the default of llama (transformers 5.23.0), its documented default.",
+    ),
+    (
+        "default-base",
+        {"used": 10000.0, "default of": "GGUF readers", "documented": False},
+        "warning",
+        "The base is not in the file; 10,000 is the default of GGUF readers, a default that other readers may not"
+        " share.",
+    ),
+    (
+        "default-value",
+        {"field": "partial_rotary_factor", "used": 0.5, "default of": "glm (transformers 5.23.0)", "documented": True},
+        "note",
+        "partial_rotary_factor is not in the file; 0.5 is the default of glm (transformers 5.23.0), its documented"
+        " default.",
+    ),
+    (
+        "factor-times-original",
+        LLAMA3 | {"scaling": "llama3"},
+        "note",
+        "Factor x original length is 262,144, another length than the one declared (rope_scaling.factor is 32,"
+        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Models of"
+        " the Llama-3 family are published so: the factor there is a tuning, not a ratio of lengths.",
+    ),
+    (
+        "factor-times-original",
+        LLAMA3 | {"scaling": "yarn"},
+        "warning",
+        "Factor x original length is 262,144, another length than the one declared (rope_scaling.factor is 32,"
+        " rope_scaling.original_max_position_embeddings is 8,192 and max_position_embeddings is 131,072). Readers that"
+        " compute one from the others disagree.",
+    ),
+    (
+        "beyond-context",
+        {"length": 32768, "context": 8192},
+        "warning",
+        "A length of 32,768 was asked for, but the file declares a context of 8,192: what lies beyond was never"
+        " promised.",
+    ),
+    (
+        "beyond-context",
+        {"length": 1024, "context": 512, "kind": "learned"},
+        "warning",
+        "A length of 1,024 was asked for, but the learned table ends after 512 positions: there are no rows to read.",
+    ),
+    (
+        "never-turning",
+        {"pairs that never complete a turn": 12, "pairs": 32, "length": 8192, "longest wavelength": 438459.86},
+        "note",
+        "12 of 32 pairs never complete a turn within 8,192 positions (the slowest would need 438,460): the model has"
+        " seen only a part of their circle.",
+    ),
+    (
+        "never-turning",
+        {"pairs that never complete a turn": 1, "pairs": 4, "length": 3000, "longest wavelength": 62831.853},
+        "note",
+        "1 of 4 pairs never completes a turn within 3,000 positions (the slowest would need 62,831.9): the model has"
+        " seen only a part of their circle.",
+    ),
+    (
+        "unknown-model-type",
+        {f"{C}model_type": "foo"},
+        "note",
+        'Model type "foo" is not in the table of known types: its fields alone were read, and what only its code'
+        " decides, such as the layout, is left open.",
+    ),
+    (
+        "unknown-model-type",
+        {f"{C}model_type": None},
+        "note",
+        "No model type is named: its fields alone were read, and what only its code decides, such as the layout, is"
+        " left open.",
+    ),
+    (
+        "not-recognised",
+        {"shape": [512, 384], "dtype": "float32", "reason": "No pair of channels turns evenly from row to row."},
+        "note",
+        "A bare array of shape [512, 384] and type float32 that is not recognised as a position code. No pair of"
+        " channels turns evenly from row to row.",
+    ),
+    (
+        "recognised",
+        RECOGNISED,
+        "note",
+        "The table is sinusoidal, width 8, which is called whisper, for positions 0 to 63, made in float32: no number"
+        " is off by more than 1.2e-07.",
+    ),
+    (
+        "recognised",
+        {"code": "sinusoidal, width 8", "name": None, "positions": None, "error": 0.0, "computed": True},
+        "note",
+        "The table is sinusoidal, width 8: no number is off by more than 0.",
+    ),
+    (
+        "recognised",
+        RECOGNISED | {"code": "Learned, width 8, rows 64", "computed": False},
+        "note",
+        "The table is Learned, width 8, rows 64: its rows are trained, and no formula makes them.",
+    ),
+    (
+        "moved-table",
+        {"code": "sinusoidal, width 8", "share": 0.01234, "largest difference": 0.1, "furthest row": 1000},
+        "note",
+        "The table began as sinusoidal, width 8 and was trained further: it has moved by 0.012 of the code in root mean"
+        " square, by up to 0.1 in row 1,000.",
+    ),
+    (
+        "wrong-rows",
+        {"code": "sinusoidal, width 8", "rows that differ": [5], "largest difference": 0.5},
+        "warning",
+        "The table is sinusoidal, width 8 but for row 5, which is off by up to 0.5.",
+    ),
+    (
+        "wrong-rows",
+        {"code": "sinusoidal, width 8", "rows that differ": [5, 7], "largest difference": 0.5},
+        "warning",
+        "The table is sinusoidal, width 8 but for rows 5 and 7, which are off by up to 0.5.",
+    ),
+    (
+        "low-precision",
+        {
+            "code": "sinusoidal, width 8",
+            "name": "whisper",
+            "computed in": "bfloat16",
+            "rounded": ["positions", "phases"],
+            "error": 1.9,
+        },
+        "warning",
+        "The table is sinusoidal, width 8, which is called whisper, made in bfloat16: its positions and phases are"
+        " rounded, and it is off by up to 1.9, more at every longer position.",
+    ),
+    (
+        "repeated-rows",
+        {"rows like the one before": 256, "rows": 1024, "first such row": 257, "kind": "sinusoidal"},
+        "error",
+        "256 of 1,024 rows are the same as the row before, the first is row 257: these positions cannot be told apart.",
+    ),
+    (
+        "repeated-rows",
+        {"rows like the one before": 1, "rows": 1024, "first such row": 1023, "kind": "learned"},
+        "warning",
+        "1 of 1,024 rows is the same as the row before, the first is row 1,023: these positions cannot be told apart.",
+    ),
+    (
+        "repeated-rows",
+        {
+            "rows like the one before": 256,
+            "rows": 1024,
+            "first such row": 257,
+            "kind": None,
+            "positions rounded to": "bfloat16",
+        },
+        "error",
+        "256 of 1,024 rows are the same as the row before, the first is row 257, just where bfloat16 has no number:"
+        " these positions cannot be told apart.",
+    ),
+    (
+        "zero-table",
+        {"rows": 197, "width": 768},
+        "error",
+        "All 197 rows of 768 channels are zero: the table says nothing about any position.",
+    ),
+    (
+        "zero-rows",
+        {"rows of zeros": 12, "rows": 512, "first such row": 500},
+        "warning",
+        "12 of 512 rows are zero, the first is row 500: their positions cannot be told apart.",
+    ),
+    (
+        "table-differs",
+        {
+            "declared": "sinusoidal, width 8",
+            "largest difference": 1.987,
+            "furthest row": 1000,
+            "table": "tensor2tensor",
+            "positions": "positions 2 to 513",
+        },
+        "warning",
+        "What is declared is sinusoidal, width 8; the table in the weights is tensor2tensor for positions 2 to 513."
+        " They differ by up to 2, in row 1,000.",
+    ),
+    (
+        "table-differs",
+        {
+            "declared": "sinusoidal, width 8",
+            "largest difference": 1.987,
+            "furthest row": 1,
+            "table": None,
+            "reason": "No pair of channels turns evenly from row to row.",
+        },
+        "warning",
+        "What is declared is sinusoidal, width 8; the table in the weights is none: No pair of channels turns evenly"
+        " from row to row. They differ by up to 2, in row 1.",
+    ),
+]
