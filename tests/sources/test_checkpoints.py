@@ -147,6 +147,7 @@ def test_any_other_name_is_refused(tmp_path, module, name, opcode):
         (b"Px\n", "the instruction PERSID"),
         (b"\x82\1", "the instruction EXT1"),
         (b"K\1(K\2e", "it appends to what is no list"),
+        (b"}K\1a", "it appends to what is no list"),  # a dictionary of what are no pairs: found by fuzzing
         (b"](K\1K\2u", "it sets items of what is no dictionary"),
         (b"K\1)R", "it calls what is no name"),
         (pickled_name("torch", "FloatStorage") + b")R", "it calls torch.FloatStorage"),

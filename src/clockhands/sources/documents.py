@@ -65,12 +65,16 @@ class Document:
     duplicates: tuple[str, ...] = ()
 
 
-def read(path: Path, largest: int = LARGEST) -> Document:
-    """Read the JSON object in a file.
+def read(path: Path, largest: int = LARGEST, *, found: bool = False) -> Document:
+    """Read the JSON object in a file; ``found`` says that the file was found, and not named: it must be a regular one.
 
     Raises:
         Unreadable: The file cannot be opened, has more than ``largest`` bytes, or is not a JSON object.
     """
+    if found and path.exists() and not path.is_file():
+        raise Unreadable(
+            f"{path} is a pipe or a device, where a model has a file.", "Name the pipe itself, if it is what you mean."
+        )
     with open_binary(path) as file:
         return read_stream(file, str(path), largest)
 

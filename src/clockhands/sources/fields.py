@@ -92,16 +92,24 @@ class Fields:
         return f"{self.file}:{self.path}{key}"
 
     def note(self, code: str, evidence: Mapping[str, Any], layers: str | None = None) -> None:
-        """Remember a fact, once."""
+        """Remember a fact, once.
+
+        Raises:
+            Unreadable: There are more than any config of a model gives rise to.
+        """
         fact = Fact(code, {name: shown(value) for name, value in evidence.items()}, layers)
         if fact in self.facts:
             return
         if len(self.facts) >= MOST_FACTS:
-            raise Unreadable(
-                f"{self.file} holds more than {MOST_FACTS} keys and values that no reader of models knows.",
-                "Check that this is the config of a model.",
-            )
+            raise self.too_many()
         self.facts.append(fact)
+
+    def too_many(self) -> Unreadable:
+        """The error for a config that is odd in more places than any model's."""
+        return Unreadable(
+            f"{self.file} holds more than {MOST_FACTS} keys and values that no reader of models knows.",
+            "Check that this is the config of a model.",
+        )
 
     def present(self, quantity: str) -> list[str]:
         """The keys of a quantity that hold something; null holds nothing."""

@@ -4,9 +4,12 @@ Nothing here reads more than the head of a file. Every way in which a file canno
 one ``Unreadable``, so that no reader above has to think about the operating system.
 """
 
+import io
+import os
 import stat
+import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from clockhands.errors import Unreadable
 
@@ -46,15 +49,17 @@ SIGNATURES = (
 
 _HEAD = 32
 
+_TRIES = 10  # to find a writer of a pipe, in a second
+
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open ``path`` for reading bytes.
+    """Open ``path`` for reading bytes; a pipe too, if somebody writes to it.
 
     Raises:
-        Unreadable: There is no such file, it is a directory, or it may not be read.
+        Unreadable: There is no such file, it is a directory, or it may not be read; a pipe to which nobody writes.
     """
     try:
-        return path.open("rb")
+        return _open_pipe(path) if path.is_fifo() else path.open("rb")
     except FileNotFoundError:
         raise missing(path) from None
     except (IsADirectoryError, PermissionError) as error:
@@ -67,6 +72,47 @@ def open_binary(path: Path) -> BinaryIO:
         ) from None
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+
+
+def _open_pipe(path: Path) -> BinaryIO:
+    """Open a pipe without waiting for a writer longer than for one that is just being started."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for _ in range(_TRIES):
+            try:
+                first = os.read(number, 1)
+            except BlockingIOError:  # somebody has it open, and has written nothing yet
+                first = None
+            if first != b"":
+                os.set_blocking(number, True)
+                return io.BufferedReader(_Begun(first or b"", io.FileIO(number)))
+            time.sleep(1 / _TRIES)
+    except BaseException:
+        os.close(number)
+        raise
+    os.close(number)
+    raise Unreadable(f"{path} is a pipe to which nobody writes.", "Start what writes to it, or name a file.")
+
+
+class _Begun(io.RawIOBase):
+    """A stream of which the first byte has been read already."""
+
+    def __init__(self, first: bytes, rest: io.FileIO) -> None:
+        self.first = first
+        self.rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if not self.first:
+            return self.rest.readinto(buffer)
+        buffer[:1], self.first = self.first, b""
+        return 1
+
+    def close(self) -> None:
+        self.rest.close()
+        super().close()
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -160,5 +206,5 @@ def kind(path: Path) -> str | None:
 
 def is_pointer(path: Path) -> bool:
     """Whether Git left a pointer in place of a large file (a clone without Git LFS)."""
-    found = signature(head(path))
+    found = signature(head(path)) if path.is_file() else None
     return found is not None and found[0] == "pointer"

@@ -32,7 +32,7 @@ def open_folder(folder: Path, target: str) -> Opened:
         ) from None
     tensors, notes = _folder_tensors(folder, names, "config.json" in names)
     if "config.json" in names:
-        document = documents.read(folder / "config.json")
+        document = documents.read(folder / "config.json", found=True)
         beside, unread = _documents_beside(folder, names)
         return Opened(
             target,
@@ -67,7 +67,7 @@ def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[st
         if name not in names:
             continue
         try:
-            document = documents.read(folder / name)
+            document = documents.read(folder / name, found=True)
         except Unreadable as error:
             notes.append(f"{name} is not looked at: {error.message}")
             continue

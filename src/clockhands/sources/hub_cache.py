@@ -34,7 +34,8 @@ def cached_model(name: str) -> Path | None:
     if not model.is_dir():
         return None
     try:
-        revision = (model / "refs" / "main").read_text().strip()
+        main = model / "refs" / "main"
+        revision = main.read_text().strip() if main.is_file() else ""
     except (OSError, UnicodeDecodeError):
         revision = ""
     snapshots = model / "snapshots"

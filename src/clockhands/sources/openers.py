@@ -120,7 +120,7 @@ def _with_config(opened: Opened, config: Path) -> Opened:
     """Tensors with the config.json that belongs to them, if there is one: alone they say little about positions."""
     if files.place(config) is None:
         return opened
-    document = documents.read(config)
+    document = documents.read(config, found=True)
     return replace(
         opened,
         config=document.fields,

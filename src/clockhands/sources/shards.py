@@ -44,7 +44,7 @@ def read_index(path: Path, read_header: Callable[[Path], Header], allow_absent: 
         Unreadable: The index or a shard cannot be read, a shard is missing or lies outside the folder,
             or a shard does not hold a tensor that the index looks for in it.
     """
-    document = documents.read(path, LARGEST_INDEX)
+    document = documents.read(path, LARGEST_INDEX, found=True)
     names = document.fields.get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(shard, str) for shard in names.values()):
         raise Unreadable(

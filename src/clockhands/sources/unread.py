@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.sources.fields import Fields, shown
+from clockhands.sources.fields import MOST_FACTS, Fields, shown
 from clockhands.sources.model_types import table
 
 # What the names of such keys are made of, beyond those that the table knows.
@@ -19,6 +19,9 @@ def unread(fields: Fields) -> dict[str, Any]:
     """Place to value of each key of an object, and of the rotary blocks in it, that is about position and was not read.
 
     A null, an empty object and an empty list say nothing and are left out.
+
+    Raises:
+        Unreadable: There are more than any config of a model has.
     """
     blocks = table()["spellings"]["config"]["blocks"]
     held = dict(_unread(fields.values, "", fields, family()))
@@ -26,6 +29,8 @@ def unread(fields: Fields) -> dict[str, Any]:
         block = fields.values.get(key)
         if isinstance(block, Mapping) and key in fields.read:
             held |= dict(_unread(block, f"{key}.", fields, None))
+    if len(held) > MOST_FACTS:
+        raise fields.too_many()
     return {f"{fields.file}:{fields.path}{key}": shown(value) for key, value in held.items()}
 
 

@@ -1,0 +1,285 @@
+"""Targets made to hurt: what they cost is bounded, what they say is a sentence, and what they hold never runs.
+
+Memory is that of a whole process that audits the target, as the operating system counts it. Time is not asserted; the
+README of this folder says what was measured.
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clockhands.auditing import audit
+from clockhands.errors import Unreadable
+from clockhands.sources import open_target
+from written_files import entry, gguf_key, refusal, safetensors_bytes, written
+
+# Runs the command and says the most memory that it had. What `resource` counts on Linux begins with the memory of the
+# process that started this one, so the system's own record is read there.
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from clockhands.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as ended:
+    code = ended.code
+status = Path("/proc/self/status")
+if status.exists():
+    peak = next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+else:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(peak, file=sys.stderr)
+sys.exit(code)
+"""
+
+resource = pytest.importorskip("resource", reason="this system does not count the memory of processes")
+
+
+def measured(*arguments: str | Path) -> tuple[int, int, str, str]:
+    """The exit code, the peak of memory in bytes, and both outputs of a command."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *map(str, arguments)], check=False, capture_output=True, text=True
+    )
+    *said, peak = done.stderr.strip().splitlines()
+    return done.returncode, int(peak), done.stdout, "\n".join(said)
+
+
+def test_a_checkpoint_of_a_terabyte_is_audited_within_200_megabytes(tmp_path):
+    """400 shards of 120 layers, sparse: as long as a real one, of which the headers alone take room."""
+    per_layer = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.up_proj")
+    names = [f"model.layers.{layer}.{part}.weight" for layer in range(120) for part in per_layer]
+    names += [f"model.layers.{layer}.mlp.{part}_proj.weight" for layer in range(120) for part in ("gate", "down")]
+    shards, width = 400, 16384
+    weight_map = {}
+    for number in range(shards):
+        held = names[number::shards]
+        file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
+        rows = 10**12 // shards // len(held) // (2 * width)
+        size = 2 * rows * width
+        header = {name: entry("BF16", (rows, width), (at * size, (at + 1) * size)) for at, name in enumerate(held)}
+        weight_map |= dict.fromkeys(held, file)
+        start = safetensors_bytes(header)
+        with (tmp_path / file).open("wb") as stream:
+            stream.write(start)
+            stream.truncate(len(start) + size * len(held))
+    total = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert total > 0.99e12
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    written(tmp_path / "model.safetensors.index.json", json.dumps(index).encode())
+    config = {"model_type": "llama", "hidden_size": width, "num_attention_heads": 128, "num_hidden_layers": 120}
+    config |= {"max_position_embeddings": 8192, "rope_theta": 500000.0}
+    written(tmp_path / "config.json", json.dumps(config).encode())
+    assert len(open_target(tmp_path).tensors) == len(names)
+    code, peak, said, _ = measured("audit", tmp_path, "--json")
+    assert code == 0
+    assert json.loads(said)["targets"][0]["layers"][0]["layers"] == "0-119"
+    assert peak < 200e6
+
+
+def repeated(before: bytes, middle: bytes, count: int, after: bytes = b"}") -> bytes:
+    return before + b",".join(middle.replace(b"#", b"%d" % number) for number in range(count)) + after
+
+
+LLAMA = b'{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2'
+CONFIGS = {
+    "objects in objects": (b'{"a":' * 300_000 + b"1" + b"}" * 300_000, "nests objects or lists deeper than 100 levels"),
+    "lists in lists": (b'{"a":' + b"[" * 10**6 + b"]" * 10**6 + b"}", "nests objects or lists deeper than 100 levels"),
+    "a huge key": (b'{"' + b"k" * 2_000_000 + b'":1}', "holds a key of more than 4,096 characters"),
+    "many keys": (repeated(b"{", b'"#":0', 200_000), "holds more than 131,072 keys"),
+    "many keys twice": (
+        repeated(b"{", b'"#":0,"#":1', 60_000),
+        "holds more than 100 keys that are given more than once",
+    ),
+    "many digits": (b'{"rope_theta":' + b"9" * 2_000_000 + b"}", "holds a number that cannot be read"),
+    "many unknown keys of a block": (
+        LLAMA
+        + b', "rope_theta": 1e4, "rope_scaling": '
+        + repeated(b'{"rope_type":"yarn","factor":2,', b'"k#":1', 130_000)
+        + b"}",
+        "holds more than 300 keys and values that no reader of models knows",
+    ),
+    "many bases": (
+        repeated(b'{"model_type":"x","hidden_size":64,"num_attention_heads":4,', b'"rope_theta_#":1', 90_000),
+        "holds more than 300 keys and values that no reader of models knows",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_hostile_configs_of_two_megabytes_are_refused_in_a_sentence(tmp_path, name):
+    data, told = CONFIGS[name]
+    path = written(tmp_path / "config.json", data)
+    code, peak, said, complaint = measured("audit", path)
+    assert (code, said) == (2, "")
+    assert complaint.startswith((f"error: {path} {told}", f"error: {path}: config.json {told}"))
+    assert complaint.count("\n") == 1
+    assert "hint: " in complaint
+    assert peak < 200e6
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llama", "hidden_size": 2**20, "num_attention_heads": 1, "num_hidden_layers": 9999},
+        {"model_type": "llama", "head_dim": 2**16, "hidden_size": 64, "num_attention_heads": 1, "num_hidden_layers": 2},
+        {"model_type": "marian", "d_model": 2**20, "max_position_embeddings": 2**53, "encoder_layers": 9999},
+        {"rope_theta": 1e4, "hidden_size": 2**16, "num_attention_heads": 1},
+    ],
+    ids=["heads", "declared heads", "sinusoids", "unknown type"],
+)
+def test_numbers_that_no_model_has_are_findings_and_cost_nothing(tmp_path, config):
+    path = written(tmp_path / "config.json", json.dumps(config).encode())
+    code, peak, said, _ = measured("audit", path, "--json")
+    assert code == 1
+    assert "impossible-value" in {finding["code"] for finding in json.loads(said)["targets"][0]["findings"]}
+    assert peak < 200e6
+
+
+def test_a_gguf_of_ten_million_keys_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "model.gguf"
+    block = b"".join(gguf_key(f"k{number:05}", "uint8", 0) for number in range(10**5))
+    with path.open("wb") as stream:
+        stream.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 10**7))
+        for _ in range(100):
+            stream.write(block)
+    code, peak, _, complaint = measured("audit", path)
+    assert code == 2
+    assert complaint == (
+        f"error: {path} declares 10,000,000 keys; at most 65,536 are read.\n"
+        "hint: No model has as many; check that this is the file you mean."
+    )
+    assert peak < 100e6
+
+
+def npz_of(path: Path, megabytes: int, method: int = zipfile.ZIP_DEFLATED) -> Path:
+    """An archive of one array of zeros."""
+    header = np.lib.format
+    with zipfile.ZipFile(path, "w", method) as archive, archive.open("a.npy", "w", force_zip64=True) as member:
+        header.write_array_header_1_0(
+            member, {"descr": "<f4", "fortran_order": False, "shape": (megabytes * 2**14, 16)}
+        )
+        for _ in range(megabytes):
+            member.write(bytes(2**20))
+    return path
+
+
+def test_a_bomb_in_an_archive_is_refused_unopened(tmp_path):
+    path = npz_of(tmp_path / "bomb.npz", 1024)
+    assert path.stat().st_size < 2e6
+    code, peak, _, complaint = measured("audit", path)
+    assert code == 2
+    assert complaint.startswith(f"error: {path} would unpack 'a.npy' from ")
+    assert " to 1 GiB, as no table of numbers does.\nhint: " in complaint
+    assert peak < 100e6
+
+
+def test_a_small_table_of_zeros_is_still_read(tmp_path):
+    assert open_target(npz_of(tmp_path / "zeros.npz", 4)).array("a").any() == 0
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_ways_to_compress_are_refused(tmp_path, method):
+    message, _ = refusal(open_target, npz_of(tmp_path / "x.npz", 1, method), error=Unreadable)
+    assert (
+        f"keeps 'a.npy' compressed by method {method}, where stored (0) and deflated (8) members are read." in message
+    )
+
+
+def test_a_directory_of_an_archive_larger_than_any_is_refused(tmp_path):
+    path = npz_of(tmp_path / "x.npz", 1)
+    data = bytearray(path.read_bytes())
+    end = data.rindex(b"PK\5\6")
+    with path.open("r+b") as stream:  # sparse: a directory of 512 MiB of nothing
+        stream.seek(2**29)
+        stream.write(data[end : end + 12] + struct.pack("<II", 2**29 - 4, 4) + data[end + 20 :])
+    code, peak, _, complaint = measured("audit", path)
+    assert code == 2
+    assert complaint.startswith(
+        f"error: {path} cannot be read as a zip archive: its directory is said to have 536,870,908"
+    )
+    assert peak < 100e6
+
+
+# Pipes
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("this system has no named pipes")
+    path = tmp_path / "config.json"
+    os.mkfifo(path)
+    return path
+
+
+def test_a_pipe_without_a_writer_is_refused(pipe):
+    assert refusal(open_target, pipe, error=Unreadable) == (
+        f"{pipe} is a pipe to which nobody writes.",
+        "Start what writes to it, or name a file.",
+    )
+
+
+def test_a_pipe_with_a_writer_is_read(pipe):
+    writer = threading.Thread(target=pipe.write_bytes, args=(b'{"model_type": "llama"}',))
+    writer.start()
+    assert open_target(pipe).config == {"model_type": "llama"}
+    writer.join()
+
+
+def test_pipes_in_a_folder_are_refused_or_told(pipe, tmp_path):
+    assert refusal(open_target, tmp_path, error=Unreadable) == (
+        f"{pipe} is a pipe or a device, where a model has a file.",
+        "Name the pipe itself, if it is what you mean.",
+    )
+    pipe.unlink()
+    written(pipe, b'{"model_type": "llama"}')
+    os.mkfifo(tmp_path / "tokenizer_config.json")
+    assert "is a pipe or a device" in open_target(tmp_path).notes[0]
+    os.mkfifo(tmp_path / "pytorch_model.bin")
+    assert any("is not a regular file" in note for note in open_target(tmp_path).notes)
+    os.mkfifo(tmp_path / "model.safetensors")
+    message, _ = refusal(open_target, tmp_path, error=Unreadable)
+    assert "model.safetensors is not a regular file" in message
+
+
+# Strings
+
+ODD = "\x1b[31mred\x1b[0m\n\r\u202eesrever\u2028\x07\x9b2J"
+
+
+def test_strings_of_a_config_are_escaped(tmp_path):
+    config = {
+        "model_type": ODD, "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "rope_theta": ODD,
+        "rope_scaling": {"rope_type": ODD, ODD: 1, "factor": ODD}, ODD: ODD, "layer_types": [ODD, ODD],
+    }  # fmt: skip
+    path = written(tmp_path / "config.json", json.dumps(config).encode())
+    for form in ("text", "json", "github", "sarif"):
+        _, _, said, complaint = measured("audit", path, "--format", form)
+        for text in (said, complaint):
+            odd = {char for char in text if not char.isprintable()} - {"\n"}
+            assert not odd, f"{form}: {odd}"
+            assert "red" in said
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are text there")
+def test_names_of_files_that_are_no_text_are_escaped(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\xff\x1b[31m\n.safetensors"
+    try:
+        os.mkdir(folder)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    written(Path(os.fsdecode(folder)) / "config.json", b'{"model_type": "llama", "rope_theta": 1}')
+    for form in ("text", "json", "github", "sarif"):
+        code, _, said, complaint = measured("audit", os.fsdecode(folder), "--format", form)
+        assert code in (1, 2)
+        for text in (said, complaint):
+            assert not {char for char in text if not char.isprintable()} - {"\n"}, form
+    audit(os.fsdecode(folder)).to_dict()
