@@ -599,3 +599,11 @@ def test_sound_types_that_keep_keys_without_a_use():
     assert not fact_codes({"model_type": "nemotron_h", "rope_theta": 10000, "max_position_embeddings": 262144})
     modern = {"hidden_size": 512, "num_attention_heads": 8, "rope_theta": 1e4, "position_embedding_type": "absolute"}
     assert fact_codes({**modern, "num_hidden_layers": 2}) == ["unknown-model-type"]
+
+
+def test_heads_without_latent_attention_pair_as_llama_does():
+    """The published code of DeepSeek-V2 takes Llama's attention where `use_mla` is false."""
+    config = {"model_type": "deepseek_v2", "hidden_size": 1280, "num_attention_heads": 10, "qk_rope_head_dim": 0}
+    plain = resolved({**config, "use_mla": False}).codes[0]
+    assert (plain.layout, plain.width, plain.rotated) == ("halves", 128, 128)
+    assert resolved({**config, "qk_rope_head_dim": 64}).codes[0].layout == "interleaved"
