@@ -105,3 +105,46 @@ def test_the_defaults_are_those_of_the_classes(capsys):
         print(f"\n{asked} types of the table with a class in the library")
     assert parted == {}
     assert asked >= 110
+
+
+def learned_types():
+    for name in model_types():
+        known = model_type(name)
+        assert known is not None
+        if known.library.startswith("transformers") and any(row.tensors for row in known.rows):
+            yield name
+
+
+# A table that a class has in one mode only, or whose text part alone is of that type.
+OTHER_MODE = {"esm": {"pad_token_id": 1, "vocab_size": 33}, "gemma3": None, "clip": None, "siglip": None, "clap": None}
+
+
+def test_tables_have_the_rows_and_channels_of_the_classes(capsys):
+    """Every learned table of the library's own model, made without memory, is as many rows and channels as is said."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    held, parted = 0, {}
+    for name in learned_types():
+        more = OTHER_MODE.get(name, {})
+        if more is None:
+            continue
+        values = {"model_type": name, **more}
+        config = read_config(values)
+        of_part = getattr(transformers, type(config).__name__.replace("Config", "Model"), None)
+        with torch.device("meta"):
+            model = transformers.AutoModel.from_config(config) if of_part is None else of_part(config)
+        shapes = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
+        known, found = model_type(name), resolved(values)
+        assert known is not None
+        for row in (row for row in known.rows if row.tensors and row.kind == "learned"):
+            ends = [key for key in shapes if any(key == end or key.endswith(f".{end}") for end in row.tensors)]
+            (code,) = (code for code in found.codes if code.kind == "learned" and code.part == row.part)
+            real = {shapes[key][-2:] for key in ends}
+            held += 1
+            if real != {(code.rows, code.width)}:
+                parted[name] = (row.part, code.rows, code.width, ends, real)
+    with capsys.disabled():
+        print(f"\n{held} learned tables of the library's classes")
+    assert parted == {}
+    assert held >= 20

@@ -1,0 +1,190 @@
+"""Types whose code is published beside their weights, and configs that name a type by their classes alone."""
+
+import math
+
+import pytest
+
+from clockhands.auditing.audits import judged
+from clockhands.ladders import Geometric, Joined
+from clockhands.rotary import Rotary
+from clockhands.scaling import Ntk, Yarn
+from resolution.expected import layer_numbers, opened, resolved
+
+QWEN = {
+    "model_type": "qwen",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "kv_channels": 128,
+    "rotary_emb_base": 10000,
+    "rotary_pct": 1.0,
+    "seq_length": 8192,
+    "max_position_embeddings": 32768,
+    "use_dynamic_ntk": True,
+    "use_logn_attn": True,
+}
+CHATGLM = {
+    "model_type": "chatglm",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_layers": 28,
+    "seq_length": 8192,
+}
+
+
+@pytest.mark.parametrize(
+    ("length", "factor"), [(None, 1), (8192, 1), (8193, 3), (16384, 3), (16385, 7), (32768, 7), (32769, 15)]
+)
+def test_qwen_doubles_with_the_length(length, factor):
+    """Its code: base times ``alpha ** (d / (d - 2))``, alpha = 2 ** ceil(log2(L / L0) + 1) - 1, not below 1."""
+    (code,) = resolved(QWEN, length).codes
+    base = 10000.0 * factor ** (128 / 126)
+    expected = [base ** (-pair / 64) for pair in range(64)]
+    assert code.rates == pytest.approx(expected, rel=1e-12)
+    assert code.spec == Rotary(128, "halves", 10000.0, scaling=None if factor == 1 else Ntk(float(factor)))
+    assert code.scaling == {"type": "dynamic", "factor": None, "original": 8192}
+    assert code.source["scaling"] == "config.json:use_dynamic_ntk, config.json:seq_length"
+
+
+def test_qwen_without_its_switch_stays_as_it_is():
+    (code,) = resolved({**QWEN, "use_dynamic_ntk": False}, 100_000).codes
+    assert code.spec == Rotary(128, "halves", 10000.0)
+    assert code.scaling is None
+
+
+def test_telechat_is_not_known_beyond_its_training():
+    config = {"model_type": "telechat", "hidden_size": 4096, "n_head": 32, "n_layer": 30, "seq_length": 8192}
+    config["training_seqlen"] = 8192
+    assert resolved(config, 8192).codes[0].spec == Rotary(128, "halves", 10000.0)
+    found = resolved(config, 8193)
+    assert found.codes[0].rates is None
+    assert [fact.code for fact in found.facts] == ["missing-value"]
+
+
+@pytest.mark.parametrize(("ratio", "base"), [(None, 10_000.0), (1, 10_000.0), (50, 500_000.0), (500, 5_000_000.0)])
+def test_chatglm_multiplies_its_base(ratio, base):
+    (code,) = resolved({**CHATGLM, "kv_channels": 128, "rope_ratio": ratio}).codes
+    assert code.spec == Rotary(128, "interleaved", base, rotated=64)
+    assert ("config.json:rope_ratio" in code.source["base"]) == (base != 10_000.0)
+
+
+def test_the_first_chatglm_has_two_counters():
+    first = {"model_type": "chatglm", "num_layers": 28, "max_sequence_length": 2048, "position_encoding_2d": True}
+    (code,) = resolved({**first, "hidden_size": 4096, "num_attention_heads": 32}).codes
+    ladder = Joined(((32, Geometric(10000.0)), (32, Geometric(10000.0))))
+    assert isinstance(code.spec, Rotary)
+    assert code.spec.spacing == ladder
+    assert code.spec.axes == (0,) * 32 + (1,) * 32
+    assert (code.rotated, code.usable_length) == (128, 2048)
+    assert code.rates is not None
+    assert code.rates[1] == code.rates[33] == pytest.approx(10000 ** (-1 / 32))
+
+
+def test_the_heads_tell_the_two_baichuans_apart():
+    seven = {"model_type": "baichuan", "num_attention_heads": 32, "hidden_size": 4096, "max_position_embeddings": 4096}
+    thirteen = {"model_type": "baichuan", "num_attention_heads": 40, "hidden_size": 5120, "model_max_length": 4096}
+    assert resolved(seven).codes[0].spec == Rotary(128, "halves", 10000.0)
+    assert [code.kind for code in resolved(thirteen).codes] == ["alibi"]
+    assert resolved(thirteen).context == 4096
+    assert [code.kind for code in resolved({**seven, "num_attention_heads": 16}).codes] == [None]
+
+
+def test_layers_without_attention_by_the_object_that_describes_each():
+    blocks = [
+        {"attention": {"no_op": False}},
+        {"attention": {"no_op": True}},
+        {"attention": {"replace_with_linear": True}},
+    ]
+    config = {"model_type": "nemotron-nas", "num_hidden_layers": 3, "block_configs": blocks}
+    found = resolved({**config, "hidden_size": 512, "num_attention_heads": 4, "rope_theta": 5e5})
+    kinds = {code.kind: code.layers for code in found.codes}
+    assert kinds == {"rotary": "0", "none": "1-2"}
+
+
+def test_kinds_of_deepseek_v4_layers_by_how_much_they_compress():
+    config = {
+        "model_type": "deepseek_v4",
+        "num_hidden_layers": 4,
+        "compress_ratios": [0, 4, 128, 4, 4],
+        "rope_theta": 10000,
+        "compress_rope_theta": 160000,
+        "rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536},
+    }
+    sliding, full = resolved(config).codes
+    assert (sliding.layers, sliding.window, full.layers, full.window) == ("0", 128, "1-3", None)
+    assert sliding.spec == Rotary(512, "interleaved", 10000.0, rotated=64, part="last")
+    # The code of the type takes no magnitude for the scaling of these layers.
+    yarn = Yarn(16.0, 65536, attention_factor=1.0)
+    assert full.spec == Rotary(512, "interleaved", 160000.0, rotated=64, part="last", scaling=yarn)
+    assert full.source["attention_factor"].startswith("class default of deepseek_v4")
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "said"),
+    [
+        (
+            {"architectures": ["MistralForCausalLM"]},
+            "mistral",
+            "No type is named, but its classes are those of mistral",
+        ),
+        (
+            {"architectures": ["GPTNeoXForCausalLM"], "model_type": "mine"},
+            "gpt_neox",
+            'Model type "mine" is not in the table of known types, but its classes are those of gpt_neox',
+        ),
+        ({"architectures": ["XLMRobertaModel"]}, "xlm-roberta", "are those of xlm-roberta"),
+    ],
+)
+def test_classes_name_a_type_where_none_is_known(config, name, said):
+    found = resolved(config)
+    assert found.codes == resolved({"model_type": name}).codes
+    (fact,) = [fact for fact in found.facts if fact.code == "unknown-model-type"]
+    assert fact.evidence["read as"] == name
+    (finding,) = [each for each in judged(opened(config), found).findings if each.code == "unknown-model-type"]
+    assert said in finding.message
+
+
+@pytest.mark.parametrize("classes", [None, [], "LlamaForCausalLM", [3], ["NoSuchModel"], ["ForCausalLM"]])
+def test_classes_that_say_nothing(classes):
+    found = resolved({"architectures": classes, "model_type": "mine", "rope_theta": 1e4})
+    assert "read as" not in found.facts[0].evidence
+    assert found.codes[0].layout is None
+
+
+def test_patches_of_an_image_are_rows():
+    vision = {"model_type": "vit", "image_size": 384, "patch_size": 14, "hidden_size": 768}
+    found = resolved(vision)
+    (code,) = found.codes
+    rows = math.floor(384 / 14) ** 2 + 1
+    assert (code.part, code.kind, code.rows, code.offset, code.usable_length) == ("vision", "learned", rows, 0, rows)
+    assert found.context == rows
+    assert resolved({**vision, "patch_size": 500}).codes[0].rows is None
+
+
+def test_layers_that_see_all_turn_nothing_where_the_type_says_so():
+    for name in ("cohere2", "afmoe", "exaone4"):
+        codes = resolved({"model_type": name, "num_hidden_layers": 8}).codes
+        assert {(code.kind, code.layers) for code in codes} == {("rotary", "0-2,4-6"), ("none", "3,7")}
+    whole = resolved({"model_type": "exaone4", "num_hidden_layers": 8, "sliding_window": None}).codes
+    assert [(code.kind, code.layers) for code in whole] == [("rotary", "0-7")]
+
+
+def test_a_base_for_each_layer():
+    config = {"model_type": "granite_swa", "num_hidden_layers": 4, "layer_rope_theta": [1e4, 1e4, 5e5, 0]}
+    codes = resolved(config).codes
+    told = {code.layers: (code.kind, code.base) for code in codes}
+    assert told == {"0": ("rotary", 1e4), "1": ("rotary", 1e4), "2": ("rotary", 5e5), "3": ("none", None)}
+    assert sorted(layer for code in codes for layer in layer_numbers(code)) == [0, 1, 2, 3]
+    for wrong in ([1e4], [1e4, 1e4, -1, 0], ["x", 1, 1, 1]):
+        facts = resolved({**config, "layer_rope_theta": wrong}).facts
+        assert "impossible-value" in [fact.code for fact in facts]
+
+
+def test_the_width_that_heads_leave_over():
+    """22 of 42 channels turn, by a ladder spread over 21, as the class of the library makes it."""
+    (code,) = resolved({"model_type": "glm4_moe"}).codes
+    assert (code.width, code.rotated) == (42, 22)
+    assert code.rates == pytest.approx([10000 ** (-2 * pair / 21) for pair in range(11)], rel=1e-12)
+    assert [fact.code for fact in resolved({"model_type": "llama", "num_attention_heads": 96}).facts][:1] == [
+        "impossible-value"
+    ]
