@@ -100,6 +100,11 @@ def test_a_head_of_which_half_turns_is_not_bound():
     assert findings(phi, "base-below-bound", partial_rotary_factor=1.0)
 
 
+def test_tokens_that_stand_at_two_counters_have_no_single_distance():
+    chatglm = {"model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "num_layers": 28}
+    assert not findings(chatglm, "base-below-bound", max_sequence_length=2048, position_encoding_2d=True)
+
+
 def test_a_scaling_that_depends_on_the_length_is_looked_at_where_it_is_used():
     """LongRoPE's rates at its original length are not those at the context."""
     block = {"type": "longrope", "short_factor": [1.0] * 64, "long_factor": [1e4] * 64}

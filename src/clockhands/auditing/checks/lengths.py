@@ -44,6 +44,8 @@ def base_below_bound(subject: Subject) -> Iterator[Case]:
     for code in subject.resolved.codes:
         if context is None or code.kind != "rotary" or code.part not in TEXT or not code.rates:
             continue
+        if isinstance(code.spec, Rotary) and code.spec.blocks:
+            continue  # a token stands at two counters, which no single distance describes
         rates = with_still_pairs(code, context)
         reach = context if code.window is None else min(context, code.window)
         first = first_failing_distance(rates, reach)
