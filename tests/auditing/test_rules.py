@@ -7,12 +7,13 @@ import pytest
 
 import clockhands.sources
 from auditing.config_sentences import CONFIGS
+from auditing.reader_sentences import READERS
 from auditing.sentences import SENTENCES
 from auditing.value_sentences import VALUES
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.auditing.rules import CODES, judge, tables
 
-CASES = [*VALUES, *CONFIGS, *SENTENCES]
+CASES = [*VALUES, *CONFIGS, *READERS, *SENTENCES]
 
 
 @pytest.mark.parametrize(("code", "evidence", "severity", "message"), CASES)

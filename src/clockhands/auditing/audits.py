@@ -8,7 +8,8 @@ from typing import IO, Any
 
 from clockhands.arguments import count
 from clockhands.auditing.arrays import audit_array, audit_tables
-from clockhands.auditing.checks import CHECKS, Case, Subject
+from clockhands.auditing.checks import CHECKS, Case, Subject, with_release
+from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
 from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing
@@ -71,6 +72,7 @@ class Audit:
     path: Path | None = None
     weights: Pairing | None = None
     readings: tuple[Reading, ...] = ()
+    extension: Extension | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -111,6 +113,7 @@ class Audit:
             "source": dict(self.source),
             "ignored": {place: json_value(value) for place, value in self.ignored.items()},
             "weights": None if self.weights is None else self.weights.to_dict(),
+            "extension": None if self.extension is None else json_value(self.extension.to_dict()),
             "readers": [json_value(reading_to_dict(reading, self.context)) for reading in self.readings],
         }
 
@@ -154,14 +157,17 @@ def audit(
         return judged(opened, *audit_array(opened))
     resolved, cases = audit_tables(opened, resolve(opened, length))
     found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
-    return replace(judged(opened, resolved, [*cases, *cases_of(found, resolved)]), weights=found)
+    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)])
+    return replace(audited, weights=found, extension=extension(opened, resolved, length))
 
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the grave ones first."""
-    noticed = [*cases, *((fact.code, fact.evidence, fact.layers) for fact in resolved.facts)]
     others = readings(opened, resolved, resolved.length)
-    noticed += [case for check in CHECKS for case in check(Subject(opened, resolved, others))]
+    subject = Subject(opened, resolved, others)
+    facts = ((fact.code, dict(fact.evidence), fact.layers) for fact in resolved.facts)
+    noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
+    noticed += [case for check in CHECKS for case in check(subject)]
     documents = {opened.config_name or "": opened.config, **opened.beside}
     findings = [
         judge(code, evidence_by_caller(evidence, opened), layers, documents) for code, evidence, layers in noticed

@@ -86,8 +86,10 @@ def releases() -> tuple[Release, ...]:
 
 
 def of_shape(shape: Shape) -> tuple[Release, ...]:
-    """The releases that a model of this shape may be, or may have been made from."""
-    return tuple(release for release in releases() if shape.fits(release.shape))
+    """The releases that a model of this shape may be, or may have been made from: where one has its vocabulary, only such."""
+    known = tuple(release for release in releases() if shape.fits(release.shape))
+    own = tuple(release for release in known if shape.vocabulary in (None, release.shape.vocabulary))
+    return own or known
 
 
 def of_type(model_type: str) -> tuple[Release, ...]:

@@ -16,12 +16,12 @@ from clockhands.auditing.checks.layers import (
 )
 from clockhands.auditing.checks.lengths import base_below_bound, colliding_positions, lengths_differ, padding_offset
 from clockhands.auditing.checks.readers import CHECKS as OF_READERS
-from clockhands.auditing.checks.releases import missing_sections, releases_of_the_shape
+from clockhands.auditing.checks.releases import missing_sections, releases_of_the_shape, with_release
 from clockhands.auditing.checks.scalings import longrope_swapped, wrong_original
 from clockhands.auditing.checks.stored import position_numbers, stored_frequencies
 from clockhands.auditing.checks.subject import Case, Check, Subject, declared, in_a_file
 
-__all__ = ["CHECKS", "Case", "Check", "Subject", "declared", "in_a_file"]
+__all__ = ["CHECKS", "Case", "Check", "Subject", "declared", "in_a_file", "with_release"]
 
 CHECKS: tuple[Check, ...] = (
     short_table,

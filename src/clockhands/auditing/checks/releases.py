@@ -36,6 +36,46 @@ def releases_of_the_shape(subject: Subject) -> Iterator[Case]:
             yield from _differing(subject, part, code, shape, known)
 
 
+def with_release(subject: Subject, case: Case) -> Case:
+    """A case that was noticed while reading, with what the release of the model's shape has in that place.
+
+    It is added where it decides how grave the case is or how it is mended: a default that is the release's own value,
+    numbers of a scaling that are not there.
+    """
+    code, evidence, layers = case
+    if code not in ("default-base", "incomplete-scaling", "missing-original"):
+        return case
+    for part in rotary_parts(subject):
+        shape = _shape(subject, part) if part.section.part == "text" else None
+        known = of_shape(shape) if shape is not None else ()
+        if code == "default-base":
+            context = subject.resolved.context or 0
+            reaching = [each for each in known if each.context is None or context <= each.context]
+            own = next((each for each in reaching if each.base == evidence.get("used")), None)
+            if own is not None and evidence.get("belongs at") == _base_place(part):
+                return code, {**evidence, "as released": own.name}, layers
+            continue
+        block = next((each for each in part.blocks() if any(place.startswith(each.place) for place in evidence)), None)
+        if block is None and code == "missing-original":
+            block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
+        own = next((each for each in known if block is not None and _completes(block, each)), None)
+        if own is not None:
+            return code, {**evidence, "release": own.name, **_mended(part, own)}, layers
+    return case
+
+
+def _completes(block: Block, release: Release) -> bool:
+    """Whether a release has the scaling of a block, and what the block holds of it."""
+    there = release.scaling
+    if there is None or there["rope_type"] != block.scaling:
+        return False
+    return all(block.values[key] == value for key, value in there.items() if key in block.values and key != "rope_type")
+
+
+def _base_place(part: Part) -> str:
+    return part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
+
+
 def _differing(subject: Subject, part: Part, code: Code, shape: Shape, known: tuple[Release, ...]) -> Iterator[Case]:
     if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
         return

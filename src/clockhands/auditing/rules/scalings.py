@@ -177,7 +177,8 @@ CODES: Mapping[str, Rule] = {
         _incomplete,
         "Copy the whole block from the model's original release; readers that guess differ.",
         blames="file",
-        unmended="The numbers that are missing stand in the model's original release only.",
+        edit=_as_released,
+        unmended="The numbers that are missing stand in the model's original release only, which may not be known.",
         title="A scaling block that lacks numbers",
         means="The block names a scaling and leaves out numbers that the scaling cannot do without. Transformers 5.23.0"
         " stops with a KeyError; readers that put their own defaults in make another ladder each. Blocks are cut short"
@@ -189,7 +190,8 @@ CODES: Mapping[str, Rule] = {
         _missing_original,
         "Add original_max_position_embeddings with the length of the first training.",
         blames="file",
-        unmended="Which length the model was trained on, only its original release says.",
+        edit=_as_released,
+        unmended="Which length the model was trained on, only its original release says, which may not be known.",
         title="A scaling without the length of the first training",
         means="YaRN, LongRoPE and Llama-3 scalings bend each rate by how often it turned within the first training's"
         " length. Without that length readers take max_position_embeddings, which is already the extended one: with a"

@@ -36,7 +36,7 @@ _PLAIN_CONTEXT = 8_192
 def _doubt(evidence: Evidence) -> str:
     """Why a default base is not the one that the model was trained with; "" where it may well be."""
     used, context, scaling = (evidence.get(name) for name in ("used", "context", "scaling"))
-    if not isinstance(used, int | float) or used > _USUAL_BASE:
+    if not isinstance(used, int | float) or used > _USUAL_BASE or evidence.get("as released"):
         return ""
     # Every LongRoPE release known has a base of 10,000.
     if scaling in ("llama3", "yarn"):
@@ -55,7 +55,8 @@ def default_base_severity(evidence: Evidence) -> str:
     """A note where the default may be what the model was trained with, a warning where it cannot well be.
 
     The evidence holds ``used``, ``context``, ``scaling`` and ``window`` as far as they are known, and under ``never``
-    in words which bases the releases of the architecture have, where none has this one.
+    in words which bases the releases of the architecture have, where none has this one; under ``as released`` the name
+    of a release of the same shape that has this one.
     """
     return "warning" if _doubt(evidence) else _documented(evidence)
 
