@@ -86,7 +86,7 @@ def releases() -> tuple[Release, ...]:
 
 
 def of_shape(shape: Shape) -> tuple[Release, ...]:
-    """The releases that a model of this shape may be, or may have been made from: where one has its vocabulary, only such."""
+    """The releases that a model of this shape may be or come from: where some have its vocabulary, only those."""
     known = tuple(release for release in releases() if shape.fits(release.shape))
     own = tuple(release for release in known if shape.vocabulary in (None, release.shape.vocabulary))
     return own or known
