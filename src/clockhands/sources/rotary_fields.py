@@ -177,6 +177,8 @@ class Reader:
                 both = {outer.source: outer.value, inner.source: inner.value}
                 self.fields.note(conflict(inner.source), {**both, "used": inner.source}, group.layers)
             return inner
+        if outer is not None and self.row is not None and group.kind in self.row.lost:
+            self._lost(group, quantity, outer)
         if outer is None:
             missing = (self.fields.spellings.get(quantity) or ("base",))[0]
             self.fields.note("missing-value", {"missing": missing, "needed for": "the rates"})
@@ -203,6 +205,18 @@ class Reader:
             "scaling": _value(kind),
             "window": _value(window) if slides else None,
         }
+
+    def _lost(self, group: Group, quantity: str, outer: Found[float]) -> None:
+        """A base at the top of a config that the class gives to other layers only; these get its default."""
+        default = None if self.known is None else self.known.defaults.get(quantity)
+        if self.known is None or not self.fields.declares(quantity) or default in (None, outer.value):
+            return
+        because = (
+            f"{self.known.library} gives it to the layers that see all, and the class default to these; this audit"
+            " gives it to both"
+        )
+        evidence = {outer.source: outer.value, "because": because, "read instead": f"{default:,.0f}"}
+        self.fields.note("ignored-key", evidence, group.layers)
 
     def _further_bases(self) -> bool:
         """Bases under keys that no common reader knows: some layers take them, and nothing says which."""

@@ -157,6 +157,11 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
     if missing:
         block.note("incomplete-scaling", {kind.source: kind.value, "missing": ", ".join(missing)})
         return Declared(None, summary, known=False, original=_value(original), source=source)
+    if kind.value == "yarn" and block.declares("mscale") and not block.declares("mscale_all"):
+        said = block.raw("mscale")
+        assert said is not None
+        because = f"readers of YaRN use it only together with {_key(block, 'mscale_all')}"
+        block.note("ignored-key", {said.source: said.value, "because": because, "read instead": "0.1 ln(factor) + 1"})
     arguments, sound = _arguments(block, kind.value, around)
     sound = sound and all(part.value is not None for part in found)
     made = None
