@@ -77,6 +77,11 @@ def test_a_case_that_fires_blames_somebody(code, evidence, severity):
 
 
 @pytest.mark.parametrize("code", CODES)
+def test_every_row_has_advice_without_a_case(code):
+    assert re.fullmatch(r"[A-Z].*\.", CODES[code].advice)
+
+
+@pytest.mark.parametrize("code", CODES)
 def test_public_cases_name_a_thread_or_a_place(code):
     for case in CODES[code].cases:
         assert re.search(r"#\d+|Hub", case), case

@@ -49,7 +49,8 @@ def _differ(evidence: Evidence) -> str:
 
 
 def _differ_severity(evidence: Evidence) -> str:
-    return "note" if evidence["other"] < evidence["context"] or evidence.get("because") else "warning"
+    shorter = evidence.get("other", 0) < evidence.get("context", 0)
+    return "note" if shorter or evidence.get("because") else "warning"
 
 
 def _padding(evidence: Evidence) -> str:

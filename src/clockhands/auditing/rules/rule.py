@@ -39,6 +39,11 @@ class Rule:
     means: str = ""
     cases: tuple[str, ...] = ()
 
+    @property
+    def advice(self) -> str:
+        """What to do in general, where the hint of a finding depends on its case."""
+        return self.hint if isinstance(self.hint, str) else self.hint({})
+
     def finding(self, code: str, evidence: Evidence, layers: str | None) -> Finding:
         """The finding that this rule makes of one case."""
         return Finding(

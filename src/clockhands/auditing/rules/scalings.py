@@ -249,7 +249,7 @@ CODES: Mapping[str, Rule] = {
         _released,
         lambda evidence: (
             "Compare it with the model's original release, and take its value if this model was made from it."
-            if evidence.get("because")
+            if evidence.get("because", True)
             else f"{IF_SOUND} If the model was not trained with another ladder, take the release's value."
         ),
         blames=lambda evidence: "file" if evidence.get("because") else None,
