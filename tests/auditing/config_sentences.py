@@ -102,8 +102,8 @@ CONFIGS = [
         "mrope-sections",
         {f"{S}mrope_section": [16, 24, 16], "together": 56, "pairs": 64, "order": "chunked"},
         "error",
-        "rope_scaling.mrope_section is [16, 24, 16], 56 pairs together, but 64 pairs turn: one library fails at"
-        " the first image, another turns the pairs left over by time.",
+        "rope_scaling.mrope_section is [16, 24, 16], 56 pairs together, but 64 pairs turn: code of this type fails"
+        " when it cuts them apart.",
     ),
     (
         "mrope-sections",

@@ -47,8 +47,9 @@ def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width:
     page.line()
     if isinstance(rule.blames, str):
         page.row("blames", _BLAMED[rule.blames])
-    if isinstance(rule.hint, str):
-        page.row("to mend", rule.hint)
+    page.row("to mend", rule.advice)
+    if rule.edit is None and rule.unmended:
+        page.row("no patch", rule.unmended)
     for number, case in enumerate(rule.cases):
         page.row("" if number else "seen in", case)
 

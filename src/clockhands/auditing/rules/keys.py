@@ -126,7 +126,7 @@ CODES: Mapping[str, Rule] = {
         title="Two keys of one file disagree about one thing",
         means="The same quantity stands under two keys: at the top and inside an object, or as a number of channels and"
         " as a share of them. Each reader knows one of them, so each builds another model from the same file. Nothing"
-        " fails: with another number of turning channels the loss is higher from the first token on.",
+        " fails, and which of the two the weights were trained with does not show in the file.",
         cases=("vllm-project/vllm#43770 (May 2026)",),
     ),
     "duplicate-key": Rule(
@@ -146,7 +146,7 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         edit=_unknown_key_edit,
         title="A key of a rotary block that no reader knows",
-        means="A misspelt key in a scaling block does nothing: readers drop it, most of them without a word, and take"
+        means="A misspelt key in a scaling block does nothing: readers drop it, many of them without a word, and take"
         " the default of what it was meant for. The model then turns by another ladder than the one it was trained"
         " with, which shows at long distances only.",
     ),
@@ -161,6 +161,5 @@ CODES: Mapping[str, Rule] = {
         means="The key has a meaning in other models, and none here: its value is dropped without a word. Where it"
         " stands in the wrong place, the value that was meant is replaced by a default; where the type has no use for"
         " it, nothing is lost.",
-        cases=("lablup/mlxcel#1355 (August 2026)",),
     ),
 }

@@ -181,8 +181,7 @@ CODES: Mapping[str, Rule] = {
         unmended="The numbers that are missing stand in the model's original release only, which may not be known.",
         title="A scaling block that lacks numbers",
         means="The block names a scaling and leaves out numbers that the scaling cannot do without. Transformers 5.23.0"
-        " stops with a KeyError; readers that put their own defaults in make another ladder each. Blocks are cut short"
-        " by hand, to get past an older validator.",
+        " stops with a KeyError; readers that put their own defaults in make another ladder each.",
         cases=("abhiraj1/llm-judge-llama-3.1 on the Hub",),
     ),
     "missing-original": Rule(
@@ -273,8 +272,8 @@ CODES: Mapping[str, Rule] = {
         unmended="The numbers of the list stand in the model's original release only.",
         title="A LongRoPE list of the wrong length",
         means="LongRoPE divides the rate of each pair by its own number. With more or fewer numbers than pairs there is"
-        " no ladder: Transformers 5.23.0 refuses Phi-3, only warns for other classes, and fails or broadcasts later."
-        " It comes from counting the whole head where only a part of it turns.",
+        " no ladder: Transformers 5.23.0 refuses such a Phi-3, and only warns for other classes. One way to get there is"
+        " to count the whole head where only a part of it turns.",
     ),
     "longrope-swapped": Rule(
         "warning",
@@ -285,7 +284,7 @@ CODES: Mapping[str, Rule] = {
         title="LongRoPE's short and long list are swapped",
         means="The short list is for texts within the first training's length and stretches little or nothing; the long"
         " one is for those beyond. Swapped, the model is wrong on every short text, and wrong the other way round on"
-        " long ones. No library checks it.",
+        " long ones. Transformers 5.23.0 does not check it.",
         cases=("lablup/mlxcel#1580 (September 2026)",),
     ),
 }

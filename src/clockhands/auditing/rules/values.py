@@ -125,9 +125,8 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         edit=_text_edit,
         title="A number that is written as a text",
-        means="The value stands in quotes. Readers in Python fail when they first calculate with it, or repeat it as a"
-        " text; readers in other languages take a default instead. Transformers 5.23.0 accepts such a base while it"
-        " reads the config.",
+        means="The value stands in quotes. Readers may fail when they first calculate with it, or take a default"
+        " instead. Transformers 5.23.0 accepts such a base while it reads the config.",
     ),
     "default-base": Rule(
         default_base_severity,
