@@ -178,8 +178,8 @@ CODES: Mapping[str, Rule] = {
         title="The sections of time, rows and columns do not fill the pairs",
         means="Models of images and video turn some pairs by time, some by the row and some by the column of a patch;"
         " mrope_section says how many of each. If the numbers do not add up to the pairs that turn, the code of"
-        " Qwen2.5-VL in Transformers 5.23.0 fails, and that of Qwen3-VL silently turns what is left by time. Text alone shows nothing, because all"
-        " three coordinates are equal there.",
+        " Qwen2.5-VL in Transformers 5.23.0 fails, and that of Qwen3-VL silently turns what is left by time. Text alone"
+        " shows nothing, because all three coordinates are equal there.",
         cases=("mflux#483 (August 2026)",),
     ),
     "mrope-order": Rule(
@@ -208,8 +208,8 @@ CODES: Mapping[str, Rule] = {
         title="partial_rotary_factor read in its other meaning",
         means="partial_rotary_factor has two meanings. Usually the ladder is made anew over the channels that turn; in"
         " a proportional ladder it is that of the whole head, and its slow pairs stand still. Both accept the same"
-        " keys, agree in the first pair and in nothing else. Reported at 1,024 tokens: the argmax agreed in 60 %, and in"
-        " 92.5 % once mended.",
+        " keys, agree in the first pair and in nothing else. Reported at 1,024 tokens: the argmax agreed in 60 %,"
+        " and in 92.5 % once mended.",
         cases=(
             "pie-project/pie#603 (September 2026)",
             "AI-Hypercomputer/maxtext#4616 (July 2026)",

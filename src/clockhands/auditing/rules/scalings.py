@@ -272,8 +272,8 @@ CODES: Mapping[str, Rule] = {
         unmended="The numbers of the list stand in the model's original release only.",
         title="A LongRoPE list of the wrong length",
         means="LongRoPE divides the rate of each pair by its own number. With more or fewer numbers than pairs there is"
-        " no ladder: Transformers 5.23.0 refuses such a Phi-3, and only warns for other classes. One way to get there is"
-        " to count the whole head where only a part of it turns.",
+        " no ladder: Transformers 5.23.0 refuses such a Phi-3, and only warns for other classes. It comes of counting"
+        " the whole head, say, where only a part of it turns.",
     ),
     "longrope-swapped": Rule(
         "warning",
