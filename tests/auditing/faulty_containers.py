@@ -92,11 +92,13 @@ GEMMA2_WEIGHTS = {"model.layers.0.self_attn.q_proj.weight": np.zeros((4096, 4608
 CONTAINER_FAULTS = (
     Fault(
         "D1-41 Qwen1.5 without its base", "ollama#2379",
-        gguf(QWEN), gguf(without(QWEN, "qwen2.rope.freq_base")), "default-base", "warning", ("10,000",),
+        gguf(QWEN), gguf(without(QWEN, "qwen2.rope.freq_base")), "default-base", "warning",
+        ("10,000", "32,768"),
     ),
     Fault(
         "D1-41 CodeLlama without its base", "llama.cpp#2768",
-        gguf(CODELLAMA), gguf(without(CODELLAMA, "llama.rope.freq_base")), "default-base", "warning", ("10,000",),
+        gguf(CODELLAMA), gguf(without(CODELLAMA, "llama.rope.freq_base")), "default-base", "warning",
+        ("10,000", "16,384"),
     ),
     Fault(
         "D1-42 llama3 without its factors", "ik_llama.cpp#402, #2291",

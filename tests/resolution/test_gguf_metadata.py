@@ -122,7 +122,14 @@ def test_an_absent_base_is_the_readers():
     found = resolve(gguf(config))
     assert found.codes[0].base == 10000.0
     assert found.facts[0].code == "default-base"
-    assert found.facts[0].evidence == {"used": 10000.0, "default of": "llama.cpp", "documented": False}
+    assert found.facts[0].evidence == {
+        "used": 10000.0,
+        "default of": "llama.cpp",
+        "context": 8192,
+        "scaling": None,
+        "window": None,
+        "documented": True,
+    }
 
 
 def test_scalings():

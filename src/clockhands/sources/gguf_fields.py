@@ -19,7 +19,7 @@ from clockhands.sources.ladder_fields import built
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code, Fact, layer_ranges
 from clockhands.sources.rotary_fields import BASE_ALLOWED
-from clockhands.sources.scaling_fields import Declared, Surroundings, read_scaling
+from clockhands.sources.scaling_fields import Declared, Surroundings, read_scaling, scaling_type
 from clockhands.sources.targets import Opened
 from clockhands.sources.unread import unread
 
@@ -224,10 +224,16 @@ class _File:
                 return local
         base = self.fields.number("base", lambda value: value > 1, BASE_ALLOWED)
         if base is not None and not self.fields.declares("base"):
-            self.fields.note(
-                "default-base", {"used": base.value, "default of": self.table["reader"], "documented": False}
-            )
+            evidence = {"used": base.value, "default of": self.table["reader"], **self._beside_the_base()}
+            self.fields.note("default-base", {**evidence, "documented": True})
         return base
+
+    def _beside_the_base(self) -> dict[str, Any]:
+        """What a default base can be held against: the length, the scaling and the window beside it."""
+        block, window = self._block(), self.fields.whole("window", least=0)
+        kind = None if block is None else scaling_type(block, {})
+        found = {"context": self.fields.whole("context"), "scaling": kind, "window": window}
+        return {name: None if value is None else value.value or None for name, value in found.items()}
 
     def _shape(self, sliding: bool) -> tuple[Found[int] | None, Found[int] | None]:
         width = self.fields.whole("local_head_width", most=WIDEST_HEAD) if sliding else None

@@ -59,7 +59,7 @@ class Projection:
     scale: TensorInfo | None = None
 
     def read(self) -> np.ndarray:
-        """The turning rows of each head, float32 [heads, rotated, inputs].
+        """The turning rows of each head [heads, rotated, inputs], in the type that they are stored in if it has one.
 
         Raises:
             Unreadable: The numbers cannot be read one by one, need the extra `gguf`, or the file ends inside them.
@@ -69,10 +69,9 @@ class Projection:
             numbers = quantised_rows(self.info, rows)
         else:
             array = mapped(self.info)
-            with np.errstate(all="ignore"):  # a number that float32 does not hold becomes infinite, and is seen later
-                numbers = np.asarray((array.T if self.transposed else array)[rows], np.float32)
+            numbers = np.asarray((array.T if self.transposed else array)[rows])
         if self.scale is not None:
-            numbers = numbers * _scales(self.scale, self.info.shape)[rows]
+            numbers = numbers.astype(np.float32) * _scales(self.scale, self.info.shape)[rows]
         return numbers.reshape(len(self.starts), self.rotated, -1)
 
 
@@ -169,7 +168,9 @@ def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
             continue
         waiting.remove(code)
         rows, width = info.shape[0], code.width or 0
-        if heads * width not in info.shape and rows % heads == 0:
+        # Code that is not known may hold output channels as columns.
+        outputs = info.shape[:1] if shape.form == "gguf" or shape.tensors is not None else info.shape
+        if heads * width not in outputs and rows % heads == 0:
             yield HeadWidth(info, rows, heads, width, rows // heads, code.layers, code.source.get("width", ""))
 
 
