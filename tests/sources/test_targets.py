@@ -505,9 +505,6 @@ def test_folders_without_a_config(here):
     model_folder(folder / "unet")
     hint = "Name one of its folders. With a config.json there are unet."
     assert refused("m") == ("m has no config.json.", hint)
-    written(folder / "params.json", b"{}")
-    hint = "It has a params.json, which is not read yet: name the same model in Hugging Face format."
-    assert refused("m") == ("m has no config.json.", hint)
 
 
 def test_a_folder_that_may_not_be_listed_is_refused(here, monkeypatch):

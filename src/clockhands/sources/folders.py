@@ -11,6 +11,9 @@ from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.openers import open_gguf
 
+# The config of a model, where there are several the first: Hugging Face's, or Meta's and Mistral's own.
+CONFIGS = ("config.json", "params.json")
+
 # What stands beside a config in releases and says something about lengths or rotation as well.
 BESIDE = ("params.json", "generation_config.json", "tokenizer_config.json")
 
@@ -19,7 +22,7 @@ CHECKPOINTS = ("pytorch_model.bin", "model.bin", "model.pt", "model.pth", "conso
 
 
 def open_folder(folder: Path, target: str) -> Opened:
-    """A model folder: its config.json with what safetensors it holds, or the only thing that is there.
+    """A model folder: its config with what safetensors it holds, or the only thing that is there.
 
     Raises:
         Unreadable: The folder cannot be listed, holds no model or several, or its config or weights cannot be read.
@@ -30,16 +33,17 @@ def open_folder(folder: Path, target: str) -> Opened:
         raise Unreadable(
             f"{folder} cannot be listed: {error.strerror}.", "Give yourself permission to read the folder."
         ) from None
-    tensors, notes = _folder_tensors(folder, names, "config.json" in names)
-    if "config.json" in names:
-        document = documents.read(folder / "config.json", found=True)
-        beside, unread = _documents_beside(folder, names)
+    config = next((name for name in CONFIGS if name in names), None)
+    tensors, notes = _folder_tensors(folder, names, config is not None)
+    if config is not None:
+        document = documents.read(folder / config, found=True)
+        beside, unread = _documents_beside(folder, [name for name in names if name != config])
         return Opened(
             target,
             "config",
             folder,
             document.fields,
-            "config.json",
+            config,
             tensors,
             notes=notes + unread,
             duplicates=document.duplicates,
@@ -79,8 +83,6 @@ def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[st
 
 
 def _folder_hint(folder: Path, names: list[str]) -> str:
-    if "params.json" in names:
-        return "It has a params.json, which is not read yet: name the same model in Hugging Face format."
     inner = tuple(name for name in names if (folder / name / "config.json").is_file())
     if inner:
         return "Name one of its folders. " + arrays.listed("With a config.json there are", inner)
@@ -127,9 +129,11 @@ def _checkpoint_tensors(
         return {}, ()
     if has_config and files.is_pointer(folder / file):
         return {}, (f"{file} is a Git LFS pointer; its tensors are not here.",)
+    parts = [name for name in names if re.fullmatch(r"consolidated\.\d\d\.pth", name)]
+    told = (f"{file} is one of {len(parts)} files that each hold a slice of every matrix; no other is read.",)
     try:
         if not index:
-            return checkpoints.read_header(folder / file).tensors, ()
+            return checkpoints.read_header(folder / file).tensors, told if file in parts and len(parts) > 1 else ()
         header = checkpoints.read_index(folder / index, allow_absent=has_config)
     except Unreadable as error:
         if has_config:

@@ -119,6 +119,8 @@ def _open_onnx(path: Path, target: str) -> Opened:
 def _with_config(opened: Opened, config: Path) -> Opened:
     """Tensors with the config.json that belongs to them, if there is one: alone they say little about positions."""
     if files.place(config) is None:
+        config = config.with_name("params.json")  # as Mistral and Meta publish their own weights
+    if files.place(config) is None:
         return opened
     document = documents.read(config, found=True)
     return replace(

@@ -17,6 +17,7 @@ from clockhands.sources.fields import Fields, Found, shown
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
 from clockhands.sources.model_types import ModelType, Row, by_class, model_type, table
 from clockhands.sources.overriding import by_caller, overridden
+from clockhands.sources.params_fields import is_params, params_codes
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.rotary_fields import Reader
 from clockhands.sources.section_fields import Section, declared_kinds, ignored_keys, outer_keys, part_of, sections
@@ -89,7 +90,11 @@ class _Part:
     def usable(self) -> tuple[Code, ...]:
         """The codes with the length that each can be used for."""
         context, place = (None, None) if self.context is None else (self.context.value, self.context.source)
-        return tuple(code.within(context, place) for code, _ in self.codes)
+        # The context of a text says nothing about a tower beside it.
+        beside = {"vision", "audio"} - {self.name}
+        return tuple(
+            code.within(None, None) if code.part in beside else code.within(context, place) for code, _ in self.codes
+        )
 
     @property
     def name(self) -> str:
@@ -160,6 +165,9 @@ class _ConfigReader:
             classes = section.values["architectures"]
             evidence = {f"{where}model_type": name, f"{where}architectures": classes, "read as": known.name}
             self.facts.append(Fact("unknown-model-type", {place: shown(value) for place, value in evidence.items()}))
+        if known is None and not section.path and is_params(section.values):
+            codes, context, fields = params_codes(section.values, self.file, self.facts, self.length)
+            return _Part(codes, context, unread(fields))
         return self._by_fields(section, name) if known is None else self._by_table(section, known)
 
     def _by_table(self, section: Section, known: ModelType) -> _Part:

@@ -1,0 +1,235 @@
+"""Position codes out of a ``params.json``, the config that Meta and Mistral publish beside their own weights.
+
+It has keys of its own (``dim``, ``n_heads``, ``use_scaled_rope``, ``yarn``), names no type, and belongs to
+weights whose rows pair channels that lie side by side. What the file leaves out, the code of its makers
+has: that is said as a default, with where it was read off. Values keep their keys and places; only the
+block of a scaling is put together of them, each value with the key that it came from.
+
+Source: llama-models 0.3.0, ``llama3/args.py``, ``llama3/model.py``, ``llama4/args.py`` and ``llama4/model.py``;
+meta-llama/llama, ``llama/model.py``, commit 0504cf440a50aab815cadccd10a46e7ba70ff344; mistral-inference 1.6.0,
+``args.py``, ``rope.py``, ``transformer.py`` and ``vision_encoder.py``, and of its repository
+``one_file_ref.py``, commit 215fc80d4a00177854b51a93fd3d455094f0e085; vllm-project/vllm,
+``vllm/transformers_utils/configs/mistral.py``, commit 01da88c5bef903224038ae4e57d653964740dc04 (the ``yarn`` block).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from clockhands.ladders import Geometric, Joined
+from clockhands.sources.fields import WIDEST, Fields, Found
+from clockhands.sources.ladder_fields import built
+from clockhands.sources.layer_fields import MOST_LAYERS
+from clockhands.sources.model_types import ModelType, Row
+from clockhands.sources.resolved import Code, Fact
+from clockhands.sources.rotary_fields import Reader
+from clockhands.sources.scaling_fields import Declared
+
+# Keys that every such file has, and that configs of other makers do not have together.
+MARKS = ("dim", "n_layers", "n_heads")
+
+# Keys of ExecuTorch's params, which are called so too and pair channels as the key ``use_hf_rope`` says.
+OTHERS = frozenset(
+    {"use_hf_rope", "attention_qkv_bias", "act_fn", "layer_types", "no_rope_layer_interval", "intermediate_dim"}
+)
+
+READS: Mapping[str, tuple[str, ...]] = {
+    "hidden": ("dim",),
+    "heads": ("n_heads",),
+    "head_width": ("head_dim",),
+    "layers": ("n_layers",),
+    "context": ("max_position_embeddings", "max_seq_len"),
+    "base": ("rope_theta",),
+    "blocks": ("scaling of the file",),
+    "rotated": ("qk_rope_head_dim",),
+    "unrotated": ("qk_nope_head_dim",),
+    "still_period": ("nope_layer_interval",),
+    "layer_types": ("windows of the layers",),
+    "window": ("sliding_window", "_sliding_window"),
+}
+
+# Llama 3's stretching as Meta's code has it, and what is different for Llama 4 Scout.
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+LLAMA4 = LLAMA3 | {"factor": 16.0, "high_freq_factor": 1.0}
+_SCALED = {"factor": ("rope_scaling_factor", "rope_scale_factor"), "high_freq_factor": ("rope_high_freq_factor",)}
+
+# Keys of the ``yarn`` block, and what configs of Transformers call them.
+YARN = {
+    "factor": "factor",
+    "original_max_position_embeddings": "original_max_position_embeddings",
+    "beta": "beta_fast",
+    "alpha": "beta_slow",
+}
+
+
+class Params(Fields):
+    """The file's own keys, and two objects that are put together of some of them."""
+
+    def __init__(self, values: Mapping[str, Any], places: Mapping[str, str], like: Fields) -> None:
+        """Take the values with what was put together, and where each part of that came from."""
+        super().__init__(
+            values,
+            like.file,
+            like.spellings,
+            like.facts,
+            defaults=like.defaults,
+            default_source=like.default_source,
+            read_at=like.read_at,
+        )
+        self.places = places
+
+    def source(self, key: str) -> str:
+        """Where a value stands in the file, or which code has it."""
+        return self.places.get(key, super().source(key))
+
+    def inside(self, key: str, spellings: Mapping[str, Any]) -> Fields | None:
+        """The block of the scaling, whose values keep the places that they came from."""
+        value = self.values.get(key)
+        if key not in READS["blocks"] or not isinstance(value, Mapping):
+            return super().inside(key, spellings)
+        block = Params(value, self.places, Fields({}, self.file, spellings, self.facts))
+        block.path = "rope_scaling."  # what readers of blocks call the one that is flat
+        return block
+
+
+def is_params(values: Mapping[str, Any]) -> bool:
+    """Whether these are the keys of a ``params.json``."""
+    own = all(type(values.get(key)) is int for key in MARKS) and not OTHERS & values.keys()
+    return own and ("multiple_of" in values or "hidden_dim" in values) and "architectures" not in values
+
+
+def params_codes(
+    values: Mapping[str, Any], file: str, facts: list[Fact], length: int | None
+) -> tuple[list[tuple[Code, int | None]], Found[int] | None, Fields]:
+    """The codes of a ``params.json``, each with the original length of its scaling; the context; what was read."""
+    known = _mistral(values) if _is_mistral(values) else _meta(values)
+    fields = Fields(values, file, READS, facts, defaults=known.defaults, default_source=known.default_source)
+    more, places = _scaling(fields, known)
+    windows = _windows(fields)
+    if windows is not None:
+        more |= windows
+        places |= {key: fields.source("sliding_window") for key in windows}
+    seen = Params({**values, **more}, places, fields)
+    row = Row("text", "rotary", "interleaved", latent=_positive(values.get("qk_nope_head_dim")))
+    if not row.latent:
+        seen.spellings = {name: keys for name, keys in READS.items() if name not in ("rotated", "unrotated")}
+    if isinstance(values.get("sliding_window"), int) and windows is None:
+        row = replace(row, windows={"rule": "all"})
+    codes = Reader(seen, known, row, "text", length).codes()
+    codes += [(code, None) for code in _vision(fields)]
+    return codes, seen.whole("context"), seen
+
+
+def _positive(value: object) -> bool:
+    return type(value) is int and value > 0
+
+
+def _is_mistral(values: Mapping[str, Any]) -> bool:
+    """Meta's files say how wide a feed-forward is by a multiple, Mistral's by its width."""
+    return "multiple_of" not in values
+
+
+def _meta(values: Mapping[str, Any]) -> ModelType:
+    """Meta's code: without a base, that of Llama 1 and 2 has 10,000, that of Llama 3 and 4 has 500,000."""
+    vocabulary = values.get("vocab_size")
+    later = type(vocabulary) is int and vocabulary > 100_000
+    library = "llama-models 0.3.0, args.py" if later else "meta-llama/llama, llama/model.py"
+    return _maker("Llama of Meta", library, {"base": 500000.0 if later else 10000.0})
+
+
+def _mistral(values: Mapping[str, Any]) -> ModelType:
+    """Mistral's code: it first had no other base than 10,000, and a window; without a window it now takes 1,000,000."""
+    if values.get("sliding_window"):
+        return _maker("Mistral's models", "mistral-inference, one_file_ref.py of 2023", {"base": 10000.0})
+    return _maker("Mistral's models", "mistral-inference 1.6.0, transformer.py", {"base": 1000000.0})
+
+
+def _maker(name: str, library: str, defaults: Mapping[str, Any]) -> ModelType:
+    return ModelType(name, library, READS, defaults, {}, (), {})
+
+
+def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str, str]]:
+    """The block that a scaling of the file makes, under the key where readers of blocks look, and its places."""
+    values = fields.values
+    block: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    yarn = fields.inside("yarn", {})
+    if yarn is not None:
+        block = {"rope_type": "yarn"} | {YARN.get(key, key): value for key, value in yarn.values.items()}
+        places = {"rope_type": f"{fields.file}:yarn"} | {YARN.get(key, key): yarn.source(key) for key in yarn.values}
+        yarn.read.update(yarn.values)
+        if block.pop("apply_scale", None) is False:
+            block["attention_factor"] = 1.0
+            places["attention_factor"] = yarn.source("apply_scale")
+    fields.spellings = {**fields.spellings, "scaled": ("use_scaled_rope",)}
+    scaled = fields.flag("scaled")
+    if scaled is not None and scaled.value and not block:
+        later = any(key in values for key in ("nope_layer_interval", "moe_args", "attention_chunk_size"))
+        code = f"llama-models 0.3.0, {'llama4' if later else 'llama3'}/model.py"
+        block = {"rope_type": "llama3"} | (LLAMA4 if later else LLAMA3)
+        places = dict.fromkeys(block, code) | {"rope_type": scaled.source}
+        for key, names in _SCALED.items():
+            held = next((name for name in names if values.get(name) is not None), None)
+            fields.read.update(names)
+            if held is not None:
+                block[key], places[key] = values[held], fields.source(held)
+            elif key == "factor":
+                evidence = {"field": names[0], "used": block[key], "default of": f"{known.name} ({code})"}
+                fields.note("default-value", {**evidence, "documented": True})
+    return ({READS["blocks"][0]: block} if block else {}), places
+
+
+def _windows(fields: Fields) -> dict[str, Any] | None:
+    """A list of windows, repeated over the layers: numbers slide, nulls see all (``mistral_inference/cache.py``)."""
+    listed, count = fields.values.get("sliding_window"), fields.values["n_layers"]
+    if not isinstance(listed, list):
+        return None
+    sizes = {size for size in listed if size is not None}
+    fits = 0 < count <= MOST_LAYERS and listed and count % len(listed) == 0
+    if not fits or len(sizes) > 1 or not all(_positive(size) for size in sizes):
+        fields.impossible("sliding_window", "one window or null for each layer of a period, all windows alike")
+        return {"sliding_window": None}
+    kinds = ["full_attention" if size is None else "sliding_attention" for size in listed] * (count // len(listed))
+    return {"sliding_window": next(iter(sizes), None), READS["layer_types"][0]: kinds}
+
+
+def _vision(fields: Fields) -> list[Code]:
+    """The tower of images: of one ladder for the whole head every other rate turns by rows, the rest by columns."""
+    reads = {"hidden": ("hidden_size",), "heads": ("num_attention_heads",), "layers": ("num_hidden_layers",)}
+    reads |= {"base": ("rope_theta",), "head_width": ("head_dim",)}
+    tower = fields.inside("vision_encoder", reads)
+    if tower is None:
+        return []
+    tower.defaults = {"base": 10000.0}
+    tower.default_source = "mistral-inference 1.6.0, args.py"
+    because = "mistral-inference 1.6.0, vision_encoder.py"
+    hidden, heads = tower.whole("hidden", most=WIDEST), tower.whole("heads", most=WIDEST)
+    base, layers = tower.number("base", lambda value: value > 1), tower.whole("layers", most=MOST_LAYERS)
+    source = {"kind": because, "layout": because}
+    fits = hidden and heads and hidden.value and heads.value and not hidden.value % (4 * heads.value)
+    width = hidden.value // heads.value if fits and hidden and hidden.value and heads and heads.value else None
+    if hidden and heads and width:
+        source |= {"width": f"{hidden.source} / {heads.source}", "rotated": f"{hidden.source} / {heads.source}"}
+    if base is not None:
+        source["base"] = base.source
+    if layers is not None:
+        source["layers"] = layers.source
+    numbers = f"0-{layers.value - 1}" if layers is not None and layers.value else None
+    code = Code(
+        "vision",
+        numbers,
+        "rotary",
+        layout="interleaved",
+        width=width,
+        rotated=width,
+        base=base.value if base else None,
+        source=source,
+    )
+    if width is None or base is None or base.value is None:
+        return [code]
+    # Rates 0, 2, 4, ... of the ladder come first; the others are the same ladder, one rate further down.
+    each = width // 4
+    further = Geometric(base.value, multiplier=base.value ** (-2 / width))
+    spacing = Joined(((each, Geometric(base.value)), (each, further)))
+    axes = (0,) * each + (1,) * each
+    return [built(code, Declared(), fields, None, spacing=spacing, more={"axes": axes})]
