@@ -18,6 +18,7 @@ from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.weights import LIMITS, Pairing
+from clockhands.show.extending import print_extension
 from clockhands.show.page import Page, safe
 from clockhands.show.readers import rows_of_readers
 from clockhands.sources.resolved import COMPUTED, Code
@@ -75,6 +76,9 @@ class _Report(Page):
             self.line(Text("what other readers compute", style="bold"))
         for label, text in rows:
             self.row(label, self.shortened(safe(text)), None)
+        if self.audit.extension is not None:
+            self.line()
+            print_extension(self, self.audit.extension)
         for finding in self.audit.findings:
             self.line()
             self.finding(finding)

@@ -1,0 +1,236 @@
+"""The smallest change of a config, or of a GGUF file, for each scaling that readers of the model's family have."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.auditing.checks.lengths import TEXT
+from clockhands.auditing.checks.parts import Part, labels_of, rotary_parts
+from clockhands.auditing.checks.subject import Subject, in_a_file
+from clockhands.auditing.findings import spoken
+from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolved import Code, Resolved
+
+OLD, NEW, KEYS = "rope_scaling", "rope_parameters", "gguf"
+"""The shapes of a change: the old and the new one of configs, and the keys of a GGUF file."""
+
+SHAPES: Mapping[str, str] = {
+    OLD: "the old shape, for Transformers 4 and readers of its age; Transformers 5 reads it too",
+    NEW: "the new shape, for Transformers 5; older readers do not see it",
+    KEYS: "keys of the GGUF file, as llama.cpp reads them",
+}
+
+# Scalings for which a block can be written, in the order in which they are told.
+_MADE = ("linear", "dynamic", "yarn", "llama3")
+_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # those of Llama 3.1
+
+
+Change = tuple[str, dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]
+"""A scaling, the keys to be set in each shape, and the findings that an audit of the change still has."""
+
+
+def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
+    """The changes of a GGUF file's keys, and why there are no others."""
+    context, config = resolved.context or 0, opened.config or {}
+    name = config.get(ARCHITECTURE)
+    kind = (code.scaling or {}).get("type")
+    if FREQUENCIES in opened.tensors:
+        return [], [
+            f"The scaling of this file lies in its tensor {FREQUENCIES}; a scaling in the keys would come on top of it,"
+            " and another llama3 scaling is written by converting the model again."
+        ]
+    if kind not in (None, "linear", "yarn"):
+        return [], [f"No key of a GGUF file raises a scaling of type {kind}."]
+    made: list[Change] = []
+    for scaling in ("linear", "yarn") if kind is None else (kind,):
+        original = (code.scaling or {}).get("original") or context
+        factor = float((code.scaling or {}).get("factor") or 1.0) * length / context
+        if scaling == "yarn":
+            factor = length / original
+        values: dict[str, Any] = {"rope.scaling.type": scaling, "rope.scaling.factor": factor, "context_length": length}
+        if scaling == "yarn":
+            values["rope.scaling.original_context_length"] = original
+        made.append((scaling, {KEYS: {f"{name}.{key}": value for key, value in values.items()}}, {}))
+    return made, [
+        "dynamic and llama3 scalings have no key in GGUF; LongRoPE needs two tensors of divisors that only a search"
+        " over the model finds."
+    ]
+
+
+def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
+    """The changes of a config, and why there are no others.
+
+    Args:
+        opened: The target.
+        resolved: What was made of it.
+        code: The code of the layers that see all positions.
+        length: The length that the model shall be served at.
+    """
+    part = next((part for part in rotary_parts(Subject(opened, resolved)) if part.section.part in TEXT), None)
+    if part is None or part.known is None or part.row is None:
+        return [], [
+            "Which scalings its code reads is not known, for its type is not in the table: look into the model's own"
+            " code before you write a block."
+        ]
+    if not part.known.reads.get("blocks"):
+        return [], [
+            f"The class of {part.known.name} reads no scaling block ({part.known.library}): {spoken(length)} positions"
+            " need another class, or a switch that is its own."
+        ]
+    allowed = part.row.scalings or (*_MADE, "longrope")
+    kind = (code.scaling or {}).get("type")
+    without = []
+    if "longrope" in allowed:
+        without.append(
+            "longrope: its lists of one divisor for each pair are found by a search over the model itself; none can be"
+            " written down here."
+        )
+    if kind is not None:
+        if kind not in (*_MADE, "proportional"):
+            return [], without
+        without.append(
+            f"The model has a {kind} scaling already, and a block holds one: the change raises it, for the weights know"
+            " no other."
+        )
+    made = [_Writer(part, opened, resolved, code, length).change(name) for name in _scalings(kind, allowed)]
+    if not made and not without:
+        without.append(f"The class of {part.known.name} reads none of {', '.join(_MADE)}.")
+    return made, without
+
+
+def _scalings(kind: str | None, allowed: Any) -> list[str]:
+    return [kind] if kind is not None else [name for name in _MADE if name in allowed]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """The change of a config for one length."""
+
+    part: Part
+    opened: Opened
+    resolved: Resolved
+    code: Code
+    length: int
+
+    def change(self, scaling: str) -> Change:
+        """The values to be set in each shape that the class reads, and the findings that stay."""
+        values, warns = {}, {}
+        assert self.part.known is not None
+        for shape in self.part.known.reads["blocks"]:
+            if shape in (OLD, NEW) and not (shape == OLD and self._loses_layers()):
+                values[shape] = self._shaped(shape, scaling)
+                warns[shape] = (*(("new-shape-only",) if shape == NEW else ()), *_STAY.get(scaling, ()))
+        return scaling, values, warns
+
+    def _loses_layers(self) -> bool:
+        """Whether the old shape has no place for what the new one says of each kind of layer."""
+        return any(block.kind is not None for block in self.part.blocks()) and not self._row_scales_full()
+
+    def _row_scales_full(self) -> bool:
+        return self.part.row is not None and tuple(self.part.row.scaled) == ("full",)
+
+    def _shaped(self, shape: str, scaling: str) -> dict[str, Any]:
+        path, other = self.part.section.path, OLD if shape == NEW else NEW
+        held = self._held()
+        block = {key: value for key, value in held.items() if key not in ("type", "rope_type", "rope_theta")}
+        block = {"rope_type": scaling, **block, **self._numbers(scaling, held)}
+        values: dict[str, Any] = {}
+        nested = self.part.row is not None and self.part.row.nested
+        if shape == NEW:
+            block["rope_theta"] = self.code.base
+            values[f"{path}{NEW}"] = self._by_kind(block) if nested else block
+        else:
+            share = block.pop("partial_rotary_factor", None)
+            values[f"{path}{OLD}"] = {"type": scaling, **block}
+            values |= {} if share is None else {f"{path}partial_rotary_factor": share}
+            values |= self._bases(path)
+        if scaling != "dynamic":
+            values[self._context_key()] = self.length
+        if self.part.section.values.get(other) is not None:
+            values[f"{path}{other}"] = None
+        return values
+
+    def _held(self) -> Mapping[str, Any]:
+        """The block that is there for the layers that see all."""
+        blocks = list(self.part.blocks())
+        whole = [block for block in blocks if block.kind in (None, "full")]
+        held = next((block.values for block in (*whole, *blocks)), {})
+        row = self.part.row
+        if row is None or "mrope_section" in held or not row.section_sizes:
+            return held
+        # The class has sections where the file has no block at all; a block without them would take them away.
+        return {**held, "mrope_section": list(row.section_sizes)}
+
+    def _by_kind(self, block: dict[str, Any]) -> dict[str, Any]:
+        """A block for each kind of layer, of which only those that see all change."""
+        there = self.part.section.values.get(NEW)
+        inner = (
+            {key: held for key, held in there.items() if isinstance(held, Mapping)}
+            if isinstance(there, Mapping)
+            else {}
+        )
+        assert self.part.row is not None
+        usual = self.part.row.labels.get("full") or ("full_attention",)
+        full = next((label for label in (*usual, *labels_of("full")) if label in inner), usual[0])
+        others = {key: dict(held) for key, held in inner.items() if key != full}
+        if not inner:
+            near = next(
+                (code for code in self.resolved.codes if code.window is not None and code.kind == "rotary"), None
+            )
+            if near is not None:
+                label = (self.part.row.labels.get("sliding") or ("sliding_attention",))[0]
+                others[label] = {"rope_type": "default", "rope_theta": near.base}
+        return {full: block, **others}
+
+    def _near(self) -> Code | None:
+        """The code of the layers that slide in a window."""
+        return next((code for code in self.resolved.codes if code.window is not None and code.kind == "rotary"), None)
+
+    def _bases(self, path: str) -> dict[str, Any]:
+        """The bases outside the block, where the old shape has them, if they stand inside one now."""
+        assert self.part.known is not None
+        reads = self.part.known.reads
+        values: dict[str, Any] = {}
+        if reads.get("base") and not self.part.fields.declares("base"):
+            values[f"{path}{reads['base'][0]}"] = self.code.base
+        local = (self.part.row.bases if self.part.row else {}).get("sliding")
+        near = self._near()
+        if local and near is not None and reads.get(local) and not self.part.fields.declares(local):
+            values[f"{path}{reads[local][0]}"] = near.base
+        return values
+
+    def _context_key(self) -> str:
+        place = self.resolved.source.get("context", "")
+        if in_a_file(place.split(" ")[0]):
+            return place.split(" ")[0].partition(":")[2]
+        assert self.part.known is not None
+        return f"{self.part.section.path}{self.part.known.reads['context'][0]}"
+
+    def _numbers(self, scaling: str, held: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of a scaling: from the length of the training to the one asked for."""
+        context, now = self.resolved.context or self.length, self.code.scaling or {}
+        before = float(now.get("factor") or 1.0)
+        if scaling in ("linear", "proportional"):
+            return {"factor": before * self.length / context}
+        if scaling == "dynamic":
+            return {"factor": self.length / context}
+        original = now.get("original") or context
+        if scaling == "llama3":
+            numbers = {key: held.get(key, usual) for key, usual in _LLAMA3.items()}
+            return {"factor": before * self.length / context, **numbers, "original_max_position_embeddings": original}
+        factor = self.length / original
+        numbers = {"factor": factor, "original_max_position_embeddings": original}
+        said = held.get("attention_factor")
+        if isinstance(said, int | float) and math.isclose(said, 0.1 * math.log(before) + 1, rel_tol=1e-3):
+            numbers["attention_factor"] = 0.1 * math.log(factor) + 1
+        return numbers
+
+
+# What an audit of the changed config still says: a dynamic scaling leaves the declared length, which readers take for
+# the original one; whether a length holds its factor already is read in two ways.
+_STAY: Mapping[str, tuple[str, ...]] = {
+    "dynamic": ("beyond-context", "length-times-factor"),
+    "linear": ("length-times-factor",),
+}

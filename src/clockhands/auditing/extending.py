@@ -1,0 +1,242 @@
+"""What a model is served with at a longer length than it declares: what is sound there, and the smallest change for it.
+
+No config teaches a model to read further than it was trained to. What a config can do is keep the angles of slow pairs
+within what the model has seen; this module says which pairs that concerns, writes the block for each scaling that the
+readers of the model's family have, and repeats what is published about its price.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.auditing.bounds import first_failing_distance, turned_through
+from clockhands.auditing.changes import of_config, of_gguf
+from clockhands.auditing.checks.lengths import TEXT, with_still_pairs
+from clockhands.auditing.findings import spoken
+from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS, Cost
+from clockhands.errors import ClockhandsError
+from clockhands.sources.opened import Opened
+from clockhands.sources.overriding import overridden
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code, Resolved
+
+
+@dataclass(frozen=True)
+class Way:
+    """One scaling that would serve a length.
+
+    Attributes:
+        scaling: Its name in configs.
+        values: For each shape the keys to be set, dots leading into objects; null takes a key away.
+        says: What it does to this ladder.
+        costs: What is published about it.
+        warns: Codes of findings that an audit of the changed config still has, by shape, because of it.
+    """
+
+    scaling: str
+    values: Mapping[str, Mapping[str, Any]]
+    says: tuple[str, ...]
+    costs: tuple[Cost, ...]
+    warns: Mapping[str, tuple[str, ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The way as JSON values."""
+        return {
+            "scaling": self.scaling,
+            "values": {shape: dict(values) for shape, values in self.values.items()},
+            "says": list(self.says),
+            "costs": [{"says": cost.says, "source": cost.source, "known": LABELS[cost.label]} for cost in self.costs],
+            "warns": {shape: list(codes) for shape, codes in self.warns.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What is known about a model at a length beyond its context.
+
+    Attributes:
+        length: The length that was asked for.
+        context: The context that is declared.
+        sound: What holds and what does not at that length with the files as they are.
+        ways: The scalings that would serve.
+        without: Why there is no block for a scaling, or none at all.
+        cannot: What no change of the files can promise.
+    """
+
+    length: int
+    context: int
+    sound: tuple[str, ...]
+    ways: tuple[Way, ...]
+    without: tuple[str, ...]
+    cannot: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The extension as JSON values."""
+        return {
+            "length": self.length,
+            "context": self.context,
+            "sound": list(self.sound),
+            "ways": [way.to_dict() for way in self.ways],
+            "without": list(self.without),
+            "cannot": list(self.cannot),
+        }
+
+
+def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extension | None:
+    """What is known about a model at a length that its files do not declare; None where they declare it.
+
+    Args:
+        opened: The target.
+        resolved: What was made of it at that length.
+        length: The length that was asked for, or None.
+    """
+    context = resolved.context
+    codes = [code for code in resolved.codes if code.part in TEXT and code.kind is not None]
+    if length is None or context is None or length <= context or not codes:
+        return None
+    sound = tuple(dict.fromkeys(sentence for code in codes for sentence in _sound(code, resolved, length)))
+    turning = [code for code in codes if code.kind == "rotary" and (code.window is None or code.window > context)]
+    ways, without = ((), ()) if not turning else _ways(opened, resolved, turning[0], length)
+    cannot = [
+        f"That the model uses text {spoken(length)} positions away: no config teaches it to, and only a measurement at"
+        " that length shows it.",
+    ]
+    if ways:
+        cannot.append("That the published figures hold for this model: they were measured on others.")
+    return Extension(length, context, sound, tuple(ways), tuple(without), tuple(cannot))
+
+
+# What holds
+
+
+def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
+    """What a code does at a length past its context, in sentences."""
+    where = _where(code)
+    trained = _trained(code, resolved)
+    match code.kind:
+        case "rotary":
+            yield from _sound_rotary(code, trained, length, where)
+        case "learned":
+            rows = length + (code.offset or 0)
+            yield (
+                f"{where}: the learned table ends after {spoken(trained)} positions; {spoken(length)} of them need"
+                f" {spoken(rows)} rows, and rows that were not trained say nothing. Tables of image grids are stretched"
+                " by interpolation; for text no such practice is known to serve."
+            )
+        case "sinusoidal":
+            yield (
+                f"{where}: the sinusoid can be computed at any position, but the model has seen none past"
+                f" {spoken(trained)}."
+            )
+        case "alibi":
+            yield f"{where}: a bias that falls with the distance has a value at any, and slopes need no change."
+        case "buckets":
+            farthest = getattr(code.spec, "max_distance", None)
+            past = f"past {spoken(farthest)}" if farthest is not None else "past the last bucket's beginning"
+            yield f"{where}: all distances {past} share a bucket, so that no new number is needed at any length."
+        case "none":
+            yield f"{where}: nothing here depends on the position, so nothing has to be changed."
+        case _:
+            yield f"{where}: what a {code.kind} code does past its training is not known here."
+    for cost in OF_KINDS.get(code.kind or "", ()):
+        yield f"Known of this kind: {cost.says} ({cost.source}; {LABELS[cost.label]})."
+
+
+def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
+    if code.window is not None and code.window <= trained:
+        yield (
+            f"{where}: a query sees the last {spoken(code.window)} positions only, so that no distance is new at"
+            f" {spoken(length)}."
+        )
+        return
+    if not code.rates:
+        yield f"{where}: its rates are not known, and nothing can be said."
+        return
+    moving = [rate for rate in code.rates if rate > 0]
+    through = turned_through(moving, trained)
+    left = len(moving) - through
+    yield (
+        f"{where}: {through} of {len(moving)} pairs turned through within the {spoken(trained)} positions of training"
+        " and meet no new angle"
+        + (
+            f"; the other {left} reach angles at {spoken(length)} that the model has never seen."
+            if left
+            else ", but their distances are new together."
+        )
+    )
+    first = first_failing_distance(with_still_pairs(code, length), length)
+    yield _by_the_bound("as it is", first, length)
+
+
+def _by_the_bound(what: str, first: int | None, length: int) -> str:
+    if first is None:
+        return f"By the bound of Men et al. (2024) the ladder {what} holds up to {spoken(length)}."
+    return f"By the bound of Men et al. (2024) the ladder {what} fails at a distance of {spoken(first)} first."
+
+
+def _where(code: Code) -> str:
+    part = "" if code.part == "text" else f"{code.part.capitalize()}, "
+    if code.layers == "input":
+        return f"{part}input" if part else "Input"
+    several = code.layers is not None and not code.layers.isdigit()
+    layers = f"layer{'s' if several else ''} {code.layers.replace(',', ', ')}" if code.layers else "all layers"
+    return part + layers if part else layers.capitalize()
+
+
+def _trained(code: Code, resolved: Resolved) -> int:
+    """The length that a code was trained at, as far as the files say it."""
+    original = (code.scaling or {}).get("original")
+    if isinstance(original, int) and (code.scaling or {}).get("type") != "dynamic":
+        # With its scaling the model was trained, or at least served, at all of its context.
+        return resolved.context or original
+    if code.kind == "learned" and code.rows is not None:
+        return code.rows - (code.offset or 0)
+    return resolved.context or 0
+
+
+# What would serve
+
+
+def _ways(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Way], list[str]]:
+    if opened.form == "gguf":
+        makers, without = of_gguf(opened, resolved, code, length)
+    elif opened.form == "preset" or not isinstance(opened.config, Mapping):
+        return [], ["No config is read here, so there is no block to change."]
+    else:
+        makers, without = of_config(opened, resolved, code, length)
+    ways = []
+    for scaling, values, warns in makers:
+        after = _after(opened, next(iter(values.values())), length)
+        if after is not None:
+            ways.append(Way(scaling, values, tuple(_does(code, after, length)), OF_SCALINGS.get(scaling, ()), warns))
+    return ways, without
+
+
+def _after(opened: Opened, values: Mapping[str, Any], length: int) -> Code | None:
+    """The code of the layers that see all once the values are set, by the same resolver as every audit."""
+    try:
+        changed = resolve(overridden(opened, values), length)
+    except ClockhandsError:
+        return None
+    turning = [code for code in changed.codes if code.kind == "rotary" and code.part in TEXT and code.rates]
+    return next((code for code in turning if code.window is None), next(iter(turning), None))
+
+
+def _does(before: Code, after: Code, length: int) -> Iterator[str]:
+    """What a change does to a ladder."""
+    pairs = list(zip(before.rates or (), after.rates or (), strict=False))
+    ratios = [old / new for old, new in pairs if old > 0 and new > 0]
+    if ratios:
+        kept = sum(abs(ratio - 1) < 1e-9 for ratio in ratios)
+        most = max(ratios)
+        full = sum(abs(ratio / most - 1) < 1e-9 for ratio in ratios) if most > 1 + 1e-9 else 0
+        between = len(ratios) - kept - full
+        blended = f", {between} between" if between else ""
+        slowed = (
+            f"{full} are slowed {most:.4g} times{blended}" if full > 1 else f"the others slow up to {most:.4g} times"
+        )
+        yield f"{kept} of {len(ratios)} pairs keep their rate, {slowed}."
+    factor = after.attention_factor
+    if factor is not None and factor != before.attention_factor:
+        yield f"Cosine and sine are multiplied by {spoken(factor)} at every length."
+    yield _by_the_bound("with it", first_failing_distance(with_still_pairs(after, length), length), length)

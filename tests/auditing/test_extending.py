@@ -1,0 +1,232 @@
+"""A length past the context: what is sound there, and changes of the config that an audit finds nothing new in."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from auditing.faulty_containers import LLAMA as LLAMA_GGUF
+from auditing.faulty_containers import QWEN3, llama3_factors
+from auditing.model_files import Gguf, written_model
+from clockhands.auditing import audit
+from clockhands.auditing.extending import Extension
+from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS
+
+SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 12, "vocab_size": 100}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+def config(kind, context, **more):
+    return SMALL | {"model_type": kind, "max_position_embeddings": context} | more
+
+
+BY_KIND = {
+    "full_attention": {"rope_type": "default", "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+ROTARY = {
+    "llama": config("llama", 8192, rope_theta=5e5),
+    "llama in the new shape": config("llama", 8192, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
+    "the base by default": config("llama", 2048),
+    "qwen2": config("qwen2", 32768, rope_theta=1e6),
+    "llama3": config("llama", 131072, rope_theta=5e5, rope_scaling=LLAMA3),
+    "yarn": config("qwen2", 32768, rope_theta=1e6, rope_scaling=YARN),
+    "yarn in the new shape": config("qwen2", 32768, rope_parameters=YARN | {"rope_theta": 1e6}),
+    "linear": config("llama", 16384, rope_theta=1e4, rope_scaling={"type": "linear", "factor": 4.0}),
+    "dynamic": config("llama", 4096, rope_theta=1e4, rope_scaling={"type": "dynamic", "factor": 2.0}),
+    "an explicit attention factor": config(
+        "llama", 32768, rope_theta=1e6, rope_scaling=YARN | {"attention_factor": 1.1386294361119891}
+    ),
+    "half a head": config("phi", 2048, partial_rotary_factor=0.5, rope_theta=1e4),
+    "gpt_neox": config("gpt_neox", 2048, rotary_pct=0.25, rotary_emb_base=10000),
+    "a text part": {"model_type": "llava", "text_config": config("llama", 4096, rope_theta=1e4)},
+    "gemma3": config("gemma3_text", 32768, head_dim=128, rope_theta=1e6, sliding_window=512, rope_local_base_freq=1e4),
+    "gemma3 in the new shape": config("gemma3_text", 32768, head_dim=128, sliding_window=512, rope_parameters=BY_KIND),
+    "mRoPE": config("qwen2_vl", 32768, rope_theta=1e6, rope_scaling={"type": "mrope", "mrope_section": [16, 24, 24]}),
+}  # fmt: skip
+
+
+def audited(values, length=None, overrides=None):
+    return audit("-", length, stdin=io.BytesIO(json.dumps(values).encode()), overrides=overrides)
+
+
+def extended(values, length) -> Extension:
+    found = audited(values, length).extension
+    assert found is not None
+    return found
+
+
+def of_file(path, length) -> Extension:
+    found = audit(path, length).extension
+    assert found is not None
+    return found
+
+
+def fires(found):
+    return {(finding.code, finding.severity) for finding in found.findings if finding.severity != "note"}
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_each_change_serves_the_length_and_no_new_finding_fires_but_those_that_are_said(name):
+    values = ROTARY[name]
+    before = audited(values)
+    assert before.context is not None
+    length = 2 * before.context
+    extension = extended(values, length)
+    assert extension.ways
+    for way in extension.ways:
+        assert way.costs
+        assert way.values
+        rates = set()
+        for shape, change in way.values.items():
+            after = audited(values, length, change)
+            new = {code for code, _ in fires(after) - fires(before)}
+            assert new <= set(way.warns[shape]), (way.scaling, shape)
+            turning = [
+                code for code in after.layers if code.kind == "rotary" and code.part == "text" and not code.window
+            ]
+            assert turning[0].scaling is not None
+            assert turning[0].scaling["type"] == way.scaling
+            assert turning[0].rates is not None
+            assert min(turning[0].rates) < min(before.layers[-1].rates or (1.0,))
+            rates.add(turning[0].rates)
+        assert len(rates) == 1, "the shapes say different things"
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gemma3"])
+def test_a_factor_is_the_least_that_reaches_the_length(name):
+    extension = extended(ROTARY[name], 3 * ROTARY[name]["max_position_embeddings"])
+    for way in extension.ways:
+        block = way.values["rope_scaling"]["rope_scaling"]
+        assert (way.scaling, block["factor"]) == (way.scaling, 3.0)
+        assert way.values["rope_scaling"].get("max_position_embeddings") == (
+            None if way.scaling == "dynamic" else 3 * ROTARY[name]["max_position_embeddings"]
+        )
+
+
+def test_a_model_without_a_scaling_is_offered_each_that_its_class_reads():
+    extension = extended(ROTARY["llama"], 16384)
+    assert [way.scaling for way in extension.ways] == ["linear", "dynamic", "yarn", "llama3"]
+    assert any(sentence.startswith("longrope: its lists") for sentence in extension.without)
+
+
+@pytest.mark.parametrize(
+    ("name", "scaling", "factor"), [("llama3", "llama3", 16), ("yarn", "yarn", 8), ("linear", "linear", 8)]
+)
+def test_a_scaling_that_is_there_is_raised_and_no_other_offered(name, scaling, factor):
+    values = ROTARY[name]
+    extension = extended(values, 2 * values["max_position_embeddings"])
+    assert [way.scaling for way in extension.ways] == [scaling]
+    block = extension.ways[0].values["rope_scaling"]["rope_scaling"]
+    assert block["factor"] == factor
+    assert any("already" in sentence for sentence in extension.without)
+
+
+def test_the_sections_of_a_block_stay():
+    extension = extended(ROTARY["mRoPE"], 65536)
+    for way in extension.ways:
+        for change in way.values.values():
+            block = change.get("rope_scaling") or change.get("rope_parameters")
+            assert block["mrope_section"] == [16, 24, 24]
+
+
+def test_layers_that_slide_keep_their_base():
+    extension = extended(ROTARY["gemma3 in the new shape"], 65536)
+    (linear, *_) = extension.ways
+    assert linear.values["rope_parameters"]["rope_parameters"] == {
+        "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+
+
+def test_an_attention_factor_of_the_formula_is_written_anew():
+    extension = extended(ROTARY["an explicit attention factor"], 65536)
+    block = extension.ways[0].values["rope_scaling"]["rope_scaling"]
+    assert block["attention_factor"] == pytest.approx(1.2079441541679836)
+
+
+def test_within_the_context_nothing_is_said():
+    assert audited(ROTARY["llama"]).extension is None
+    assert audited(ROTARY["llama"], 8192).extension is None
+    assert audited(ROTARY["llama"], 8193).extension is not None
+
+
+def test_what_is_sound_is_counted():
+    extension = extended(ROTARY["the base by default"], 4096)
+    assert "41 of 64 pairs turned through within the 2,048 positions of training" in extension.sound[0]
+    assert extension.sound[1].endswith("fails at a distance of 1,707 first.")
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        (config("bert", 512), "1,024 of them need 1,024 rows"),
+        (config("roberta", 514, pad_token_id=1), "1,024 of them need 1,026 rows"),
+        (config("bloom", 2048, n_layer=2, n_head=4, seq_length=2048), "has a value at any"),
+        (config("mistral", 4096, sliding_window=1024), "a query sees the last 1,024 positions only"),
+    ],
+)
+def test_codes_that_no_block_extends(values, word):
+    context = audited(values).context
+    assert context is not None
+    extension = extended(values, 2 * context)
+    assert not extension.ways
+    assert any(word in sentence for sentence in extension.sound), extension.sound
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        (config("of_a_vendor", 4096, rope_theta=1e4), "its type is not in the table"),
+        (
+            config("gptj", 2048, n_positions=2048, rotary_dim=64, n_embd=512, n_head=4, n_layer=2),
+            "reads no scaling block",
+        ),
+        (config("phi3", 4096, rope_theta=1e4), "found by a search"),
+    ],
+)
+def test_classes_for_which_no_block_can_be_written_are_named(values, word):
+    extension = extended(values, 16384)
+    assert not extension.ways
+    assert any(word in sentence for sentence in extension.without), extension
+
+
+def test_a_gguf_file_is_changed_by_its_keys(tmp_path):
+    model = written_model(tmp_path, {"model.gguf": Gguf(QWEN3)})
+    extension = of_file(model, 131072)
+    assert [way.scaling for way in extension.ways] == ["linear", "yarn"]
+    yarn = extension.ways[1].values["gguf"]
+    assert yarn["qwen3.rope.scaling.factor"] == pytest.approx(3.2)
+    before = fires(audit(model))
+    for way in extension.ways:
+        after = audit(model, 131072, overrides=way.values["gguf"])
+        assert fires(after) == before
+        assert (after.layers[0].scaling or {}).get("type") == way.scaling
+
+
+def test_a_gguf_file_whose_scaling_is_a_tensor_has_no_key_for_another(tmp_path):
+    model = written_model(tmp_path, {"model.gguf": Gguf(LLAMA_GGUF, {"rope_freqs.weight": llama3_factors()})})
+    extension = of_file(model, 262144)
+    assert not extension.ways
+    assert "rope_freqs.weight" in extension.without[0]
+
+
+def test_every_figure_says_where_it_is_from():
+    for cost in [each for table in (OF_SCALINGS, OF_KINDS) for costs in table.values() for each in costs]:
+        assert cost.label in LABELS
+        assert bool(cost.source) == (cost.label in {"read", "transcribed"})
+
+
+def test_the_extension_is_json_that_the_published_schema_knows():
+    told = audited(ROTARY["llama"], 16384).to_dict()["extension"]
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    root = Path(__file__).parents[2]
+    schema = json.loads((root / "docs" / "audit.schema.json").read_text(encoding="utf-8"))
+    assert set(told) == set(schema["$defs"]["extension"]["required"])
+    (way, *_) = told["ways"]
+    assert set(way) == set(schema["$defs"]["extension"]["properties"]["ways"]["items"]["required"])
