@@ -117,15 +117,20 @@ def _old_longrope(view: View, block: dict[str, Any]) -> dict[str, Any]:
 def transformers_5(view: View) -> None:
     """Read a part as Transformers 5.23.0 does: as this project's resolver, but for what stands below."""
     config_of_5(view)
+    for key, block in blocks_of_5(view):
+        kind = scaling_name(block)
+        if kind not in (None, *_NEEDED, "proportional", "mrope", "su"):
+            raise Refusal(f"Its {key} names the type {kind}, for which it has no function: a KeyError.")
+
+
+def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:
+    """The block that the class takes, the old one before the new one, or those for each kind of layer in it."""
     for key in (OLD, NEW):
         block = view.block(key)
-        if block is None:
-            continue
-        kinds = [scaling_name(each) for each in (block, *block.values()) if isinstance(each, Mapping)]
-        unknown = [kind for kind in kinds if kind not in (None, *_NEEDED, "proportional", "mrope", "su")]
-        if unknown:
-            raise Refusal(f"Its {key} names the type {unknown[0]}, for which it has no function: a KeyError.")
-        return
+        if block is not None:
+            inner = [(key, value) for value in block.values() if isinstance(value, Mapping)]
+            return inner or [(key, block)]
+    return []
 
 
 def config_of_5(view: View) -> None:
@@ -141,7 +146,14 @@ def config_of_5(view: View) -> None:
             raise Undescribed(f"It drops the text part, which is flat, and takes the defaults of {text}.")
         view.says.append("It reads the text part from text_config alone, and takes its defaults.")
     block = view.block(OLD)
-    if block is None or view.name not in facts()["transformers-5"]["over_default"]:
-        return
-    if "rope_type" not in block and scaling_name(block) not in (None, "default"):
+    over_default = view.name in facts()["transformers-5"]["over_default"]
+    if block is not None and over_default and "rope_type" not in block and scaling_name(block) not in (None, "default"):
         view.drop(OLD)
+    for key, block in blocks_of_5(view):
+        kind = scaling_name(block)
+        # The original length is filled in, but not under LongRoPE's old name, which is put right too late.
+        missing = [each for each in _NEEDED.get(kind or "", ()) if each not in block and each != _ORIGINAL]
+        if kind == "su" and (_ORIGINAL not in block or name not in _PHI3):
+            missing.append(_ORIGINAL if name in _PHI3 else "a known type")
+        if missing:
+            raise Refusal(f"Its {key} of type {kind} lacks {', '.join(missing)}: a KeyError.")

@@ -24,10 +24,12 @@ def vllm_0_11(view: View) -> None:
     held = facts()["vllm-0.11"]
     if view.name not in (*held["types"], *held["without_scaling"]):
         raise Undescribed("The file of this type in vLLM 0.11.0 was not read.")
-    _contradiction(view, OLD, frozenset())
+    if not facts()["transformers-4"]["types"][view.name].get("type_first"):
+        _contradiction(view, OLD, frozenset())
     declared = view.block(OLD)
-    deepseek = view.name in held["deepseek"] or (declared is not None and scaling_name(declared) == _DEEPSEEK)
-    if declared is not None and scaling_name(declared) == _DEEPSEEK:
+    outside = view.number(_ORIGINAL) if view.name in held["outside"] else None
+    again = declared is not None and scaling_name(declared) == _DEEPSEEK
+    if declared is not None and again:
         # A name of its own, of which the classes of Transformers 4 make nothing.
         view.put(OLD, named(declared, "yarn"))
     transformers_4(view)
@@ -37,30 +39,35 @@ def vllm_0_11(view: View) -> None:
     if view.name in held["without_scaling"]:
         view.drop(OLD)
         return
-    kind, factor = scaling_name(block), view.number("factor", block)
-    context = view.number(_CONTEXT)
+    # What it takes for the original length, as it stands in the block or in that of the model's own file.
+    original = outside or view.number(_ORIGINAL, declared)
+    kind, factor, context = scaling_name(block), view.number("factor", block), view.number(_CONTEXT)
     if kind == "yarn":
-        original = view.number(_ORIGINAL, block)
-        if original is None:
-            raise Refusal(f"Its {OLD} of type yarn lacks {_ORIGINAL}: a KeyError.")
-        if factor is not None:
-            # Only the name yarn makes it begin with the original length.
-            again = declared is not None and scaling_name(declared) == _DEEPSEEK
+        block = _yarn_0_11(view, block, original, deepseek=again or view.name in held["deepseek"])
+        if factor is not None and original is not None:
+            # Only the name yarn makes the longest length begin with the original one.
             view.longest = (context or original) * factor if again else original * factor
-            made = ratio(factor, block) if deepseek else magnitude(factor)
-            keep = ("mscale", "mscale_all_dim") if deepseek else ()
-            dropped = [key for key in ("attention_factor", "mscale", "mscale_all_dim", "truncate") if key not in keep]
-            view.drop_inside(block, OLD, *dropped)
-            block["attention_factor"] = made
     elif kind == "dynamic" and factor is not None and context is not None:
         # The base is raised once, for factor x context, and taken at every length.
         view.longest = context * factor
         view.length = int(context * factor)
     elif kind == "longrope":
-        _long_magnitude(view, block, OLD)
+        block = _long_magnitude(view, block, OLD, original)
     elif kind == "linear" and factor is not None and context is not None and "gemma3" not in str(view.name):
         view.longest = context * factor
     view.put(OLD, block)
+
+
+def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, deepseek: bool) -> dict[str, Any]:
+    """Without what the block says of the magnitude, but for DeepSeek's two numbers."""
+    factor = view.number("factor", block)
+    if original is None or factor is None:
+        raise Refusal(f"Its {OLD} of type yarn lacks {_ORIGINAL}: a KeyError.")
+    made = ratio(factor, block) if deepseek else magnitude(factor)
+    kept = ("mscale", "mscale_all_dim") if deepseek else ()
+    dropped = [key for key in ("attention_factor", "mscale", "mscale_all_dim", "truncate") if key not in kept]
+    view.drop_inside(block, OLD, *dropped)
+    return {**block, _ORIGINAL: original, "attention_factor": made}
 
 
 def vllm(view: View) -> None:
@@ -77,6 +84,8 @@ def vllm(view: View) -> None:
     if again and factor is not None and context is not None:
         view.longest = context * factor
     own = view.name in facts()["vllm"]["deepseek"] and view.number("attention_factor", block) != 1.0
+    if kind == _DEEPSEEK and view.number(_ORIGINAL, block) is None:
+        raise Refusal(f"Its {key} of type {kind} lacks {_ORIGINAL}: a KeyError.")
     if factor is not None and (kind == _DEEPSEEK or (kind == "yarn" and own)):
         made = ratio(factor, block)
         view.drop_inside(block, key, "attention_factor", "truncate")
@@ -87,18 +96,20 @@ def vllm(view: View) -> None:
         block["rope_type"] = "default"
         view.says.append("It keeps the base as it is at every length.")
     elif kind == "longrope":
-        _long_magnitude(view, block, key)
+        original = view.number(_ORIGINAL) or view.number(_ORIGINAL, block) or context
+        block = _long_magnitude(view, block, key, original)
     view.put(key, block)
 
 
-def _long_magnitude(view: View, block: dict[str, Any], key: str) -> None:
+def _long_magnitude(view: View, block: dict[str, Any], key: str, original: float | None) -> dict[str, Any]:
     """The factor on cosine and sine from the two lengths, whatever stands in the block."""
     context = view.number(_CONTEXT)
-    original = view.number(_ORIGINAL) or view.number(_ORIGINAL, block)
     if context is None or original is None:
-        raise Refusal(f"Its LongRoPE block lacks {_ORIGINAL}: a KeyError.")
+        raise Refusal(f"Its {key} of type longrope lacks {_ORIGINAL}: a KeyError.")
     view.drop_inside(block, key, "attention_factor", "factor")
-    block |= {"attention_factor": longrope(context, original), "factor": max(context / original, 1.0)}
+    view.values.pop(_ORIGINAL, None)
+    made = {"attention_factor": longrope(context, original), "factor": max(context / original, 1.0)}
+    return {**block, **made, _ORIGINAL: original}
 
 
 def _contradiction(view: View, key: str, allowed: frozenset[tuple[str, str]]) -> None:

@@ -28,15 +28,15 @@ def reading_to_dict(reading: Reading, context: int | None) -> dict[str, Any]:
     }
 
 
-def parted_to_dict(group: Parted, context: int | None) -> dict[str, Any]:
-    """How two readings of some layers differ; ``context`` says which distances are of interest."""
+def parted_to_dict(group: Parted, context: int | None, length: int | None = None) -> dict[str, Any]:
+    """How two readings of some layers differ; ``context`` and ``length`` say which distances are of interest."""
     return {
         "part": group.part,
         "layers": group.layers,
         "says": list(group.says),
         "first": _code_to_dict(group.ours),
         "second": _code_to_dict(group.theirs),
-        "rates": None if group.ladder is None else _ladder_to_dict(group.ladder, context),
+        "rates": None if group.ladder is None else _ladder_to_dict(group.ladder, context, length),
     }
 
 
@@ -47,7 +47,7 @@ def _code_to_dict(code: Code | None) -> dict[str, Any] | None:
     return {name: getattr(code, name) for name in names}
 
 
-def _ladder_to_dict(ladder: LadderDifference, context: int | None) -> dict[str, Any]:
+def _ladder_to_dict(ladder: LadderDifference, context: int | None, length: int | None) -> dict[str, Any]:
     return {
         "pairs": ladder.pairs,
         "first_pair": ladder.first,
@@ -60,7 +60,7 @@ def _ladder_to_dict(ladder: LadderDifference, context: int | None) -> dict[str, 
         "off_from": {str(radians): ladder.reaches(radians) for radians in FAR_OFF},
         "at": [
             {"distance": distance, "radians": ladder.phase_error(distance), "mean_cosine": ladder.mean_cosine(distance)}
-            for distance in distances(context)
+            for distance in distances(context, length)
         ],
     }
 

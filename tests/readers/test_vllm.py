@@ -1,0 +1,51 @@
+"""vLLM of two ages as it is described, against what its own rotary code computed from the same configs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from readers.reading_files import read
+
+RELEASES = {"vllm": "vllm_0_33.json", "vllm-0.11": "vllm_0_11.json"}
+CASES = [
+    (reader, case)
+    for reader, name in RELEASES.items()
+    for case in json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))["cases"]
+]
+
+# float32 throughout, and the angles are taken back from sine and cosine.
+CLOSE = 5e-6
+
+
+@pytest.mark.parametrize(("reader", "case"), CASES, ids=[f"{reader} {case['name']}" for reader, case in CASES])
+def test_it_computes_what_the_library_computes(tmp_path, reader, case):
+    found = read(tmp_path, case["config"], reader, case["length"])
+    if "raises" in case:
+        assert found.verdict == "refuses"
+        assert case["raises"] in found.because
+        return
+    assert found.verdict in ("same", "differs")
+    for code in (code for code in found.codes if code.kind == "rotary"):
+        theirs = case["rotary"]["sliding" if code.window is not None and "sliding" in case["rotary"] else "all"]
+        assert code.rates == pytest.approx(theirs["rates"], rel=CLOSE)
+        assert code.attention_factor == pytest.approx(theirs["attention_factor"], rel=CLOSE)
+
+
+@pytest.mark.parametrize("reader", RELEASES)
+def test_every_kind_of_answer_is_among_the_cases(tmp_path, reader):
+    verdicts = {read(tmp_path, case["config"], reader, case["length"]).verdict for of, case in CASES if of == reader}
+    assert verdicts == {"same", "differs", "refuses"}
+
+
+def test_the_old_release_raises_the_base_once_for_all_lengths(tmp_path):
+    case = next(case for of, case in CASES if of == "vllm-0.11" and case["name"] == "dynamic short")
+    found = read(tmp_path, case["config"], "vllm-0.11", 1000)
+    assert (found.verdict, found.longest) == ("differs", 8192)
+
+
+def test_the_new_release_never_raises_it(tmp_path):
+    case = next(case for of, case in CASES if of == "vllm" and case["name"] == "dynamic long")
+    found = read(tmp_path, case["config"], "vllm", 16384)
+    assert (found.verdict, found.longest) == ("differs", 8192)
+    assert found.codes[0].scaling is None
