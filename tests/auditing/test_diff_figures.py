@@ -1,13 +1,16 @@
 """The figures that public reports give of how far two readings part, from the files that they are about."""
 
+import json
 import math
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from auditing.faulty_files import NARROW, QWEN2_YARN
 from auditing.model_files import audited
 from auditing.published_fields import LLAMA_31, block_with, new_shape, without
+from clockhands.cli import main
 from clockhands.measures.differences import difference
 
 # As a reader of the old shape takes it: the class's base, and no scaling.
@@ -60,3 +63,40 @@ def test_the_ramp_moves_from_23_40_to_30_47_without_the_original_length(tmp_path
     assert ramp(wrong, plain, 4.0) == (30, 47)
     found = difference(right, wrong)
     assert (found.first, found.last) == (24, 46)
+
+
+# The command prints the same figures.
+
+
+@pytest.fixture
+def diff(tmp_path):
+    def run(*configs, **options):
+        paths = []
+        for number, config in enumerate(configs):
+            path = tmp_path / f"{number}.json"
+            path.write_text(json.dumps(config), encoding="utf-8")
+            paths.append(str(path))
+        named = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        done = CliRunner().invoke(main, ["diff", *paths, *named, "--json"], prog_name="clockhands")
+        assert done.exit_code == 1, done.output
+        (group,) = json.loads(done.stdout)["groups"]
+        return group["rates"]
+
+    return run
+
+
+def test_the_command_says_354_times(diff):
+    found = diff(new_shape(NARROW), readers="transformers-4,transformers-5")
+    assert (round(found["largest_ratio"]), found["largest_ratio_pair"]) == (354, 31)
+
+
+@pytest.mark.parametrize(("length", "cosine"), [(1000, 0.963), (8192, 0.769), (20000, 0.627), (60000, 0.539)])
+def test_the_command_says_the_four_cosines(length, cosine, diff):
+    found = diff(LLAMA_31, readers="clockhands,no-scaling", length=length)
+    at = {row["distance"]: row["mean_cosine"] for row in found["at"]}
+    assert at[length] == pytest.approx(cosine, abs=6e-4)
+
+
+def test_the_command_says_which_pairs_the_ramp_moved_over(diff):
+    found = diff(QWEN2_YARN, block_with(QWEN2_YARN, original_max_position_embeddings=None))
+    assert (found["first_pair"], found["last_pair"]) == (24, 46)

@@ -86,14 +86,14 @@ def command(
                 "same": not differ,
                 "first": {"label": first.label, "context": first.context},
                 "second": {"label": second.label, "context": second.context},
-                "groups": [{"same": group.same} | _json(parted_to_dict(group, reach)) for group in groups],
+                "groups": [{"same": group.same} | _json(parted_to_dict(group, reach, length)) for group in groups],
             }
         )
     else:
         # A program that asks for JSON does not pay for the drawing.
         from clockhands.show.differences import print_differences
 
-        print_differences(first.label, second.label, groups, (first.context, second.context))
+        print_differences(first.label, second.label, groups, (first.context, second.context), length=length)
     return int(differ)
 
 

@@ -126,12 +126,16 @@ def difference(
     )
 
 
-def distances(context: int | None) -> tuple[int, ...]:
+def distances(context: int | None, asked: int | None = None) -> tuple[int, ...]:
     """Where differences are looked at: 1, 16, 256, 1,024, 4,096, … up to the context, the context, four times as far.
 
-    >>> distances(8192), distances(None)
-    ((1, 16, 256, 1024, 4096, 8192, 32768), (1, 16, 256, 1024, 4096))
+    One that is asked for stands among them.
+
+    >>> distances(8192), distances(None, 1000)
+    ((1, 16, 256, 1024, 4096, 8192, 32768), (1, 16, 256, 1000, 1024, 4096))
     """
+    if asked is not None:
+        return tuple(sorted({*distances(context), count("asked", asked)}))
     if context is None:
         return (1, 16, 256, 1024, 4096)
     context = count("context", context)

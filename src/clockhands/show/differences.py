@@ -30,6 +30,7 @@ def print_differences(
     groups: Sequence[Parted],
     contexts: tuple[int | None, int | None],
     *,
+    length: int | None = None,
     file: IO[str] | None = None,
     width: int | None = None,
 ) -> None:
@@ -40,6 +41,7 @@ def print_differences(
         second: What the second is.
         groups: The layers that share one code in either of them.
         contexts: The length that each declares.
+        length: A distance to show beside the usual ones.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's, or 80 where there is none.
     """
@@ -54,10 +56,10 @@ def print_differences(
     reach = max((context for context in contexts if context is not None), default=None)
     for group in groups:
         page.line()
-        _print_group(page, group, reach)
+        _print_group(page, group, distances(reach, length))
 
 
-def _print_group(page: Page, group: Parted, reach: int | None) -> None:
+def _print_group(page: Page, group: Parted, shown: Sequence[int]) -> None:
     where = group.layers and (group.layers if " of every " in group.layers else layers_in_words(group.layers))
     page.line(Text(": ".join(filter(None, (group.part, where))), style="bold"))
     if group.same:
@@ -78,12 +80,12 @@ def _print_group(page: Page, group: Parted, reach: int | None) -> None:
     page.row("rates", f"{pairs_in_words(ladder)} differ, {ratio_in_words(ladder)} (pair {ladder.ratio_pair})", None)
     reached = [f"{radians:g} rad from distance {ladder.reaches(radians):,}" for radians in FAR_OFF]
     page.row("off by", f"{', '.join(reached)} (pair {ladder.drift_pair} first)", None)
-    _print_table(page, ladder, reach)
+    _print_table(page, ladder, shown)
 
 
-def _print_table(page: Page, ladder: LadderDifference, reach: int | None) -> None:
+def _print_table(page: Page, ladder: LadderDifference, shown: Sequence[int]) -> None:
     page.line(f"  {'distance':>13}{'largest error':>17}{'mean cosine':>14}")
-    for distance in distances(reach):
+    for distance in shown:
         error = f"{_radians(ladder.phase_error(distance))} rad"
         page.line(f"  {distance:>13,}{error:>17}{cosine_in_words(ladder.mean_cosine(distance)):>14}")
 
