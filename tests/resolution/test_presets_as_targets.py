@@ -5,7 +5,7 @@ import pytest
 from clockhands.additive import Counter, Learned, NoPosition, Sinusoidal
 from clockhands.biases import Alibi, Buckets, Kerple, Window
 from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic
+from clockhands.scaling import Dynamic, Llama3
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
 
@@ -21,6 +21,13 @@ def test_a_rotary_spec():
     assert (code.kind, code.layers, code.spec) == ("rotary", None, spec)
     assert (code.width, code.rotated, code.base, len(code.rates), code.attention_factor) == (128, 64, 5e5, 32, 1.0)
     assert set(code.source.values()) == {"preset mine"}
+
+
+def test_the_scaling_of_a_preset_is_told():
+    assert only(Rotary(128)).scaling is None
+    code = only(Rotary(128, base=5e5, scaling=Llama3(8.0, 8192)))
+    assert code.scaling == {"type": "llama3", "factor": 8.0, "original": 8192}
+    assert code.source["scaling"] == "preset mine"
 
 
 def test_the_length_chooses_the_regime():

@@ -13,6 +13,8 @@ from clockhands.biases import BiasCode
 from clockhands.ladders import Geometric
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
+from clockhands.scaling import Scaling
+from clockhands.sources.diffusers_fields import diffusers_codes
 from clockhands.sources.fields import Fields, Found, shown
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
 from clockhands.sources.model_types import ModelType, Row, by_class, model_type, table
@@ -45,7 +47,19 @@ BIASES = {
     "Window": "relative",
 }
 
-TOLD = ("kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "rows", "offset", "usable_length")
+TOLD = (
+    "kind",
+    "layout",
+    "width",
+    "rotated",
+    "base",
+    "rates",
+    "attention_factor",
+    "scaling",
+    "rows",
+    "offset",
+    "usable_length",
+)
 
 
 def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, Any] | None = None) -> Resolved:
@@ -165,6 +179,10 @@ class _ConfigReader:
             classes = section.values["architectures"]
             evidence = {f"{where}model_type": name, f"{where}architectures": classes, "read as": known.name}
             self.facts.append(Fact("unknown-model-type", {place: shown(value) for place, value in evidence.items()}))
+        made = None if known is not None else diffusers_codes(section.values, self.file, self.facts)
+        if made is not None:
+            codes, fields = made
+            return _Part(codes, None, unread(fields))
         if known is None and not section.path and is_params(section.values):
             codes, context, fields = params_codes(section.values, self.file, self.facts, self.length)
             return _Part(codes, context, unread(fields))
@@ -323,6 +341,14 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
     return Resolved(None, None, length, tuple(codes), ())
 
 
+def _summary(scaling: Scaling | None) -> dict[str, Any] | None:
+    """A scaling as configs name it: the type, its factor and the length that it starts from."""
+    if scaling is None:
+        return None
+    factor, original = getattr(scaling, "factor", None), getattr(scaling, "original", None)
+    return {"type": type(scaling).__name__.lower(), "factor": factor, "original": original}
+
+
 def code_of(spec: Any, layers: str | None, length: int | None) -> Code:
     """What a spec says of itself; the rates of several axes follow one another."""
     if spec is None:
@@ -341,6 +367,7 @@ def code_of(spec: Any, layers: str | None, length: int | None) -> Code:
             base=spec.base,
             rates=spec.rates,
             attention_factor=spec.attention_factor,
+            scaling=_summary(spec.scaling),
         )
     if isinstance(spec, BiasCode):
         return Code("text", layers, BIASES.get(type(spec).__name__), spec)
