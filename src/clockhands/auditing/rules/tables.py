@@ -136,9 +136,9 @@ CODES: Mapping[str, Rule] = {
         edit=_short_edit,
         unmended="Where the length stands in no file, the table has to be the one that it was written for.",
         title="A learned table that ends before the declared length",
-        means="A learned table has a row for each position, after rows of padding in some models. A text that is longer"
-        " than the table but not than the declared length asks for rows that are not there: an index error where the"
-        " library looks, garbage or another row where it does not. It shows at long inputs only.",
+        means="A learned table has a row for each position, after rows of padding in some models. A text that is"
+        " longer than the table but not than the declared length asks for rows that are not there: an index error"
+        " where the library looks, garbage or another row where it does not. It shows at long inputs only.",
         cases=("pegainfer-project/pegainfer#220", "microsoft/onnxruntime#28205"),
     ),
     "non-finite-rows": Rule(
@@ -148,9 +148,9 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         unmended=_TENSOR,
         title="Rows of a table hold NaN or infinity",
-        means="A NaN in the row of one position makes every activation at that position NaN, and by attention all those"
-        " after it. It shows as an output of nothing, or of one token repeated, from that position on. Overflow in"
-        " float16 and interrupted downloads make such rows.",
+        means="A NaN in the row of one position makes every activation at that position NaN, and by attention all"
+        " those after it. It shows as an output of nothing, or of one token repeated, from that position on."
+        " Overflow in float16 and interrupted downloads make such rows.",
     ),
     "zero-table": Rule(
         "error",
@@ -159,9 +159,9 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         unmended=_TENSOR,
         title="A table of positions in which every number is zero",
-        means="A table of zeros adds nothing, so the model reads a bag of words. Loaders that allocate a model first and"
-        " fill it later leave such tables where a name did not match, and fixed sinusoids are lost so because they are"
-        " no parameters. Nothing fails, and answers that depend on word order are wrong.",
+        means="A table of zeros adds nothing, so the model reads a bag of words. Loaders that allocate a model first"
+        " and fill it later leave such tables where a name did not match, and fixed sinusoids are lost so because"
+        " they are no parameters. Nothing fails, and answers that depend on word order are wrong.",
     ),
     "repeated-rows": Rule(
         _repeated_severity,
@@ -170,9 +170,9 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         unmended=_TENSOR,
         title="Rows of a table repeat the row before",
-        means="Two positions with the same row are one position to the model. Where whole numbers were rounded before the"
-        " table was made, rows repeat from 257 on in bfloat16 and from 2,049 on in float16, and more often the farther"
-        " out. Trained rows may be alike too, where no text of that length was seen.",
+        means="Two positions with the same row are one position to the model. Where whole numbers were rounded before"
+        " the table was made, rows repeat from 257 on in bfloat16 and from 2,049 on in float16, and more often"
+        " the farther out. Trained rows may be alike too, where no text of that length was seen.",
         cases=("EleutherAI/gpt-neox#1016",),
     ),
     "table-differs": Rule(
@@ -182,9 +182,9 @@ CODES: Mapping[str, Rule] = {
         blames="ambiguous",
         unmended="Which of the two the model was trained with, the files do not say.",
         title="The table in the weights is not the one that is declared",
-        means="A fixed sinusoid is stored by some libraries and computed by others. Where the stored one has another order"
-        " of sines and cosines, another exponent or another first position, the two kinds of readers run different"
-        " models. Quality falls, and nothing fails.",
+        means="A fixed sinusoid is stored by some libraries and computed by others. Where the stored one has another"
+        " order of sines and cosines, another exponent or another first position, the two kinds of readers run"
+        " different models. Quality falls, and nothing fails.",
         cases=("OpenNMT/OpenNMT-py#2288", "wenet-e2e/wenet#2141"),
     ),
     "wrong-rows": Rule(
@@ -205,9 +205,9 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         unmended=_TENSOR,
         title="Rows of zeros where positions stand",
-        means="Positions whose rows are zero cannot be told apart. A table that was made longer without being trained, or"
-        " filled in part, ends so. Texts up to the first such row are read rightly; past it the order of words is"
-        " lost.",
+        means="Positions whose rows are zero cannot be told apart. A table that was made longer without being trained,"
+        " or filled in part, ends so. Texts up to the first such row are read rightly; past it the order of words"
+        " is lost.",
     ),
     "low-precision": Rule(
         "warning",
@@ -217,8 +217,9 @@ CODES: Mapping[str, Rule] = {
         unmended=_TENSOR,
         title="Rates or positions rounded to bfloat16 or float16",
         means="A phase is a rate times a position, so that a relative error of the rate becomes an absolute one of the"
-        " phase that grows with the position. In bfloat16 a rate is off by up to 1 in 512: half a turn is lost within"
-        " some thousand positions. Casting a module as a whole does it, buffers included. Short texts hardly change.",
+        " phase that grows with the position. In bfloat16 a rate is off by up to 1 in 512: half a turn is lost"
+        " within some thousand positions. Casting a module as a whole does it, buffers included. Short texts"
+        " hardly change.",
         cases=(
             "EleutherAI/gpt-neox#1003",
             "NVIDIA/Megatron-LM#744",
@@ -234,8 +235,8 @@ CODES: Mapping[str, Rule] = {
         unmended="Whether the config or the weights are the wrong ones, the files do not say.",
         title="The shape of a table is not what is declared",
         means="The rows or the width of the table in the weights are others than those that follow from the config. A"
-        " strict loader refuses the pair; a lenient one drops the table and starts with an untrained one, with a line"
-        " in its log at most.",
+        " strict loader refuses the pair; a lenient one drops the table and starts with an untrained one, with a"
+        " line in its log at most.",
         cases=("huggingface/transformers#15444 (January 2022)",),
     ),
     "recognised": Rule(
@@ -243,23 +244,25 @@ CODES: Mapping[str, Rule] = {
         _recognised,
         "Nothing to mend. `clockhands identify` says more, and how to make it again.",
         title="A table that a formula makes",
-        means="The numbers of the table are those of a known position code, so it can be left out of a file and computed."
-        " What was recognised, for which positions and in which precision it was made, is said with the largest error.",
+        means="The numbers of the table are those of a known position code, so it can be left out of a file and"
+        " computed. What was recognised, for which positions and in which precision it was made, is said with the"
+        " largest error.",
     ),
     "moved-table": Rule(
         "note",
         _moved_table,
         f"{IF_SOUND} Whoever computes the table from its formula has another model.",
         title="A sinusoid that was trained further",
-        means="The table began as a position code and was then trained like any other weight. It is still near its formula,"
-        " but only the stored numbers are the model's: a reader that computes the table runs another model.",
+        means="The table began as a position code and was then trained like any other weight. It is still near its"
+        " formula, but only the stored numbers are the model's: a reader that computes the table runs another"
+        " model.",
     ),
     "not-recognised": Rule(
         "note",
         _bare_array,
         "Audit the config or the model that this array belongs to.",
         title="A bare array that is no known position code",
-        means="The array was named by itself and no known code makes its numbers: it may be a trained table, or no position"
-        " code at all. Alone it cannot be judged; beside its config it can.",
+        means="The array was named by itself and no known code makes its numbers: it may be a trained table, or no"
+        " position code at all. Alone it cannot be judged; beside its config it can.",
     ),
 }
