@@ -8,6 +8,7 @@ import pytest
 
 from auditing.faulty_files import CONFIG_FAULTS
 from auditing.published_fields import (
+    DEEPSEEK_V3,
     GEMMA3_4B,
     LLAMA_31,
     PHI3,
@@ -45,6 +46,7 @@ FURTHER = {
     "a documented default": without(LLAMA_31, "rope_theta") | {"max_position_embeddings": 4096, "rope_scaling": None},
     "the old spelling alone": block_with(GEMMA3_4B, rope_type=None, type="linear"),
     "an original length in two places": PHI3 | {"rope_scaling": PHI3["rope_scaling"] | {"rope_type": "longrope"}},
+    "a known scaling without its original length": block_with(DEEPSEEK_V3, original_max_position_embeddings=None),
     "a number as a text": PHI3 | {"partial_rotary_factor": "0.75"},
 }
 FILES = {fault.name: fault.faulty["config.json"] for fault in CONFIG_FAULTS} | FURTHER

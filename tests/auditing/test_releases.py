@@ -1,0 +1,82 @@
+"""The table of published models: what it holds is what the named copies of their configs hold, and it finds them."""
+
+import io
+import json
+
+import pytest
+
+from clockhands.auditing import audit
+from clockhands.auditing.releases import Shape, family, of_shape, reach_of, releases
+
+
+def test_a_release_is_named_once_and_says_where_its_numbers_are_from():
+    names = [release.name for release in releases()]
+    assert len(names) == len(set(names)) > 60
+    for release in releases():
+        repository, _, rest = release.source.partition(", ")
+        assert rest, release
+        # One copy stands in the test of another program, found as text.
+        assert "/" in repository or release.name == "Command-R"
+        assert release.base > 1
+        assert release.scaling is None or {"rope_type", "factor"} <= release.scaling.keys()
+
+
+def test_the_copies_say_what_the_table_says(shared):
+    """Every config that the table names, read again."""
+    copies = {}
+    for path in sorted((shared / "conventions" / "configs").glob("*.json")):
+        case = json.loads(path.read_text(encoding="utf-8"))
+        source = case["source"]
+        copies[f"{source['repo']}, {source['path']}, {source['commit'][:7]}"] = case["config"]
+    checked = 0
+    for release in releases():
+        config = copies.get(release.source)
+        if config is None:
+            continue
+        checked += 1
+        audited = audit("-", stdin=io.BytesIO(json.dumps(config).encode()))
+        codes = [code for code in audited.layers if code.kind == "rotary" and code.part == "text"]
+        code = next((code for code in codes if code.window is None), codes[0])
+        assert code.base == release.base, release.name
+        held = (
+            code.scaling
+            if code.scaling and code.scaling != {"type": "linear", "factor": 1.0, "original": None}
+            else None
+        )
+        there = release.scaling and (release.scaling["rope_type"], release.scaling["factor"])
+        assert (held and (held["type"], held["factor"])) == there, release.name
+        assert release.context in (None, audited.context), release.name
+        assert "differs-from-release" not in {found.code for found in audited.findings}, release.name
+    assert checked > 60
+
+
+LLAMA_8B = Shape("llama", 4096, 32, 32, 128256)
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        (LLAMA_8B, {"Llama-3-8B", "Llama-3.1-8B"}),
+        (Shape("llama", 4096, 32, 32, 128300), {"Llama-3-8B", "Llama-3.1-8B"}),  # tokens were added
+        (Shape("llama", 4096, 32, 32, 128000), set()),
+        (Shape("llama", 4096, 32, 32, 32016), {"CodeLlama-7B"}),
+        (Shape("llama", 4096, 32, 32, 32000), {"Llama-2-7B"}),
+        (Shape("llama", 4096, 32, 32, None), {"Llama-2-7B", "CodeLlama-7B", "Llama-3-8B", "Llama-3.1-8B", "Yi-6B"}),
+        (Shape("gemma3", 2560, 34, 8, 262208), {"Gemma-3-4B"}),
+        (Shape("qwen2", 4096, 32, 32, 128256), set()),
+    ],
+)
+def test_releases_of_a_shape(shape, names):
+    assert {release.name for release in of_shape(shape)} == names
+
+
+def test_how_far_a_base_reaches_by_itself():
+    assert reach_of("llama", 500000.0) == 8192
+    assert reach_of("deepseek_v3", 10000.0) == 4096
+    assert reach_of("llama", 1.5) is None
+    assert family("gemma3_text") == family("gemma3")
+
+
+def test_a_shape_in_words():
+    assert str(LLAMA_8B) == "llama, width 4,096, 32 layers, 32 heads, 128,256 tokens"
+    assert str(Shape("llama", 8, 1, 1, None)) == "llama, width 8, 1 layers, 1 heads"
