@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,6 +138,32 @@ def made_of(interleaved, halves=0.0, crossed=0.5):
     return Score({"interleaved": interleaved, "halves": halves}, {"interleaved": crossed * interleaved, "halves": 0}, 4)
 
 
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pairing-from-weights.md"
+
+
+def figures(layers, heads, layout):
+    """A row of the document's table: the range over layers, all layers, the other layout."""
+    each = scores(layers, heads)
+    whole, z = together(each), [one.z[layout] for one in each]
+    other = next(name for name in LAYOUTS if name != layout)
+    return [f"{min(z):.1f} to {max(z):.1f}", f"{whole.z[layout]:.1f}", f"{whole.z[other]:.1f}"]
+
+
+def test_the_document_has_the_figures_that_are_seen_here():
+    smollm2, glassllm = packaged_weights.smollm2(), packaged_weights.glassllm()
+    seen = [
+        figures(smollm2["q"], 9, "interleaved"),
+        figures([packaged_weights.halves(rows, 9) for rows in smollm2["q"]], 9, "halves"),
+        figures(smollm2["k"], 3, "interleaved"),
+        figures(glassllm["q"], 4, "interleaved"),
+        figures(glassllm["k"], 2, "interleaved"),
+        figures(packaged_weights.minilm()["q"], 12, "interleaved"),
+    ]
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    assert [row[1:4] for row in rows if len(row) == 5 and " to " in row[1]] == seen
+
+
 def test_single_layers_that_are_no_evidence_make_no_model():
     weak = made_of(2.0)
     assert weak.layout is None
@@ -206,7 +233,7 @@ def test_nothing_is_said_where_there_is_too_little():
 def test_what_is_no_heads_is_refused(shape):
     with pytest.raises(InvalidValue) as caught:
         score(np.ones(shape))
-    assert f"has the shape {list(shape)}, where [heads, channels that turn, inputs] is expected" in caught.value.message
+    assert f"A head has the shape {list(shape[1:])}, where [channels that turn, inputs] is" in caught.value.message
     assert "transpose a weight" in caught.value.hint
 
 

@@ -91,23 +91,25 @@ def _leaders(ones: Sequence[Projection], orders: Sequence[Order]) -> tuple[list[
             heads = one.read()
         except ClockhandsError:
             continue
-        for made, rows in ((plain, heads), *((made, _undone(heads, *order)) for order, made in scores.items())):
+        tried = ((made, _undone(heads, *order)) for order, made in scores.items())
+        for made, rows in ((plain, heads), *tried):
             found = score(rows)
             if found is not None:
                 made.append(found)
     if not plain or not all(scores.values()):
         return [], 0.0, 0.0
     before = max(together(plain).z.values())
-    tried = [(together(made), order) for order, made in scores.items()]
-    turning = sorted(((made.z[order[1]], order) for made, order in tried if made.turns(order[1])), reverse=True)
+    whole = [(together(made), order) for order, made in scores.items()]
+    turning = sorted(((made.z[order[1]], order) for made, order in whole if made.turns(order[1])), reverse=True)
     if not turning or turning[0][0] < max(MODEL_Z, before + MODEL_LEAD):
         return [], 0.0, before
     most = turning[0][0]
     return [order for z, order in turning if z > most - MODEL_LEAD], most, before
 
 
-def _undone(heads: np.ndarray, count: int, layout: Layout) -> np.ndarray:
-    """Rows in the order of a layout, before they were put into the other's for a number of heads."""
+def _undone(heads: np.ndarray, count: int, layout: Layout) -> Iterator[np.ndarray]:
+    """Rows in the order of a layout, before they were put into the other's for a number of heads; a head at a time."""
     rows = heads.reshape(-1, heads.shape[-1])
     order = np.arange(len(rows)).reshape(count, 2, -1).swapaxes(1, 2).reshape(-1)  # from halves to interleaved
-    return rows[np.argsort(order) if layout == "halves" else order].reshape(heads.shape)
+    places = np.argsort(order) if layout == "halves" else order
+    return (rows[each] for each in places.reshape(heads.shape[:2]))

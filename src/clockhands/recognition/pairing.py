@@ -36,7 +36,7 @@ channels turn, which of them do.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -112,30 +112,23 @@ class Score:
         return min(MOST_CONFIDENCE, 0.5 * (1 + math.erf((max(self.z.values()) - min(self.z.values())) / 2)))
 
 
-def score(heads: np.ndarray) -> Score | None:
+def score(heads: Iterable[np.ndarray]) -> Score | None:
     """Score both layouts on the turning rows of each head.
 
     Args:
-        heads: [heads, rotated, inputs]: of each head the output channels that turn, in the order of the file.
+        heads: Of each head the output channels that turn [rotated, inputs], in the order of the file: an array of three
+            axes, or one head after the other. One at a time is made float32.
 
     Returns:
         The score, or None where nothing can be counted: no head is whole, or a head has fewer than four pairs.
 
     Raises:
-        InvalidValue: The array has not three axes, or an odd number of channels turns.
+        InvalidValue: A head is no matrix, or an odd number of channels turns.
 
     >>> draw = np.random.default_rng(0).standard_normal((4, 32, 64))
     >>> all(abs(z) < 4 for z in score(draw).z.values()), score(draw).layout
     (True, None)
     """
-    if np.ndim(heads) != 3 or heads.shape[1] % 2:
-        raise InvalidValue(
-            f"`heads` has the shape {list(np.shape(heads))}, where [heads, channels that turn, inputs] is expected,"
-            " with an even number of channels.",
-            "Give each head's rows of the projection as one block; transpose a weight that stores `x @ W`.",
-        )
-    if heads.shape[1] // 2 < FEWEST_PAIRS or heads.shape[2] < 2:
-        return None
     grams = _grams(heads)
     variance = _variance(grams) if len(grams) else 0.0
     if variance <= 0:
@@ -167,18 +160,27 @@ def together(scores: Sequence[Score]) -> Score:
     )
 
 
-def _grams(heads: np.ndarray) -> np.ndarray:
+def _grams(heads: Iterable[np.ndarray]) -> np.ndarray:
     """The rows' cosines of each head [heads, rotated, rotated], without each row's own; heads without them left out."""
     made = []
     for head in heads:
-        rows = np.asarray(head, np.float32)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        if head.ndim != 2 or len(head) % 2:
+            raise InvalidValue(
+                f"A head has the shape {list(head.shape)}, where [channels that turn, inputs] is expected, with an even"
+                " number of channels.",
+                "Give each head's rows of the projection as one block; transpose a weight that stores `x @ W`.",
+            )
+        if len(head) // 2 < FEWEST_PAIRS or head.shape[1] < 2:
+            continue
+        with np.errstate(all="ignore"):  # what float32 does not hold becomes infinite
+            rows = np.asarray(head, np.float32)
+        lengths = np.sqrt(np.einsum("rx,rx->r", rows, rows))[:, None]
         if np.isfinite(lengths).all() and lengths.all():
             rows = rows / lengths
-            made.append((rows @ rows.T).astype(np.float64))
-    grams = np.array(made).reshape(-1, heads.shape[1], heads.shape[1])
-    grams[:, np.arange(heads.shape[1]), np.arange(heads.shape[1])] = 0
-    return grams
+            gram = (rows @ rows.T).astype(np.float64)
+            np.fill_diagonal(gram, 0)
+            made.append(gram)
+    return np.array(made)
 
 
 def _statistic(grams: np.ndarray, layout: Layout) -> tuple[float, float]:
@@ -227,10 +229,13 @@ def _variance(grams: np.ndarray) -> float:
 
 def _closed(grams: np.ndarray) -> float:
     """Sum over all G and all H of the trace of (G H)^2, which is that of (H G)^2."""
-    single = grams.astype(np.float32)  # in sums of this length float32 costs 1e-6 of them, and saves half the time
+    heads, channels, _ = grams.shape
+    # In sums of this length float32 costs 1e-6 of them; one product for all H is faster than one for each.
+    wide = grams.transpose(1, 0, 2).reshape(channels, -1).astype(np.float32)
     total = 0.0
-    for place, gram in enumerate(single):
-        steps = gram @ single[place:]
-        traces = np.einsum("hij,hji->h", steps, steps, dtype=np.float64)
+    for place in range(heads):
+        here = slice(place * channels, (place + 1) * channels)
+        steps = (wide[:, here] @ wide[:, here.start :]).reshape(channels, -1, channels)
+        traces = np.einsum("ihj,jhi->h", steps, steps, dtype=np.float64)
         total += 2 * float(traces.sum()) - float(traces[0])
     return total
