@@ -53,13 +53,15 @@ def _agrees(code: Code, table: Mapping[str, Any]) -> bool:
     )
 
 
-def fact_gaps(found: Resolved, facts: Mapping[str, Any]) -> Iterator[str]:
-    """What facts written by hand say otherwise."""
-    codes = [code for code in found.codes if code.part not in TOWERS]
+def fact_gaps(found: Resolved, facts: Mapping[str, Any], tower: str | None = None) -> Iterator[str]:
+    """What facts written by hand say otherwise; they are of a tower where it is named or there is nothing else."""
+    codes = [code for code in found.codes if tower is None and code.part not in TOWERS]
+    codes = codes or [code for code in found.codes if tower in (None, code.part)]
     rotary = [code for code in codes if code.kind == "rotary"]
+    context = {found.context} if tower is None else {(code.rows or 0) - (code.offset or 0) for code in codes}
     expected = {
         "kind": _kinds({code.kind for code in codes}, facts["kind"]),
-        "context": ({found.context}, {facts.get("usable_length") or facts.get("max_length")}),
+        "context": (context, {facts.get("usable_length") or facts.get("max_length")}),
     }
     if rotary:
         # Where kinds of layers differ, each says its own, and what is said of the whole is one of them.
@@ -123,8 +125,9 @@ def _scaling(facts: Mapping[str, Any] | None, found: Resolved) -> Any:
     if facts is None:
         return None
     kind = {"su": "longrope"}.get(facts["type"], facts["type"])
-    # By definition the dynamic scaling starts at the context that the config declares.
-    original = found.context if kind == "dynamic" else facts.get("original")
+    original = facts.get("original")
+    if kind == "dynamic" and original is None:
+        original = found.context  # by definition it starts where the declared context ends
     return (kind, facts.get("factor"), original)
 
 
