@@ -200,9 +200,12 @@ def _is_listed(model: _Model, divisors: Sequence[float]) -> bool:
 
 
 def longrope_factors(subject: Subject) -> Iterator[Case]:
-    """A LongRoPE model without the two lists that its rates are divided by."""
+    """A LongRoPE model without the two lists that its rates are divided by, or with the one in the other's place."""
     model = _model(subject)
-    if model is None or model.architecture not in _LISTED or not model.whole:
+    if model is None:
+        return
+    yield from _swapped_lists(model)
+    if model.architecture not in _LISTED or not model.whole:
         return
     missing = [name for name in LISTS.values() if name not in subject.opened.tensors]
     multiplier, original = model.value("rope.scaling.attn_factor"), model.value("rope.scaling.original_context_length")
@@ -213,6 +216,15 @@ def longrope_factors(subject: Subject) -> Iterator[Case]:
         return
     keys = model.said("rope.scaling.attn_factor", "rope.scaling.original_context_length", "context_length")
     yield "longrope-factors-missing", {"missing": missing, "architecture": model.architecture} | keys, None
+
+
+def _swapped_lists(model: _Model) -> Iterator[Case]:
+    short, long = (model.numbers(LISTS[name]) for name in ("short_factor", "long_factor"))
+    if not short or not long or len(short) != len(long) or not (max(short) > max(long) and sum(short) > sum(long)):
+        return
+    file = model.subject.opened.config_name
+    where = {f"{file}:{LISTS[name]}": f"{len(short)} numbers" for name in ("short_factor", "long_factor")}
+    yield "longrope-swapped", {**where, "largest short": max(short), "largest long": max(long)}, None
 
 
 def dimension_count(subject: Subject) -> Iterator[Case]:
