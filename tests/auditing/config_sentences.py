@@ -332,6 +332,22 @@ CONFIGS = [
         " conversion or an export.",
     ),
     (
+        "factor-times-original",
+        {
+            f"{S}factor": 4.0,
+            f"{S}original_max_position_embeddings": 32768,
+            "factor x original": 131072.0,
+            f"{C}max_position_embeddings": 40960,
+            "scaling": "yarn",
+            "switched on in": "Qwen3-8B",
+        },
+        "note",
+        "Factor x original length is 131,072, another length than the one declared (rope_scaling.factor is 4,"
+        " rope_scaling.original_max_position_embeddings is 32,768 and max_position_embeddings is 40,960). The"
+        " length is still that of Qwen3-8B, which has no scaling: it was switched on by hand, and readers that go"
+        " by the declared length do not use it.",
+    ),
+    (
         "longrope-lists",
         {f"{S}long_factor": "a list of 64", "numbers": 64, "pairs": 48},
         "error",

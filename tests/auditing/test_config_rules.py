@@ -36,6 +36,11 @@ GEMMA3 = without(GEMMA3_4B, "rope_theta", "rope_local_base_freq", "rope_scaling"
 SLIDING = {"rope_type": "default", "rope_theta": 10000.0}
 FULL = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0}
 NESTED = GEMMA3 | {"rope_parameters": {"sliding_attention": SLIDING, "full_attention": FULL}}
+# Qwen3-8B with the block that its model card gives: its 40,960 positions are more than the original 32,768.
+QWEN3 = {
+    "model_type": "qwen3", "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "head_dim": 128,
+    "vocab_size": 151936, "max_position_embeddings": 40960, "rope_theta": 1000000, "rope_scaling": QWEN_YARN,
+}  # fmt: skip
 LONG = {"type": "longrope", "short_factor": PHI3_SHORT, "long_factor": PHI3_LONG}
 
 
@@ -107,6 +112,8 @@ EACH_WAY = [
     ("factor-times-original", "warning", block_with(YARN, factor=2.0), YARN),
     ("factor-times-original", "warning", block_with(YARN, factor=2.0), YARN | {"max_position_embeddings": 32768}),
     ("factor-times-original", "note", LLAMA_31, YARN),
+    ("factor-times-original", "warning", QWEN3 | {"max_position_embeddings": 65536}, QWEN3),
+    ("factor-times-original", "note", QWEN3, QWEN3 | {"max_position_embeddings": 131072}),
     ("unknown-scaling", "error", block_with(YARN, rope_type="yarnn"), YARN),
     ("incomplete-scaling", "error", block_with(LLAMA_31, low_freq_factor=None), LLAMA_31),
     ("unknown-key", "warning", block_with(YARN, beta_fats=32), block_with(YARN, beta_fast=32)),

@@ -40,10 +40,10 @@ def with_release(subject: Subject, case: Case) -> Case:
     """A case that was noticed while reading, with what the release of the model's shape has in that place.
 
     It is added where it decides how grave the case is or how it is mended: a default that is the release's own value,
-    numbers of a scaling that are not there.
+    numbers of a scaling that are not there, a length that was left as it was when a scaling was switched on.
     """
     code, evidence, layers = case
-    if code not in ("default-base", "incomplete-scaling", "missing-original"):
+    if code not in ("default-base", "incomplete-scaling", "missing-original", "factor-times-original"):
         return case
     for part in rotary_parts(subject):
         shape = _shape(subject, part) if part.section.part == "text" else None
@@ -54,6 +54,13 @@ def with_release(subject: Subject, case: Case) -> Case:
             own = next((each for each in reaching if each.base == evidence.get("used")), None)
             if own is not None and evidence.get("belongs at") == _base_place(part):
                 return code, {**evidence, "as released": own.name}, layers
+            continue
+        if code == "factor-times-original":
+            context = subject.resolved.context or 0
+            own = next((each for each in known if each.scaling is None and each.context == context), None)
+            stretches = evidence.get("scaling") == "yarn" and evidence.get("factor x original", 0) > context
+            if own is not None and stretches:
+                return code, {**evidence, "switched on in": own.name}, layers
             continue
         block = next((each for each in part.blocks() if any(place.startswith(each.place) for place in evidence)), None)
         if block is None and code == "missing-original":

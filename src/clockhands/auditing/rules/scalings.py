@@ -46,16 +46,20 @@ def _factor(evidence: Evidence) -> str:
     reach = (
         f"Factor x original length is {spoken(product)}" if product is not None else "Factor x original length differs"
     )
-    tail = (
-        "Models of the Llama-3 family are published so: the factor there is a tuning, not a ratio of lengths."
-        if evidence.get("scaling") == "llama3"
-        else "Readers that compute one from the others disagree."
-    )
+    if evidence.get("scaling") == "llama3":
+        tail = "Models of the Llama-3 family are published so: the factor there is a tuning, not a ratio of lengths."
+    elif evidence.get("switched on in"):
+        tail = (
+            f"The length is still that of {evidence['switched on in']}, which has no scaling: it was switched on by"
+            " hand, and readers that go by the declared length do not use it."
+        )
+    else:
+        tail = "Readers that compute one from the others disagree."
     return f"{reach}, another length than the one declared ({said(evidence)}). {tail}"
 
 
 def _family(evidence: Evidence) -> str:
-    return "note" if evidence.get("scaling") == "llama3" else "warning"
+    return "note" if evidence.get("scaling") == "llama3" or evidence.get("switched on in") else "warning"
 
 
 def _factor_edit(evidence: Evidence) -> Edit | None:
@@ -208,7 +212,7 @@ CODES: Mapping[str, Rule] = {
         ),
         blames=lambda evidence: None if _family(evidence) == "note" else "ambiguous",
         edit=_factor_edit,
-        unmended="In the Llama-3 family nothing is wrong.",
+        unmended="In the Llama-3 family, and where a scaling was switched on by hand, nothing is wrong.",
         title="Factor x original length is not the declared length",
         means="A YaRN or LongRoPE block says by what factor which length was stretched, and the config what came of"
         " it. Where the three disagree, readers that compute one from the others serve another length or another"
