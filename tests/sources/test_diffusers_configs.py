@@ -32,7 +32,10 @@ def test_flux_turns_each_axis_by_a_ladder_of_its_own():
     assert code.source["width"] == "config.json:attention_head_dim"
     assert code.source["axes"] == "class default of FluxTransformer2DModel (diffusers 0.42.1)"
     assert code.source["base"] == "architecture of FluxTransformer2DModel (diffusers 0.42.1)"
-    assert (found.model_type, facts(found)) == (None, {})
+    assert found.model_type is None
+    assert facts(found)["default-value"]["used"] == [16, 56, 56]
+    stated = resolved(_class_name="FluxTransformer2DModel", attention_head_dim=128, axes_dims_rope=[16, 56, 56])
+    assert facts(stated) == {}
 
 
 def test_a_type_that_names_a_task_is_no_type():

@@ -168,6 +168,10 @@ def _shares(fields: Fields, known: DiffusersClass, width: Found[int]) -> Found[l
         declared = fields.items(known.axes)
         if declared is None or declared.value is None:
             return declared
+        if not fields.declares(known.axes):
+            of = f"{known.name} ({known.library})"
+            evidence = {"field": known.axes, "used": list(declared.value), "default of": of, "documented": True}
+            fields.note("default-value", evidence)
         shares, values = declared, {declared.source: declared.value, width.source: width.value}
     sizes = shares.value or []
     whole = all(type(size) is int and size > 0 and size % 2 == 0 for size in sizes)
