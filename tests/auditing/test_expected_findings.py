@@ -1,0 +1,120 @@
+"""What fires on published configs, against what was written down by hand before the rules."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from auditing.published_audits import published
+from clockhands.auditing import SEVERITIES, Audit
+from clockhands.auditing.rules import CODES
+
+EXPECTED = json.loads(Path(__file__).with_name("expected_findings.json").read_text(encoding="utf-8"))
+CONFIGS = EXPECTED["configs"]
+
+# Config, code and, of what fires, severity.
+Found = set[tuple[str, ...]]
+
+
+@pytest.fixture(scope="module")
+def audited(shared):
+    return {each.name: each.audit for each in published(shared)}
+
+
+def precision_and_recall(expected: Found, found: Found) -> tuple[float, float]:
+    """The share of what was found that was expected, and of what was expected that was found."""
+    both = len(expected & found)
+    return both / len(found) if found else 1.0, both / len(expected) if expected else 1.0
+
+
+def because() -> Mapping[str, str]:
+    return {config["name"]: config["because"] for config in CONFIGS}
+
+
+def differences(expected: Found, found: Found) -> list[str]:
+    reasons = because()
+    return [
+        *(f"{row} fires and should not: {reasons.get(row[0])}" for row in sorted(found - expected)),
+        *(f"{row} is missing: {reasons.get(row[0])}" for row in sorted(expected - found)),
+    ]
+
+
+def fires(audits: Mapping[str, Audit], names: Iterable[str]) -> Found:
+    return {
+        (name, found.code, found.severity)
+        for name in names
+        for found in audits[name].findings
+        if found.severity != "note"
+    }
+
+
+def test_what_fires_is_what_was_expected(audited, capsys):
+    expected = {(each["name"], code, severity) for each in CONFIGS for code, severity in each["fires"].items()}
+    found = fires(audited, [each["name"] for each in CONFIGS])
+    precision, recall = precision_and_recall(expected, found)
+    with capsys.disabled():
+        print(
+            f"\n{len(CONFIGS)} published configs: precision {precision:.4f}, recall {recall:.4f} over {len(expected)}"
+            " warnings and errors expected"
+        )
+    gaps = differences(expected, found)
+    assert not gaps, "\n".join(gaps)
+    assert (precision, recall) == (1.0, 1.0)
+
+
+def test_expected_notes_are_there(audited, capsys):
+    expected = {(each["name"], code) for each in CONFIGS for code in each["notes"]}
+    found = {
+        (name, finding.code)
+        for name, audit in audited.items()
+        for finding in audit.findings
+        if finding.severity == "note"
+    }
+    _, recall = precision_and_recall(expected, found)
+    with capsys.disabled():
+        print(f"\nrecall {recall:.4f} over {len(expected)} notes expected")
+    gaps = differences(expected, found & expected)
+    assert not gaps, "\n".join(gaps)
+    assert recall == 1.0
+
+
+def test_every_config_is_expected_or_left_out_by_name(audited):
+    told = [each["name"] for each in CONFIGS]
+    assert len(set(told)) == len(told) >= 80
+    assert sum(each["sound_but_odd"] for each in CONFIGS) >= 25
+    assert {*told, *EXPECTED["left_out"]} <= set(audited)
+    assert not set(told) & set(EXPECTED["left_out"])
+
+
+def test_every_family_is_expected_or_left_out(shared):
+    families = {}
+    for path in (shared / "conventions" / "configs").glob("*.json"):
+        config = json.loads(path.read_text(encoding="utf-8"))["config"]
+        families[path.stem] = config.get("model_type") or config.get("_class_name") or "none stated"
+    assert all(each["family"] == families[each["name"]] for each in CONFIGS)
+    missing = set(families.values()) - {each["family"] for each in CONFIGS}
+    assert missing <= {families[name] for name in EXPECTED["left_out"]}
+
+
+def test_expectations_name_codes_and_severities_that_there_are():
+    codes = {code for each in CONFIGS for code in (*each["fires"], *each["notes"])}
+    assert codes <= set(CODES)
+    assert {severity for each in CONFIGS for severity in each["fires"].values()} <= set(SEVERITIES[:2])
+    assert all(each["because"].endswith((".", "?")) for each in CONFIGS)
+    assert not any(each["sound_but_odd"] and each["fires"] for each in CONFIGS)
+
+
+@pytest.mark.parametrize(
+    ("found", "figures"),
+    [
+        ({("a", "x", "warning")}, (1.0, 0.5)),
+        ({("a", "x", "warning"), ("b", "y", "error"), ("c", "x", "warning")}, (2 / 3, 1.0)),
+        ({("a", "x", "error"), ("b", "y", "error")}, (0.5, 0.5)),
+        (set(), (1.0, 0.0)),
+    ],
+)
+def test_the_figures_can_be_below_one(found, figures):
+    expected = {("a", "x", "warning"), ("b", "y", "error")}
+    assert precision_and_recall(expected, found) == pytest.approx(figures)
+    assert differences(expected, found)
