@@ -131,7 +131,7 @@ def test_the_sections_of_a_block_stay():
     extension = extended(ROTARY["mRoPE"], 65536)
     for way in extension.ways:
         for change in way.values.values():
-            block = change.get("rope_scaling") or change.get("rope_parameters")
+            block = change.get("rope_scaling") or change["rope_parameters"]
             assert block["mrope_section"] == [16, 24, 24]
 
 
