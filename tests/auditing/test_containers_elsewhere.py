@@ -27,6 +27,12 @@ GPT_NEOX = keys(
     "gptneox", block_count=44, context_length=2048, embedding_length=6144, attention__head_count=64,
     rope__dimension_count=24,
 )  # fmt: skip
+# Class defaults of Qwen3NextConfig (transformers 5.23.0): 16 heads of 256 channels, of which 64 turn.
+QWEN3_NEXT = keys(
+    "qwen3next", block_count=48, context_length=262144, embedding_length=2048, attention__head_count=16,
+    attention__head_count_kv=2, attention__key_length=256, attention__value_length=256, rope__freq_base=10000000.0,
+    rope__dimension_count=64,
+)  # fmt: skip
 SHORT, LONG = np.array(PHI3_SHORT, np.float32), np.array(PHI3_LONG, np.float32)
 QUERIES = np.zeros((2048, 2304), np.float32)
 NO_WIDTH = {name: value for name, value in GEMMA2_2B.items() if not name.endswith("_length") or "attention" not in name}
@@ -65,6 +71,10 @@ SOUND = {
     "Phi-3": gguf(PHI3, rope_factors_short__weight=SHORT, rope_factors_long__weight=LONG),
     "Gemma 2": gguf(GEMMA2_2B, blk__0__attn_q__weight=QUERIES),
     "GPT-NeoX, whose files never hold the base": gguf(GPT_NEOX),
+    "as many gates as queries": gguf(QWEN3_NEXT, blk__3__attn_q__weight=np.zeros((8192, 2048), np.float32)),
+    "a part of a model that is spread over eight devices": with_weights(
+        LLAMA_3, layers__0__attention__wq__weight=np.zeros((512, 4096), np.float16)
+    ),
     "a tokenizer without a length": {
         "config.json": LLAMA_31, "tokenizer_config.json": {"model_max_length": 1000000000000000019884624838656},
     },

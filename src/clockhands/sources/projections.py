@@ -155,7 +155,9 @@ def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
     """
     shape = _Shape.of(opened)
     heads = shape.heads
-    if heads is None or shape.name in names()["gated"]["types"]:
+    # Under other names the rows may be a part of a model that is spread over several devices.
+    known = shape.form == "gguf" or shape.tensors is not None
+    if heads is None or not known:
         return
     codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT and code.width]
     waiting = list(codes)
@@ -168,9 +170,8 @@ def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
             continue
         waiting.remove(code)
         rows, width = info.shape[0], code.width or 0
-        # Code that is not known may hold output channels as columns.
-        outputs = info.shape[:1] if shape.form == "gguf" or shape.tensors is not None else info.shape
-        if heads * width not in outputs and rows % heads == 0:
+        # Twice the rows may be the queries and as many gates.
+        if rows not in (heads * width, 2 * heads * width) and rows % heads == 0:
             yield HeadWidth(info, rows, heads, width, rows // heads, code.layers, code.source.get("width", ""))
 
 
