@@ -183,6 +183,17 @@ def test_the_tiny_model_is_told_in_either_order_and_as_its_package_stores_it(tmp
     assert pairs(audited(tmp_path / "across", across, weights=True)) == "interleaved"
 
 
+def test_a_type_that_says_no_layout_gets_that_of_its_weights(tmp_path):
+    held = packaged_weights.glassllm()
+    model = checkpoint(held["q"], held["k"], GLASSLLM | {"model_type": "glassllm"})
+    (unasked,) = audited(tmp_path, model).layers
+    assert unasked.layout is None
+    found = audited(tmp_path, model, weights=True)
+    (code,) = found.layers
+    assert (code.layout, code.source["layout"]) == ("interleaved", "the weights, confidence 0.99")
+    assert of_code(found, "pairing-against-format") == []
+
+
 def of_minilm(layers):
     held = packaged_weights.minilm()
     config = {

@@ -12,7 +12,7 @@ from clockhands.auditing.checks import CHECKS, Case, Subject, with_release
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
-from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing
+from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.readers import Reading, readings
 from clockhands.readers.telling import reading_to_dict
 from clockhands.sources.overriding import evidence_by_caller, overridden
@@ -158,7 +158,8 @@ def audit(
     resolved, cases = audit_tables(opened, resolve(opened, length))
     found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
     audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)])
-    return replace(audited, weights=found, extension=extension(opened, resolved, length))
+    layers = with_layout(audited.layers, found)
+    return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))
 
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:

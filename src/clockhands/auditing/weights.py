@@ -17,6 +17,8 @@ from clockhands.sources.projections import Found, projections
 from clockhands.sources.resolved import Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened
 
+_TEXT = ("text", "encoder", "decoder")
+
 NAMES = {"q": "queries", "k": "keys"}
 
 LIMITS = (
@@ -148,6 +150,19 @@ def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Case]:
         yield "pairing-against-format", evidence, layer_ranges(sorted(odd))
 
 
+def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, ...]:
+    """The codes of a model type that does not say how it pairs, with what its weights say."""
+    if found is None or found.layout is None:
+        return codes
+    because = f"the weights, confidence {found.confidence:.2f}"
+    return tuple(
+        replace(code, layout=found.layout, source={**code.source, "layout": because})
+        if code.kind == "rotary" and code.layout is None and code.part in _TEXT
+        else code
+        for code in codes
+    )
+
+
 def _against(code: Code, against: Score, found: Pairing) -> dict[str, Any]:
     return {
         "layout in the weights": against.best,
@@ -162,7 +177,7 @@ def _against(code: Code, against: Score, found: Pairing) -> dict[str, Any]:
 
 def _expected(resolved: Resolved) -> Code | None:
     """A code that says how readers pair, if all turning layers of the text agree."""
-    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in ("text", "encoder", "decoder")]
+    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT]
     return codes[0] if len({code.layout for code in codes}) == 1 and codes[0].layout is not None else None
 
 
