@@ -31,6 +31,15 @@ def test_dots_that_can_be_read_in_two_ways_leave_the_words_alone():
     assert placed(removed(f"{C}a.b", "Delete it."), both) == Edit("Delete it.", "config.json")
 
 
+def test_a_place_with_more_ways_than_can_be_counted_gets_no_patch():
+    deep: dict = {}
+    for _ in range(60):
+        deep = {"a": deep, "a.a": deep}
+    hostile = {"config.json": deep}
+    assert placed(removed(f"{C}{'.'.join('a' * 50)}", "…"), hostile) == Edit("…", "config.json")
+    assert placed(removed(f"{C}{'.'.join('a' * 9)}", "…"), hostile) == Edit("…", "config.json")
+
+
 def test_slashes_tildes_and_lists_are_led_through():
     assert patch_of(replaced(f"{C}x/y~z", 3, "…")) == [{"op": "replace", "path": "/x~1y~0z", "value": 3}]
     assert patch_of(removed(f"{C}l.0.k", "…")) == [{"op": "remove", "path": "/l/0/k"}]

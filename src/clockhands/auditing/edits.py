@@ -4,12 +4,15 @@ Sources name a value as `file:key.inner.key`. A rule makes its edit from such na
 in the file itself, because a key may hold a dot of its own, and drops a patch that does not fit the file.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 STDIN = "<stdin>"
+
+# Keys and dots of the longest place that a patch is made for; the deepest in use has five. Through objects in objects
+# whose keys are dotted too lead more ways than can be counted.
+_MOST_STEPS = 12
 
 
 @dataclass(frozen=True)
@@ -86,15 +89,15 @@ def placed(edit: Edit | None, documents: Mapping[str, Any]) -> Edit | None:
     """
     if edit is None or not edit.patch:
         return edit
-    # A step may use what an earlier one made: each is fitted to the file as the steps before it leave it.
-    document = copy.deepcopy(documents.get(edit.file or ""))
-    steps = []
+    document = documents.get(edit.file or "")
+    steps: list[dict[str, Any]] = []
     for step in edit.patch:
+        # A step may use what an earlier one made: it is fitted to the file as the steps before it leave it.
+        document = document if not steps else _applied(steps[-1], document)
         fitted = None if document is None else _fitted(step, document)
         if fitted is None:
             return replace(edit, patch=())
         steps.append(fitted)
-        _apply(fitted, document)
     return replace(edit, patch=tuple(steps))
 
 
@@ -117,19 +120,25 @@ def _fitted(step: Mapping[str, Any], document: Any) -> dict[str, Any] | None:
     return fitted
 
 
-def _apply(step: Mapping[str, Any], document: Any) -> None:
-    """Make one fitted step of a patch in an object; lists are only led through."""
-    *around, key = _keys(step["path"])
+def _applied(step: Mapping[str, Any], document: Any) -> Any:
+    """A document with one fitted step made; the objects on the way are copied, the rest is shared."""
     value = step.get("value")
     if "from" in step:
-        *origin, name = _keys(step["from"])
-        holder = _at(document, origin)
-        value = holder[name] if step["op"] == "copy" else holder.pop(name)
-    here = _at(document, around)
-    if step["op"] == "remove":
-        here.pop(key, None)
-    else:
-        here[key] = copy.deepcopy(value)
+        origin = _keys(step["from"])
+        value = _at(document, origin[:-1])[origin[-1]]
+        if step["op"] == "move":
+            document = _changed(document, origin, None, remove=True)
+    return _changed(document, _keys(step["path"]), value, remove=step["op"] == "remove")
+
+
+def _changed(here: Any, keys: Sequence[str], value: Any, *, remove: bool) -> Any:
+    if isinstance(here, list):
+        place = int(keys[0])
+        return [*here[:place], _changed(here[place], keys[1:], value, remove=remove), *here[place + 1 :]]
+    if len(keys) == 1:
+        others = {key: held for key, held in here.items() if key != keys[0]}
+        return others if remove else {**here, keys[0]: value}
+    return {**here, keys[0]: _changed(here[keys[0]], keys[1:], value, remove=remove)}
 
 
 def _keys(pointer: str) -> list[str]:
@@ -138,24 +147,25 @@ def _keys(pointer: str) -> list[str]:
 
 def _found(parts: Sequence[str], document: Any) -> list[str] | None:
     """The keys of a document that these parts, some of them joined by dots, lead through; None unless just one way."""
-    ways = _ways(list(parts), document)
+    if len(parts) > _MOST_STEPS:
+        return None
+    ways = _ways(tuple(parts), document)
     return ways[0] if len(ways) == 1 else None
 
 
-def _ways(parts: list[str], here: Any) -> list[list[str]]:
+def _ways(parts: tuple[str, ...], here: Any) -> list[list[str]]:
+    """The first two ways at most: a second one is enough to know that there is not just one."""
     if not parts:
         return [[]]
     if isinstance(here, list):
         inner = parts[0].isdecimal() and int(parts[0]) < len(here)
         return [[parts[0], *rest] for rest in _ways(parts[1:], here[int(parts[0])])] if inner else []
-    if not isinstance(here, dict):
-        return []
-    ways = []
-    for count in range(1, len(parts) + 1):
+    ways: list[list[str]] = []
+    for count in range(1, len(parts) + 1 if isinstance(here, dict) else 0):
         key = ".".join(parts[:count])
-        if key in here:
+        if key in here and len(ways) < 2:
             ways += [[key, *rest] for rest in _ways(parts[count:], here[key])]
-    return ways
+    return ways[:2]
 
 
 def _at(document: Any, keys: Sequence[str]) -> Any:
