@@ -328,6 +328,15 @@ def test_arrays_are_opened(here):
     assert refused("two.npz:c") == ("two.npz has no array 'c'.", "It holds a, b.")
 
 
+def test_an_archive_with_a_config_beside_it_is_a_model(here):
+    np.savez(here / "weights.npz", wpe=np.ones((8, 4), "float32"), q=np.ones((4, 4)))
+    written(here / "config.json", CONFIG)
+    opened = open_target("weights.npz")
+    assert (opened.form, opened.config_name, list(opened.tensors)) == ("npz", "config.json", ["wpe", "q"])
+    assert opened.array("wpe").sum() == 32
+    assert open_target("weights.npz:q").form == "array"
+
+
 @pytest.mark.parametrize(
     ("name", "data", "message", "hint"),
     [

@@ -87,8 +87,9 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Say what a model is told about position, and what is wrong with it.
 
-    A TARGET is a model folder, a config.json, a .gguf, .onnx or .safetensors file (or its index), a .npy or .npz file
-    (FILE:NAME picks one array), a preset (PRESET:field=value,...), or - for a config on standard input.
+    A TARGET is a model folder, a config.json or params.json, a .safetensors or .bin file (or its index), a .gguf, .pt
+    or .onnx file, a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset
+    (PRESET:field=value,...), or - for a config on standard input.
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} contradict each other.")

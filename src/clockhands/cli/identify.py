@@ -67,9 +67,9 @@ def command(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Say what made the numbers of a table, or what a function does to positions.
 
-    FILE is a .npy, .npz, .safetensors (or its index), .onnx or .gguf file, or a model folder. Without a TENSOR, the
-    tables that are named like positions are looked at, or all of a few. A function(x [seq, width], positions [seq])
-    is imported from the current folder or from what is installed, and called.
+    FILE is a .npy, .npz, .safetensors (or its index), .pt, .onnx or .gguf file, or a model folder. Without a TENSOR,
+    the tables that are named like positions are looked at, or all of a few. A function(x [seq, width], positions
+    [seq]) is imported from the current folder or from what is installed, and called.
     """
     chosen = {"backend": backend, "dtype": dtype, "longest": longest}
     options = {name: value for name, value in chosen.items() if value is not None}

@@ -290,11 +290,22 @@ def npz_header(path: Path, name: str) -> TensorInfo:
     names = npz_names(path)
     if name not in names:
         raise Unreadable(f"{path} has no array {shown(name)}.", listed("It holds", names))
-    member = name + ".npy"
+    return npz_headers(path, (name,))[name]
+
+
+def npz_headers(path: Path, names: Sequence[str]) -> dict[str, TensorInfo]:
+    """Where some arrays of an ``.npz`` archive lie, each checked against its member's declared size.
+
+    Raises:
+        Unreadable: One of them is refused for a reason that ``npy_header`` gives.
+    """
+    found = {}
     with archives.open_archive(path, _NPZ) as archive:
-        size = archive.getinfo(member).file_size
-        with archives.open_member(archive, path, member) as stream:
-            return _header(stream, path, name, size, member)
+        for name in names:
+            member = name + ".npy"
+            with archives.open_member(archive, path, member) as stream:
+                found[name] = _header(stream, path, name, archive.getinfo(member).file_size, member)
+    return found
 
 
 def listed(words: str, names: tuple[str, ...]) -> str:

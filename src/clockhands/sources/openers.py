@@ -50,10 +50,14 @@ def _open_array(path: Path, target: str, kind: str, name: str | None) -> Opened:
         info = arrays.npy_header(path)
     else:
         names = arrays.npz_names(path)
+        beside = any(files.place(path.with_name(config)) for config in ("config.json", "params.json"))
+        if name is None and len(names) > 1 and beside:  # weights of a model
+            opened = Opened(target, "npz", path, tensors=arrays.npz_headers(path, names))
+            return _with_config(opened, path.with_name("config.json"))
         if name is None and len(names) != 1:
             hint = f"Pick one as {path}:NAME. " + arrays.listed("It holds", names)
             raise Unreadable(f"{path} holds {len(names)} arrays, where one is needed.", hint)
-        info = arrays.npz_header(path, names[0] if name is None else name)
+        info = arrays.npz_header(path, next(iter(names)) if name is None else name)
     return Opened(target, "array", path, None, path.name, {info.name: info})
 
 
