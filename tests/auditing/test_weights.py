@@ -2,7 +2,9 @@
 
 import io
 import json
+from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from clockhands.auditing.weights import LIMITS
 from clockhands.show.terminal import print_audit
 from clockhands.sources import projections as places
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 HEADS, KEYS = 9, 3
 CONFIG = {
     "model_type": "llama", "hidden_size": 576, "num_attention_heads": HEADS, "num_key_value_heads": KEYS,
@@ -82,6 +85,22 @@ def test_the_json_holds_every_number_that_the_verdict_rests_on(real):
         "layer": 0, "layout": "interleaved", "z": {name: round(z, 3) for name, z in real.weights.by_layer[0].z.items()},
     }  # fmt: skip
     assert told["limits"] == LIMITS
+
+
+def test_the_json_is_what_the_published_schema_says(real, tmp_path):
+    schema = json.loads((DOCS / "audit.schema.json").read_text(encoding="utf-8"))
+    queries, keys = rows_in_halves()
+    permuted = [packaged_weights.interleaved(rows, KEYS) for rows in queries]
+    audits = [
+        real,
+        audit(str(packaged_weights.smollm2_file())),
+        audited(tmp_path, checkpoint(permuted, keys), weights=True),
+    ]
+    document = json.loads(json.dumps({"schema": 1, "targets": [found.to_dict() for found in audits]}))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["targets"][2]["weights"]["permuted"]
+    for target in document["targets"]:
+        assert set(target["weights"]) == set(schema["$defs"]["weights"]["properties"])
 
 
 def test_put_back_in_order_for_halves_it_is_sound_in_a_checkpoint(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from clockhands.errors import Unreadable
+from clockhands.errors import TooLarge, Unreadable
 from clockhands.sources import projections as module
 from clockhands.sources.projections import projections
 from clockhands.sources.resolve import resolve
@@ -153,6 +153,27 @@ def test_what_cannot_be_read_is_left_out_with_its_reason(tensors, reason, tmp_pa
     (words,) = made.left_out
     assert words.startswith("1 tensor is ")
     assert reason in words
+
+
+@pytest.mark.parametrize(
+    ("config", "rows"),
+    [
+        (LLAMA | {"num_attention_heads": 1025, "num_key_value_heads": 1, "hidden_size": 8200}, 8200),
+        (LLAMA | {"head_dim": 2048, "num_attention_heads": 1, "num_key_value_heads": 1}, 2048),
+    ],
+)
+def test_heads_that_no_model_has_are_not_looked_at(config, rows, tmp_path):
+    made = found(tmp_path / "many", config, {"model.layers.0.self_attn.q_proj.weight": numbered(rows, 1)})
+    assert made.projections == ()
+    assert "more than are looked at (1024 and 1024)" in made.left_out[0]
+
+
+def test_rows_that_do_not_fit_into_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    made = found(tmp_path / "large", LLAMA, {"model.layers.0.self_attn.q_proj.weight": numbered(32)})
+    monkeypatch.setattr(module, "mapped", lambda info: pytest.fail(f"{info.name} was read"))
+    monkeypatch.setattr(module.memory, "available", lambda: 1000)
+    with pytest.raises(TooLarge, match="would take 3 KiB; at most 0.977 KiB can be read"):
+        made.projections[0].read()
 
 
 def test_an_order_that_is_not_known_is_not_guessed(tmp_path):

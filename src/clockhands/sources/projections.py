@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.sources.arrays import TensorInfo, mapped
+from clockhands import memory
+from clockhands.arguments import shown
+from clockhands.errors import TooLarge
+from clockhands.sources.arrays import LARGEST, TensorInfo, mapped
 from clockhands.sources.fields import Fields
 from clockhands.sources.model_types import model_type
 from clockhands.sources.model_types import table as model_table
@@ -28,6 +31,8 @@ from clockhands.sources.targets import Opened
 from clockhands.sources.tensor_names import Held, Tensors, held, quantisation, tensors_of
 
 _TEXT = ("text", "encoder", "decoder")
+# Far beyond any model; a file that declares more would take hours to look at.
+_MOST_HEADS = _WIDEST = 1024
 _PLAIN = ("weight", "base_layer.weight")
 _SCALES = ("weight_scale_inv", "weight_scale")
 
@@ -62,9 +67,18 @@ class Projection:
         """The turning rows of each head [heads, rotated, inputs], in the type that they are stored in if it has one.
 
         Raises:
+            TooLarge: They take more than 4 GiB, or more than there is.
             Unreadable: The numbers cannot be read one by one, need the extra `gguf`, or the file ends inside them.
         """
         rows = np.add.outer(np.asarray(self.starts), self.first + np.arange(self.rotated)).reshape(-1)
+        inputs = self.info.elements // self.info.shape[1 if self.transposed else 0]
+        size, limit = 4 * len(rows) * inputs, min(LARGEST, memory.available() or LARGEST)
+        if size > limit:
+            raise TooLarge(
+                f"The rows of {shown(self.info.name)} in {self.info.file} would take {memory.readable(size)}; at most"
+                f" {memory.readable(limit)} can be read into memory.",
+                "Look at a model of the same family that is smaller.",
+            )
         if is_quantised(self.info):
             numbers = quantised_rows(self.info, rows)
         else:
@@ -292,6 +306,8 @@ def _placed(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> list[Proj
     latent = shape.tensors.latent if shape.tensors is not None else one.arrangement == "head"
     if one.arrangement == "head" and latent:
         width = max(rows, rotated)
+    if width > _WIDEST or rows > _MOST_HEADS * width:
+        return f"of {rows} rows in heads of {width} channels, more than are looked at ({_MOST_HEADS} and {_WIDEST})"
     kinds = _kinds(one, rows, width, shape)
     if kinds is None:
         heads = f" {shape.heads if one.of != 'k' else shape.keys}" if shape.heads else ""
