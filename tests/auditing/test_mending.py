@@ -95,6 +95,17 @@ def test_the_patch_mends_the_file_and_nothing_new_fires(config, code):
     } == {}
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [{"rope_theta": "500000"}, {"rope_scaling.factor": 2.0}, {"rope_scaling": QWEN_YARN | {"be.ta": 1}}],
+)
+def test_what_the_caller_sets_is_not_patched_in_the_file(overrides):
+    found = audit("-", stdin=io.BytesIO(json.dumps(YARN).encode()), overrides=overrides).findings
+    edits = [each.edit for each in grave(found) if each.edit]
+    assert edits
+    assert all(edit.says and not edit.patch for edit in edits)
+
+
 def test_a_patch_that_mends_nothing_is_noticed():
     config = LLAMA_31 | {"rope_theta": "500000"}
     unmended = jsonpatch.apply_patch(config, [{"op": "add", "path": "/rope_theta", "value": "500001"}])

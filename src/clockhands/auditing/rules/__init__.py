@@ -27,6 +27,7 @@ from clockhands.auditing.rules import (
     weights,
 )
 from clockhands.auditing.rules.rule import Evidence, Rule, listed
+from clockhands.sources.overriding import CALLER
 
 __all__ = ["CODES", "Rule", "judge", "listed"]
 
@@ -70,4 +71,9 @@ def judge(
         documents: The parsed files by name: the patch that mends the finding is made to fit them.
     """
     found = CODES[code].finding(code, evidence, layers)
-    return found if documents is None else replace(found, edit=placed(found.edit, documents))
+    if documents is None or found.edit is None:
+        return found
+    if any(name.startswith(f"{CALLER}:") for name in evidence):
+        # What the caller has set is in no file: a patch of the file for it would not fit without it.
+        return replace(found, edit=replace(found.edit, patch=()))
+    return replace(found, edit=placed(found.edit, documents))
