@@ -188,3 +188,16 @@ def test_the_width_that_heads_leave_over():
     assert [fact.code for fact in resolved({"model_type": "llama", "num_attention_heads": 96}).facts][:1] == [
         "impossible-value"
     ]
+
+
+def test_blocks_that_repeat_a_cycle():
+    """Every third layer of RecurrentGemma attends, within a window; the others keep a state."""
+    codes = resolved({"model_type": "recurrent_gemma", "num_hidden_layers": 8}).codes
+    assert {(code.kind, code.layers, code.window) for code in codes} == {
+        ("rotary", "2,5", 2048),
+        ("none", "0-1,3-4,6-7", None),
+    }
+    swapped = resolved(
+        {"model_type": "recurrent_gemma", "num_hidden_layers": 4, "block_types": ["attention", "recurrent"]}
+    )
+    assert {(code.kind, code.layers) for code in swapped.codes} == {("rotary", "0,2"), ("none", "1,3")}

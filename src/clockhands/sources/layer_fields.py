@@ -132,6 +132,13 @@ def _kinds(
         return ["full"] * (number or 1), None
     if name == "all":
         return ["sliding"] * (number or 1), type_source if row else None
+    if name == "cycle":
+        cycle = fields.items("cycle")
+        # Blocks that attend see a window here; all others keep a state of their own.
+        marks = ["sliding" if each == "attention" else "none" for each in (cycle.value if cycle else None) or ()]
+        every = len(marks) or 1
+        of_all = [marks[layer % every] if marks else "full" for layer in range(number or every)]
+        return of_all, cycle.source if cycle else type_source
     if name == "listed":
         numbers = fields.items("full_layers")
         if numbers is None:

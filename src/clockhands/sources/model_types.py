@@ -27,12 +27,12 @@ class Row:
         part: Which part of the model has it.
         kind: What it is.
         layout: How channels pair.
-        windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``) and its numbers;
-            whether the ``first`` of a period sees all instead of the last; whether the ``last`` layer sees all whatever
-            is listed; whether the window lies on ``both`` sides of the query, or the ``half`` before it alone is used;
-            whether the first layer of all ``also`` sees all; the kind of the ``others`` of a period or of those not
-            listed, and of all where the list is ``absent``; whether kinds stay what they are ``always``, without a
-            window too.
+        windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``, ``cycle``) and
+            its numbers; whether the ``first`` of a period sees all instead of the last; whether the ``last`` layer sees
+            all whatever is listed; whether the window lies on ``both`` sides of the query, or the ``half`` before it
+            alone is used; whether the first layer of all ``also`` sees all; the kind of the ``others`` of a period or
+            of those not listed, and of all where the list is ``absent``; whether kinds stay what they are ``always``,
+            without a window too.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
