@@ -172,7 +172,7 @@ def test_rows_that_do_not_fit_into_memory_are_refused_before_they_are_read(tmp_p
     made = found(tmp_path / "large", LLAMA, {"model.layers.0.self_attn.q_proj.weight": numbered(32)})
     monkeypatch.setattr(module, "mapped", lambda info: pytest.fail(f"{info.name} was read"))
     monkeypatch.setattr(module.memory, "available", lambda: 1000)
-    with pytest.raises(TooLarge, match="would take 3 KiB; at most 0.977 KiB can be read"):
+    with pytest.raises(TooLarge, match=r"would take 3 KiB; at most 0\.977 KiB can be read"):
         made.projections[0].read()
 
 
