@@ -7,7 +7,7 @@ import math
 import pytest
 
 import clockhands as ch
-from clockhands.auditing.bounds import first_failing_distance, turned_through
+from clockhands.auditing.bounds import farthest_looked_at, first_failing_distance, turned_through
 from clockhands.ladders import geometric
 
 LLAMA = {
@@ -69,8 +69,11 @@ def test_half_a_head_that_stands_still_never_fails():
     assert first_failing_distance((), 1000) is None
 
 
-def test_a_hostile_context_ends():
+def test_a_hostile_context_ends_and_how_far_was_looked_is_known():
+    assert farthest_looked_at(64, 2**53) == 2**23
+    assert farthest_looked_at(64, 4096) == 4096
     assert first_failing_distance((1e-30,) * 64, 2**53) is None
+    assert first_failing_distance((1e-30,) * 2**19, 2**53) is None
 
 
 def test_pairs_that_turn_through():
@@ -143,6 +146,13 @@ def test_lengths_beside_the_config(tmp_path):
     (finding,) = in_a_folder(tmp_path, LLAMA, tokenizer_config={}, generation_config={"max_length": 32768})
     assert finding.evidence["generation_config.json:max_length"] == 32768
     assert not in_a_folder(tmp_path, LLAMA, tokenizer_config={}, generation_config={"max_length": 20})
+
+
+def test_a_tokenizer_of_qwen_gives_the_length_of_another_model(tmp_path):
+    qwen = LLAMA | {"model_type": "qwen2", "rope_theta": 1e6, "max_position_embeddings": 32768}
+    (finding,) = in_a_folder(tmp_path, qwen, tokenizer_config={"model_max_length": 131072})
+    assert finding.severity == "note"
+    assert "longest model of the family" in finding.message
 
 
 def test_the_length_of_a_table_is_a_wall(tmp_path):

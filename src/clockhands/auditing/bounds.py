@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 # Cosines that are added up at most: a context without bounds would take hours. Ladders in use fail or hold long before.
-_MOST_COSINES = 2**31
+_MOST_COSINES = 2**29
 _ROW = 1024  # distances of a row; each row is one vector times a matrix that is made once
 _ROWS = 64  # rows that are looked at together
 _MOST_AT_ONCE = 2**22  # cosines of that matrix
@@ -23,7 +23,7 @@ def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
 
     Args:
         rates: Radians per token of each pair.
-        limit: Distances from 1 to ``limit - 1`` are looked at, but no more than 2**31 cosines are added up.
+        limit: Distances from 1 to ``limit - 1`` are looked at, but no farther than `farthest_looked_at`.
 
     Returns:
         The distance, or None where no sum is negative as far as was looked.
@@ -33,7 +33,7 @@ def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
     if 2 * rates.count(0.0) >= len(rates):
         return None  # the other cosines cannot outweigh those of pairs that stand still
     turning = np.array(rates)
-    limit = min(limit, max(_MOST_COSINES // len(rates), 2))
+    limit = farthest_looked_at(len(rates), limit)
     row = max(min(_ROW, _MOST_AT_ONCE // len(rates)), 1)
     fine = np.outer(turning, np.arange(row))
     by_distance = np.concatenate([np.cos(fine), -np.sin(fine)])
@@ -44,6 +44,13 @@ def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
         if below.size:
             return begin + int(below[0])
     return None
+
+
+def farthest_looked_at(pairs: int, limit: int) -> int:
+    """How far distances are looked at: to the limit, or until about 2**29 cosines are added up."""
+    # Of very many pairs only short rows fit, and the start of each row costs as much as 100 cosines within it.
+    dear = max(pairs * _ROW // _MOST_AT_ONCE, 1)
+    return min(limit, max(_MOST_COSINES // (max(pairs, 1) * dear), 2))
 
 
 def turned_through(rates: Sequence[float], length: int) -> int:

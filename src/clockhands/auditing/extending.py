@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing.bounds import first_failing_distance, turned_through
+from clockhands.auditing.bounds import farthest_looked_at, first_failing_distance, turned_through
 from clockhands.auditing.changes import of_config, of_gguf
 from clockhands.auditing.checks.lengths import TEXT, with_still_pairs
 from clockhands.auditing.findings import spoken
@@ -164,13 +164,14 @@ def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator
             else ", but their distances are new together."
         )
     )
-    first = first_failing_distance(with_still_pairs(code, length), length)
-    yield _by_the_bound("as it is", first, length)
+    yield _by_the_bound("as it is", code, length)
 
 
-def _by_the_bound(what: str, first: int | None, length: int) -> str:
+def _by_the_bound(what: str, code: Code, length: int) -> str:
+    rates = with_still_pairs(code, length)
+    first, looked = first_failing_distance(rates, length), farthest_looked_at(len(rates), length)
     if first is None:
-        return f"By the bound of Men et al. (2024) the ladder {what} holds up to {spoken(length)}."
+        return f"By the bound of Men et al. (2024) the ladder {what} holds up to {spoken(looked)}."
     return f"By the bound of Men et al. (2024) the ladder {what} fails at a distance of {spoken(first)} first."
 
 
@@ -239,4 +240,4 @@ def _does(before: Code, after: Code, length: int) -> Iterator[str]:
     factor = after.attention_factor
     if factor is not None and factor != before.attention_factor:
         yield f"Cosine and sine are multiplied by {spoken(factor)} at every length."
-    yield _by_the_bound("with it", first_failing_distance(with_still_pairs(after, length), length), length)
+    yield _by_the_bound("with it", after, length)
