@@ -40,6 +40,13 @@ VALUES = [
     ),
     (
         "unknown-scaling",
+        {f"{C}rope_scaling.type": "yarnn", "known": "linear, yarn"},
+        "error",
+        'rope_scaling.type is "yarnn", a scaling that is not known (known: linear, yarn); no rates follow from it.'
+        ' Perhaps "yarn" is meant.',
+    ),
+    (
+        "unknown-scaling",
         {f"{C}rope_scaling.type": "foo", "known": "linear, yarn"},
         "error",
         'rope_scaling.type is "foo", a scaling that is not known (known: linear, yarn); no rates follow from it.',

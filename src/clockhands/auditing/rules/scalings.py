@@ -10,13 +10,21 @@ from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, listed, nam
 
 def _unknown_scaling(evidence: Evidence) -> str:
     known = f" (known: {evidence['known']})" if evidence.get("known") else ""
-    return f"{said(evidence)}, a scaling that is not known{known}; no rates follow from it."
+    near = _nearest_scaling(evidence)
+    meant = f" Perhaps {spoken(near)} is meant." if near else ""
+    return f"{said(evidence)}, a scaling that is not known{known}; no rates follow from it.{meant}"
+
+
+def _nearest_scaling(evidence: Evidence) -> str | None:
+    """The known scaling whose name is most like the unknown one, if one is like it."""
+    name = next((str(value).lower() for _, value in stated(evidence)), "")
+    known = str(evidence.get("known", "")).split(", ")
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
 
 
 def _unknown_scaling_edit(evidence: Evidence) -> Edit | None:
-    place, name = next(iter(stated(evidence)), (None, None))
-    near = difflib.get_close_matches(str(name).lower(), str(evidence.get("known", "")).split(", "), n=1, cutoff=0.7)
-    return replaced(place, near[0], f'Write "{near[0]}", if that is what was meant.') if place and near else None
+    place, near = next((name for name, _ in stated(evidence)), None), _nearest_scaling(evidence)
+    return replaced(place, near, f"Write {spoken(near)}, if that is what was meant.") if place and near else None
 
 
 _BY_ITSELF = "a scaling block with its numbers"
