@@ -140,10 +140,13 @@ def _as_released(evidence: Evidence) -> Edit | None:
     place, value = evidence.get("mended at"), evidence.get("mended with")
     if not isinstance(place, str) or value is None:
         return None
-    says = f"Write what {evidence['release']} has, if this model was made from it."
+    has = f"as {evidence['release']} has it, if this model was made from it."
     if evidence.get("merged") and isinstance(value, Mapping):
-        return together(says, *(added(f"{place}.{key}", number, "") for key, number in value.items()))
-    return added(place, value, says)
+        numbers = listed([f"{key} {spoken(number)}" for key, number in value.items()])
+        steps = (added(f"{place}.{key}", number, "") for key, number in value.items())
+        return together(f"Write {numbers}, {has}", *steps)
+    key = place.rpartition(":")[2].rpartition(".")[2]
+    return added(place, value, f"Write {key} {spoken(value)}, {has}")
 
 
 def _lists(evidence: Evidence) -> str:
