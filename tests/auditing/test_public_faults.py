@@ -1,5 +1,6 @@
 """Every public fault that a file shows is caught, and the sound file beside it does not fire."""
 
+import jsonpatch
 import pytest
 
 from auditing.faulty_containers import CONTAINER_FAULTS
@@ -31,6 +32,23 @@ def test_the_sound_file_beside_it_does_not_fire(name, tmp_path):
     found = audited(tmp_path, fault.sound)
     assert as_grave(found, fault) == []
     assert fired(found) == []
+
+
+def mended(model, edit):
+    """The model with the patch of an edit applied."""
+    return {**model, edit.file: jsonpatch.apply_patch(model[edit.file], [dict(step) for step in edit.patch])}
+
+
+def test_the_patch_of_a_finding_mends_the_fault(tmp_path):
+    count = 0
+    for place, fault in enumerate(FAULTS.values()):
+        for number, finding in enumerate(as_grave(audited(tmp_path / f"{place}", fault.faulty), fault)):
+            if finding.severity != "note" and finding.edit is not None and finding.edit.patch:
+                count += 1
+                found = audited(tmp_path / f"{place}-{number}", mended(fault.faulty, finding.edit))
+                assert as_grave(found, fault) == [], fault.name
+    print(f"{count} patches mend the faults that they are for")
+    assert count >= 30
 
 
 def test_every_code_that_a_case_names_is_one():
