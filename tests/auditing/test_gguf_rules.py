@@ -108,6 +108,14 @@ def test_divisors_that_stop_the_slow_pairs_are_a_proportional_ladder(tmp_path):
     assert found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=mixed)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, 0.0, -1.0])
+def test_divisors_that_are_no_numbers_are_said_where_they_are_read(tmp_path, number):
+    broken = llama3_factors()
+    broken[40] = number
+    assert not found(tmp_path, "rope-freqs-differ", LLAMA, rope_freqs__weight=broken)
+    assert found(tmp_path, "impossible-value", LLAMA, rope_freqs__weight=broken)
+
+
 def test_a_longrope_model_without_its_lists(tmp_path):
     assert not found(tmp_path, "longrope-factors-missing", PHI, **LISTS)
     (finding,) = found(tmp_path, "longrope-factors-missing", PHI)

@@ -4,9 +4,11 @@ import io
 import json
 import math
 
+import numpy as np
 import pytest
 
 import clockhands as ch
+from auditing.model_files import audited, of_code
 from clockhands.auditing.bounds import farthest_looked_at, first_failing_distance, turned_through
 from clockhands.ladders import geometric
 
@@ -170,6 +172,17 @@ def test_rows_before_the_first_position_are_counted_by_some(tmp_path, length):
 @pytest.mark.parametrize("value", ["4096", True, None, -1, [1]])
 def test_what_is_no_length_is_left_alone(value):
     assert not findings(LLAMA, "lengths-differ", model_max_length=value)
+
+
+def test_a_short_table_is_mended_by_the_length_that_it_has(tmp_path):
+    bert = ROBERTA | {"model_type": "bert", "max_position_embeddings": 1024}
+    table = np.random.default_rng(1).normal(size=(512, 768)).astype(np.float32)
+    model = {"config.json": bert, "model.safetensors": {"embeddings.position_embeddings.weight": table}}
+    (finding,) = of_code(audited(tmp_path, model), "short-table")
+    assert finding.edit is not None
+    assert finding.edit.patch == ({"op": "replace", "path": "/max_position_embeddings", "value": 512},)
+    mended = model | {"config.json": bert | {"max_position_embeddings": 512}}
+    assert not of_code(audited(tmp_path, mended), "short-table", "table-size")
 
 
 def test_rows_before_the_first_position_are_a_note():

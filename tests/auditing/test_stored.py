@@ -29,7 +29,16 @@ def test_rates_as_declared_are_a_note(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [np.zeros(64), np.full(64, np.nan), 500000.0 ** (-np.arange(64) / 64), PLAIN / 8, PLAIN * (1 + 1e-4)]
+    "wrong",
+    [
+        np.zeros(64),
+        np.full(64, np.nan),
+        np.full(64, 3e38),
+        np.full(64, -np.inf),
+        500000.0 ** (-np.arange(64) / 64),
+        PLAIN / 8,
+        PLAIN * (1 + 1e-4),
+    ],
 )
 def test_other_rates_are_a_warning(tmp_path, wrong):
     (finding,) = found(tmp_path, {ROTARY.format(0): wrong.astype(np.float32)})

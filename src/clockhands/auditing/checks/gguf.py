@@ -1,5 +1,6 @@
 """What a GGUF file of an architecture must hold beside its keys, and what its tensors divide the rates by."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -150,6 +151,8 @@ def rope_freqs(subject: Subject) -> Iterator[Case]:
     divisors = model.numbers(FREQUENCIES)
     if divisors is None or model.code.base is None or len(divisors) * 2 != model.code.rotated:
         return  # said where it was read
+    if not all(0 < number < math.inf for number in divisors):
+        return  # so was this
     where = {f"{subject.opened.config_name}:{FREQUENCIES}": f"{len(divisors)} numbers"}
     found = {"first": divisors[0], "last": divisors[-1], "largest": max(divisors), "pairs": len(divisors)}
     if all(abs(number - 1) <= _CLOSE for number in divisors):

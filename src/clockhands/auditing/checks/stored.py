@@ -37,7 +37,8 @@ def stored_frequencies(subject: Subject) -> Iterator[Case]:
         numbers = _numbers(subject, name)
         if numbers is None:
             continue
-        verdict, evidence = _beside_config(subject, name, numbers)
+        with np.errstate(all="ignore"):  # stored garbage may be anything
+            verdict, evidence = _beside_config(subject, name, numbers)
         first, count = alike.get(verdict, (evidence, 0))
         alike[verdict] = first, count + 1
     for verdict, (evidence, count) in alike.items():
@@ -131,9 +132,10 @@ def _is_before_linear(code: Code, numbers: np.ndarray) -> bool:
 def position_numbers(subject: Subject) -> Iterator[Case]:
     """Stored numbers of positions that are no whole numbers from 0, or not kept as such."""
     opened = subject.opened
-    for name, info in opened.tensors.items():
+    for name in [name for name in opened.tensors if _NUMBERS.search(name)][:_MOST_TENSORS]:
+        info = opened.tensors[name]
         one_row = info.elements == max(info.shape, default=0)
-        if not _NUMBERS.search(name) or not one_row or not 0 < info.elements <= _MOST_NUMBERS:
+        if not one_row or not 0 < info.elements <= _MOST_NUMBERS:
             continue
         numbers = _numbers(subject, name)
         if numbers is None:
