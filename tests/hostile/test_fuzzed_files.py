@@ -26,6 +26,7 @@ from written_files import (
     onnx_outside,
     onnx_tensor,
     safetensors_bytes,
+    small_checkpoint,
     small_gguf,
     written,
 )
@@ -67,6 +68,7 @@ SOUND = {
     "model.onnx": onnx_file(),
     "table.npy": npy_file(),
     "table.npz": npz_file(),
+    "model.pt": small_checkpoint(),
     "config.json": b'{"model_type": "llama", "rope_theta": 1e4, "rope_scaling": {"factor": 8.0, "list": [1, 2]}}',
     "blob": small_gguf(),
 }

@@ -98,7 +98,7 @@ CONFIGS = {
         repeated(b"{", b'"#":0,"#":1', 60_000),
         "holds more than 100 keys that are given more than once",
     ),
-    "many digits": (b'{"rope_theta":' + b"9" * 2_000_000 + b"}", "holds a number that cannot be read"),
+    "many digits": (b'{"rope_theta":' + b"9" * 2_000_000 + b"}", "holds a whole number of 2,000,000 digits"),
     "many unknown keys of a block": (
         LLAMA
         + b', "rope_theta": 1e4, "rope_scaling": '

@@ -85,7 +85,13 @@ def test_a_pair_of_surrogates_is_text():
 
 
 def test_a_number_of_too_many_digits_is_refused():
-    message, hint = refused(b'{"a": ' + b"1" * 5000 + b"}")
+    for digits in (301, 5000):
+        message, hint = refused(b'{"a": -' + b"1" * digits + b"}")
+        assert message == f"config.json holds a whole number of {digits:,} digits, which no config has."
+        assert hint == "Check that this is the file you mean."
+    assert documents.parse(b'{"a": ' + b"1" * 300 + b"}", "config.json").fields["a"] > 1e299
+    # An index has no numbers that are computed with.
+    message, hint = refused(b'{"a": ' + b"1" * 5000 + b"}", many=True)
     assert message.startswith("config.json holds a number that cannot be read: Exceeds the limit (4300 digits)")
     assert "1e" in hint
 

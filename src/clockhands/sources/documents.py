@@ -25,6 +25,7 @@ DEEPEST = 100
 MOST_KEYS = 2**17
 LONGEST_KEY = 4096
 MOST_DUPLICATES = 100
+MOST_DIGITS = 300  # no float holds more, and what follows computes with floats
 
 _PIECE = 2**20  # bytes read at a time
 
@@ -45,6 +46,12 @@ class _Bounds:
             raise self._refusal(f"a key of more than {LONGEST_KEY:,} characters")
         if duplicates > MOST_DUPLICATES:
             raise self._refusal(f"more than {MOST_DUPLICATES} keys that are given more than once")
+
+    def whole(self, digits: str) -> int:
+        """A whole number that a float can hold."""
+        if len(digits) > MOST_DIGITS:
+            raise self._refusal(f"a whole number of {len(digits.lstrip('-')):,} digits")
+        return int(digits)
 
     def _refusal(self, what: str) -> Unreadable:
         return Unreadable(f"{self.where} holds {what}, which no config has.", "Check that this is the file you mean.")
@@ -137,7 +144,8 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
 
     constants = refuse_constant if strict else None
     try:
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=constants)
+        whole = None if bounds is None else bounds.whole
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=constants, parse_int=whole)
     except json.JSONDecodeError as error:
         raise Unreadable(
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.", _json_hint(data)

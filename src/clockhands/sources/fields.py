@@ -7,6 +7,7 @@ instead of an exception: a config that can be parsed can be audited, whatever it
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -178,7 +179,7 @@ class Fields:
             value = self.values[key]
             if not isinstance(value, list | tuple):
                 return self.unreadable(key, "a list of numbers")
-            if not all(_is_number(item) and 0 < item < math.inf for item in value):
+            if not all(_is_number(item) and 0 < item <= sys.float_info.max for item in value):
                 return self.impossible(key, "a list of positive finite numbers")
             if length is not None and len(value) != length:
                 return self.note(code, {self.source(key): value, "numbers": len(value), "pairs": length})

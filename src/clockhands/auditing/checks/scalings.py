@@ -66,6 +66,7 @@ def longrope_swapped(subject: Subject) -> Iterator[Case]:
 
 
 def _numbers(value: object) -> list[float]:
-    if not isinstance(value, list) or not all(type(item) in (int, float) for item in value):
+    # Whole numbers may have more digits than a float holds.
+    if not isinstance(value, list) or not all(type(item) in (int, float) and abs(item) < 1e300 for item in value):
         return []
     return [float(item) for item in value]
