@@ -93,7 +93,10 @@ def placed(edit: Edit | None, documents: Mapping[str, Any]) -> Edit | None:
     steps: list[dict[str, Any]] = []
     for step in edit.patch:
         # A step may use what an earlier one made: it is fitted to the file as the steps before it leave it.
-        document = document if not steps else _applied(steps[-1], document)
+        try:
+            document = document if not steps else _applied(steps[-1], document)
+        except (KeyError, IndexError):  # a step took away what it should be put into
+            return replace(edit, patch=())
         fitted = None if document is None else _fitted(step, document)
         if fitted is None:
             return replace(edit, patch=())

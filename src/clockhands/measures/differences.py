@@ -110,7 +110,7 @@ def difference(
     errors = np.where(parted, errors, 0.0)
     if not places.size:
         return LadderDifference(len(ours), None, None, 1.0, None, 0.0, None, factor / other_factor, errors)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratios = np.where(parted, larger / smaller, 1.0)
     steepest, fastest = int(ratios.argmax()), int(np.abs(errors).argmax())
     return LadderDifference(

@@ -58,7 +58,9 @@ def with_release(subject: Subject, case: Case) -> Case:
         if code == "factor-times-original":
             context = subject.resolved.context or 0
             own = next((each for each in known if each.scaling is None and each.context == context), None)
-            stretches = evidence.get("scaling") == "yarn" and evidence.get("factor x original", 0) > context
+            reach = evidence.get("factor x original", 0)
+            # A product that no float holds is evidence in words.
+            stretches = evidence.get("scaling") == "yarn" and isinstance(reach, int | float) and reach > context
             if own is not None and stretches:
                 return code, {**evidence, "switched on in": own.name}, layers
             continue
