@@ -158,7 +158,7 @@ def test_within_the_context_nothing_is_said():
 
 def test_what_is_sound_is_counted():
     extension = extended(ROTARY["the base by default"], 4096)
-    assert "41 of 64 pairs turned through within the 2,048 positions of training" in extension.sound[0]
+    assert "41 of 64 pairs turn through within the 2,048 positions that are declared" in extension.sound[0]
     assert extension.sound[1].endswith("fails at a distance of 1,707 first.")
 
 
@@ -230,3 +230,23 @@ def test_the_extension_is_json_that_the_published_schema_knows():
     assert set(told) == set(schema["$defs"]["extension"]["required"])
     (way, *_) = told["ways"]
     assert set(way) == set(schema["$defs"]["extension"]["properties"]["ways"]["items"]["required"])
+
+
+@pytest.mark.slow
+def test_the_changes_of_published_configs_serve_the_length_and_nothing_new_fires(shared):
+    new = []
+    ways = 0
+    for file in sorted((shared / "conventions" / "configs").glob("*.json")):
+        values = json.loads(file.read_text(encoding="utf-8")).get("config")
+        before = audited(values) if values else None
+        if before is None or before.context is None:
+            continue
+        found = audited(values, 4 * before.context).extension
+        for way in found.ways if found is not None else ():
+            ways += 1
+            for shape, change in way.values.items():
+                after = audited(values, 4 * before.context, change)
+                codes = {code for code, _ in fires(after) - fires(before)} - set(way.warns[shape])
+                new += [(file.stem, way.scaling, shape, code) for code in codes]
+    assert new == []
+    assert ways >= 200, "most published models rotate, and their classes read scalings"

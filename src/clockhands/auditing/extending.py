@@ -156,8 +156,8 @@ def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator
     through = turned_through(moving, trained)
     left = len(moving) - through
     yield (
-        f"{where}: {through} of {len(moving)} pairs turned through within the {spoken(trained)} positions of training"
-        " and meet no new angle"
+        f"{where}: {through} of {len(moving)} pairs turn through within the {spoken(trained)} positions that are"
+        " declared and meet no new angle"
         + (
             f"; the other {left} reach angles at {spoken(length)} that the model has never seen."
             if left
