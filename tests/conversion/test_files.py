@@ -12,7 +12,7 @@ from clockhands.conversion import CannotConvert, convert, convert_rows, writing
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.sources import open_target, safetensors
 from clockhands.sources.resolve import resolve
-from written_files import entry, refusal, safetensors_bytes, written
+from written_files import entry, refusal, safetensors_bytes, small_checkpoint, written
 
 from .conftest import ATTENTION, LLAMA, llama_tensors, numbered
 
@@ -358,6 +358,9 @@ def test_what_is_no_checkpoint_is_refused(checkpoint, tmp_path):
     for source, expected_message, error in cases:
         assert refusal(convert, source, tmp_path / "out", "interleaved", error=error)[0] == expected_message
     (model / "model.safetensors").unlink()
+    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
+    assert message == f"{model} holds no tensors in safetensors files."
+    written(model / "pytorch_model.bin", small_checkpoint())
     message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=CannotConvert)
     assert message == f"{model} holds no tensors in safetensors files."
 

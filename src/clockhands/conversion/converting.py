@@ -186,7 +186,7 @@ def _read(source: str | os.PathLike[str]) -> _Source:
         shards = dict.fromkeys(info.file for info in listed.tensors.values())
         return _Source(opened, index.parent, tuple(map(safetensors.read_header, shards)), index)
     shards = dict.fromkeys(info.file for info in opened.tensors.values())
-    if not shards:
+    if not shards or any(files.kind(file) != "safetensors" for file in shards):
         raise CannotConvert(
             f"{opened.target} holds no tensors in safetensors files.",
             "Name the .safetensors file, or save the weights as one.",
