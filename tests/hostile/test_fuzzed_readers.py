@@ -33,7 +33,7 @@ def test_whatever_a_file_holds_is_audited_or_refused(tmp_path, readers, capsys):
         tried = int(told.partition("stat::number_of_executed_units:")[2].split()[0])
         with capsys.disabled():
             print(f"\n{reader}: {tried:,} files in {SECONDS} s")
-        assert tried > SECONDS
+        assert tried > 10
 
 
 def test_what_goes_wrong_is_found(tmp_path):
