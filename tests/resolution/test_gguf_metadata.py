@@ -238,6 +238,14 @@ def test_lists_with_a_number_for_each_layer():
     assert [code.layers for code in resolve(gguf(named("smollm3"))).codes][1] == "3,7,11,15,19,23,27"
 
 
+def test_layers_without_heads_for_keys_do_not_turn():
+    """Such a layer is a convolution of LFM2's or a recurrence: llama.cpp's ``recurrent_layer_arr``."""
+    key = "llama.attention.head_count_kv"
+    turning, still = resolve(gguf({**SMALL, key: [0, 0, 3] * 10})).codes
+    assert (turning.layers, still.kind) == ("2,5,8,11,14,17,20,23,26,29", "none")
+    assert still.source["kind"] == f"model.gguf:{key}"
+
+
 def test_a_colon_in_the_name_of_the_file():
     opened = dataclasses.replace(gguf({**SMALL, "llama.attention.head_count": [9] * 30}), config_name="a:b.gguf")
     (code,) = resolve(opened).codes

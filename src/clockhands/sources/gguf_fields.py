@@ -301,10 +301,15 @@ class _File:
         period = self.table["still"].get(self.name)
         if period:
             return frozenset(layer for layer in range(count) if (layer + 1) % period == 0), self.architecture
-        heads = self.fields.raw("heads")
-        if heads is None or not isinstance(heads.value, list | tuple) or len(heads.value) != count:
-            return frozenset(), ""
-        return frozenset(layer for layer, number in enumerate(heads.value) if number == 0), heads.source
+        still, because = frozenset[int](), ""
+        # Layers that mix tokens in another way have no heads, or none for keys.
+        for key in (f"{self.name}.attention.head_count", f"{self.name}.attention.head_count_kv"):
+            heads = self.fields.values.get(key)
+            self.fields.read.add(key)
+            if isinstance(heads, list | tuple) and len(heads) == count and 0 in heads:
+                still |= {layer for layer, number in enumerate(heads) if number == 0}
+                because = because or self.fields.source(key)
+        return still, because
 
     def _block(self) -> Fields | None:
         """The scaling keys, under the names that configs use."""
