@@ -1,0 +1,135 @@
+"""Readings as a whole: which readers there are, what they cost nothing for, and files that fit none."""
+
+import json
+
+import pytest
+
+from clockhands.auditing import audit
+from clockhands.errors import InvalidValue
+from clockhands.readers import READERS, compared, readings
+from clockhands.readers.facts import about, facts
+from clockhands.readers.telling import reading_to_dict
+from clockhands.sources import open_target
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 4,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+}
+ODD = [
+    None, 0, -1, True, "", "yarn", [], {}, 1e308, float("inf"), float("nan"), 10**290, "500000", [None],
+    {"rope_type": ["x"]}, {"full_attention": None}, {"rope_type": "yarn", "factor": 1e308}, {"type": {"a": 1}},
+    {"rope_type": "longrope", "long_factor": 5, "short_factor": None, "factor": -1},
+]  # fmt: skip
+KEYS = [
+    "rope_theta", "rope_scaling", "rope_parameters", "model_type", "max_position_embeddings", "architectures",
+    "original_max_position_embeddings", "partial_rotary_factor", "text_config", "vision_config", "auto_map",
+]  # fmt: skip
+
+
+def target(folder, config):
+    path = folder / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return open_target(path)
+
+
+def test_every_reader_says_which_release_it_is():
+    assert set(facts()["readers"]) == set(READERS)
+    for name in READERS:
+        assert all(about(name))
+
+
+def test_a_plain_config_is_read_alike_by_all_and_resolved_once(tmp_path):
+    opened = target(tmp_path, LLAMA)
+    resolved = resolve(opened)
+    found = {each.reader: each for each in readings(opened, resolved, resolved.length)}
+    assert {each.verdict for name, each in found.items() if name != "no-scaling"} == {"same"}
+    # What is seen as the audit sees it is not computed again.
+    assert all(each.codes is resolved.codes for name, each in found.items() if name != "no-scaling")
+    assert found["no-scaling"].verdict == "unknown"
+
+
+@pytest.mark.parametrize("name", ["alibi", "vaswani2017", "llama2"])
+def test_presets_have_one_reading(name):
+    opened = open_target(name)
+    assert readings(opened, resolve(opened)) == ()
+
+
+def test_a_reader_that_does_not_exist_is_refused(tmp_path):
+    opened = target(tmp_path, LLAMA)
+    with pytest.raises(InvalidValue, match="no reader 'vlm'"):
+        readings(opened, resolve(opened), None, ["vlm"])
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_odd_values_are_read_or_refused_and_never_an_exception(tmp_path, key):
+    for value in ODD:
+        for around in (LLAMA, LLAMA | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}):
+            opened = target(tmp_path, around | {key: value})
+            found = audit(opened.path).to_dict()
+            json.dumps(found["readers"], allow_nan=False)
+
+
+def test_what_the_caller_sets_is_read_by_all(tmp_path):
+    opened = target(tmp_path, LLAMA)
+    found = audit(opened.path, overrides={"rope_scaling": {"rope_type": "linear", "factor": 2.0}})
+    rows = {each.reader: each for each in found.readings}
+    assert rows["transformers-4"].verdict == "same"
+    assert rows["vllm"].longest == 16384
+    assert rows["no-scaling"].verdict == "differs"
+
+
+def test_a_reading_is_json(tmp_path):
+    opened = target(tmp_path, {key: value for key, value in LLAMA.items() if key != "rope_theta"} | {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}
+    })  # fmt: skip
+    resolved = resolve(opened)
+    (found,) = readings(opened, resolved, None, ["transformers-4"])
+    made = json.loads(json.dumps(reading_to_dict(found, resolved.context)))
+    assert (made["verdict"], made["not_read"]) == ("differs", ["config.json:rope_parameters"])
+    (group,) = made["differs"]
+    assert (group["first"]["base"], group["second"]["base"]) == (500000.0, 10000.0)
+    assert [each["distance"] for each in group["rates"]["at"]] == [1, 16, 256, 1024, 4096, 8192, 32768]
+
+
+def rotary(layers, base, **more):
+    rates = tuple(base ** (-pair / 4) for pair in range(4))
+    return Code("text", layers, "rotary", width=8, rotated=8, base=base, rates=rates, attention_factor=1.0, **more)
+
+
+def test_layers_are_grouped_by_what_both_have():
+    found = compared([rotary("0-5", 1e4)], [rotary("0-1,4-5", 1e4), rotary("2-3", 1e6)])
+    assert [(group.layers, group.same) for group in found] == [("0-1,4-5", True), ("2-3", False)]
+
+
+def test_a_code_for_an_unknown_number_of_layers_is_for_all():
+    (group,) = compared([rotary(None, 1e4)], [rotary("0-5", 1e4)])
+    assert (group.layers, group.same) == ("0-5", True)
+
+
+def test_layers_that_one_side_lacks_are_told():
+    found = compared([rotary("0-5", 1e4)], [rotary("0-3", 1e4)])
+    assert [(group.layers, group.says) for group in found] == [
+        ("0-3", ()),
+        ("4-5", ("the second has no such layers",)),
+    ]
+
+
+def test_pairs_of_other_channels_are_not_compared():
+    half = Code("text", "0", "rotary", width=8, rotated=4, base=1e4, rates=(1.0, 0.01), attention_factor=1.0)
+    (group,) = compared([rotary("0", 1e4)], [half])
+    assert group.ladder is None
+    assert group.says == ("8 of 8 channels turn against 4 of 8 channels turn",)
+
+
+def test_windows_count_where_everything_does():
+    ours, theirs = rotary("0", 1e4, window=128), rotary("0", 1e4)
+    (group,) = compared([ours], [theirs])
+    assert group.says == ("the last 128 positions against all positions",)
+    assert compared([ours], [theirs], everything=False)[0].same
