@@ -9,7 +9,6 @@ Source: ``pickletools`` of the standard library (the instructions), ``torch/_uti
 ``torch/serialization.py`` of PyTorch 2.13 (how tensors are pickled).
 """
 
-import pickletools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -145,6 +144,9 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
     Raises:
         Unreadable: It is damaged, too large, or holds anything but tensors in dictionaries and lists.
     """
+    # Imported here: most targets are no pickles.
+    import pickletools
+
     machine = _Machine(where)
     source = _Bounded(stream, where)
     steps = 0
