@@ -3,7 +3,7 @@
 import pytest
 
 from resolution.expected import resolved
-from resolution.library import gaps, read_config
+from resolution.library import gaps, read_config, rotary_module
 
 BASE = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 4, "head_dim": 128}
 BASE |= {"max_position_embeddings": 32768}
@@ -56,6 +56,20 @@ def test_the_library_does_drop_it(name):
     config, _, differs = CASES[name]
     values = {**BASE, **config}
     assert bool(list(gaps(read_config(values), resolved(values)))) == differs
+
+
+@pytest.mark.parametrize("name", ["mixtral", "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "minimax"])
+def test_classes_that_fail_where_no_width_is_written(name):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    whole = {"model_type": name, **BASE, "rope_theta": 1e6, "rope_scaling": YARN}
+    bare = {key: value for key, value in whole.items() if key != "head_dim"}
+    told = [dict(fact.evidence) for fact in resolved(bare).facts if "without it" in fact.evidence]
+    assert [evidence["missing"] for evidence in told] == ["head_dim"]
+    assert not [fact for fact in resolved(whole).facts if "without it" in fact.evidence]
+    assert list(gaps(read_config(whole), resolved(whole))) == []
+    with pytest.raises(TypeError):
+        rotary_module(read_config(bare))
 
 
 def test_the_same_values_in_the_right_place_are_no_fact():

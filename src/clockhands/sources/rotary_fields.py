@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clockhands.ladders import Geometric
+from clockhands.scaling import Dynamic, LongRope, Yarn
 from clockhands.sources.axis_fields import axes_of, in_grid
 from clockhands.sources.block_fields import Blocks, completed, conflict
 from clockhands.sources.fields import Fields, Found
@@ -84,6 +85,8 @@ class Reader:
             allowed=self.row.scalings if self.row else (),
         )
         declared = read_scaling(block if self.row is None else completed(block, self.row, self._defaults), around)
+        if self.row is not None and self.row.fragile and isinstance(declared.scaling, Dynamic | Yarn | LongRope):
+            self._without_width()
         declared = grown(self.fields, self.row, declared, self.length)
         if self.known is None and not self._switches_are_complete():
             declared = replace(declared, known=False)
@@ -125,6 +128,14 @@ class Reader:
             spacing = Geometric(code.base, span=shape.counted / 2)
         made = built(code, declared, self.fields, self.length, spacing=spacing, assumed=whole, more=more)
         return made, declared.original
+
+    def _without_width(self) -> None:
+        """Some classes divide nothing: at these scalings they take the width of a head from its key alone."""
+        if self.known is None or self.fields.declares("head_width"):
+            return
+        without = f"{self.known.library} fails to build this scaling for {self.known.name} models that leave it out"
+        needed = {"missing": self.known.reads["head_width"][0], "needed for": "the scaling", "without it": without}
+        self.fields.note("missing-value", needed)
 
     def _layout(self, layers: str | None) -> Found[str] | None:
         known, said = self._layout_of_type(), self.fields.values.get(LAYOUT_KEY)

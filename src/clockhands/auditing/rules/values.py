@@ -69,6 +69,8 @@ def _default_edit(evidence: Evidence) -> Edit | None:
 
 
 def _missing_value(evidence: Evidence) -> str:
+    if evidence.get("without it"):
+        return f"{evidence['missing']} is not in the file: {evidence['without it']}."
     return f"{evidence['missing']} is not in the file, and {evidence['needed for']} would follow from it: left open."
 
 
