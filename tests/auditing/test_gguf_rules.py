@@ -162,3 +162,19 @@ def test_a_context_that_releases_have_with_yarn_only(tmp_path):
     assert finding.evidence["model.gguf:qwen3moe.context_length"] == 131072
     assert not found(tmp_path, "missing-scaling", bare | {"qwen3moe.context_length": 40960})
     assert not found(tmp_path, "missing-scaling", bare | {"qwen3moe.rope.freq_base": 1e7})
+
+
+def test_a_factor_of_yarn_without_its_type_is_taken_for_linear(tmp_path):
+    typeless = {key: value for key, value in QWEN3_MOE.items() if not key.endswith("scaling.type")}
+    (finding,) = found(tmp_path, "ignored-key", typeless)
+    assert finding.severity == "warning"
+    assert finding.evidence["model.gguf:qwen3moe.rope.scaling.original_context_length"] == 32768
+    assert not found(tmp_path, "ignored-key", QWEN3_MOE)
+    linear = {key: value for key, value in typeless.items() if not key.endswith("original_context_length")}
+    assert not found(tmp_path, "ignored-key", linear)
+
+
+def test_a_yarn_without_its_factor_is_incomplete_and_not_missing(tmp_path):
+    factorless = {key: value for key, value in QWEN3_MOE.items() if not key.endswith("scaling.factor")}
+    assert found(tmp_path, "incomplete-scaling", factorless)
+    assert not found(tmp_path, "missing-scaling", factorless)

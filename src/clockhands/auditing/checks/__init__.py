@@ -5,7 +5,13 @@ Each check takes a `Subject` and yields (code, evidence, layers) for every case 
 
 from clockhands.auditing.checks.codes import beyond_context, never_turning, short_table
 from clockhands.auditing.checks.files import files_disagree
-from clockhands.auditing.checks.gguf import dimension_count, longrope_factors, missing_keys, rope_freqs
+from clockhands.auditing.checks.gguf import (
+    dimension_count,
+    longrope_factors,
+    missing_keys,
+    rope_freqs,
+    yarn_without_type,
+)
 from clockhands.auditing.checks.heads import head_width
 from clockhands.auditing.checks.layers import (
     inert_window,
@@ -30,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
     longrope_factors,
     dimension_count,
     missing_keys,
+    yarn_without_type,
     releases_of_the_shape,
     missing_sections,
     wrong_original,

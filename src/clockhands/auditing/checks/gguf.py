@@ -259,7 +259,11 @@ def missing_keys(subject: Subject) -> Iterator[Case]:
     release = None if model is None else KEYED.get((model.architecture, model.code.base or 0.0))
     if model is None or release is None or context is None or context < release.least:
         return
-    if model.is_scaled or FREQUENCIES in subject.opened.tensors:
+    if (
+        model.is_scaled
+        or model.value("rope.scaling.type") not in (None, "none")
+        or FREQUENCIES in subject.opened.tensors
+    ):
         return
     evidence = {
         "context": context,
@@ -270,3 +274,17 @@ def missing_keys(subject: Subject) -> Iterator[Case]:
         "its scaling": release.scaling,
     }
     yield "missing-scaling", evidence | model.said("rope.freq_base", "context_length"), model.code.layers
+
+
+def yarn_without_type(subject: Subject) -> Iterator[Case]:
+    """Numbers of YaRN beside a factor without a type, which readers take for a linear scaling."""
+    model = _model(subject)
+    if model is None or not model.is_scaled or model.value("rope.scaling.type") is not None:
+        return
+    meant = model.said(
+        "rope.scaling.original_context_length", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"
+    )
+    if meant:
+        because = "no rope.scaling.type stands beside it, and this reader takes a factor alone for a linear scaling"
+        instead = "A linear scaling of all pairs"
+        yield "ignored-key", {**meant, "because": because, "read instead": instead}, model.code.layers
