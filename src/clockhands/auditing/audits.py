@@ -14,7 +14,7 @@ from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
 from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.readers import Reading, readings
-from clockhands.readers.telling import reading_to_dict
+from clockhands.readers.telling import reach_of, reading_to_dict
 from clockhands.sources.overriding import evidence_by_caller, overridden
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
@@ -103,6 +103,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """One element of `targets` in the JSON of `clockhands audit`."""
+        reach = reach_of(self.layers, self.context, self.length)
         return {
             "target": self.target,
             "model_type": self.model_type,
@@ -114,7 +115,7 @@ class Audit:
             "ignored": {place: json_value(value) for place, value in self.ignored.items()},
             "weights": None if self.weights is None else self.weights.to_dict(),
             "extension": None if self.extension is None else json_value(self.extension.to_dict()),
-            "readers": [json_value(reading_to_dict(reading, self.context)) for reading in self.readings],
+            "readers": [json_value(reading_to_dict(reading, reach)) for reading in self.readings],
         }
 
     def _counted(self, severity: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from clockhands.readers.facts import facts
 from clockhands.readers.magnitudes import longrope, magnitude, ratio
-from clockhands.readers.of_transformers import config_of_5, transformers_4
+from clockhands.readers.of_transformers import config_of_5, known_to, transformers_4
 from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
 
 _ORIGINAL = "original_max_position_embeddings"
@@ -22,6 +22,7 @@ _ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deep
 def vllm_0_11(view: View) -> None:
     """Read a part as vLLM 0.11.0 does."""
     held = facts()["vllm-0.11"]
+    _known("transformers-4", view)
     if view.name not in (*held["types"], *held["without_scaling"]):
         raise Undescribed("The file of this type in vLLM 0.11.0 was not read.")
     if not facts()["transformers-4"]["types"][view.name].get("type_first"):
@@ -58,6 +59,14 @@ def vllm_0_11(view: View) -> None:
     view.put(OLD, block)
 
 
+def _known(transformers: str, view: View) -> None:
+    """Types that Transformers lacks may have a config class in vLLM itself, and those were not read."""
+    try:
+        known_to(transformers, view)
+    except Refusal:
+        raise Undescribed("Transformers has no such type; a config class that vLLM may have was not read.") from None
+
+
 def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, deepseek: bool) -> dict[str, Any]:
     """Without what the block says of the magnitude, but for DeepSeek's two numbers."""
     factor = view.number("factor", block)
@@ -72,6 +81,7 @@ def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, dee
 
 def vllm(view: View) -> None:
     """Read a part as vLLM 0.33.0 does."""
+    _known("transformers-5", view)
     for key in (OLD, NEW):
         _contradiction(view, key, frozenset(_BESIDE))
     config_of_5(view)

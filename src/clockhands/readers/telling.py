@@ -13,6 +13,12 @@ FAR_OFF = (0.1, 1.0)
 """Radians from which a pair counts as off, and as lost."""
 
 
+def reach_of(codes: Iterable[Code], context: int | None, length: int | None) -> int | None:
+    """How far two readings are compared: the context, or the length of the rates where they hold for that one alone."""
+    regimes = any((code.scaling or {}).get("type") in ("longrope", "dynamic") for code in codes)
+    return length if regimes and length is not None else context
+
+
 def reading_to_dict(reading: Reading, context: int | None) -> dict[str, Any]:
     """One element of `readers` in the JSON of an audit."""
     return {

@@ -18,6 +18,7 @@ from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.weights import LIMITS, Pairing
+from clockhands.readers.telling import reach_of
 from clockhands.show.extending import print_extension
 from clockhands.show.page import Page, safe
 from clockhands.show.readers import rows_of_readers
@@ -70,7 +71,8 @@ class _Report(Page):
         if self.audit.weights is not None:
             self.line()
             self.weights(self.audit.weights)
-        rows = list(rows_of_readers(self.audit.readings, self.audit.context))
+        reach = reach_of(self.audit.layers, self.audit.context, self.audit.length)
+        rows = list(rows_of_readers(self.audit.readings, reach))
         if rows:
             self.line()
             self.line(Text("what other readers compute", style="bold"))
