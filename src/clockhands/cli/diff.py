@@ -10,7 +10,7 @@ from clockhands.cli.group import did_you_mean
 from clockhands.cli.output import print_json
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.readers import READERS, compared
-from clockhands.readers.telling import lengths_differ, parted_to_dict, release
+from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
 from clockhands.sources.resolved import Code
 
 OWN = "clockhands"
@@ -33,6 +33,7 @@ class Side:
     label: str
     codes: tuple[Code, ...]
     context: int | None
+    reach: int | None
 
 
 def _reader(ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
@@ -79,8 +80,8 @@ def command(
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)
     differ = lengths_differ(first.context, second.context) or not all(group.same for group in groups)
+    reach = length or max((side.reach for side in (first, second) if side.reach is not None), default=None)
     if as_json:
-        reach = max((side.context for side in (first, second) if side.context is not None), default=None)
         print_json(
             {
                 "same": not differ,
@@ -119,8 +120,9 @@ def _side(found: Audit, reader: str) -> Side:
         Unreadable: The reader does not load it.
         InvalidValue: What it does with such a file is not known.
     """
+    reach = reach_of(found.layers, found.context, found.length)
     if reader == OWN:
-        return Side(found.target, found.layers, found.context)
+        return Side(found.target, found.layers, found.context, reach)
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:
         raise InvalidValue(
@@ -134,7 +136,8 @@ def _side(found: Audit, reader: str) -> Side:
             f"What {release(reading)} does with {found.target} is not known here: {reading.because}",
             "Name another reader; `clockhands audit --json` says which are known for this file.",
         )
-    return Side(f"{found.target}, as {release(reading)} reads it", reading.codes, reading.longest or found.context)
+    context = reading.longest or found.context
+    return Side(f"{found.target}, as {release(reading)} reads it", reading.codes, context, reach)
 
 
 def _json(value: dict[str, object]) -> dict[str, object]:

@@ -41,6 +41,7 @@ def print_differences(
         second: What the second is.
         groups: The layers that share one code in either of them.
         contexts: The length that each declares.
+        reach: How far they are compared.
         length: A distance to show beside the usual ones.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's, or 80 where there is none.
@@ -53,7 +54,6 @@ def print_differences(
     page.paragraph("Both compute the same." if same else "They differ.", style="bold green" if same else "bold yellow")
     if lengths_differ(*contexts):
         page.row("context", f"{contexts[0]:,} positions against {contexts[1]:,}", None)
-    reach = max((context for context in contexts if context is not None), default=None)
     for group in groups:
         page.line()
         _print_group(page, group, distances(reach, length))
