@@ -196,6 +196,17 @@ def test_classes_for_which_no_block_can_be_written_are_named(values, word):
     assert any(word in sentence for sentence in extension.without), extension
 
 
+def test_a_params_json_has_keys_of_its_own(tmp_path):
+    params = {
+        "dim": 512, "n_layers": 2, "n_heads": 4, "head_dim": 128, "hidden_dim": 1024, "rope_theta": 1e6,
+        "vocab_size": 100, "max_position_embeddings": 32768,
+    }  # fmt: skip
+    (tmp_path / "params.json").write_text(json.dumps(params), encoding="utf-8")
+    extension = of_file(tmp_path / "params.json", 65536)
+    assert not extension.ways
+    assert "write the block into the config.json" in extension.without[0]
+
+
 def test_a_gguf_file_is_changed_by_its_keys(tmp_path):
     model = written_model(tmp_path, {"model.gguf": Gguf(QWEN3)})
     extension = of_file(model, 131072)

@@ -11,6 +11,7 @@ from clockhands.auditing.checks.subject import Subject, in_a_file
 from clockhands.auditing.findings import spoken
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.sources.opened import Opened
+from clockhands.sources.params_fields import is_params
 from clockhands.sources.resolved import Code, Resolved
 
 OLD, NEW, KEYS = "rope_scaling", "rope_parameters", "gguf"
@@ -68,6 +69,8 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
         code: The code of the layers that see all positions.
         length: The length that the model shall be served at.
     """
+    if is_params(opened.config or {}):
+        return [], ["A params.json has keys of its own: write the block into the config.json of the same model."]
     part = next((part for part in rotary_parts(Subject(opened, resolved)) if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
         return [], [
