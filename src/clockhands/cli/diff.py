@@ -80,7 +80,7 @@ def command(
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)
     differ = lengths_differ(first.context, second.context) or not all(group.same for group in groups)
-    reach = length or max((side.reach for side in (first, second) if side.reach is not None), default=None)
+    reach = max((side.reach for side in (first, second) if side.reach is not None), default=None)
     if as_json:
         print_json(
             {
@@ -94,7 +94,8 @@ def command(
         # A program that asks for JSON does not pay for the drawing.
         from clockhands.show.differences import print_differences
 
-        print_differences(first.label, second.label, groups, (first.context, second.context), length=length)
+        contexts = (first.context, second.context)
+        print_differences(first.label, second.label, groups, contexts, reach=reach, length=length)
     return int(differ)
 
 

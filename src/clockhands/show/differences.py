@@ -30,6 +30,7 @@ def print_differences(
     groups: Sequence[Parted],
     contexts: tuple[int | None, int | None],
     *,
+    reach: int | None = None,
     length: int | None = None,
     file: IO[str] | None = None,
     width: int | None = None,
