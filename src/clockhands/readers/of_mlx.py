@@ -19,7 +19,7 @@ def mlx_lm(view: View) -> None:
     entry = held["types"].get(name)
     if entry is None:
         if view.name is not None and name not in names("mlx-lm") and not view.path:
-            raise Refusal(f"mlx-lm 0.32.2 has no model type {view.name}.")
+            raise Refusal(f"It has no model type {view.name}.")
         raise Undescribed("The file of this type in mlx-lm 0.32.2 was not read.")
     new = view.block(NEW)
     if new is not None and entry.get("blocks"):
@@ -46,7 +46,7 @@ def mlx_lm(view: View) -> None:
 def _filled(view: View, entry: dict[str, Any]) -> None:
     for key, base in (("rope_theta", entry["base"]), ("partial_rotary_factor", entry.get("share", 1.0))):
         if base is None and view.get(key) is None:
-            raise Refusal(f"mlx-lm 0.32.2 needs {key} at this place: a TypeError or ValueError.")
+            raise Refusal(f"It needs {key} at this place: a TypeError or ValueError.")
         if base == "whole":
             # It turns the whole head, whatever the share.
             view.drop(key)

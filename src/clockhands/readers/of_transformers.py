@@ -40,10 +40,9 @@ def known_to(reader: str, view: View) -> str:
     # A part inside a config is made by the class of the whole.
     whole = view.top.get("model_type") if view.path else name
     if not isinstance(whole, str) or whole not in names(reader):
-        title, version = facts()["readers"][reader]["title"], facts()["readers"][reader]["version"]
         if view.top.get("auto_map"):
-            raise Undescribed(f"{title} ({version}) runs the model's own code, which is not read here.")
-        raise Refusal(f"{title} ({version}) has no model type {whole}.")
+            raise Undescribed("It runs the model's own code, which is not read here.")
+        raise Refusal(f"It has no model type {whole}.")
     return name
 
 

@@ -48,7 +48,7 @@ def vllm_0_11(view: View) -> None:
         if factor is not None and original is not None:
             # Only the name yarn makes the longest length begin with the original one.
             view.longest = (context or original) * factor if again else original * factor
-    elif kind == "dynamic" and factor is not None and context is not None:
+    elif kind == "dynamic" and "alpha" not in block and factor is not None and context is not None:
         # The base is raised once, for factor x context, and taken at every length.
         view.longest = context * factor
         view.length = int(context * factor)
@@ -100,7 +100,7 @@ def vllm(view: View) -> None:
         made = ratio(factor, block)
         view.drop_inside(block, key, "attention_factor", "truncate")
         block = {**named(block, "yarn"), "attention_factor": made}
-    elif kind == "dynamic":
+    elif kind == "dynamic" and "alpha" not in block:  # with one the base is raised by it at every length
         # Its table is as long as the context and its trained length is the same, so that the base is never raised.
         block = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
         block["rope_type"] = "default"
