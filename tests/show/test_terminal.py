@@ -1,6 +1,7 @@
 """The report as people read it: in a pipe, on 80 columns, without colour."""
 
 import io
+import json
 import os
 import pty
 import re
@@ -12,6 +13,8 @@ import pytest
 
 from clockhands.auditing.audits import audit, judged
 from clockhands.auditing.findings import Finding
+from clockhands.show.annotations import annotations_of
+from clockhands.show.sarif import sarif_of
 from clockhands.show.terminal import evidence_to_show, print_audit
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.targets import Opened
@@ -113,6 +116,44 @@ def test_every_finding_is_told_with_its_evidence_and_its_hint():
         assert f"hint: {finding.hint}" in words
     assert f"{C}rope_theta = 0" in words
     assert words.index("error impossible-value") < words.index("warning conflicting-keys") < words.index("note unknown")
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "blamed", "edit"),
+    [
+        ({"rope_theta": "500000"}, "text-number", "The file is wrong.", "Write 500,000, without the quotes."),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+            "new-shape-only",
+            "The file is right, and some readers misread it.",
+            "Write the same in the old shape as well, under rope_theta.",
+        ),
+        (
+            {"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+            "conflicting-shapes",
+            "The file can be read in two ways.",
+            "Make the other place say what rope_parameters.rope_theta says, if that is what the model was trained",
+        ),
+    ],
+)
+def test_a_finding_says_whom_it_blames_and_what_mends_it(config, code, blamed, edit):
+    whole = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    found = audit("-", stdin=io.BytesIO(json.dumps(whole | config).encode()))
+    assert [finding.code for finding in found.warnings] == [code]
+    words = " ".join(printed(found).split())
+    (finding,) = found.warnings
+    assert f"{finding.message} {blamed} " in words
+    assert f"hint: {finding.hint} edit: {edit}" in words
+    for text in (annotations_of([found]), [json.dumps(sarif_of([found], []))]):
+        (line,) = [line for line in text if code in line]
+        assert blamed in line
+        assert edit in line
+
+
+def test_what_the_caller_sets_is_not_blamed_on_the_file():
+    found = audit("-", stdin=io.BytesIO(b'{"model_type": "llama"}'), overrides={"rope_theta": "500000"})
+    assert "text-number" in [finding.code for finding in found.warnings]
+    assert "The file is wrong." not in printed(found)
 
 
 def test_evidence_that_the_message_has_said_is_not_said_again():

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clockhands.auditing import CODES, Audit
 from clockhands.show.page import safe
 from clockhands.show.places import place_of, relative
+from clockhands.show.sentences import what_is_wrong, what_mends_it
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -27,7 +28,8 @@ def annotations_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]
             fields["title"] = f"{finding.code}: {title}" if title else finding.code
             layers = f" (layers {finding.layers})" if finding.layers else ""
             where = "" if place is not None else f"{audit.target}: "
-            yield _command(_COMMANDS[finding.severity], fields, f"{where}{finding.message}{layers} {finding.hint}")
+            told = f"{where}{what_is_wrong(finding)}{layers} {finding.hint} {what_mends_it(finding)}".rstrip()
+            yield _command(_COMMANDS[finding.severity], fields, told)
     for failure in failures:
         text = f"{failure['target']}: {failure['message']} {failure['hint']}"
         yield _command("error", {"title": "unreadable"}, text)

@@ -12,6 +12,7 @@ from typing import Any
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.findings import json_value
 from clockhands.show.places import place_of, relative, uri
+from clockhands.show.sentences import what_is_wrong, what_mends_it
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -81,7 +82,9 @@ def _result(audit: Audit, finding: Finding, index: int) -> dict[str, Any]:
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": f"{finding.message}{layers} {finding.hint}"},
+        "message": {
+            "text": f"{what_is_wrong(finding)}{layers} {finding.hint} {what_mends_it(finding)}".rstrip(),
+        },
         "partialFingerprints": {"clockhands/1": _fingerprint(audit, finding)},
         "properties": {"target": audit.target, "evidence": json_value(finding.evidence), "blames": finding.blames},
     }

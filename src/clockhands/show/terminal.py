@@ -22,6 +22,7 @@ from clockhands.readers.telling import reach_of
 from clockhands.show.extending import print_extension
 from clockhands.show.page import Page, safe
 from clockhands.show.readers import rows_of_readers
+from clockhands.show.sentences import what_is_wrong, what_mends_it
 from clockhands.sources.resolved import COMPUTED, Code
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -121,10 +122,12 @@ class _Report(Page):
             room = self.width - len(finding.severity + head) - len(", layers ")
             head += f", {layers_in_words(finding.layers, most=room)}"
         self.line(Text.assemble((finding.severity, _STYLES[finding.severity]), safe(head)))
-        self.paragraph(self.shortened(finding.message), indent=2)
+        self.paragraph(self.shortened(what_is_wrong(finding)), indent=2)
         for name, value in evidence_to_show(finding):
             self.pair(self.shortened(safe(name)), safe(value))
         self.paragraph(f"hint: {self.shortened(finding.hint)}", indent=2)
+        if edit := what_mends_it(finding):
+            self.paragraph(f"edit: {self.shortened(edit)}", indent=2)
 
     def place(self, source: str) -> str:
         """A source with its keys together, and without what the heading says once for all."""
