@@ -9,6 +9,7 @@ from clockhands.errors import InvalidValue
 from clockhands.readers import READERS, compared, readings
 from clockhands.readers.facts import about, facts
 from clockhands.readers.telling import reading_to_dict
+from clockhands.show.readers import rows_of_readers
 from clockhands.sources import open_target
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code
@@ -53,6 +54,22 @@ def test_a_plain_config_is_read_alike_by_all_and_resolved_once(tmp_path):
     # What is seen as the audit sees it is not computed again.
     assert all(each.codes is resolved.codes for name, each in found.items() if name != "no-scaling")
     assert found["no-scaling"].verdict == "unknown"
+
+
+@pytest.mark.parametrize("change", [{"rope_theta": "abc"}, {"rope_theta": 0}, {"rope_theta": float("nan")}])
+def test_readings_that_both_lack_their_rates_are_not_said_to_be_the_same(tmp_path, change):
+    opened = target(tmp_path, LLAMA | change)
+    assert "same" not in {each.verdict for each in readings(opened, resolve(opened))}
+
+
+def test_readers_that_refuse_for_one_reason_stand_in_one_line(tmp_path):
+    block = {"rope_type": "llama3", "original_max_position_embeddings": 8192}
+    opened = target(tmp_path, LLAMA | {"rope_scaling": block})
+    rows = [text for label, text in rows_of_readers(readings(opened, resolve(opened)), 8192) if label == "refuses"]
+    reasons = [text.partition(": ")[2] for text in rows]
+    assert len(rows) > 1
+    assert len(set(reasons)) == len(rows)
+    assert sum("Transformers 4.57.1" in text and "vLLM" in text for text in rows) == 1
 
 
 @pytest.mark.parametrize("name", ["alibi", "vaswani2017", "llama2"])

@@ -118,6 +118,9 @@ class _Session:
         parted = ()
         if codes is not self.resolved.codes:
             parted = tuple(group for group in self._compared(codes) if not group.same)
+        if not parted and any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes):
+            # Two readings that both lack their numbers are not two that agree on them.
+            return Reading(name, title, version, "unknown", "No rates follow from what the file says.")
         declared = self.resolved.context
         return Reading(
             name,

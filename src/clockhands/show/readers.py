@@ -26,9 +26,12 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
     # Last what no program does by its name, unless one of the others does it too.
     for text, names in sorted(differing.items(), key=lambda entry: entry[1] == [_PORT]):
         yield "differs", f"{listed(name for name in names if names == [_PORT] or name != _PORT)}: {text}"
+    refusing: dict[str | None, list[str]] = {}
     for each in held:
         if each.verdict == "refuses":
-            yield "refuses", f"{release(each)}: {each.because}"
+            refusing.setdefault(each.because, []).append(release(each))
+    for because, names in refusing.items():
+        yield "refuses", f"{listed(names)}: {because}"
     for each in held:
         if each.longest is not None and each.verdict != "refuses" and each.reader != _PATTERN:
             yield "longest", f"{release(each)} serves up to {each.longest:,} positions"
