@@ -143,7 +143,7 @@ class Blocks:
 # What the two shapes of a block are held against each other by: all that bends a ladder or its magnitude.
 _COMPARED = (
     "type", "factor", "original", "low", "high", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor",
-    "short", "long", "base", "share",
+    "alpha", "short", "long", "base", "share",
 )  # fmt: skip
 
 

@@ -185,6 +185,11 @@ def _named_kinds(fields: Fields, listed: Found[list[Any]], number: int | None) -
         return None
     meaning = {name: kind for kind, names in table()["labels"].items() if kind != "says" for name in names}
     key = listed.source.rsplit(":", 1)[-1].removeprefix(fields.path)
+    if number is not None and len(listed.value) != number and key not in fields.values:
+        # The list that the class takes where the file has none is for its own number of layers.
+        missing = (fields.spellings.get("layer_types") or ("layer_types",))[0]
+        fields.note("missing-value", {"missing": missing, "needed for": "the kinds of the layers"})
+        return None
     if number is not None and len(listed.value) != number:
         fields.impossible(key, f"one name for each of the {number} layers, not {len(listed.value)}")
         return None

@@ -44,6 +44,7 @@ class Row:
         unturned: Kinds of layers that do not rotate, as long as there is a window.
         labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
         assumed: Scaling to what the class takes for keys of it that the block does not hold.
+        alpha: Whether a dynamic scaling with an ``alpha`` is a fixed stretch by that number.
         fragile: Whether the class fails at scalings where the width of a head is not written out.
         lost: Kinds of layers that the class gives its default base although the config has one at its top.
         share: Share of a head that turns by the code of the type, whatever stands outside of a block.
@@ -79,6 +80,7 @@ class Row:
     unturned: Sequence[str] = ()
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     assumed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    alpha: bool = False
     fragile: bool = False
     lost: Sequence[str] = ()
     share: float | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clockhands.ladders import Geometric
-from clockhands.scaling import Dynamic, LongRope, Yarn
+from clockhands.scaling import Dynamic, LongRope, Ntk, Yarn
 from clockhands.sources.axis_fields import axes_of, in_grid
 from clockhands.sources.block_fields import Blocks, completed, conflict
 from clockhands.sources.fields import Fields, Found
@@ -83,9 +83,10 @@ class Reader:
             share=shape.share,
             aliases=self.row.aliases if self.row else {},
             allowed=self.row.scalings if self.row else (),
+            alpha=self.row is not None and self.row.alpha,
         )
         declared = read_scaling(block if self.row is None else completed(block, self.row, self._defaults), around)
-        if self.row is not None and self.row.fragile and isinstance(declared.scaling, Dynamic | Yarn | LongRope):
+        if self.row is not None and self.row.fragile and isinstance(declared.scaling, Dynamic | Ntk | Yarn | LongRope):
             self._without_width()
         declared = grown(self.fields, self.row, declared, self.length)
         if self.known is None and not self._switches_are_complete():

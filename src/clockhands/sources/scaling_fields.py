@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ClockhandsError
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Proportional, Scaling, Yarn
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Scaling, Yarn
 from clockhands.sources.fields import Fields, Found
 
 # Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share a ladder.
@@ -31,7 +31,11 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "longrope": (("short", "long"), ("factor", "original", "attention_factor", "short_mscale", "long_mscale")),
     "llama3": (("factor", "low", "high"), ("original",)),
     "proportional": ((), ("factor",)),
+    "ntk_alpha": (("alpha",), ("factor", "fast", "slow", "mscale", "mscale_all")),
 }
+
+# No file names it: what a few classes make of `dynamic` where an alpha stands beside it, whatever else does.
+BY_ALPHA = "ntk_alpha"
 
 NEEDS_ORIGINAL = frozenset({"dynamic", "yarn", "longrope", "llama3"})
 
@@ -80,6 +84,7 @@ class Surroundings:
         share: Share of the head that turns, for the proportional ladder.
         aliases: Names that this model type takes for others.
         allowed: The scalings that this model type has; empty means all.
+        alpha: Whether this model type takes a dynamic scaling with an ``alpha`` for a fixed stretch by that number.
     """
 
     context: Found[int] | None = None
@@ -88,6 +93,7 @@ class Surroundings:
     share: float | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     allowed: Sequence[str] = ()
+    alpha: bool = False
 
 
 def above_zero(value: float) -> bool:
@@ -118,11 +124,13 @@ def read_scaling(block: Fields | None, around: Surroundings) -> Declared:
     if kind.value is None:
         return Declared(known=False, source={"scaling": kind.source})
     _one_type(block, around)
-    known = around.allowed or tuple(NEEDS)
+    known = around.allowed or tuple(name for name in NEEDS if name != BY_ALPHA)
     if kind.value not in known:
         block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(known)})
         summary = {"type": kind.value, "factor": _value(block.number("factor")), "original": None}
         return Declared(summary=summary, known=False, source={"scaling": kind.source})
+    if around.alpha and kind.value == "dynamic" and block.declares("alpha"):
+        kind = Found(BY_ALPHA, kind.source)
     _unknown_keys(block, kind.value)
     if kind.value == "default":
         return Declared(source={"scaling": kind.source})
@@ -195,7 +203,7 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
     arguments: dict[str, Any] = {}
     sound = True
     for name in (*NEEDS[kind][0], *NEEDS[kind][1]):
-        if name in ("factor", "original") or not block.declares(name):
+        if name in ("factor", "original") or kind == BY_ALPHA or not block.declares(name):
             continue
         found: Found[Any] | None
         if name == "truncate":
@@ -236,13 +244,14 @@ MAKERS: Mapping[str, Callable[[Any, Any, dict[str, Any], Surroundings], Scaling]
     "llama3": lambda factor, original, arguments, _around: Llama3(
         factor, original, arguments["low"], arguments["high"]
     ),
+    "ntk_alpha": lambda factor, _original, _arguments, _around: Ntk(factor),
     "proportional": lambda factor, _original, _arguments, around: Proportional(around.share or 1.0, factor or 1.0),
 }
 
 
 def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | None:
     """The original length: outside the block before inside it, as Transformers reads it; else the whole context."""
-    if kind in ("linear", "proportional"):
+    if kind in ("linear", "proportional", BY_ALPHA):
         return None
     if kind == "dynamic":
         return around.context
@@ -266,6 +275,8 @@ def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | No
 
 def _factor(block: Fields, kind: str, original: Found[int] | None, context: Found[int] | None) -> Found[float] | None:
     """The factor; where LongRoPE has none, or YaRN a null, it is the declared context over the original length."""
+    if kind == BY_ALPHA:
+        return block.number("alpha", lambda value: value >= 1, "a number of at least 1")
     found = block.number("factor", lambda value: value >= 1, "a number of at least 1")
     nulled = kind == "yarn" and any(key in block.values for key in block.spellings.get("factor", ()))
     if found is not None or not (kind == "longrope" or nulled):

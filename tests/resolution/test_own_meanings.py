@@ -1,0 +1,73 @@
+"""Keys and absent keys that some types take in a way of their own, held against the library."""
+
+import pytest
+
+from clockhands.scaling import Dynamic, Ntk
+from resolution.expected import resolved
+from resolution.library import gaps, read_config
+
+# What tencent's files of this type hold, as a public test has it (Hy-MT2-1.8B); the numbers beside alpha do nothing.
+ALPHA = {
+    "type": "dynamic", "alpha": 1000.0, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 32,
+    "beta_slow": 1,
+}  # fmt: skip
+SHAPE = {
+    "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 32, "max_position_embeddings": 32768,
+    "rope_theta": 10000.0,
+}  # fmt: skip
+HUNYUAN = {"model_type": "hunyuan_v1_dense", **SHAPE, "head_dim": 128, "rope_scaling": ALPHA}
+
+
+@pytest.mark.parametrize("name", ["hunyuan_v1_dense", "hunyuan_v1_moe"])
+@pytest.mark.parametrize("length", [None, 1024, 100_000])
+def test_an_alpha_stretches_once_whatever_the_length(name, length):
+    config = {**HUNYUAN, "model_type": name}
+    found = resolved(config, length)
+    (code,) = found.codes
+    assert code.rates == pytest.approx([(10000.0 * 1000.0 ** (128 / 126)) ** (-pair / 64) for pair in range(64)])
+    assert code.spec.scaling == Ntk(1000.0)
+    assert code.scaling == {"type": "ntk_alpha", "factor": 1000.0, "original": None}
+    assert not [fact.code for fact in found.facts]
+
+
+@pytest.mark.parametrize("length", [None, 100_000])
+def test_the_library_stretches_as_much(length):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    assert list(gaps(read_config(HUNYUAN), resolved(HUNYUAN, length), length)) == []
+
+
+def test_an_alpha_is_nothing_to_other_types_and_nothing_without_the_name():
+    found = resolved({**HUNYUAN, "model_type": "llama"})
+    assert isinstance(found.codes[0].spec.scaling, Dynamic)
+    assert "unknown-key" in [fact.code for fact in found.facts]
+    named = resolved({**HUNYUAN, "rope_scaling": {**ALPHA, "type": "ntk_alpha"}})
+    assert "unknown-scaling" in [fact.code for fact in named.facts]
+    without = {key: value for key, value in ALPHA.items() if key != "alpha"}
+    assert isinstance(resolved({**HUNYUAN, "rope_scaling": without}).codes[0].spec.scaling, Dynamic)
+
+
+@pytest.mark.parametrize("alpha", [0.5, -1, "wide"])
+def test_an_alpha_that_cannot_be_used(alpha):
+    found = resolved({**HUNYUAN, "rope_scaling": {**ALPHA, "alpha": alpha}})
+    assert found.codes[0].rates is None
+    assert {"impossible-value", "unreadable-field"} & {fact.code for fact in found.facts}
+
+
+@pytest.mark.parametrize("name", ["csm", "hyperclovax", "jais2", "nomic_bert"])
+def test_a_width_that_follows_from_the_heads(name):
+    """What these classes have without a file is a quotient of their own width, no default that stands."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    config = {"model_type": name, "hidden_size": 1024, "num_attention_heads": 4, "num_key_value_heads": 4}
+    assert resolved(config).codes[0].width == 256
+    assert list(gaps(read_config(config), resolved(config))) == []
+
+
+def test_a_list_of_the_class_is_for_its_own_number_of_layers():
+    """Zamba2 with 81 layers and no list: no exception, and what is missing is named."""
+    found = resolved({"model_type": "zamba2", "num_hidden_layers": 81, "use_mem_rope": True})
+    assert [dict(fact.evidence)["missing"] for fact in found.facts if fact.code == "missing-value"] == [
+        "layers_block_type"
+    ]
+    assert [code.layers for code in found.codes] == ["0-80"]
