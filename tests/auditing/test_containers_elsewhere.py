@@ -61,11 +61,14 @@ FAULTY = {
         {"config.json": LLAMA_31, "model.gguf": Gguf(LLAMA)}, "files-disagree",
     ),
     "the tokenizer's length past the context": (
-        {"config.json": QWEN2, "tokenizer_config.json": {"model_max_length": 131072}}, "lengths-differ",
+        {"config.json": LLAMA_3, "tokenizer_config.json": {"model_max_length": 131072}}, "lengths-differ",
     ),
 }  # fmt: skip
 
 SOUND = {
+    "a tokenizer of Qwen, which gives the length of the longest of the family": {
+        "config.json": QWEN2, "tokenizer_config.json": {"model_max_length": 131072}
+    },
     "Llama-3.2-1B": gguf(LLAMA_32_1B, rope_freqs__weight=llama3_factors(32.0, 32)),
     "Llama 3 needs no factors": gguf(LLAMA | {"llama.context_length": 8192}),
     "Phi-3": gguf(PHI3, rope_factors_short__weight=SHORT, rope_factors_long__weight=LONG),
