@@ -1,7 +1,12 @@
 """`clockhands audit` for programs: SARIF, annotations of a workflow, the published schema of its JSON."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import jsonschema
@@ -10,6 +15,7 @@ from sarif_pydantic import Sarif
 
 import clockhands as ch
 from clockhands.auditing.rules import CODES
+from clockhands.cli.audit import MANY
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 LLAMA = {
@@ -216,6 +222,23 @@ def test_many_configs_in_one_call(run, tmp_path, monkeypatch):
     assert done.code == 0
     bases = [target["layers"][0]["base"] for target in json.loads(done.out)["targets"]]
     assert bases == [10000 + number for number in range(50)]
+
+
+@pytest.mark.parametrize(("count", "shown"), [(MANY, True), (MANY - 1, False)])
+def test_progress_shows_on_a_terminal_when_there_are_many(count, shown):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from clockhands.cli import main; main()", "audit", "--json"]
+    done = subprocess.Popen([*command, *["alibi"] * count], stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    out, _ = done.communicate()
+    told = b""
+    with suppress(OSError):  # Linux's way to say that the other end is closed
+        while piece := os.read(ours, 1 << 16):
+            told += piece
+    os.close(ours)
+    assert done.returncode == 0
+    assert (b"auditing" in told and b"100%" in told) == shown
+    assert len(json.loads(out)["targets"]) == count, "the data stays whole"
 
 
 def test_formats_that_contradict_each_other_are_misuse(run):
