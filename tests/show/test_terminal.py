@@ -150,6 +150,38 @@ def test_a_finding_says_whom_it_blames_and_what_mends_it(config, code, blamed, e
         assert edit in line
 
 
+LLAMA3 = {
+    "model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32, "head_dim": 64,
+    "max_position_embeddings": 131072, "rope_theta": 500000.0,
+    "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                     "original_max_position_embeddings": 8192},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [{}, {"rope_theta": None}])
+def test_only_a_file_with_a_long_name_gets_a_short_one(tmp_path, change):
+    for name, short in (("config.json", ""), ("a-model-with-a-long-name.json", "json")):
+        path = tmp_path / name
+        path.write_text(json.dumps(LLAMA3 | change), encoding="utf-8")
+        rows = [line.strip() for line in printed(audit(path)).splitlines() if line.startswith("  sources")]
+        assert rows == ([f"sources      {short}: is {name}"] if short else [])
+
+
+@pytest.mark.parametrize(
+    ("scaling", "asked", "row"),
+    [
+        ({}, None, []),
+        ({}, 20000, ["20,000 positions"]),
+        ({"rope_type": "dynamic"}, None, []),
+        ({"rope_type": "dynamic"}, 20000, ["20,000 positions, at which the rates hold"]),
+    ],
+)
+def test_rates_that_are_the_same_at_every_length_are_not_said_to_hold_at_one(scaling, asked, row):
+    config = LLAMA3 | {"rope_scaling": LLAMA3["rope_scaling"] | scaling}
+    report = printed(audit("-", length=asked, stdin=io.BytesIO(json.dumps(config).encode())))
+    assert [line[15:] for line in report.splitlines() if line.startswith("  length ")] == row
+
+
 def test_what_the_caller_sets_is_not_blamed_on_the_file():
     found = audit("-", stdin=io.BytesIO(b'{"model_type": "llama"}'), overrides={"rope_theta": "500000"})
     assert "text-number" in [finding.code for finding in found.warnings]

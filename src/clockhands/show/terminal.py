@@ -18,7 +18,7 @@ from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.weights import LIMITS, Pairing
-from clockhands.readers.telling import reach_of
+from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show.extending import print_extension
 from clockhands.show.page import Page, safe
 from clockhands.show.readers import rows_of_readers
@@ -93,9 +93,7 @@ class _Report(Page):
             self.row("model type", self.audit.model_type or "not named", sources.get("model_type"))
             context = f"{spoken(self.audit.context)} positions" if self.audit.context else "not declared"
             self.row("context", context, sources.get("context"))
-        if self.audit.length is not None and self.audit.length != self.audit.context:
-            hold = ", at which the rates hold" if any(code.rates for code in self.audit.layers) else ""
-            self.row("length", f"{spoken(self.audit.length)} positions{hold}", sources.get("length"))
+        self.length()
         if self.libraries:
             self.row("as read by", " and ".join(self.libraries))
         # What a finding tells already is not said again.
@@ -105,6 +103,18 @@ class _Report(Page):
             self.row("not read", self.place(", ".join(unread)), None)
         for name, short in self.files.items():
             self.row("sources", f"{short}: is {safe(Path(name).name)}", None)
+
+    def length(self) -> None:
+        """The length that was asked for, or that the rates hold at where they change with it."""
+        length = self.audit.length
+        if length is None or length == self.audit.context:
+            return
+        scalings = [code.scaling or {} for code in self.audit.layers]
+        bent = any((code.scaling or {}).get("type") in BY_LENGTH and code.rates for code in self.audit.layers)
+        if not bent and length in [scaling.get("original") for scaling in scalings]:
+            return  # it stands beside the scaling, and says nothing of how far these rates hold
+        hold = ", at which the rates hold" if bent else ""
+        self.row("length", f"{spoken(length)} positions{hold}", self.audit.source.get("length"))
 
     def code(self, code: Code) -> None:
         self.beside(title_of(code), "", places_of(code, "layers"), style="bold")
@@ -314,8 +324,9 @@ def _sources(audit: Audit) -> Iterator[str]:
 def _short_names(audit: Audit) -> dict[str, str]:
     """A short name for each long file name, so that sources fit beside their values: `gguf` for a long `….gguf`."""
     names: dict[str, str] = {}
-    for source in _sources(audit):
-        found = _FILE.match(source)
-        if found and len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
+    # What is computed from several places has words before and between the files.
+    terms = (term for source in _sources(audit) for term in source.removeprefix(COMPUTED).split(", "))
+    for found in filter(None, map(_FILE.match, terms)):
+        if len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
             names.setdefault(found["file"], found["suffix"])
     return names
