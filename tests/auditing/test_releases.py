@@ -80,3 +80,28 @@ def test_how_far_a_base_reaches_by_itself():
 def test_a_shape_in_words():
     assert str(LLAMA_8B) == "llama, width 4,096, 32 layers, 32 heads, 128,256 tokens"
     assert str(Shape("llama", 8, 1, 1, None)) == "llama, width 8, 1 layers, 1 heads"
+
+
+# vivekvar-dl/GSPO-DeepSeek-R1-Distill-Qwen-1.5B, custom_gspo_results/final_model/config.json, c31f385
+DISTILLED = {
+    "model_type": "qwen2", "hidden_size": 1536, "num_attention_heads": 12, "num_key_value_heads": 2,
+    "num_hidden_layers": 28, "vocab_size": 151936, "max_position_embeddings": 131072, "rope_theta": 10000,
+    "rope_scaling": None, "sliding_window": None, "use_sliding_window": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({}, []),
+        ({"hidden_size": 3584, "num_attention_heads": 28, "vocab_size": 152064}, []),
+        ({"max_position_embeddings": 32768}, ["differs-from-release"]),  # the length of Qwen2-1.5B: its base was lost
+        ({"rope_theta": None}, ["default-base"]),  # 10,000 or 1,000,000: two releases of the shape part
+    ],
+)
+def test_a_base_of_ten_thousand_is_that_of_the_distilled_models_at_their_length(changes, codes):
+    """DeepSeek's distilled Qwen2.5-Math models have the base that readers fall back on, and 131,072 positions."""
+    audited = audit("-", stdin=io.BytesIO(json.dumps(DISTILLED | changes).encode()))
+    fired = [found.code for found in audited.findings if found.severity != "note"]
+    assert set(codes) <= set(fired) <= {"default-base", "differs-from-release"}
+    assert bool(fired) == bool(codes)

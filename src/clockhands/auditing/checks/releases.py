@@ -26,7 +26,7 @@ def releases_of_the_shape(subject: Subject) -> Iterator[Case]:
         code, shape = _main_code(subject, part), _shape(subject, part)
         if code is None or shape is None or code.base is None or not code.rates:
             continue
-        known = of_shape(shape)
+        known = _of_their_length(of_shape(shape), subject.resolved.context)
         if not known:
             continue
         missing = _missing_scaling(subject, part, code, shape, known)
@@ -52,7 +52,9 @@ def with_release(subject: Subject, case: Case) -> Case:
             context = subject.resolved.context or 0
             reaching = [each for each in known if each.context is None or context <= each.context]
             own = next((each for each in reaching if each.base == evidence.get("used")), None)
-            if own is not None and evidence.get("belongs at") == _base_place(part):
+            # Where another release of the shape has another base, an absent one may have been either.
+            alone = len({each.base for each in reaching}) == 1
+            if own is not None and alone and evidence.get("belongs at") == _base_place(part):
                 return code, {**evidence, "as released": own.name}, layers
             continue
         if code == "factor-times-original":
@@ -71,6 +73,16 @@ def with_release(subject: Subject, case: Case) -> Case:
         if own is not None:
             return code, {**evidence, "release": own.name, **_mended(part, own)}, layers
     return case
+
+
+def _of_their_length(known: tuple[Release, ...], context: int | None) -> tuple[Release, ...]:
+    """Releases without those that have the base of readers' fallback where others of the shape have one of their own.
+
+    Such a base says that a file is of that release only together with the context of it.
+    """
+    if all(each.base == _USUAL_BASE for each in known):
+        return known
+    return tuple(each for each in known if each.base != _USUAL_BASE or context is None or context == each.context)
 
 
 def _completes(block: Block, release: Release) -> bool:
