@@ -51,8 +51,8 @@ KEYED: Mapping[tuple[str, float], Release] = {
 # Architectures that have LongRoPE's two lists as tensors where they were extended.
 _LISTED = ("phi3", "phimoe", "minicpm", "minicpm3")
 
-# The share of a head that turns in releases of an architecture: the defaults of their classes in transformers 5.23.0, for
-# Phi-2 its release's as well; of types with code of their own, what the table of model types has.
+# The share of a head that turns in releases of an architecture: the defaults of their classes in transformers 5.23.0,
+# for Phi-2 its release's as well; of types with code of their own, what the table of model types has.
 SHARES: Mapping[str, tuple[float, ...]] = {
     "persimmon": (0.5,),
     "stablelm": (0.25,),
