@@ -60,6 +60,11 @@ def test_a_value_is_moved_only_where_nothing_stands():
     assert patch_of(moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.factor", "…")) == []
 
 
+def test_a_value_is_not_moved_into_itself():
+    assert patch_of(moved(f"{C}text_config", f"{C}text_config.inner", "…")) == []
+    assert patch_of(moved(f"{C}text_config.rope_theta", f"{C}text_config.rope_theta_2", "…"))
+
+
 def test_a_value_is_copied_over_whatever_stands_there():
     assert patch_of(copied(f"{C}rope_scaling.factor", f"{C}text_config.rope_theta", "…")) == [
         {"op": "copy", "from": "/rope_scaling/factor", "path": "/text_config/rope_theta"}

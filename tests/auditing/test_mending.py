@@ -106,6 +106,17 @@ def test_what_the_caller_sets_is_not_patched_in_the_file(overrides):
     assert all(edit.says and not edit.patch for edit in edits)
 
 
+def test_a_block_that_names_kinds_of_layers_without_objects_is_not_patched():
+    config = without(GEMMA3_4B, "rope_theta", "rope_local_base_freq", "rope_scaling")
+    for kinds in ({"full_attention": []}, {"sliding_attention": False}, {"full_attention": 1, "sliding_attention": {}}):
+        (flat,) = [
+            found.edit
+            for found in findings(config | {"rope_parameters": {"rope_theta": 1e6, **kinds}})
+            if found.code == "flat-layer-types"
+        ]
+        assert flat is None, kinds
+
+
 def test_a_patch_that_mends_nothing_is_noticed():
     config = LLAMA_31 | {"rope_theta": "500000"}
     unmended = jsonpatch.apply_patch(config, [{"op": "add", "path": "/rope_theta", "value": "500001"}])

@@ -120,6 +120,8 @@ def _fitted(step: Mapping[str, Any], document: Any) -> dict[str, Any] | None:
         if found is None:
             return None
         fitted[name] = _pointed(found)
+    if step["op"] == "move" and fitted["path"].startswith(f"{fitted['from']}/"):
+        return None  # nothing can be moved into itself
     return fitted
 
 

@@ -83,6 +83,8 @@ def _flat_edit(evidence: Evidence) -> Edit | None:
     entries = stated(evidence)
     if len(owners) != 1 or not kinds or not entries:
         return None
+    if any(place.rpartition(".")[2] in kinds for place, _ in entries):
+        return None  # a kind of layer has something there that is no object: what was meant is not known
     block = entries[0][0].rpartition(".")[0]
     edits = []
     for kind in kinds:
