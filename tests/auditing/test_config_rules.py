@@ -44,6 +44,12 @@ QWEN3 = {
 LONG = {"type": "longrope", "short_factor": PHI3_SHORT, "long_factor": PHI3_LONG}
 
 
+def yarn_by_hand(length):
+    """YaRN switched on for a base of 10,000, with a maximum that is still the original length."""
+    block = QWEN_YARN | {"original_max_position_embeddings": length}
+    return QWEN2 | {"rope_theta": 10000.0, "max_position_embeddings": length, "rope_scaling": block}
+
+
 def nested(sliding, full):
     return GEMMA3 | {"rope_parameters": {"sliding_attention": sliding, "full_attention": full}}
 
@@ -95,6 +101,8 @@ EACH_WAY = [
      LLAMA_31 | {"max_position_embeddings": 16384}),
     ("wrong-original", "warning", PHI3 | {"max_position_embeddings": 4096},
      PHI3 | {"max_position_embeddings": 4096, "rope_scaling": LONG | {"long_factor": PHI3_SHORT}}),
+    # 64 pairs of base 10,000 fail at a distance of 1,707 first, and 20 times that is 34,140.
+    ("wrong-original", "warning", yarn_by_hand(34140), yarn_by_hand(34139)),
     ("differs-from-release", "warning", block_with(LLAMA_32_1B, factor=8.0), LLAMA_32_1B),
     ("differs-from-release", "warning", GEMMA3_4B | {"rope_scaling": None}, GEMMA3_4B),
     ("differs-from-release", "warning", without(QWEN2, "rope_theta"), QWEN2),
@@ -108,6 +116,10 @@ EACH_WAY = [
     ("longrope-swapped", "warning", block_with(PHI3, short_factor=PHI3_LONG, long_factor=PHI3_SHORT), PHI3),
     ("longrope-swapped", "warning", block_with(PHI3, short_factor=[2.0] * 48, long_factor=[1.0] * 48),
      block_with(PHI3, short_factor=[2.0] * 48, long_factor=[2.0] * 48)),
+    ("longrope-swapped", "warning", block_with(PHI3, short_factor=[2.0] * 48, long_factor=[1.0] * 47 + [1.5]),
+     block_with(PHI3, short_factor=[2.0] * 48, long_factor=[1.0] * 47 + [40.0])),
+    ("longrope-swapped", "warning", block_with(PHI3, short_factor=[1.0] * 47 + [99.0], long_factor=[1.0] * 48),
+     block_with(PHI3, short_factor=[1.0] * 47 + [99.0], long_factor=[4.0] * 48)),
     ("missing-original", "warning", block_with(YARN, original_max_position_embeddings=None), YARN),
     ("factor-times-original", "warning", block_with(YARN, factor=2.0), YARN),
     ("factor-times-original", "warning", block_with(YARN, factor=2.0), YARN | {"max_position_embeddings": 32768}),
@@ -130,6 +142,7 @@ EACH_WAY = [
     ("default-value", "note", without(PHI2, "partial_rotary_factor"), PHI2),
     ("text-number", "warning", LLAMA_31 | {"rope_theta": "500000"}, LLAMA_31),
     ("impossible-value", "error", LLAMA_31 | {"rope_theta": 0}, LLAMA_31),
+    ("impossible-value", "error", LLAMA_31 | {"rope_theta": "auto"}, LLAMA_31),
     ("unreadable-field", "warning", LLAMA_31 | {"rope_scaling": [1, 2]}, LLAMA_31 | {"rope_scaling": {}}),
     ("missing-value", "note", {"rope_scaling": {}, "head_dim": 64, "rotary_dim": 32}, LLAMA_31),
     ("unknown-model-type", "note", LLAMA_31 | {"model_type": "mystery"}, LLAMA_31),

@@ -22,21 +22,21 @@ VALUES = [
         "impossible-value",
         {f"{C}hidden_size / {C}num_attention_heads": 64, "allowed": "`rotated` must be even, got 25."},
         "error",
-        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25); no rates"
-        " follow from it.",
+        "hidden_size / num_attention_heads is 64, which cannot be used (`rotated` must be even, got 25); what"
+        " follows from it is left open.",
     ),
     (
         "impossible-value",
         {f"{C}rope_theta": 0, "allowed": "a finite number above 1"},
         "error",
-        "rope_theta is 0, which cannot be used (allowed: a finite number above 1); no rates follow from it.",
+        "rope_theta is 0, which cannot be used (allowed: a finite number above 1); what follows from it is left open.",
     ),
     (
         "impossible-value",
         {f"{C}rope_scaling.factor": 32.0, "allowed": "`beta_fast` must be above `beta_slow`, got 1 and 2."},
         "error",
-        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2); no rates"
-        " follow from it.",
+        "rope_scaling.factor is 32, which cannot be used (`beta_fast` must be above `beta_slow`, got 1 and 2); what"
+        " follows from it is left open.",
     ),
     (
         "unknown-scaling",

@@ -232,7 +232,7 @@ class Fields:
             except OverflowError:
                 return self.impossible(key, allowed)
         else:
-            return self.unreadable(key, allowed)
+            return self.impossible(key, allowed)  # a word is no better a base than a zero is
         if not math.isfinite(number) or not fits(number):
             return self.impossible(key, allowed)
         return number

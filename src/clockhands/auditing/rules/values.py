@@ -11,7 +11,7 @@ def _impossible(evidence: Evidence) -> str:
     limit = str(evidence.get("allowed", "")).rstrip(".")
     # Some limits are sentences of their own: they come from the code that refused the values.
     allowed = f" ({limit})" if " must " in limit else f" (allowed: {limit})" if limit else ""
-    return f"{said(evidence)}, which cannot be used{allowed}; no rates follow from it."
+    return f"{said(evidence)}, which cannot be used{allowed}; what follows from it is left open."
 
 
 def _default(evidence: Evidence) -> str:
@@ -106,7 +106,7 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         unmended="Which value the model was trained with, only its original release says.",
         title="A value from which no code can be made",
-        means="A base of 0, a share above 1, an odd number of channels: no ladder follows from it. Some readers fail"
+        means="A base of 0, a share above 1, a word for a factor: no ladder follows from it. Some readers fail"
         " with an error about shapes; Transformers 5.23.0 accepts several such values without a word and computes"
         " rates that are not numbers, or no rotation at all.",
     ),
@@ -117,7 +117,7 @@ CODES: Mapping[str, Rule] = {
         blames="file",
         unmended="What was meant by the field is not in the file.",
         title="A field whose form is not understood",
-        means="A list stands where an object is expected, or a word where a number is. Readers refuse the file, or go"
+        means="A list stands where an object is expected, or a number where a name is. Readers refuse the file, or go"
         " on as if the field were not there; what it was meant to say is then lost.",
     ),
     "text-number": Rule(
