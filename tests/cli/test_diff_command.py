@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from written_files import gguf_bytes, gguf_key
+
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -40,6 +42,23 @@ def test_two_shapes_of_one_model_are_the_same(run, file):
     assert (done.code, done.err) == (0, "")
     assert "Both compute the same." in done.out
     assert "layers 0-31" in done.out
+
+
+def test_rows_that_converters_move_are_said_to_be_moved(run, file, tmp_path):
+    keys = {"block_count": 32, "context_length": 8192, "embedding_length": 4096, "attention.head_count": 64}
+    entries = [
+        gguf_key("general.architecture", "string", "llama"),
+        gguf_key("llama.rope.freq_base", "float32", 500000.0),
+    ]
+    entries += [gguf_key(f"llama.{name}", "uint32", value) for name, value in keys.items()]
+    (tmp_path / "model.gguf").write_bytes(gguf_bytes(entries))
+    config = {name: value for name, value in OLD.items() if name != "rope_scaling"} | {"max_position_embeddings": 8192}
+    done = run("diff", file("config", config), tmp_path / "model.gguf")
+    assert done.code == 1
+    assert "channels paired as halves against interleaved" in done.out
+    assert done.err.startswith("note: converters to GGUF move the rows")
+    other = run("diff", file("config", config), file("neox", config | {"clockhands_layout": "interleaved"}))
+    assert (other.code, other.err) == (1, "")
 
 
 def test_a_reader_of_the_old_shape_is_354_times_too_fast(run, file):

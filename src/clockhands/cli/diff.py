@@ -6,10 +6,10 @@ import click
 
 from clockhands.auditing import Audit, audit
 from clockhands.auditing.findings import json_value
-from clockhands.cli.group import did_you_mean
+from clockhands.cli.group import did_you_mean, talk
 from clockhands.cli.output import print_json
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.readers import READERS, compared
+from clockhands.readers import READERS, Parted, compared
 from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
 from clockhands.sources.resolved import Code
 
@@ -96,7 +96,24 @@ def command(
 
         contexts = (first.context, second.context)
         print_differences(first.label, second.label, groups, contexts, reach=reach, length=length)
+    if any(_moved(group) for group in groups):
+        talk(
+            "note: converters to GGUF move the rows of some types, Llama's among them, from halves to neighbours, so"
+            " that both pairings can be right; `clockhands audit MODEL --weights` tells how the rows lie."
+        )
     return int(differ)
+
+
+def _moved(group: Parted) -> bool:
+    """Whether a GGUF file pairs neighbours where a file of another kind pairs halves."""
+    if (
+        group.ours is None
+        or group.theirs is None
+        or {group.ours.layout, group.theirs.layout} != {"halves", "interleaved"}
+    ):
+        return False
+    (gguf,) = (code for code in (group.ours, group.theirs) if code.layout == "interleaved")
+    return "GGUF" in gguf.source.get("layout", "")
 
 
 def _sides(
