@@ -71,3 +71,25 @@ def test_a_list_of_the_class_is_for_its_own_number_of_layers():
         "layers_block_type"
     ]
     assert [code.layers for code in found.codes] == ["0-80"]
+
+
+@pytest.mark.parametrize(
+    ("written", "rotated", "conflicts"),
+    [
+        ({"rotary_dim": 64}, 64, 0),
+        ({"rotary_dim": 64, "partial_rotary_factor": 0.5}, 64, 0),
+        ({"rotary_dim": 64, "partial_rotary_factor": 1.0}, 128, 1),
+        ({"rotary_dim": 64, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}}, 32, 1),
+        ({}, 128, 0),
+    ],
+)
+def test_minimax_m2_was_published_with_a_number_of_channels(written, rotated, conflicts):
+    """MiniMaxM2Config makes a share of it, unless one is written."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    config = {"model_type": "minimax_m2", "num_hidden_layers": 2, "rope_theta": 5e6, **written}
+    found = resolved(config)
+    assert [code.rotated for code in found.codes] == [rotated]
+    assert list(gaps(read_config(config), found)) == []
+    assert [fact.code for fact in found.facts].count("conflicting-keys") == conflicts
+    assert "ignored-key" not in [fact.code for fact in found.facts]

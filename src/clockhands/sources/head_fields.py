@@ -102,10 +102,13 @@ class HeadReader:
             turned = None if width.value is None or share.value is None else int(width.value * share.value)
             of_share = Found(turned, f"{share.source} x {width.source}")
         if channels is not None:
-            if share is not None and self._disagree(channels, of_share):
+            # A class that reads both takes the number for a share where no share is written.
+            by_share = self._says_share(block) and self.known is not None and "share" in self.known.reads
+            if share is not None and self._disagree(channels, of_share, block):
                 both = {channels.source: channels.value, share.source: share.value}
-                self.fields.note("conflicting-keys", {**both, "used": channels.source})
-            return Shape(width, channels)
+                self.fields.note("conflicting-keys", {**both, "used": (share if by_share else channels).source})
+            if not by_share:
+                return Shape(width, channels)
         if share is not None:
             if of_share is not None and of_share.value is not None and of_share.value % 2 and self._cuts_anywhere():
                 turned = Found(of_share.value + 1, f"{of_share.source}, {self.architecture}")
@@ -116,14 +119,17 @@ class HeadReader:
         says = self.architecture or "no key says that less than the whole head turns"
         return Shape(width, Found(width.value, f"{width.source}, {says}"))
 
+    def _says_share(self, block: Fields | None) -> bool:
+        return self.fields.declares("share") or (block is not None and block.declares("share"))
+
     def _cuts_anywhere(self) -> bool:
         """Whether the class cuts a head at an odd channel too, whose pair then turns whole."""
         return self.known is not None and self.known.uneven
 
-    def _disagree(self, channels: Found[int], of_share: Found[int] | None) -> bool:
+    def _disagree(self, channels: Found[int], of_share: Found[int] | None, block: Fields | None) -> bool:
         if of_share is None or of_share.value is None or channels.value is None:
             return False
-        return self.fields.declares("share") and of_share.value != channels.value
+        return self._says_share(block) and of_share.value != channels.value
 
     def _share(self, block: Fields | None) -> Found[float] | None:
         inner = None if block is None else block.number("share", _share_fits, SHARE_ALLOWED)
