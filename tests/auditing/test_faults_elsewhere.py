@@ -194,3 +194,72 @@ def test_a_sound_model_near_it_does_not_fire(name, tmp_path):
 def test_an_original_length_past_the_context_is_no_wish_of_the_caller(tmp_path):
     config, _ = FAULTY["an original length beyond the context"]
     assert of_code(audited(tmp_path, {"config.json": config}), "beyond-context") == []
+
+
+# DeepSeek-R1-0528-Qwen3-8B, as other programs quote its config: the number makes vLLM's magnitude 1.
+OF_SOME = {
+    "model_type": "qwen3", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 36, "head_dim": 128,
+    "max_position_embeddings": 131072, "vocab_size": 151936, "rope_theta": 1000000, "use_sliding_window": False,
+    "rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768,
+        "attn_factor": 0.8782488562869419,
+    },
+}  # fmt: skip
+
+
+def test_a_key_of_some_readers_is_not_renamed_to_one_that_means_something_else(tmp_path):
+    found = audited(tmp_path, {"config.json": OF_SOME})
+    (said,) = [each for each in found.findings if each.code == "unknown-key"]
+    assert said.edit is None
+    assert "vLLM 0.11.0 multiplies" in said.message
+    assert "Perhaps" not in said.message
+    magnitudes = {each.reader: [code.attention_factor for code in each.codes] for each in found.readings}
+    assert magnitudes["vllm-0.11"] == [pytest.approx(1.0)]
+    assert magnitudes["transformers-5"] == [pytest.approx(1.1386294361)]
+
+
+GPTJ = {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "n_positions": 2048, "rotary_dim": 64}
+BERTLIKE = {"model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "n_layer": 12, "max_position_embeddings": 2048}
+
+
+@pytest.mark.parametrize(
+    ("config", "codes"),
+    [
+        (GPTJ | {"rotary": True}, set()),
+        (BERTLIKE | {"rotary_emb_base": 1000}, set()),
+        (BERTLIKE | {"rotary_emb_base": 10000}, {"ignored-key"}),
+        (without(TINYLLAMA, "max_position_embeddings") | {"max_sequence_length": 2048}, set()),
+        (without(TINYLLAMA, "max_position_embeddings") | {"max_sequence_length": 16384}, {"ignored-key"}),
+    ],
+)
+def test_a_key_that_says_what_the_class_does_anyway_loses_nothing(tmp_path, config, codes):
+    found = audited(tmp_path, {"config.json": config})
+    assert {each.code for each in found.findings if each.severity != "note"} == codes
+
+
+def test_a_base_among_the_values_of_attention_is_named(tmp_path):
+    config = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768}
+    found = audited(tmp_path, {"config.json": config | {"attn_config": {"kv_n_heads": 8, "rope_theta": 500000}}})
+    (said,) = [each for each in found.findings if each.code == "ignored-key"]
+    assert said.severity == "warning"
+    assert "attn_config.rope_theta is 500,000" in said.message
+    assert not of_code(
+        audited(tmp_path, {"config.json": config | {"rope_theta": 500000, "attn_config": {"rope_theta": 500000}}}),
+        "ignored-key",
+    )
+
+
+def test_times_of_sound_around_a_text_contradict_nothing_in_it(tmp_path):
+    text = {"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_hidden_layers": 24}
+    text |= {"max_position_embeddings": 32768, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}
+    times = {"rope_type": "default", "rope_theta": 1200.0, "partial_rotary_factor": 0.2}
+    around = {"model_type": "musicflamingo", "text_config": text, "rope_parameters": times}
+    assert not of_code(audited(tmp_path, {"config.json": around}), "conflicting-keys")
+    assert of_code(audited(tmp_path, {"config.json": around | {"model_type": "audioflamingo3"}}), "conflicting-keys")
+
+
+@pytest.mark.parametrize("name", ["window_attention", "reference_sliding_attention"])
+def test_names_of_layers_that_newer_classes_have(tmp_path, name):
+    config = {"model_type": "some_new_model", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4}
+    config |= {"rope_theta": 10000.0, "max_position_embeddings": 2048, "layer_types": [name] * 3 + ["full_attention"]}
+    assert not of_code(audited(tmp_path, {"config.json": config}), "unreadable-field")

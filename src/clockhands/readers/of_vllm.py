@@ -73,6 +73,7 @@ def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, dee
     if original is None or factor is None:
         raise Refusal(f"Its {OLD} of type yarn lacks {_ORIGINAL}: a KeyError.")
     made = ratio(factor, block) if deepseek else magnitude(factor)
+    made *= view.number("attn_factor", block) or 1.0
     kept = ("mscale", "mscale_all_dim") if deepseek else ()
     dropped = [key for key in ("attention_factor", "mscale", "mscale_all_dim", "truncate") if key not in kept]
     view.drop_inside(block, OLD, *dropped)

@@ -129,6 +129,10 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
         instead = [other for other in known.reads.get(quantity, ()) if other in fields.values]
         if any(fields.values[other] == value for other in instead):
             continue
+        if not instead and value == known.fixed.get(quantity, known.defaults.get(quantity)):
+            continue  # it says what the class takes by itself
+        if value is True and any(row.kind == key for row in known.rows):
+            continue  # a switch for the code that the type has
         if any(key in keys for name, keys in known.reads.items() if name != quantity):
             continue  # it says something else in this type, of layers that this model has none of
         if quantity == "context" and instead:
@@ -137,15 +141,30 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
         reads = known.reads.get(quantity)
         evidence = {fields.source(key): value, "because": because}
         fields.note("ignored-key", evidence | ({"read instead": ", ".join(reads)} if reads else {}))
+    _inner_base(fields, known)
+
+
+def _inner_base(fields: Fields, known: ModelType) -> None:
+    """A base among the values of attention, where DBRX was published with it and the class looks at the top only."""
+    attention, reads = fields.values.get("attn_config"), known.reads.get("base", ())
+    if not isinstance(attention, Mapping) or not reads or fields.declares("base"):
+        return
+    base = next((key for key in reads if attention.get(key) is not None), None)
+    if base is not None and attention[base] != known.defaults.get("base"):
+        because = f"{known.name} ({known.library}) does not look there"
+        evidence = {fields.source(f"attn_config.{base}"): attention[base], "because": because}
+        fields.note("ignored-key", {**evidence, "read instead": f"{base} at the top"})
 
 
 def outer_keys(section: Section, fields: Fields) -> None:
     """Position keys beside the object of the text part: readers that look at the top only take those."""
     if section.part != "text" or section.outer is None:
         return
+    # Some types keep something there that is not about their text, such as times of sound.
+    own = table()["beside_the_text"].get(str(section.outer.get("model_type")), ())
     for key in table()["position_keys"]:
         value = section.outer.get(key)
-        if value is None or value in ([], {}) or value is False:
+        if value is None or value in ([], {}) or value is False or key in own:
             continue
         inner = section.values.get(key)
         if inner == value:

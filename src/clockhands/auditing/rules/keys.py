@@ -57,7 +57,23 @@ def _about_positions(evidence: Evidence) -> str:
     return "warning" if any(_ABOUT_POSITIONS.search(name) for name, _ in named(evidence)) else "note"
 
 
+# What only some readers take, each in a way of its own; under no name of another key does it mean the same.
+_OF_SOME = {
+    "attn_factor": "vLLM 0.11.0 multiplies YaRN's own magnitude by it, and Transformers drops it;"
+    " attention_factor, which Transformers reads, would take the place of that magnitude instead"
+}
+
+
+def _of_some(evidence: Evidence) -> str | None:
+    place = next((name for name, _ in stated(evidence)), "")
+    return _OF_SOME.get(place.rpartition(".")[2])
+
+
 def _unknown_key(evidence: Evidence) -> str:
+    some = _of_some(evidence)
+    if some is not None:
+        keys = listed([f"{name} ({spoken(value)})" for name, value in named(evidence)])
+        return f"{keys} is a key of some readers only: {some}."
     known = evidence.get("known")
     keys = listed([f"{name} ({spoken(value)})" for name, value in named(evidence)])
     near = _nearest(evidence)
@@ -77,7 +93,7 @@ def _nearest(evidence: Evidence) -> str | None:
 
 def _unknown_key_edit(evidence: Evidence) -> Edit | None:
     place, near = next((name for name, _ in stated(evidence)), None), _nearest(evidence)
-    if place is None:
+    if place is None or _of_some(evidence) is not None:
         return None
     if near is not None and not evidence.get("held", False):
         return moved(place, f"{place.rpartition('.')[0]}.{near}", f"Write it as {near}.")
@@ -145,6 +161,7 @@ CODES: Mapping[str, Rule] = {
         "Correct the spelling or delete the key; if a reader of yours needs it, `--ignore unknown-key`.",
         blames="file",
         edit=_unknown_key_edit,
+        unmended="What one reader multiplies by and another drops no single key says to both.",
         title="A key of a rotary block that no reader knows",
         means="A misspelt key in a scaling block does nothing: readers drop it, many of them without a word, and take"
         " the default of what it was meant for. The model then turns by another ladder than the one it was trained"
