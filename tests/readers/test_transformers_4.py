@@ -62,3 +62,11 @@ def test_a_type_that_it_does_not_have_is_not_loaded(tmp_path):
 def test_code_that_comes_with_the_model_is_not_guessed_at(tmp_path):
     config = {**CASES[0]["config"], "model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.Mine"}}
     assert read(tmp_path, config).verdict == "unknown"
+
+
+def test_a_class_that_was_not_read_is_not_said_to_lack_anything(tmp_path):
+    # Mllama's class takes 500,000 where the base is absent; how it reads a scaling was not looked at.
+    text = {**CASES[0]["config"], "model_type": "mllama_text_model"}
+    found = read(tmp_path, {"model_type": "mllama", "text_config": text})
+    assert found.verdict == "unknown"
+    assert found.because.endswith("in Transformers 4.57.1 has no rotary code, or it was not read.")
