@@ -178,3 +178,31 @@ def test_a_yarn_without_its_factor_is_incomplete_and_not_missing(tmp_path):
     factorless = {key: value for key, value in QWEN3_MOE.items() if not key.endswith("scaling.factor")}
     assert found(tmp_path, "incomplete-scaling", factorless)
     assert not found(tmp_path, "missing-scaling", factorless)
+
+
+GEMMA3 = keys(
+    "gemma3", block_count=34, context_length=131072, embedding_length=2560, attention__head_count=8,
+    attention__head_count_kv=4, attention__key_length=256, attention__value_length=256,
+    attention__sliding_window=1024, rope__scaling__type="linear", rope__scaling__factor=8.0,
+)  # fmt: skip
+NOMIC = keys("nomic-bert", block_count=12, context_length=2048, embedding_length=768, attention__head_count=12)
+COMMAND = keys(
+    "command-r", block_count=40, context_length=131072, embedding_length=8192, attention__head_count=64,
+    attention__head_count_kv=64, rope__scaling__type="none",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "base", "words"),
+    [
+        (GEMMA3, 1_000_000.0, "they have 1,000,000"),
+        (NOMIC, 1_000.0, "they have 1,000"),
+        (COMMAND, 8_000_000.0, "seldom reaches 131,072 positions"),
+    ],
+)
+def test_a_base_that_is_absent_where_no_release_has_that_of_the_loader(tmp_path, values, base, words):
+    (said,) = found(tmp_path / "without", "default-base", values)
+    assert said.severity == "warning"
+    assert words in said.message
+    architecture = values["general.architecture"]
+    assert found(tmp_path / "with", "default-base", values | {f"{architecture}.rope.freq_base": base}) == []

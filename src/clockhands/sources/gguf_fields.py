@@ -232,8 +232,12 @@ class _File:
         """What a default base can be held against: the length, the scaling and the window beside it."""
         block, window = self._block(), self.fields.whole("window", least=0)
         kind = None if block is None else scaling_type(block, {})
+        if kind is not None and kind.value == "default":
+            kind = None  # "none" is what converters write where there is none
+        released = self.table["released_bases"].get(self.name)
         found = {"context": self.fields.whole("context"), "scaling": kind, "window": window}
-        return {name: None if value is None else value.value or None for name, value in found.items()}
+        beside: dict[str, Any] = {name: None if value is None else value.value or None for name, value in found.items()}
+        return beside if released is None else {**beside, "never": f"they have {released:,}"}
 
     def _shape(self, sliding: bool) -> tuple[Found[int] | None, Found[int] | None]:
         width = self.fields.whole("local_head_width", most=WIDEST_HEAD) if sliding else None
