@@ -31,6 +31,7 @@ readers
 auditing conversion probes lab
 show
 cli
+__main__
 """
 
 # What may be imported from outside, beyond the standard library. Every line of a later list is a decision.

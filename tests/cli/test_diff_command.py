@@ -173,3 +173,14 @@ def test_misuse_is_told_in_a_sentence(run, words, said):
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "hint: " in done.err
+
+
+@pytest.mark.parametrize(
+    "config", [OLD | {"rope_theta": "abc"}, {"model_type": "nobody's"}], ids=["no rates", "no code"]
+)
+def test_what_leaves_its_rates_open_is_not_the_same_as_itself(run, file, config):
+    path = file("open", config)
+    done = run("diff", path, path)
+    assert (done.code, done.out) == (2, "")
+    assert "cannot be compared" in done.err
+    assert f"clockhands audit {path}" in done.err

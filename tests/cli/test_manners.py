@@ -154,3 +154,8 @@ def test_findings_left_out_are_counted(run):
 def test_a_closed_stdout_is_as_good_as_none(words):
     done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *words], stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_package_is_the_command_as_well():
+    done = subprocess.run([sys.executable, "-m", "clockhands", "--version"], capture_output=True, text=True, check=True)
+    assert "clockhands" in done.stdout

@@ -135,6 +135,9 @@ def test_texts_become_json_or_stay_texts():
     assert overridden(opened(LLAMA), {}) == overridden(opened(LLAMA), None) == opened(LLAMA)
     with pytest.raises(InvalidValue, match="rope_theta is set twice"):
         read_overrides(["rope_theta=1", "rope_theta=2"])
+    for text in ('b={"c": 1', "b=[1, 2", 'b="c'):
+        with pytest.raises(InvalidValue, match="begins like JSON and is none"):
+            read_overrides([text])
     for text in ("rope_theta", "=5"):
         with pytest.raises(InvalidValue, match="not of the form KEY=VALUE"):
             read_overrides([text])

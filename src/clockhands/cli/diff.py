@@ -135,11 +135,12 @@ def _side(found: Audit, reader: str) -> Side:
     """A target as one reader takes it.
 
     Raises:
-        Unreadable: The reader does not load it.
+        Unreadable: The reader does not load it, or what it computes cannot be told from the files.
         InvalidValue: What it does with such a file is not known.
     """
     reach = reach_of(found.layers, found.context, found.length)
     if reader == OWN:
+        _check_known(found)
         return Side(found.target, found.layers, found.context, reach)
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:
@@ -156,6 +157,21 @@ def _side(found: Audit, reader: str) -> Side:
         )
     context = reading.longest or found.context
     return Side(f"{found.target}, as {release(reading)} reads it", reading.codes, context, reach)
+
+
+def _check_known(found: Audit) -> None:
+    """Two targets of which nothing is known are not the same for that."""
+    if all(code.kind is None for code in found.layers):
+        raise Unreadable(
+            f"{found.target} has no position code that is recognised, so it cannot be compared.",
+            f"`clockhands audit {found.target}` says what was read.",
+        )
+    for code in found.layers:
+        if code.kind == "rotary" and code.rates is None and code.part in ("text", "encoder", "decoder"):
+            raise Unreadable(
+                f"{found.target} leaves its rates open, so they cannot be compared.",
+                f"`clockhands audit {found.target}` says what is missing or impossible.",
+            )
 
 
 def _json(value: dict[str, object]) -> dict[str, object]:

@@ -17,6 +17,7 @@ from rich.text import Text
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.findings import spoken
+from clockhands.auditing.rules import IF_SOUND
 from clockhands.auditing.weights import LIMITS, Pairing
 from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show.extending import print_extension
@@ -133,9 +134,18 @@ class _Report(Page):
             head += f", {layers_in_words(finding.layers, most=room)}"
         self.line(Text.assemble((finding.severity, _STYLES[finding.severity]), safe(head)))
         self.paragraph(self.shortened(what_is_wrong(finding)), indent=2)
-        for name, value in evidence_to_show(finding):
+        shown, hint = dict(evidence_to_show(finding)), finding.hint
+        if finding.severity == "note":
+            # Its sentence has the numbers already, and that nothing is to be mended goes without saying.
+            said = [name for name, value in shown.items() if value in finding.message]
+            if said:
+                self.paragraph(f"from {self.place(', '.join(said))}", style="dim", indent=4)
+            shown = {name: value for name, value in shown.items() if name not in said}
+            hint = hint.removeprefix(IF_SOUND).strip()
+        for name, value in shown.items():
             self.pair(self.shortened(safe(name)), safe(value))
-        self.paragraph(f"hint: {self.shortened(finding.hint)}", indent=2)
+        if hint:
+            self.paragraph(f"hint: {self.shortened(hint)}", indent=2)
         if edit := what_mends_it(finding):
             self.paragraph(f"edit: {self.shortened(edit)}", indent=2)
 

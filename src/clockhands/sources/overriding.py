@@ -30,7 +30,7 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
     {'rope_theta': 1000000.0, 'rope_scaling.rope_type': 'yarn', 'rope_scaling': {'factor': 4}}
 
     Raises:
-        InvalidValue: A text has no ``=``, no key, or a key that another text has too.
+        InvalidValue: A text has no ``=``, no key, a key that another text has too, or an object that is no JSON.
     """
     values: dict[str, Any] = {}
     for text in texts:
@@ -45,6 +45,11 @@ def read_overrides(texts: Iterable[str]) -> dict[str, Any]:
         try:
             values[key] = json.loads(value)
         except (ValueError, RecursionError):
+            if value.lstrip().startswith(("{", "[", '"')):
+                raise InvalidValue(
+                    f"{key} is set to {shown(value)}, which begins like JSON and is none.",
+                    "Put quotes around names and close what is open; in a shell, put the whole between ' and '.",
+                ) from None
             values[key] = value
     return values
 

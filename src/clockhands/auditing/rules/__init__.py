@@ -26,13 +26,14 @@ from clockhands.auditing.rules import (
     values,
     weights,
 )
-from clockhands.auditing.rules.rule import Evidence, Rule, listed
+from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, listed
 from clockhands.sources.overriding import CALLER
 
-__all__ = ["CODES", "Rule", "judge", "listed"]
+__all__ = ["CODES", "IF_SOUND", "Rule", "judge", "listed"]
 
 _ROWS: Mapping[str, Rule] = {
     **values.CODES,
+    **models.CODES,
     **keys.CODES,
     **shapes.CODES,
     **scalings.CODES,
@@ -43,7 +44,6 @@ _ROWS: Mapping[str, Rule] = {
     **lengths.CODES,
     **gguf.CODES,
     **files.CODES,
-    **models.CODES,
     **readers.CODES,
     **weights.CODES,
 }
