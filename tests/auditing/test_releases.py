@@ -132,3 +132,32 @@ EXAONE = {
 def test_the_faults_of_llama_in_another_family_with_its_scaling(changes, codes):
     audited = audit("-", stdin=io.BytesIO(json.dumps(EXAONE | changes).encode()))
     assert [found.code for found in audited.findings if found.severity != "note"] == codes
+
+
+# sgl-project/ome, pkg/hfutil/modelconfig/testdata/kimi_k2_instruct.json, 17b77ed
+KIMI = {
+    "model_type": "kimi_k2", "hidden_size": 7168, "num_attention_heads": 64, "num_key_value_heads": 64,
+    "num_hidden_layers": 61, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "kv_lora_rank": 512, "q_lora_rank": 1536,
+    "v_head_dim": 128, "vocab_size": 163840, "max_position_embeddings": 131072, "rope_theta": 50000.0,
+    "rope_scaling": {
+        "type": "yarn", "factor": 32.0, "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 4096,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        (131072, "Kimi-K2, which has this shape, has the scaling yarn with a factor of 32"),
+        (262144, "Kimi-K2.5, which has this shape, has the scaling yarn with a factor of 64"),
+    ],
+)
+def test_a_lost_scaling_is_that_of_the_release_with_this_context(context, words):
+    sound = audit("-", stdin=io.BytesIO(json.dumps(KIMI).encode()))
+    assert [found.code for found in sound.findings if found.severity != "note"] == []
+    lost = KIMI | {"rope_scaling": None, "max_position_embeddings": context}
+    findings = audit("-", stdin=io.BytesIO(json.dumps(lost).encode())).findings
+    (found,) = (each for each in findings if each.severity != "note")
+    assert found.code == "missing-scaling"
+    assert words in found.message

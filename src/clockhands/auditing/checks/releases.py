@@ -14,10 +14,10 @@ _USUAL_BASE = 10_000.0
 _PLAIN_CONTEXT = 8_192
 # The factor of Llama 3.1, which converters have as a default.
 _USUAL_LLAMA3 = 8.0
-# How many times longer than what the base alone reaches a context has to be, to need the scaling.
-_CLAIMED = 4
-# Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training.
-_OF_LENGTH = ("llama3", "yarn", "longrope")
+CLAIMED = 4
+"""How many times longer than what the base alone reaches a context has to be, to need the scaling."""
+OF_LENGTH = ("llama3", "yarn", "longrope")
+"""Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training."""
 
 
 def releases_of_the_shape(subject: Subject) -> Iterator[Case]:
@@ -104,13 +104,13 @@ def _differing(subject: Subject, part: Part, code: Code, shape: Shape, known: tu
     if not _same_base(code, nearest):
         yield _other_base(subject, part, code, nearest, shape)
     # A scaling that stands where this type does not read it is a finding of its own.
-    unread = _scaling(code) is None and any(_scales(block) for block in part.blocks())
+    unread = scaling_of(code) is None and any(_scales(block) for block in part.blocks())
     if not _same_scaling(code, nearest) and not unread:
         yield _other_scaling(subject, part, code, nearest, shape)
 
 
 def _nearness(code: Code, release: Release) -> tuple[bool, bool, bool]:
-    here, there = _scaling(code), release.scaling
+    here, there = scaling_of(code), release.scaling
     kinds = [None if scaling is None else scaling["rope_type"] for scaling in (here, there)]
     return _same_base(code, release), _same_scaling(code, release), kinds[0] == kinds[1]
 
@@ -169,19 +169,21 @@ def missing_sections(subject: Subject) -> Iterator[Case]:
 
 def _missing_scaling(subject: Subject, part: Part, code: Code, shape: Shape, known: tuple[Release, ...]) -> Case | None:
     context = subject.resolved.context
-    if code.base is None or context is None or _scaling(code) is not None:
+    if code.base is None or context is None or scaling_of(code) is not None:
         return None
-    scaled = [each for each in known if each.scaling and each.scaling["rope_type"] in _OF_LENGTH]
+    scaled = [each for each in known if each.scaling and each.scaling["rope_type"] in OF_LENGTH]
     # A release of this shape that reaches the context without a scaling needs none.
     if any(not each.scaling and (each.context or 0) >= context and _same_base(code, each) for each in known):
         return None
     reach = reach_of(shape.type, code.base)
-    release = next((each for each in scaled if _same_base(code, each)), None)
-    if release is None or reach is None or context < _CLAIMED * reach:
+    own = [each for each in scaled if _same_base(code, each)]
+    # Of several with this base, the one that has the context.
+    release = next((each for each in own if each.context == context), next(iter(own), None))
+    if release is None or reach is None or context < CLAIMED * reach:
         return None
     evidence: dict[str, Any] = {**declared(subject.resolved, "context"), **declared(code, "base")}
     evidence |= {"context": context, "base": code.base, "type": shape.type, "reach": reach, "release": release.name}
-    evidence |= {"its scaling": _scaled(release.scaling), "source of the release": release.source}
+    evidence |= {"its scaling": scaling_in_words(release.scaling), "source of the release": release.source}
     return "missing-scaling", evidence | _mended(part, release), code.layers
 
 
@@ -192,7 +194,7 @@ def _other_base(subject: Subject, part: Part, code: Code, release: Release, shap
         evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is taken"}
         because = f"{spoken(code.base)} is the default of the class"
     else:
-        lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or _scaling(code) is not None)
+        lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
         because = f"{spoken(code.base)} is what readers take where a file has no base" if lost else None
     at = next(
         iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
@@ -203,7 +205,7 @@ def _other_base(subject: Subject, part: Part, code: Code, release: Release, shap
 
 
 def _other_scaling(subject: Subject, part: Part, code: Code, release: Release, shape: Shape) -> Case:
-    here, there = _scaling(code), release.scaling
+    here, there = scaling_of(code), release.scaling
     evidence: dict[str, Any] = {}
     because = None
     if here is None:
@@ -215,11 +217,11 @@ def _other_scaling(subject: Subject, part: Part, code: Code, release: Release, s
     else:
         for block in part.blocks():
             evidence |= block.said("rope_type", "type", "factor")
-        evidence = evidence or {"here": f"The scaling is {_scaled(here)}"}
+        evidence = evidence or {"here": f"The scaling is {scaling_in_words(here)}"}
         usual = here.get("rope_type") == "llama3" and here.get("factor") == _USUAL_LLAMA3
         if usual and there is not None and there["rope_type"] == "llama3" and there["factor"] != here["factor"]:
             because = f"{spoken(_USUAL_LLAMA3)} is the factor of Llama 3.1 and a default of converters"
-    published = "no scaling" if there is None else _scaled(there)
+    published = "no scaling" if there is None else scaling_in_words(there)
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}
     return "differs-from-release", evidence, code.layers
@@ -227,7 +229,7 @@ def _other_scaling(subject: Subject, part: Part, code: Code, release: Release, s
 
 def _before_stretching(context: int | None, scaling: Mapping[str, Any] | None) -> bool:
     """Whether a model with this context may be an earlier stage of a release, before its context was stretched."""
-    if context is None or scaling is None or scaling["rope_type"] not in _OF_LENGTH:
+    if context is None or scaling is None or scaling["rope_type"] not in OF_LENGTH:
         return False
     return context <= scaling.get("original_max_position_embeddings", 0)
 
@@ -254,7 +256,7 @@ def _same_base(code: Code, release: Release) -> bool:
 
 
 def _same_scaling(code: Code, release: Release) -> bool:
-    here, there = _scaling(code), release.scaling
+    here, there = scaling_of(code), release.scaling
     if here is None or there is None:
         return here is there
     if here["rope_type"] != there["rope_type"] or here["factor"] != there["factor"]:
@@ -263,7 +265,7 @@ def _same_scaling(code: Code, release: Release) -> bool:
     return original is None or here["original"] == original
 
 
-def _scaling(code: Code) -> dict[str, Any] | None:
+def scaling_of(code: Code) -> dict[str, Any] | None:
     """The scaling as it stands; None where there is none, or a linear one that changes nothing."""
     held = code.scaling
     if held is None or held.get("type") is None or (held["type"] == "linear" and held.get("factor") == 1):
@@ -271,7 +273,8 @@ def _scaling(code: Code) -> dict[str, Any] | None:
     return {"rope_type": held["type"], "factor": held.get("factor"), "original": held.get("original")}
 
 
-def _scaled(block: Mapping[str, Any] | None) -> str:
+def scaling_in_words(block: Mapping[str, Any] | None) -> str:
+    """What a release scales by."""
     if block is None:
         return "no scaling"
     return f"the scaling {block['rope_type']} with a factor of {spoken(block['factor'])}"
