@@ -206,3 +206,90 @@ def test_a_base_that_is_absent_where_no_release_has_that_of_the_loader(tmp_path,
     assert words in said.message
     architecture = values["general.architecture"]
     assert found(tmp_path / "with", "default-base", values | {f"{architecture}.rope.freq_base": base}) == []
+
+
+DEEPSEEK = keys(
+    "deepseek2", block_count=61, context_length=163840, embedding_length=7168, attention__head_count=128,
+    attention__head_count_kv=128, attention__key_length=192, attention__value_length=128, attention__kv_lora_rank=512,
+    rope__freq_base=10000.0, rope__dimension_count=64, rope__scaling__type="yarn", rope__scaling__factor=40.0,
+    rope__scaling__original_context_length=4096, rope__scaling__yarn_log_multiplier=0.1, vocab_size=129280,
+)  # fmt: skip
+LATENT = DEEPSEEK | {
+    "deepseek2.attention.head_count_kv": 1,
+    "deepseek2.attention.key_length": 576,
+    "deepseek2.attention.value_length": 512,
+    "deepseek2.attention.key_length_mla": 192,
+    "deepseek2.attention.value_length_mla": 128,
+}
+KIMI = DEEPSEEK | {
+    "deepseek2.context_length": 131072,
+    "deepseek2.attention.head_count": 64,
+    "deepseek2.rope.freq_base": 50000.0,
+    "deepseek2.rope.scaling.factor": 32.0,
+    "deepseek2.vocab_size": 163840,
+}
+GPT_OSS = keys(
+    "gpt-oss", block_count=24, context_length=131072, embedding_length=2880, attention__head_count=64,
+    attention__head_count_kv=8, attention__key_length=64, attention__value_length=64, attention__sliding_window=128,
+    rope__freq_base=150000.0, rope__scaling__type="yarn", rope__scaling__factor=32.0,
+    rope__scaling__original_context_length=4096,
+)  # fmt: skip
+GEMMA3_BASED = GEMMA3 | {"gemma3.rope.freq_base": 1_000_000.0}
+GEMMA3_27B = GEMMA3_BASED | {
+    "gemma3.block_count": 62,
+    "gemma3.embedding_length": 5376,
+    "gemma3.attention.head_count": 32,
+    "gemma3.attention.head_count_kv": 16,
+    "gemma3.attention.key_length": 128,
+    "gemma3.attention.value_length": 128,
+}
+
+
+def unscaled(values):
+    return {key: value for key, value in values.items() if ".scaling." not in key}
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "words"),
+    [
+        (DEEPSEEK, "missing-scaling", "DeepSeek-V3, which has this shape, has the scaling yarn with a factor of 40"),
+        (LATENT, "missing-scaling", 'with that base alone models of type "deepseek2" reach 4,096'),
+        (KIMI, "missing-scaling", "Kimi-K2, which has this shape, has the scaling yarn with a factor of 32"),
+        (GPT_OSS, "missing-scaling", "gpt-oss-20b, which has this shape, has the scaling yarn with a factor of 32"),
+        (GEMMA3_BASED, "differs-from-release", "There is no scaling, but Gemma-3-4B"),
+        (GEMMA3_27B, "differs-from-release", "has the scaling linear with a factor of 8"),
+    ],
+)
+def test_a_scaling_that_the_release_of_the_shape_has_in_its_keys(tmp_path, values, code, words):
+    fired = ("missing-scaling", "differs-from-release")
+    sound = audited(tmp_path / "sound", {"model.gguf": Gguf(values, EMBEDDING)})
+    assert of_code(sound, *fired) == []
+    (said,) = of_code(audited(tmp_path / "lost", {"model.gguf": Gguf(unscaled(values), EMBEDDING)}), *fired)
+    assert (said.code, said.severity, said.blames) == (code, "warning", "file")
+    assert words in said.message
+
+
+def test_a_factor_of_one_in_the_keys_is_no_scaling(tmp_path):
+    (said,) = found(tmp_path, "differs-from-release", GEMMA3_27B | {"gemma3.rope.scaling.factor": 1.0})
+    assert "a factor of 1 changes nothing" in said.message
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"deepseek2.rope.freq_base": 50000.0},  # of no release of the shape
+        {"deepseek2.context_length": 8192},  # before it was stretched
+        {"deepseek2.block_count": 27},
+        {"deepseek2.vocab_size": 100000},
+        {"deepseek2.rope.scaling.type": "longrope"},
+    ],
+)
+def test_no_release_says_what_is_missing_in_another_model(tmp_path, other):
+    assert not found(tmp_path, "missing-scaling", unscaled(DEEPSEEK) | other)
+
+
+@pytest.mark.parametrize("values", [DEEPSEEK, LATENT, KIMI])
+@pytest.mark.parametrize(("count", "fires"), [(64, False), (128, True), (192, True), (32, True)])
+def test_the_turned_channels_behind_a_latent(tmp_path, values, count, fires):
+    cases = found(tmp_path, "dimension-count", values | {"deepseek2.rope.dimension_count": count})
+    assert [each.edit and each.edit.says for each in cases] == ["Set deepseek2.rope.dimension_count to 64."] * fires

@@ -9,6 +9,7 @@ from clockhands.auditing.checks.gguf import (
     dimension_count,
     longrope_factors,
     missing_keys,
+    releases_of_the_architecture,
     rope_freqs,
     yarn_without_type,
 )
@@ -36,6 +37,7 @@ CHECKS: tuple[Check, ...] = (
     longrope_factors,
     dimension_count,
     missing_keys,
+    releases_of_the_architecture,
     yarn_without_type,
     releases_of_the_shape,
     missing_sections,

@@ -1,15 +1,18 @@
 """What a GGUF file of an architecture must hold beside its keys, and what its tensors divide the rates by."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from clockhands.auditing.checks.releases import CLAIMED, OF_LENGTH, scaling_in_words, scaling_of
 from clockhands.auditing.checks.subject import Case, Subject
+from clockhands.auditing.releases import Shape, of_shape, reach_of
 from clockhands.errors import ClockhandsError
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
+from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code
 
 _MOST_NUMBERS = 2**16  # of a tensor that is read; a head has at most some hundreds of pairs
@@ -63,6 +66,7 @@ SHARES: Mapping[str, tuple[float, ...]] = {
     "nemotron": (0.5,),
     "minimax-m2": (0.5,),
     "qwen3next": (0.25,),
+    "deepseek2": (1 / 3,),
 } | dict.fromkeys(
     (
         "llama", "llama4", "deci", "baichuan", "internlm2", "minicpm", "xverse", "command-r", "cohere2", "olmo",
@@ -104,9 +108,35 @@ class _Model:
     @property
     def is_scaled(self) -> bool:
         """Whether keys declare a scaling that stretches; readers take a factor without a type for a linear one."""
-        return self.value("rope.scaling.type") in (None, "linear", "yarn") and self._factor() > 1
+        return self.value("rope.scaling.type") in (None, "linear", "yarn") and self.factor() > 1
 
-    def _factor(self) -> float:
+    def turning(self) -> list[int] | None:
+        """The channels that may turn; empty where any number may, None where it cannot be said."""
+        width = self.code.width or 0
+        if self.value("attention.key_length_mla") is None:
+            return [int(share * width) for share in SHARES.get(self.architecture, ())]
+        # Keys are kept as what they are made from and, behind it, the channels that turn.
+        kept, rank = self.value("attention.key_length"), self.value("attention.kv_lora_rank")
+        known = type(kept) is int and type(rank) is int and self.architecture in SHARES
+        if not known or not 0 < kept - rank <= width:
+            return None
+        return [kept - rank]
+
+    def shapes(self) -> Iterator[Shape]:
+        """The shape, under each type of configs that is converted to this architecture."""
+        numbers = [self.value(key) for key in ("embedding_length", "block_count", "attention.head_count")]
+        if any(type(number) is not int for number in numbers):
+            return
+        vocabulary = self.value("vocab_size")
+        tokens = (self.subject.opened.config or {}).get("tokenizer.ggml.tokens")
+        if vocabulary is None and isinstance(tokens, Sized):
+            vocabulary = len(tokens)
+        for name in table()["gguf"]["types"].get(self.architecture, ()):
+            hidden, layers, heads = numbers
+            yield Shape(name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+
+    def factor(self) -> float:
+        """What the keys stretch by; 1 where none says."""
         for key in ("rope.scaling.factor", "rope.scale_linear"):
             factor = self.value(key)
             if isinstance(factor, int | float) and factor:
@@ -233,11 +263,12 @@ def _swapped_lists(model: _Model) -> Iterator[Case]:
 def dimension_count(subject: Subject) -> Iterator[Case]:
     """A number of turned channels that is no share of a head which this architecture is known to have."""
     model = _model(subject)
-    if model is None or model.code.width is None or model.value("attention.key_length_mla") is not None:
+    if model is None or model.code.width is None:
         return
     width, key = model.code.width, "rope.dimension_count"
-    declared, shares = model.value(key), SHARES.get(model.architecture)
-    expected = [int(share * width) for share in shares or ()]
+    declared, expected = model.value(key), model.turning()
+    if expected is None:
+        return
     if declared is None:
         wrong = bool(expected) and width not in expected
     elif not isinstance(declared, int) or isinstance(declared, bool):
@@ -274,6 +305,34 @@ def missing_keys(subject: Subject) -> Iterator[Case]:
         "its scaling": release.scaling,
     }
     yield "missing-scaling", evidence | model.said("rope.freq_base", "context_length"), model.code.layers
+
+
+def releases_of_the_architecture(subject: Subject) -> Iterator[Case]:
+    """No scaling, where every published model of the shape and the base has one."""
+    model = _model(subject)
+    if model is None or model.code.base is None or not model.code.rates or scaling_of(model.code) is not None:
+        return
+    block = model.said("rope.scaling.factor", "rope.scale_linear")
+    if model.value("rope.scaling.type") not in (None, "none", "linear", "yarn") or (block and model.factor() != 1):
+        return  # told as what is unread of it, or as incomplete
+    known = [each for shape in model.shapes() for each in of_shape(shape) if each.base == model.code.base]
+    context = subject.resolved.context
+    if not known or context is None or not all(each.scaling for each in known):
+        return
+    release = next((each for each in known if each.context == context), known[0])
+    there, reach = release.scaling or {}, reach_of(release.shape.type, release.base)
+    evidence: dict[str, Any] = {"release": release.name, "source of the release": release.source}
+    if there["rope_type"] in OF_LENGTH:
+        if reach is None or context < CLAIMED * reach:
+            return
+        evidence |= {"context": context, "base": release.base, "type": model.architecture, "reach": reach}
+        evidence |= {"its scaling": scaling_in_words(there), **model.said("rope.freq_base", "context_length")}
+        yield "missing-scaling", evidence, model.code.layers
+        return
+    evidence |= block or {"here": "There is no scaling"}
+    evidence |= {"because": "a factor of 1 changes nothing" if block else "nothing stands in its place"}
+    evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
+    yield "differs-from-release", evidence, model.code.layers
 
 
 def yarn_without_type(subject: Subject) -> Iterator[Case]:
