@@ -99,6 +99,20 @@ CONFIGS = [
         " family: the list is inverted. In it, 1 means that a layer rotates and 0 that it does not.",
     ),
     (
+        "nope-inverted",
+        {
+            f"{C}no_rope_layers": [1, 1, 1, 1],
+            f"{C}no_rope_layer_interval": 4,
+            "layers without rotation": 0,
+            "layers": 4,
+            "one layer without rotation in": 4,
+        },
+        "warning",
+        "All 4 layers are said to rotate (no_rope_layers is [1, 1, 1, 1] and no_rope_layer_interval is 4), where by the"
+        " interval one in 4 does not: readers that go by the list rotate layers that were trained without rotation, if"
+        " the interval is right.",
+    ),
+    (
         "mrope-sections",
         {f"{S}mrope_section": [16, 24, 16], "together": 56, "pairs": 64, "order": "chunked"},
         "error",

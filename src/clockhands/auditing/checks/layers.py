@@ -41,7 +41,7 @@ def _scales(block: Block) -> bool:
 
 
 def nope_inverted(subject: Subject) -> Iterator[Case]:
-    """A list of layers without rotation that is the inverse of what the interval beside it or the family says."""
+    """A list of layers without rotation that is the inverse of what the interval or the family says, or names none."""
     for part in rotary_parts(subject):
         flags = part.fields.items("rotating_layers")
         period = part.fields.whole("still_period")
@@ -52,6 +52,13 @@ def nope_inverted(subject: Subject) -> Iterator[Case]:
         if layers is None or len(flags.value) != layers.value:
             continue  # a list of another length is impossible, and told as that
         still = sum(1 for flag in flags.value if flag == 0)
+        if still == 0 and all(flag == 1 for flag in flags.value) and len(flags.value) >= every:
+            # The class fills the list from the interval: one without any such layer was filled by something else.
+            if period is not None and part.fields.declares("still_period"):
+                evidence = {flags.source: flags.value, period.source: every, "layers without rotation": 0}
+                evidence |= {"layers": len(flags.value), "one layer without rotation in": every}
+                yield "nope-inverted", evidence, None
+            continue
         # One in `every` does not rotate: a list in which most do not is its inverse, not another choice of layers.
         if 2 * still <= len(flags.value) or any(flag not in (0, 1) for flag in flags.value):
             continue

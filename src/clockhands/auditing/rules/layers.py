@@ -41,6 +41,11 @@ def _layer_scaling_edit(evidence: Evidence) -> Edit | None:
 def _nope(evidence: Evidence) -> str:
     still, layers = spoken(evidence["layers without rotation"]), spoken(evidence["layers"])
     every = spoken(evidence["one layer without rotation in"])
+    if not evidence["layers without rotation"]:
+        return (
+            f"All {layers} layers are said to rotate ({said(evidence)}), where by the interval one in {every} does not:"
+            " readers that go by the list rotate layers that were trained without rotation, if the interval is right."
+        )
     return (
         f"{still} of {layers} layers are said not to rotate ({said(evidence)}), where one in {every} does not in this"
         " family: the list is inverted. In it, 1 means that a layer rotates and 0 that it does not."
@@ -51,6 +56,10 @@ def _nope_edit(evidence: Evidence) -> Edit | None:
     place, flags = next(iter(stated(evidence)), (None, None))
     if place is None or not isinstance(flags, list | tuple):
         return None
+    if not evidence["layers without rotation"]:
+        every = evidence["one layer without rotation in"]
+        by_interval = [0 if (layer + 1) % every == 0 else 1 for layer in range(len(flags))]
+        return replaced(place, by_interval, f"Write 0 for one layer in {every}, as the interval has it.")
     return replaced(place, [0 if flag else 1 for flag in flags], "Invert the list: 1 for a layer that rotates.")
 
 
@@ -160,13 +169,14 @@ CODES: Mapping[str, Rule] = {
     "nope-inverted": Rule(
         "warning",
         _nope,
-        "Invert the list: in no_rope_layers, in spite of its name, 1 means that a layer rotates.",
+        "Correct the list: in no_rope_layers, in spite of its name, 1 means that a layer rotates.",
         blames="file",
         edit=_nope_edit,
-        title="The list of layers without rotation is inverted",
+        title="The list of layers without rotation is inverted, or names none",
         means="no_rope_layers holds 1 for a layer that rotates, although its name says the opposite. Read or written"
         " the other way round, three quarters of the layers lose their rotation and the others gain one: the model"
-        " answers fluently and loses the order of words.",
+        " answers fluently and loses the order of words. A list of ones beside an interval has no layer without"
+        " rotation at all, and readers that go by the list turn layers that were trained without it.",
         cases=("mobius#233 (May 2026)", "Camelid#535 (July 2026)"),
     ),
     "mrope-sections": Rule(
