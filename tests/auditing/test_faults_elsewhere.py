@@ -134,6 +134,10 @@ FAULTY = {
     "an inverted list without its interval": (
         without(SMOLLM3, "no_rope_layer_interval") | {"no_rope_layers": [0, 0, 0, 1] * 9}, "nope-inverted",
     ),
+    "a list of ones beside an interval": (SMOLLM3 | {"no_rope_layers": [1] * 36}, "nope-inverted"),
+    "a list of ones beside an interval in Llama 4": (
+        in_text(LLAMA4_SCOUT, no_rope_layers=[1] * 48, no_rope_layer_interval=4), "nope-inverted",
+    ),
     "sections of 56 in Qwen2-VL": (
         block_with(QWEN25_VL, mrope_section=[16, 24, 16]) | {"model_type": "qwen2_vl"}, "mrope-sections",
     ),
@@ -175,7 +179,8 @@ SOUND = {
         }
     },
     "Llama 4 with its list": in_text(LLAMA4_SCOUT, no_rope_layers=[1, 1, 1, 0] * 12),
-    "every layer turns": SMOLLM3 | {"no_rope_layers": [1] * 36},
+    "every layer turns, and no interval says otherwise": without(SMOLLM3, "no_rope_layer_interval")
+    | {"no_rope_layers": [1] * 36},
 }
 
 
@@ -243,6 +248,10 @@ def test_a_base_among_the_values_of_attention_is_named(tmp_path):
     (said,) = [each for each in found.findings if each.code == "ignored-key"]
     assert said.severity == "warning"
     assert "attn_config.rope_theta is 500,000" in said.message
+    assert said.message.endswith("10,000, the default of the class, is read instead.")
+    assert not of_code(found, "default-base")  # it is in the file
+    elsewhere = audited(tmp_path, {"config.json": config | {"attn_config": {"kv_n_heads": 8}}})
+    assert of_code(elsewhere, "default-base")
     assert not of_code(
         audited(tmp_path, {"config.json": config | {"rope_theta": 500000, "attn_config": {"rope_theta": 500000}}}),
         "ignored-key",

@@ -16,6 +16,7 @@ from clockhands.sources.layer_fields import Group, layer_groups
 from clockhands.sources.model_types import ModelType, Row
 from clockhands.sources.resolved import Code
 from clockhands.sources.scaling_fields import Surroundings, read_scaling, scaling_type
+from clockhands.sources.section_fields import inner_base
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
 SCALED_OUTSIDE = re.compile(r"rope_scaling_\w")
@@ -194,7 +195,7 @@ class Reader:
         if outer is None:
             missing = (self.fields.spellings.get(quantity) or ("base",))[0]
             self.fields.note("missing-value", {"missing": missing, "needed for": "the rates"})
-        elif not self.fields.declares(quantity) and self.known is not None:
+        elif not self.fields.declares(quantity) and self.known is not None and not inner_base(self.fields, self.known):
             evidence: dict[str, Any] = {self.fields.source(key): None for key in self._nulled(quantity)}
             evidence |= {"used": outer.value, "default of": f"{self.known.name} ({self.known.library})"}
             evidence |= self._plausible_for(quantity, block)

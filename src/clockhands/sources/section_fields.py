@@ -144,16 +144,23 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
     _inner_base(fields, known)
 
 
-def _inner_base(fields: Fields, known: ModelType) -> None:
+def inner_base(fields: Fields, known: ModelType) -> Found[Any] | None:
     """A base among the values of attention, where DBRX was published with it and the class looks at the top only."""
     attention, reads = fields.values.get("attn_config"), known.reads.get("base", ())
-    if not isinstance(attention, Mapping) or not reads or fields.declares("base"):
-        return
-    base = next((key for key in reads if attention.get(key) is not None), None)
-    if base is not None and attention[base] != known.defaults.get("base"):
+    if not isinstance(attention, Mapping) or fields.declares("base"):
+        return None
+    key = next((key for key in reads if attention.get(key) is not None), None)
+    if key is None or attention[key] == known.defaults.get("base"):
+        return None
+    return Found(attention[key], fields.source(f"attn_config.{key}"))
+
+
+def _inner_base(fields: Fields, known: ModelType) -> None:
+    base, default = inner_base(fields, known), known.defaults.get("base")
+    if base is not None:
         because = f"{known.name} ({known.library}) does not look there"
-        evidence = {fields.source(f"attn_config.{base}"): attention[base], "because": because}
-        fields.note("ignored-key", {**evidence, "read instead": f"{base} at the top"})
+        instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
+        fields.note("ignored-key", {base.source: base.value, "because": because, "read instead": instead})
 
 
 def outer_keys(section: Section, fields: Fields) -> None:
