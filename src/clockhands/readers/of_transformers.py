@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.readers.facts import facts, names
-from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
+from clockhands.readers.views import NEW, OLD, Failure, Refusal, Undescribed, View, named, scaling_name
 from clockhands.sources.model_types import model_type, table
 
 # What each scaling raises a KeyError without (modeling_rope_utils.py, `_check_received_keys` and the functions).
@@ -59,14 +59,36 @@ def transformers_4(view: View) -> None:
             view.default(*entry[key])
     if "scaling" in entry and view.get(OLD) is None:
         # A null is no scaling, where an absent key is the class default.
-        view.put(OLD, {"rope_type": "default"} if OLD in view.values else entry["scaling"])
+        empty = OLD in view.values and not entry.get("null_too", False)
+        view.put(OLD, {"rope_type": "default"} if empty else entry["scaling"])
     block = view.block(OLD)
+    _check_needed(name, block, entry)
     if block is None:
         return
     if not entry.get("scales", True):
         view.drop(OLD)
         return
     view.put(OLD, _old_block(view, block, name, old_first=entry.get("type_first", False)))
+
+
+def _check_needed(name: str, block: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> None:
+    """What the class of a type looks up in the old block without asking whether it is there.
+
+    Raises:
+        Failure: There is no block.
+        Refusal: A key of it is not there.
+    """
+    if block is None:
+        if "needs" in entry:
+            # An index into None fails otherwise than a method of it.
+            error = "a TypeError" if entry["needs"] else "an AttributeError"
+            raise Failure(f"Its class of {name} needs a {OLD} and finds none: {error}.")
+        return
+    missing = [key for key in entry.get("needs", ()) if key not in block]
+    if missing:
+        raise Refusal(f"Its class of {name} needs {', '.join(missing)} in {OLD}: a KeyError.")
+    if entry.get("new_spelling", False) and "type" in block and "rope_type" not in block:
+        raise Refusal(f"Its class of {name} needs rope_type in a {OLD} that has the key `type`: a KeyError.")
 
 
 def _old_block(view: View, block: dict[str, Any], name: str, *, old_first: bool) -> dict[str, Any]:

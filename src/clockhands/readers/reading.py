@@ -12,7 +12,7 @@ from clockhands.readers.of_mlx import mlx_lm
 from clockhands.readers.of_ports import no_scaling
 from clockhands.readers.of_transformers import transformers_4, transformers_5
 from clockhands.readers.of_vllm import vllm, vllm_0_11
-from clockhands.readers.views import TEXT, Refusal, Undescribed, View, canonical, put_back, views
+from clockhands.readers.views import TEXT, Failure, Refusal, Undescribed, View, canonical, put_back, views
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
@@ -39,7 +39,8 @@ class Reading:
         version: The release whose code was read.
         verdict: ``same``, ``differs``, ``refuses`` (it does not load the file) or ``unknown`` (not described here).
         because: Why it refuses, or why it is not known, in a sentence.
-        codes: The position codes as it computes them; empty where it refuses or is not known.
+        codes: The position codes as it computes them; empty where it refuses or is not known. Where its model class
+            fails after its config class has taken the file, those that follow from what the config class took.
         not_read: Keys of the file that it drops, as ``file:key``.
         parted: The groups of layers in which it computes something else than the audit.
         longest: The longest length in tokens that it takes the model for, where it is not the declared one.
@@ -102,9 +103,13 @@ class _Session:
         length, longest = self.length, None
         not_read: list[str] = []
         says: list[str] = []
+        failing: str | None = None
         try:
             for section, view in views(self.opened, self.length):
-                READERS[name](view)
+                try:
+                    READERS[name](view)
+                except Failure as failure:
+                    failing = failing or str(failure)
                 config = put_back(config, section, view.values)
                 length = view.length
                 longest = view.longest if longest is None else longest
@@ -118,7 +123,8 @@ class _Session:
         parted = ()
         if codes is not self.resolved.codes:
             parted = tuple(group for group in self._compared(codes) if not group.same)
-        if not parted and any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes):
+        open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
+        if open_rates and not parted and not failing:
             # Two readings that both lack their numbers are not two that agree on them.
             return Reading(name, title, version, "unknown", "No rates follow from what the file says.")
         declared = self.resolved.context
@@ -126,7 +132,8 @@ class _Session:
             name,
             title,
             version,
-            "differs" if parted else "same",
+            "refuses" if failing else "differs" if parted else "same",
+            failing,
             codes=codes,
             not_read=tuple(dict.fromkeys(not_read)),
             parted=parted,

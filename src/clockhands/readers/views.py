@@ -21,6 +21,10 @@ class Refusal(Exception):
     """A reader does not load the file; the reason is a sentence."""
 
 
+class Failure(Refusal):
+    """A reader's config class takes the file, and its model class fails: code that goes by the config does not."""
+
+
 class Undescribed(Exception):
     """What a reader does with such a file is not known here; the reason is a sentence."""
 

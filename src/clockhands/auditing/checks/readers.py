@@ -27,7 +27,8 @@ _LENGTHS = ("model_max_length", "max_sequence_length", "seq_length", "max_seq_le
 def new_shape_only(subject: Subject) -> Iterator[Case]:
     """A base or a scaling in the new shape alone, which a reader of the old shape passes over."""
     reading = _reading(subject, "transformers-4")
-    if reading is None or reading.verdict != "differs" or _noticed(subject, "conflicting-shapes"):
+    # Where its model class fails without the old shape, others that go by its config class do not.
+    if reading is None or not reading.parted or _noticed(subject, "conflicting-shapes"):
         return
     if not any(place.endswith(NEW) for place in reading.not_read):
         return
@@ -37,6 +38,8 @@ def new_shape_only(subject: Subject) -> Iterator[Case]:
     evidence |= _scaling_said(worst.ours)
     evidence |= {"read instead": _changed(worst.theirs, worst.ours), "right": _changed(worst.ours, worst.theirs)}
     evidence |= {"reader": release(reading)} | _apart(worst) | _in_the_old_shape(subject, worst.ours)
+    if reading.because is not None:
+        evidence["fails"] = reading.because
     yield "new-shape-only", evidence, worst.layers if len(reading.parted) > 1 else None
 
 

@@ -19,6 +19,13 @@ def _new_shape(evidence: Evidence) -> str:
             f" The rates of pair {evidence['pair']} are then {_times(evidence['largest ratio'])} times apart, and a"
             f" pair is off by a radian from distance {spoken(evidence['off by a radian from'])} on."
         )
+    if evidence.get("fails"):
+        # The class fails where it is called; what goes by its config alone does not.
+        return (
+            f"What the positions need stands in rope_parameters alone, where {evidence['reader']} does not look."
+            f" {evidence['fails']} What is built on releases of that age, and goes by its config alone, takes"
+            f" {evidence['read instead']} instead of {evidence['right']}, without a warning.{apart}"
+        )
     return (
         f"What the positions need stands in rope_parameters alone. {evidence['reader']}, and what is built on"
         f" releases of that age, does not look there: it takes {evidence['read instead']} instead of"
