@@ -14,8 +14,8 @@ import pytest
 
 from clockhands.additive import Learned
 from clockhands.presets import preset
-from clockhands.rotary import rotate
-from clockhands.rotary.axes import chunked, interleaved
+from clockhands.rotary import Rotary, rotate
+from clockhands.rotary.axes import chunked, grid, interleaved
 from resolution.expected import fact_codes, resolved
 
 CASES = {
@@ -73,6 +73,23 @@ def test_towers_of_images_turn_by_rows_and_columns():
     # Old files name the whole model's type in the tower.
     tower = specs(CASES["qwen3-vl-32b"], "vision")
     assert [(spec.head_width, spec.number_of_axes, len(spec.axes)) for spec in tower] == [(72, 2, 36)]
+
+
+def test_a_matcher_of_images_turns_its_whole_width_by_rows_and_columns_in_turns():
+    """Its class writes a share of 4: the ladder of rows, and that of columns, over as many channels as 4 of 8 heads."""
+    share = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 4.0}
+    config = {"model_type": "efficientloftr", "hidden_size": 256, "num_attention_heads": 8, "rope_parameters": share}
+    (spec,) = specs(config, "vision")
+    assert (spec.head_width, spec.layout, spec.axes) == (256, "interleaved", (0, 1) * 64)
+    assert spec.rates[::2] == spec.rates[1::2] == Rotary(128, "interleaved").rates
+    assert fact_codes(config) == []
+
+
+def test_a_type_that_counts_its_layers_by_part_adds_a_table():
+    counted = {"vision": 5, "cross_encoder": 5, "language": 9}
+    config = {"model_type": "lxmert", "hidden_size": 768, "max_position_embeddings": 512, "num_hidden_layers": counted}
+    assert specs(config) == [Learned(768, 512, 0)]
+    assert fact_codes(config) == []
 
 
 def test_an_odd_number_of_pairs_has_no_rows_and_columns():
@@ -295,6 +312,21 @@ def test_a_tower_turns_as_in_the_library(name):
     for theirs, own in zip((cos, sin), ours, strict=True):
         assert theirs.shape == own.shape
         assert np.abs(theirs - own).max() <= NEAR
+
+
+@pytest.mark.slow
+def test_a_matcher_of_images_turns_as_in_the_library():
+    torch = pytest.importorskip("torch")
+    module, embedding = library_module("efficientloftr", "efficientloftr", "EfficientLoFTRRotaryEmbedding", {})
+    (spec,) = specs({"model_type": "efficientloftr"}, "vision")
+    cos, sin = (part.flatten(1, 2) for part in embedding(torch.zeros(1, 256, 20, 28)))
+    head = torch.randn(1, 35, 1, 256, generator=torch.Generator().manual_seed(0))
+    turned, _ = module.apply_rotary_pos_emb(head, head, cos, sin, unsqueeze_dim=2)
+    rows_and_columns = grid(5, 7) + 1  # the class counts from 1
+    ours = rotate(head.numpy()[0, :, 0], spec, rows_and_columns)
+    assert np.abs(ours - turned.numpy()[0, :, 0]).max() <= NEAR * head.abs().max().item()
+    wrong = replace(spec, axes=tuple(reversed(spec.axes)))
+    assert np.abs(rotate(head.numpy()[0, :, 0], wrong, rows_and_columns) - turned.numpy()[0, :, 0]).max() > 0.1
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from typing import Any
 
 from clockhands.errors import ClockhandsError
-from clockhands.ladders import Geometric, Joined
+from clockhands.ladders import Explicit, Geometric, Joined, geometric
 from clockhands.rotary.axes import interleaved
 from clockhands.sources.fields import Fields, Found
 from clockhands.sources.model_types import Row
@@ -46,11 +46,15 @@ def in_grid(order: str, pairs: int, base: float) -> dict[str, Any]:
     """The fields of a rotary spec that turns half of its pairs by rows, half by columns, each by a ladder of its own.
 
     Args:
-        order: ``together``, where all pairs share one layout, or ``apart``, where each half is a layout of its own.
+        order: ``together``, where all pairs share one layout, ``apart``, where each half is a layout of its own, or
+            ``in turns``, where a pair of the rows and one of the columns follow each other.
         pairs: How many pairs turn, an even number.
         base: Base of both ladders.
     """
     half = pairs // 2
+    if order == "in turns":
+        each = Explicit(tuple(rate for rate in geometric(half, base).rates for _ in range(2)))
+        return {"base": None, "spacing": each, "axes": (0, 1) * half}
     spacing = Joined(((half, Geometric(base)), (half, Geometric(base))))
     blocks = (half, half) if order == "apart" else ()
     return {"base": None, "spacing": spacing, "axes": (0,) * half + (1,) * half, "blocks": blocks}
