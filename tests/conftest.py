@@ -24,6 +24,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+# A program of its own, run by the slow tests: it instruments what it imports, with a library that only they install.
+collect_ignore = ["hostile/fuzz_readers.py"]
+
 BACKENDS = ("numpy", "torch", "jax")
 # The standard that they share, and nothing beyond it: for what must work in any array library.
 STRICT = "array_api_strict"
