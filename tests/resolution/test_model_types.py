@@ -94,6 +94,7 @@ def test_rows_speak_of_quantities_that_exist(name):
             "biased",
             "cycle",
             "compressions",
+            "ladder_width",
         ),
     }
     assert set(known.reads) <= quantities

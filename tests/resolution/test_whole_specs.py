@@ -85,6 +85,17 @@ def test_a_matcher_of_images_turns_its_whole_width_by_rows_and_columns_in_turns(
     assert fact_codes(config) == []
 
 
+@pytest.mark.parametrize(
+    ("widths", "sound"),
+    [({}, True), ({"head_dim": 64}, True), ({"head_dim": 128}, False), ({"qk_rope_head_dim": 32}, False)],
+)
+def test_a_ladder_over_another_width_than_turns_is_none(widths, sound):
+    """LongCat-Flash in transformers 5.23.0 fails with tensors of two sizes at the last two."""
+    config = {"model_type": "longcat_flash", "rope_theta": 1e7, "num_hidden_layers": 56, **widths}
+    assert [spec.rotated for spec in specs(config)] == [64] * sound
+    assert ("impossible-value" in fact_codes(config)) is not sound
+
+
 def test_a_type_that_counts_its_layers_by_part_adds_a_table():
     counted = {"vision": 5, "cross_encoder": 5, "language": 9}
     config = {"model_type": "lxmert", "hidden_size": 768, "max_position_embeddings": 512, "num_hidden_layers": counted}

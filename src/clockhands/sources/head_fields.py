@@ -59,10 +59,25 @@ class HeadReader:
             unrotated = self.fields.whole("unrotated", least=0, most=WIDEST_HEAD)
             if rotated is None or unrotated is None or rotated.value is None or unrotated.value is None:
                 return Shape(None, rotated)
+            if not self._fits_the_ladder(rotated):
+                return Shape(None, Found(None, rotated.source))
             together = dict.fromkeys((unrotated.source, rotated.source))
             return Shape(Found(unrotated.value + rotated.value, " + ".join(together)), rotated)
         width = self._width(kind)
         return self._rotated(width, block)
+
+    def _fits_the_ladder(self, rotated: Found[int]) -> bool:
+        """Whether as many channels turn as a class makes its ladder over, where it reads that in another place."""
+        ladder = self.fields.whole("ladder_width", most=WIDEST_HEAD)
+        if ladder is None or ladder.value in (None, rotated.value):
+            return True
+        names = [self.fields.spellings[quantity][0] for quantity in ("ladder_width", "rotated")]
+        allowed = f"one number for {names[0]}, which the ladder is made over and is {ladder.value:,}"
+        allowed += f", and for {names[1]}, which says how many channels turn and is {rotated.value:,}"
+        self.fields.note(
+            "impossible-value", {ladder.source: ladder.value, rotated.source: rotated.value, "allowed": allowed}
+        )
+        return False
 
     def is_latent(self) -> bool:
         """Whether a head is an unrotated and a rotated part side by side."""
