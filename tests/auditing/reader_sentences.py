@@ -74,8 +74,9 @@ READERS = [
         },
         "note",
         "Disputed: what multiplies cosine and sine where mscale is 1 and mscale_all_dim is 1. The ratio of the two"
-        " magnitudes gives 1.0000 (Transformers 5.23.0 and vLLM 0.33.0); YaRN's own formula, 0.1 ln(factor) + 1, gives"
-        " 1.2773. This audit shows the ratio and gives no verdict.",
+        " magnitudes gives 1.0000 (Transformers 5.23.0 and vLLM 0.33.0); the formula of YaRN's paper, 0.1 ln(factor) +"
+        " 1, gives 1.2773 (none of the readers described here does so). This audit shows the ratio and gives no"
+        " verdict.",
     ),
     (
         "softmax-scale",

@@ -57,6 +57,31 @@ def test_meta_s_file_says_otherwise(tmp_path, key, value, said):
     assert f"params.json:{key}" in finding.evidence
 
 
+def test_the_factor_that_meta_s_code_takes_is_another_than_the_config_s(tmp_path):
+    # Llama 3.2: 32 in the config of its release, where Meta's own code has 8 for every use_scaled_rope.
+    config = CONFIG | {"rope_scaling": SCALED | {"factor": 32.0}}
+    (finding,) = found(tmp_path, config, params__json=PARAMS)
+    assert (finding.severity, finding.blames) == ("warning", "ambiguous")
+    assert finding.message.startswith(
+        "Two files disagree about the scaling's factor: config.json:rope_scaling.factor is 32 but"
+        " params.json:use_scaled_rope is true, for which llama-models 0.3.0, llama3/model.py, takes 8;"
+    )
+
+
+def test_a_factor_that_is_written_in_meta_s_file_is_the_one_that_counts(tmp_path):
+    config = CONFIG | {"rope_scaling": SCALED | {"factor": 32.0}}
+    assert not found(tmp_path, config, params__json=PARAMS | {"rope_scale_factor": 32})
+    (finding,) = found(tmp_path, config, params__json=PARAMS | {"rope_scale_factor": 8})
+    assert finding.evidence["params.json:rope_scale_factor"] == 8
+
+
+def test_a_number_of_yarn_is_told_under_its_own_key(tmp_path):
+    other = ITS_PARAMS | {"yarn": {"factor": 8, "original_max_position_embeddings": 16384}}
+    (finding,) = found(tmp_path, MISTRAL, params__json=other)
+    assert finding.evidence["config.json:rope_scaling.factor"] == 16
+    assert finding.evidence["params.json:yarn.factor"] == 8
+
+
 def test_a_scaling_that_was_lost(tmp_path):
     (finding,) = found(tmp_path, CONFIG | {"rope_scaling": None}, params__json=PARAMS)
     assert finding.evidence["lost"] is True

@@ -202,3 +202,11 @@ def test_beside_a_config_a_params_file_is_another_document(tmp_path):
 def test_values_can_be_set_over_those_of_the_file():
     found = resolved(LLAMA, overrides={"rope_theta": 1e6})
     assert (found.codes[0].base, found.codes[0].source["base"]) == (1e6, "--set:rope_theta")
+
+
+def test_a_temperature_of_the_queries_by_position_is_said_not_to_be_looked_at():
+    block = {"original_max_position_embeddings": 16384, "beta": 0.1}
+    assert resolved(MISTRAL | {"yarn": YARN, "llama_4_scaling": block}).ignored.keys() == {
+        "params.json:llama_4_scaling"
+    }
+    assert resolved(MISTRAL | {"yarn": YARN}).ignored == {}

@@ -51,7 +51,7 @@ READS: Mapping[str, tuple[str, ...]] = {
 # Llama 3's stretching as Meta's code has it, and what is different for Llama 4 Scout.
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 LLAMA4 = LLAMA3 | {"factor": 16.0, "high_freq_factor": 1.0}
-_SCALED = {"factor": ("rope_scaling_factor", "rope_scale_factor"), "high_freq_factor": ("rope_high_freq_factor",)}
+SCALED = {"factor": ("rope_scaling_factor", "rope_scale_factor"), "high_freq_factor": ("rope_high_freq_factor",)}
 
 # Keys of the ``yarn`` block, and what configs of Transformers call them.
 YARN = {
@@ -164,11 +164,10 @@ def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str
     fields.spellings = {**fields.spellings, "scaled": ("use_scaled_rope",)}
     scaled = fields.flag("scaled")
     if scaled is not None and scaled.value and not block:
-        later = any(key in values for key in ("nope_layer_interval", "moe_args", "attention_chunk_size"))
-        code = f"llama-models 0.3.0, {'llama4' if later else 'llama3'}/model.py"
-        block = {"rope_type": "llama3"} | (LLAMA4 if later else LLAMA3)
+        stretched, code = meta_scaling(values)
+        block = {"rope_type": "llama3", **stretched}
         places = dict.fromkeys(block, code) | {"rope_type": scaled.source}
-        for key, names in _SCALED.items():
+        for key, names in SCALED.items():
             held = next((name for name in names if values.get(name) is not None), None)
             fields.read.update(names)
             if held is not None:
@@ -177,6 +176,12 @@ def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str
                 evidence = {"field": names[0], "used": block[key], "default of": f"{known.name} ({code})"}
                 fields.note("default-value", {**evidence, "documented": True})
     return ({READS["blocks"][0]: block} if block else {}), places
+
+
+def meta_scaling(values: Mapping[str, Any]) -> tuple[Mapping[str, float], str]:
+    """What Meta's code takes for ``use_scaled_rope`` where the file says no more, and which code that is."""
+    later = any(key in values for key in ("nope_layer_interval", "moe_args", "attention_chunk_size"))
+    return (LLAMA4, "llama-models 0.3.0, llama4/model.py") if later else (LLAMA3, "llama-models 0.3.0, llama3/model.py")
 
 
 def _windows(fields: Fields) -> dict[str, Any] | None:

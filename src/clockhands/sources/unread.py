@@ -8,7 +8,9 @@ from clockhands.sources.fields import MOST_FACTS, Fields, shown
 from clockhands.sources.model_types import table
 
 # What the names of such keys are made of, beyond those that the table knows.
-ABOUT_POSITION = re.compile(r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale")
+ABOUT_POSITION = re.compile(
+    r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^llama_4_scaling$"
+)
 # Quantities of a model that say nothing about position by themselves.
 SHAPE = frozenset({"hidden", "heads", "head_width", "layers", "decoder_layers", "image", "patch"})
 # Objects in objects: a block, one for each kind of layer, a list of numbers.

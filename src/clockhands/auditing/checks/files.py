@@ -9,6 +9,7 @@ from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_fil
 from clockhands.errors import ClockhandsError
 from clockhands.sources.gguf_fields import ARCHITECTURE
 from clockhands.sources.openers import open_gguf
+from clockhands.sources.params_fields import SCALED, meta_scaling
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
 
@@ -57,14 +58,36 @@ def _against_params(subject: Subject, code: Code, params: Mapping[str, Any]) -> 
     if isinstance(switch, bool) and switch != (scaling.get("type") == "llama3"):
         said = {block or here: scaling.get("type"), f"{PARAMS}:use_scaled_rope": switch}
         yield "files-disagree", {"what": "scaling", "lost": switch and not scaling, **said}, code.layers
+    elif switch:
+        yield from _meta_factor(code, params, {_placed(code, "factor") or here: scaling.get("factor")})
     if yarn and scaling.get("type") != "yarn":
         said = {block or here: scaling.get("type"), f"{PARAMS}:yarn.factor": yarn.get("factor")}
         yield "files-disagree", {"what": "scaling", "lost": not scaling, **said}, code.layers
     elif yarn:
         for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
-            said = {block or here: scaling.get(name)}
+            said = {_placed(code, key) or here: scaling.get(name)}
             yield from _numbers(scaling.get(name), yarn.get(key), f"YaRN's {name}", said, f"{PARAMS}:yarn.{key}")
         yield from _apply_scale(code, yarn)
+
+
+def _placed(code: Code, key: str) -> str | None:
+    """Where a number of the scaling stands in the file."""
+    places = code.source.get("scaling", "").split(", ")
+    return next((place for place in places if in_a_file(place) and place.endswith(f".{key}")), None)
+
+
+def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Case]:
+    """The factor beside the one that the file's maker takes for its switch, which is a constant of the code."""
+    ours = (code.scaling or {}).get("factor")
+    written = next((key for key in SCALED["factor"] if params.get(key) is not None), None)
+    if written is not None:
+        yield from _numbers(ours, params[written], "scaling's factor", here, f"{PARAMS}:{written}")
+        return
+    block, source = meta_scaling(params)
+    if isinstance(ours, int | float) and not math.isclose(ours, block["factor"], rel_tol=1e-6):
+        said = {**here, f"{PARAMS}:use_scaled_rope": True}
+        evidence = {"what": "scaling's factor", "taken": block["factor"], "taken by": source}
+        yield "files-disagree", {**evidence, **said}, code.layers
 
 
 def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:

@@ -17,6 +17,8 @@ def _disagree(evidence: Evidence) -> str:
     tail = "readers of the one and of the other build different models."
     if evidence.get("lost"):
         tail = "in one of them the scaling was lost, so that its readers turn the slow pairs wrongly."
+    if "taken" in evidence:
+        told += f", for which {evidence['taken by']}, takes {spoken(evidence['taken'])}"
     ratio = f" A rate is {spoken(evidence['ratio'])} times the other at most;" if evidence.get("ratio") else ""
     return f"Two files disagree about the {evidence['what']}: {told};{ratio} {tail}".replace("; A", ". A")
 

@@ -98,15 +98,14 @@ def _disputed(evidence: Evidence) -> str:
     scales = " and ".join(f"{name.rpartition('.')[2]} is {spoken(value)}" for name, value in named(evidence)[:2])
     return (
         f"Disputed: what multiplies cosine and sine where {scales}. The ratio of the two magnitudes gives"
-        f" {evidence['ratio']:.4f}{_computed_by(evidence, 'ratio')}; YaRN's own formula, 0.1 ln(factor) + 1, gives"
-        f" {evidence['formula']:.4f}{_computed_by(evidence, 'formula')}. This audit shows the ratio and gives"
-        " no verdict."
+        f" {evidence['ratio']:.4f}{_computed_by(evidence, 'ratio')}; the formula of YaRN's paper, 0.1 ln(factor) + 1,"
+        f" gives {evidence['formula']:.4f}{_computed_by(evidence, 'formula')}. This audit shows the ratio and gives no"
+        " verdict."
     )
 
 
 def _computed_by(evidence: Evidence, name: str) -> str:
-    readers = _readers(evidence.get(f"readers of the {name}"), "")
-    return f" ({readers})" if readers else ""
+    return f" ({_readers(evidence.get(f'readers of the {name}'), 'none of the readers described here does so')})"
 
 
 def _softmax(evidence: Evidence) -> str:
