@@ -161,3 +161,27 @@ def test_a_lost_scaling_is_that_of_the_release_with_this_context(context, words)
     (found,) = (each for each in findings if each.severity != "note")
     assert found.code == "missing-scaling"
     assert words in found.message
+
+
+OLMO = {
+    "model_type": "olmo3", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32,
+    "num_hidden_layers": 32, "vocab_size": 100278, "max_position_embeddings": 65536, "rope_theta": 500000,
+    "sliding_window": 4096, "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8,
+    "rope_scaling": {
+        "rope_type": "yarn", "factor": 8.0, "attention_factor": 1.2079441541679836, "beta_fast": 32, "beta_slow": 1,
+        "original_max_position_embeddings": 8192,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({}, []),
+        ({"rope_scaling": None}, ["missing-scaling"]),
+        ({"rope_scaling": None, "max_position_embeddings": 8192}, []),  # before it was stretched
+    ],
+)
+def test_a_lost_scaling_of_a_smaller_model_of_the_family(changes, codes):
+    audited = audit("-", stdin=io.BytesIO(json.dumps(OLMO | changes).encode()))
+    assert [found.code for found in audited.findings if found.severity != "note"] == codes
