@@ -89,8 +89,9 @@ def rendered(audited: list[Published], reasons: Reasons) -> str:
             "# What fires on published configs",
             "",
             f"`clockhands audit` over {len(audited)} configs as they stand in public repositories, copies and test"
-            f" files of their owners included. On {silent} nothing fires; on {len(audited) - silent} there is a warning"
-            " or an error, and each is listed here with the reason why it is deserved. Many of these files were cut"
+            f" files of their owners included. On {silent} nothing fires: there is no warning and no error, and notes,"
+            f" which are counted below, do not count as firing. On {len(audited) - silent} there is a warning or an"
+            " error, and each is listed here with the reason why it is deserved. Many of these files were cut"
             " down or edited for a purpose of their repository, where they may serve: the table says what a reader"
             " takes from the file as it stands, and nothing of the original release unless it says so.",
             "",

@@ -245,3 +245,18 @@ def test_colour_is_for_terminals_that_want_it():
 )
 def test_which_of_sine_and_cosine_comes_first(target, layout):
     assert f"  layout       {layout}" in printed(audit(target))
+
+
+def test_what_was_not_read_is_told_where_neither_type_nor_context_is_known(tmp_path):
+    params = {
+        "dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32, "n_kv_heads": 8,
+        "vocab_size": 32768, "rope_theta": 1e6,
+    }  # fmt: skip
+    file = tmp_path / "params.json"
+    shown = []
+    for more in ({}, {"llama_4_scaling": {"original_max_position_embeddings": 16384, "beta": 0.1}}):
+        file.write_text(json.dumps(params | more), encoding="utf-8")
+        stream = io.StringIO()
+        print_audit(audit(file), file=stream, width=80)
+        shown.append("  not read     params.json:llama_4_scaling\n" in stream.getvalue())
+    assert shown == [False, True]

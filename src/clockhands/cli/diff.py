@@ -75,7 +75,7 @@ def command(
 
     Each TARGET is what `clockhands audit` takes. With one, --readers names two readers whose readings of it are
     compared: transformers-4, transformers-5, vllm-0.11, vllm, llama.cpp, mlx-lm, no-scaling, or clockhands for the
-    audit's own. Exit code 0 means that both compute the same, 1 that they differ.
+    audit's own. Pairs are counted from 0. Exit code 0 means that both compute the same, 1 that they differ.
     """
     first, second = _sides(targets, reader, readers, length)
     groups = compared(first.codes, second.codes)

@@ -65,7 +65,8 @@ class _Report(Page):
     def print(self) -> None:
         self.line(Text(safe(self.audit.target), style="bold"))
         self.paragraph(self.audit.verdict, style=verdict_style(self.audit))
-        if any(value is not None for value in (self.audit.model_type, self.audit.context, self.audit.length)):
+        known = any(value is not None for value in (self.audit.model_type, self.audit.context, self.audit.length))
+        if known or self.unread():
             self.heading()
         for code in self.audit.layers:
             self.line()
@@ -97,13 +98,15 @@ class _Report(Page):
         self.length()
         if self.libraries:
             self.row("as read by", " and ".join(self.libraries))
-        # What a finding tells already is not said again.
-        told = {name for finding in self.audit.findings for name in finding.evidence}
-        unread = [place for place in self.audit.ignored if place not in told]
-        if unread:
+        if unread := self.unread():
             self.row("not read", self.place(", ".join(unread)), None)
         for name, short in self.files.items():
             self.row("sources", f"{short}: is {safe(Path(name).name)}", None)
+
+    def unread(self) -> list[str]:
+        """Places of keys that nothing read; what a finding tells already is not said again."""
+        told = {name for finding in self.audit.findings for name in finding.evidence}
+        return [place for place in self.audit.ignored if place not in told]
 
     def length(self) -> None:
         """The length that was asked for, or that the rates hold at where they change with it."""
