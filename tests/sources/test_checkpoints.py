@@ -68,6 +68,19 @@ def test_what_torch_loads_is_read(tmp_path, legacy):
         np.testing.assert_array_equal(arrays.read(info).astype(str(wide)[6:]), tensor.detach().to(wide).numpy())
 
 
+def test_a_damaged_member_of_an_archive_is_refused(tmp_path):
+    held = checkpoint_bytes(
+        pickled_dictionary({"a": pickled_tensor("0", (2,), numel=2, strides=(1,))}), {"0": bytes(8)}
+    )
+    assert list(checkpoints.read_header(written(tmp_path / "x.pt", held)).tensors) == ["a"]
+    assert held.count(b"little") == 1
+    path = written(tmp_path / "x.pt", held.replace(b"little", b"kittle"))
+    message, hint = refusal(checkpoints.read_header, path, error=Unreadable)
+    assert "x.pt" in message
+    assert "CRC" in message
+    assert hint
+
+
 def test_a_view_with_gaps_is_told_and_not_read(tmp_path):
     body = pickled_dictionary({"a": pickled_tensor("0", (2, 2), numel=6, strides=(3, 1))})
     info = checkpoints.read_header(checkpoint(tmp_path, body, **{"0": bytes(24)})).tensors["a"]

@@ -104,8 +104,15 @@ def open_member(archive: "zipfile.ZipFile", path: Path, name: str) -> Iterator[I
         stream = archive.open(name)
     except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
         raise damaged(path, error) from None
+    # Imported here: most targets are no archives.
+    import zipfile
+    import zlib
+
     with stream:
-        yield stream
+        try:
+            yield stream
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:  # noticed only where the damaged bytes are read
+            raise damaged(path, error) from None
 
 
 def place_of(archive: "zipfile.ZipFile", path: Path, name: str) -> int:

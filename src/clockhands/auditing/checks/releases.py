@@ -26,7 +26,7 @@ def releases_of_the_shape(subject: Subject) -> Iterator[Case]:
         code, shape = _main_code(subject, part), _shape(subject, part)
         if code is None or shape is None or code.base is None or not code.rates:
             continue
-        known = _of_their_length(of_shape(shape), subject.resolved.context)
+        known = _of_their_length(of_shape(shape), subject.resolved.context, scaled=scaling_of(code) is not None)
         if not known:
             continue
         missing = _missing_scaling(subject, part, code, shape, known)
@@ -75,12 +75,13 @@ def with_release(subject: Subject, case: Case) -> Case:
     return case
 
 
-def _of_their_length(known: tuple[Release, ...], context: int | None) -> tuple[Release, ...]:
+def _of_their_length(known: tuple[Release, ...], context: int | None, *, scaled: bool) -> tuple[Release, ...]:
     """Releases without those that have the base of readers' fallback where others of the shape have one of their own.
 
-    Such a base says that a file is of that release only together with the context of it.
+    Such a base says that a file is of that release only together with the context of it, unless a scaling has made that
+    another one.
     """
-    if all(each.base == _USUAL_BASE for each in known):
+    if scaled or all(each.base == _USUAL_BASE for each in known):
         return known
     return tuple(each for each in known if each.base != _USUAL_BASE or context is None or context == each.context)
 
