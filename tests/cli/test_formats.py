@@ -243,3 +243,39 @@ def test_progress_shows_on_a_terminal_when_there_are_many(count, shown):
 
 def test_formats_that_contradict_each_other_are_misuse(run):
     assert run("audit", "llama2", "--json", "--format", "sarif").code == 2
+
+
+@pytest.mark.slow
+def test_pre_commit_takes_the_hook_and_runs_it(written, tmp_path):
+    """In a repository of its own, with the command that is installed here in place of a download."""
+    root = DOCS.parent
+    program = [sys.executable, "-m", "pre_commit"]
+    manifest = root / ".pre-commit-hooks.yaml"
+    subprocess.run([*program, "validate-manifest", str(manifest)], check=True)
+    (line,) = re.findall(
+        r"^  files: '(.+)'$", (root / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    hook = {
+        "id": "clockhands-audit",
+        "name": "clockhands audit",
+        "entry": f"{sys.executable} -m clockhands audit --strict",
+        "language": "system",
+        "files": line,
+        "require_serial": True,
+    }
+    config = tmp_path / ".pre-commit-config.yaml"
+    config.write_text(json.dumps({"repos": [{"repo": "local", "hooks": [hook]}]}), encoding="utf-8")
+    (tmp_path / "config.txt").write_text("{", encoding="utf-8")
+    subprocess.run(["git", "init", "--quiet", "."], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    environment = os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "home")}
+
+    def run_on(*files):
+        command = [*program, "run", "--files", *files]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    sound = run_on(written["sound"], "config.txt")
+    assert sound.returncode == 0, sound.stdout
+    wrong = run_on(written["sound"], written["a base that is impossible"])
+    assert wrong.returncode == 1
+    assert "impossible-value" in wrong.stdout
