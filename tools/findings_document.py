@@ -7,6 +7,8 @@ from pathlib import Path
 
 from clockhands.auditing import CODES
 from clockhands.auditing.rules import Rule
+from clockhands.show.explanation import severity_in_words
+from clockhands.show.sentences import BLAMED
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
 
@@ -20,22 +22,18 @@ the severity depends on the case, the text says on what. This file is made by `t
 |---|---|---|
 """
 
-BLAMED = {
-    "file": "The file is wrong.",
-    "reader": "The file is right, and some readers misread it.",
-    "ambiguous": "The file can be read in two ways.",
-}
-
 
 def document() -> str:
     """The whole document."""
-    rows = [f"| [`{code}`](#{code}) | {severity(rule)} | {cell(rule.title)} |\n" for code, rule in CODES.items()]
+    rows = [
+        f"| [`{code}`](#{code}) | {severity_in_words(rule)} | {cell(rule.title)} |\n" for code, rule in CODES.items()
+    ]
     return HEAD + "".join(rows) + "".join(section(code, rule) for code, rule in CODES.items())
 
 
 def section(code: str, rule: Rule) -> str:
     """What one code means."""
-    parts = [f"\n## {code}\n", f"{rule.title}. *{severity(rule).capitalize()}.*", prose(rule.means)]
+    parts = [f"\n## {code}\n", f"{rule.title}. *{severity_in_words(rule).capitalize()}.*", prose(rule.means)]
     if isinstance(rule.blames, str):
         parts.append(BLAMED[rule.blames])
     if isinstance(rule.hint, str):
@@ -43,11 +41,6 @@ def section(code: str, rule: Rule) -> str:
     if rule.cases:
         parts.append("Seen in: " + "; ".join(rule.cases) + ".")
     return "\n\n".join(filter(None, (part.strip() for part in parts))).join(("\n", "\n"))
-
-
-def severity(rule: Rule) -> str:
-    """The severity in words."""
-    return rule.severity if isinstance(rule.severity, str) else "by the case"
 
 
 def prose(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clockhands.auditing import CODES, Audit
 from clockhands.show.page import safe
 from clockhands.show.places import place_of, relative
-from clockhands.show.sentences import what_is_wrong, what_mends_it
+from clockhands.show.sentences import in_one_line, why_unread
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -26,13 +26,10 @@ def annotations_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]
                     fields["line"] = str(place.line)
             title = CODES[finding.code].title
             fields["title"] = f"{finding.code}: {title}" if title else finding.code
-            layers = f" (layers {finding.layers})" if finding.layers else ""
             where = "" if place is not None else f"{audit.target}: "
-            told = f"{where}{what_is_wrong(finding)}{layers} {finding.hint} {what_mends_it(finding)}".rstrip()
-            yield _command(_COMMANDS[finding.severity], fields, told)
+            yield _command(_COMMANDS[finding.severity], fields, where + in_one_line(finding))
     for failure in failures:
-        text = f"{failure['target']}: {failure['message']} {failure['hint']}"
-        yield _command("error", {"title": "unreadable"}, text)
+        yield _command("error", {"title": "unreadable"}, why_unread(failure))
 
 
 def _command(name: str, fields: Mapping[str, str], message: str) -> str:

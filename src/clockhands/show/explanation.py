@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing.rules import Rule
-from clockhands.show.page import Page
+from clockhands.show.page import SEVERITY_STYLES, Page
 
-_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _BLAMED = {
     "file": "the file: it is wrong",
     "reader": "readers: the file is right, and some misread it",
@@ -23,7 +22,7 @@ def print_codes(codes: Mapping[str, Rule], file: IO[str] | None = None, width: i
     longest = max(map(len, codes))
     for code, rule in codes.items():
         severity = severity_in_words(rule)
-        line = Text(code.ljust(longest + 2)) + Text(severity.ljust(13), style=_STYLES.get(severity, ""))
+        line = Text(code.ljust(longest + 2)) + Text(severity.ljust(13), style=SEVERITY_STYLES.get(severity, ""))
         line.append(rule.title)
         page.line(line)
 
@@ -39,7 +38,7 @@ def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width:
     """
     page = _page(file, width)
     severity = severity_in_words(rule)
-    page.line(Text(code, style="bold") + Text(f"  {severity}", style=_STYLES.get(severity, "")))
+    page.line(Text(code, style="bold") + Text(f"  {severity}", style=SEVERITY_STYLES.get(severity, "")))
     page.paragraph(rule.title)
     if rule.means:
         page.line()

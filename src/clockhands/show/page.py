@@ -9,6 +9,7 @@ from rich.text import Text
 
 LABEL = 15  # width of the column of names, its margin included
 PLACE = 48  # the column in which sources start, where they fit
+SEVERITY_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 PROSE = 88  # words are set no wider than this
 
 

@@ -12,11 +12,9 @@ from typing import Any
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.findings import json_value
 from clockhands.show.places import place_of, relative, uri
-from clockhands.show.sentences import what_is_wrong, what_mends_it
+from clockhands.show.sentences import in_one_line, why_unread
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-
-_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
 
 
 def sarif_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = ()) -> dict[str, Any]:
@@ -60,7 +58,7 @@ def sarif_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = ()
 
 
 def _notification(failure: Mapping[str, str]) -> dict[str, Any]:
-    return {"level": "error", "message": {"text": f"{failure['target']}: {failure['message']} {failure['hint']}"}}
+    return {"level": "error", "message": {"text": why_unread(failure)}}
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -72,19 +70,16 @@ def _rule(code: str) -> dict[str, Any]:
         told["fullDescription"] = {"text": rule.means}
     told["help"] = {"text": rule.hint if isinstance(rule.hint, str) else f"clockhands explain {code}"}
     if isinstance(rule.severity, str):
-        told["defaultConfiguration"] = {"level": _LEVELS[rule.severity]}
+        told["defaultConfiguration"] = {"level": rule.severity}
     return told
 
 
 def _result(audit: Audit, finding: Finding, index: int) -> dict[str, Any]:
-    layers = f" (layers {finding.layers})" if finding.layers else ""
     told: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": index,
-        "level": _LEVELS[finding.severity],
-        "message": {
-            "text": f"{what_is_wrong(finding)}{layers} {finding.hint} {what_mends_it(finding)}".rstrip(),
-        },
+        "level": finding.severity,  # SARIF has levels of the same names
+        "message": {"text": in_one_line(finding)},
         "partialFingerprints": {"clockhands/1": _fingerprint(audit, finding)},
         "properties": {"target": audit.target, "evidence": json_value(finding.evidence), "blames": finding.blames},
     }

@@ -21,12 +21,11 @@ from clockhands.auditing.rules import IF_SOUND
 from clockhands.auditing.weights import LIMITS, Pairing
 from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show.extending import print_extension
-from clockhands.show.page import Page, safe
+from clockhands.show.page import SEVERITY_STYLES, Page, safe
 from clockhands.show.readers import rows_of_readers
 from clockhands.show.sentences import what_is_wrong, what_mends_it
 from clockhands.sources.resolved import COMPUTED, Code
 
-_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
@@ -46,7 +45,7 @@ def print_audit(audit: Audit, file: IO[str] | None = None, width: int | None = N
 
 def verdict_style(audit: Audit) -> str:
     """The style in which the verdict is printed."""
-    return next((_STYLES[severity] for severity in ("error", "warning") if _any(audit, severity)), "bold green")
+    return next((SEVERITY_STYLES[severity] for severity in ("error", "warning") if _any(audit, severity)), "bold green")
 
 
 def _any(audit: Audit, severity: str) -> bool:
@@ -135,7 +134,7 @@ class _Report(Page):
         if finding.layers:
             room = self.width - len(finding.severity + head) - len(", layers ")
             head += f", {layers_in_words(finding.layers, most=room)}"
-        self.line(Text.assemble((finding.severity, _STYLES[finding.severity]), safe(head)))
+        self.line(Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
         self.paragraph(self.shortened(what_is_wrong(finding)), indent=2)
         shown, hint = dict(evidence_to_show(finding)), finding.hint
         if finding.severity == "note":

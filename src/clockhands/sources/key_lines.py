@@ -1,6 +1,7 @@
 """On which line of a JSON text a key stands, so that an editor or a review can point at it."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from clockhands.errors import ClockhandsError
@@ -43,8 +44,16 @@ def line_of(text: str, place: str) -> int | None:
 def line_in(path: Path, place: str) -> int | None:
     """The line of a key in a file; None where the file is no text, too large, or has no such key."""
     try:
-        with files.open_regular(path) as file:
-            held = file.read(MOST + 1)
-        return line_of(held.decode("utf-8-sig"), place) if len(held) <= MOST else None
-    except (ClockhandsError, OSError, UnicodeDecodeError):
+        seen = path.stat()
+        text = _text(path, seen.st_mtime_ns, seen.st_size)
+    except (ClockhandsError, OSError, ValueError):
         return None
+    return None if text is None else line_of(text, place)
+
+
+@lru_cache(maxsize=1)
+def _text(path: Path, _changed: int, _size: int) -> str | None:
+    """The text of a file, read once for all findings about it; None where it is too large."""
+    with files.open_regular(path) as file:
+        held = file.read(MOST + 1)
+    return held.decode("utf-8-sig") if len(held) <= MOST else None
