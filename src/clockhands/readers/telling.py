@@ -160,14 +160,14 @@ def lengths_differ(first: int | None, second: int | None) -> bool:
     return first is not None and second is not None and first != second
 
 
-def listed(words: Iterable[str]) -> str:
+def listed(words: Iterable[str], joint: str = "and") -> str:
     """Some words as a list in a sentence.
 
     >>> listed(["one", "two", "three"])
     'one, two and three'
     """
     each = list(words)
-    return " and ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
+    return f" {joint} ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
 
 
 def release(reading: Reading) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from clockhands.auditing.edits import Edit
 from clockhands.auditing.findings import Finding, spoken
+from clockhands.readers.telling import listed
 
 Evidence = Mapping[str, Any]
 
@@ -70,15 +71,6 @@ def said(evidence: Evidence, joint: str = "and") -> str:
     'rope_theta is 10,000'
     """
     return listed([f"{name} is {spoken(value)}" for name, value in named(evidence)], joint) or "the file does not say"
-
-
-def listed(words: list[str], joint: str = "and") -> str:
-    """Some words as a list in a sentence.
-
-    >>> listed(["one", "two", "three"])
-    'one, two and three'
-    """
-    return f" {joint} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def named(evidence: Evidence) -> list[tuple[str, Any]]:
