@@ -280,6 +280,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("reader", choices=READERS)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0, help="0 is another one each time")
     parser.add_argument("--found", type=Path, default=Path.cwd())
     chosen = parser.parse_args()
     reader = READERS[chosen.reader]
@@ -302,6 +303,7 @@ def main() -> None:
         chosen.found.mkdir(parents=True, exist_ok=True)
         options = [
             f"-max_total_time={chosen.seconds}",
+            f"-seed={chosen.seed}",
             f"-rss_limit_mb={MEMORY}",
             f"-timeout={SECONDS}",
             "-max_len=8192",

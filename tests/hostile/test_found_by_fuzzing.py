@@ -5,7 +5,9 @@ channels, whose ladder took 16 seconds (``test_hostile_targets.py``).
 """
 
 import json
+import warnings
 
+import numpy as np
 import pytest
 
 from clockhands.auditing import audit
@@ -28,3 +30,14 @@ def test_a_factor_of_more_digits_than_a_float_holds(tmp_path, name, digits):
     else:
         assert found.codes[0].rates is None
         assert "impossible-value" in {fact.code for fact in found.facts}
+
+
+@pytest.mark.parametrize("bits", [0xFF800001, 0xFFFFFFB0, 0x7FC00000])
+def test_a_table_with_any_nan(tmp_path, bits):
+    """``RuntimeWarning: invalid value encountered in cast``, as a warning is an error: zero rows were looked for."""
+    table = np.array([[0, 1, 0], [bits, bits, 1]], np.uint32).view(np.float32)
+    np.save(tmp_path / "x.npy", table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = audit(tmp_path / "x.npy")
+    assert found.to_dict()

@@ -200,10 +200,11 @@ def _rows(array: np.ndarray) -> Rows:
     for begin in range(0, len(rows), step):
         block = np.asarray(rows[begin : begin + step])
         finite = np.isfinite(block).all(axis=1)
-        zero = ~block.astype(bool).any(axis=1)
         same = np.zeros(len(block), bool)
-        same[1:] = (block[1:] == block[:-1]).all(axis=1)
-        same[:1] = before is not None and bool((block[0] == before).all())
+        with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is compared
+            zero = (block == 0).all(axis=1)
+            same[1:] = (block[1:] == block[:-1]).all(axis=1)
+            same[:1] = before is not None and bool((block[0] == before).all())
         for places, flags in zip(found, (~finite, zero, same & ~zero), strict=True):
             places.append(np.flatnonzero(flags) + begin)
         before = block[-1]
