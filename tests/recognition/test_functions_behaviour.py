@@ -349,7 +349,7 @@ def test_what_every_library_hears_is_told_once():
     def function(*_):
         raise RuntimeError("no luck")
 
-    libraries = functions_calling._likely(function)  # those that are there
+    libraries = functions_calling.likely_libraries(function)  # those that are there
     with pytest.raises(InvalidValue, match="RuntimeError: no luck") as caught:
         identify_function(function, WIDTH)
     assert caught.value.message.count("no luck") == 1

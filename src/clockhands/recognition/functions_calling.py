@@ -56,7 +56,7 @@ class Caller:
         self.output = dtype
         self.changed: set[str] = set()
         tried: list[tuple[str, Exception]] = []
-        for library in _likely(function) if backend is None else (backend,):
+        for library in likely_libraries(function) if backend is None else (backend,):
             self.library = library
             try:
                 self(np.ones((3, width)), np.array([0, 1, 2]))
@@ -90,7 +90,7 @@ class Caller:
         self.calls += 1
         self.rows += len(x)
         given, places = self._array(x, self.dtype), self._positions(positions)
-        before = [_numpy(array).copy() for array in (given, places)]
+        before = [as_numpy(array).copy() for array in (given, places)]
         try:
             answer = self._called(given, places)
         except KeyboardInterrupt:
@@ -99,7 +99,7 @@ class Caller:
             text = " ".join(str(error).split())
             raise Refused(f"{type(error).__name__}: {text[:160]}" if text else type(error).__name__) from error
         for name, old, new in zip(("x", "positions"), before, (given, places), strict=True):
-            if not np.array_equal(old, _numpy(new), equal_nan=True):
+            if not np.array_equal(old, as_numpy(new), equal_nan=True):
                 self.changed.add(name)
         return self._checked(answer, len(x))
 
@@ -112,12 +112,12 @@ class Caller:
     def _checked(self, answer: Any, rows: int) -> np.ndarray:
         if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
             raise Refused(f"it gave back {type(answer).__name__}, not an array")
-        if _library_of(answer) != self.library:
-            raise Refused(f"it gave back an array of {_library_of(answer)}")
+        if library_name(answer) != self.library:
+            raise Refused(f"it gave back an array of {library_name(answer)}")
         if tuple(answer.shape) != (rows, self.width):
             raise Refused(f"it gave back shape {list(answer.shape)} for x of shape {[rows, self.width]}")
         self.output = str(answer.dtype).removeprefix("torch.")
-        numbers = _numpy(answer)
+        numbers = as_numpy(answer)
         if numbers.dtype.kind not in "fV" and self.output != "bfloat16":
             raise Refused(f"it gave back {self.output}, not floats")
         return numbers.astype(np.float64)
@@ -205,9 +205,9 @@ def _kind(dtype: str) -> np.dtype:
     return output_dtype(dtype)
 
 
-def _numpy(array: Any) -> np.ndarray:
+def as_numpy(array: Any) -> np.ndarray:
     """Any library's array as NumPy's; bfloat16 as float32, which holds all its numbers."""
-    if _library_of(array) == "torch":
+    if library_name(array) == "torch":
         array = array.detach().cpu()
         if "bfloat16" in str(array.dtype):
             array = array.float()
@@ -216,12 +216,12 @@ def _numpy(array: Any) -> np.ndarray:
     return given.astype(np.float32) if given.dtype.name == "bfloat16" else given
 
 
-def _library_of(array: Any) -> str:
+def library_name(array: Any) -> str:
     name = library_of(array)
     return "jax" if name == "jaxlib" else name
 
 
-def _likely(function: Callable[..., Any]) -> list[str]:
+def likely_libraries(function: Callable[..., Any]) -> list[str]:
     """The libraries to try, those that the function speaks of first; none is imported that is not there already."""
     spoken = _spoken(function)
     there = [name for name in LIBRARIES if name == "numpy" or name in sys.modules]

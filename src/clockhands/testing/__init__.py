@@ -1,19 +1,45 @@
-"""The laws of position codes, runnable on anybody's encoding.
+"""Checks of anybody's position code: the laws, the exact numbers, and in words what is wrong.
 
-A law is written once and holds for every code of its kind; a code that breaks one by nature says so.
+`check_rotary`, `check_additive` and `check_bias` ask a function, `check_module` a PyTorch module, `check_generation` a
+model that keeps a cache. `laws` are what holds for every code of a kind.
 
->>> from clockhands.additive import Sinusoidal, add
->>> spec = Sinusoidal(width=8)
->>> subject = Subject(spec, lambda x, positions: add(x, spec, positions))
->>> [law.name for law in laws_for(spec) if broken(law, subject)]
-[]
+>>> import clockhands as ch
+>>> spec = ch.Rotary(head_width=16)
+>>> check_rotary(lambda x, positions: ch.rotate(x, spec, positions), spec, length=100).sound
+True
 """
 
-from clockhands.testing import additive, biases, everywhere, rotary
-from clockhands.testing.biases import BiasSubject
-from clockhands.testing.subjects import ADDITIVE, BIAS, EVERY_KIND, ROTARY, Law, LawBroken, Subject, kind_of
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-LAWS = (*everywhere.LAWS, *additive.LAWS, *rotary.LAWS, *biases.LAWS)
+if TYPE_CHECKING:
+    from clockhands.testing.laws import (
+        ADDITIVE,
+        BIAS,
+        EVERY_KIND,
+        LAWS,
+        ROTARY,
+        BiasSubject,
+        Law,
+        LawBroken,
+        Subject,
+        broken,
+        kind_of,
+        laws_for,
+    )
+    from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
+    from clockhands.testing.rotary import check_rotary
+
+# A plugin of pytest is imported by every run of it: what it may need is imported when it is used.
+_HOME = {
+    "laws": (
+        "ADDITIVE", "BIAS", "EVERY_KIND", "LAWS", "ROTARY", "BiasSubject", "Law", "LawBroken", "Subject", "broken",
+        "kind_of", "laws_for",
+    ),
+    "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
+    "rotary": ("check_rotary",),
+}
+_PLACES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "ADDITIVE",
@@ -22,24 +48,26 @@ __all__ = [
     "LAWS",
     "ROTARY",
     "BiasSubject",
+    "CannotCheck",
+    "CheckFailed",
+    "Explanation",
+    "Failure",
     "Law",
     "LawBroken",
+    "Report",
     "Subject",
     "broken",
+    "check_rotary",
     "kind_of",
     "laws_for",
 ]
 
 
-def laws_for(spec: object) -> tuple[Law, ...]:
-    """The laws that hold for codes of this spec's kind."""
-    return tuple(law for law in LAWS if kind_of(spec) in law.kinds)
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'clockhands.testing' has no attribute {name!r}")
+    return getattr(import_module(f"clockhands.testing.{_PLACES[name]}"), name)
 
 
-def broken(law: Law, subject: Subject | BiasSubject) -> str | None:
-    """How the subject breaks the law, in words, or None where it keeps it."""
-    try:
-        law.check(subject)
-    except LawBroken as error:
-        return str(error)
-    return None
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

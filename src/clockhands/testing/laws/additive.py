@@ -7,7 +7,7 @@ import numpy as np
 from clockhands.clocks import kernel, shift
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
-from clockhands.testing.subjects import ADDITIVE, Law, LawBroken, Subject, close, demand
+from clockhands.testing.laws.subjects import ADDITIVE, Law, LawBroken, Subject, close, demand
 
 _STEPS = (1, 2, 17, -5, 1_000)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.testing.everywhere import survives_json
-from clockhands.testing.subjects import BIAS, Law, close, demand
+from clockhands.testing.laws.everywhere import survives_json
+from clockhands.testing.laws.subjects import BIAS, Law, close, demand
 
 _SHIFTS = (1, 17, 100_000, 2**40)
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 
 from clockhands.specs import describe, from_json, to_json
-from clockhands.testing.subjects import EVERY_KIND, Law, Subject, close, demand
+from clockhands.testing.laws.subjects import EVERY_KIND, Law, Subject, close, demand
 
 
 def told_apart_in_either_order(subject: Subject) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.rotary import Rotary
-from clockhands.testing.subjects import ROTARY, Law, Subject, close, demand
+from clockhands.testing.laws.subjects import ROTARY, Law, Subject, close, demand
 
 # What a score may be off by, as a share of |q| |k|; and how far apart the tokens of the law stand.
 _SCORE = 1e-5

@@ -1,0 +1,44 @@
+"""What a fault is: a way to get a position code wrong, and what it looks like from outside."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way to get it wrong.
+
+    Attributes:
+        code: What it is called by.
+        kind: ``"spec"`` where the code is another one, which a file can show; ``"code"`` where the code is the right
+            one and its application is wrong.
+        about: The kinds of codes and subjects that can have it.
+        sentence: What it behaves like, after "It"; a template over the fault's parameters.
+        hint: What to do about it.
+        cases: Where it was met in public: repository and thread.
+        shown_by: The name of the smallest experiment that separates it from being right.
+    """
+
+    code: str
+    kind: Literal["spec", "code"]
+    about: tuple[str, ...]
+    sentence: str
+    hint: str
+    cases: tuple[str, ...] = ()
+    shown_by: str = ""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One fault with its parameters, as something that can be asked like the real thing.
+
+    Attributes:
+        code: The fault's.
+        parameters: What the sentence names.
+        make: Gives a fresh wrong implementation of a spec: what a second model in the same process gets too.
+    """
+
+    code: str
+    parameters: Mapping[str, Any]
+    make: Callable[[], Any]

@@ -1,0 +1,45 @@
+"""The laws of position codes, runnable on anybody's encoding.
+
+A law is written once and holds for every code of its kind; a code that breaks one by nature says so.
+
+>>> from clockhands.additive import Sinusoidal, add
+>>> spec = Sinusoidal(width=8)
+>>> subject = Subject(spec, lambda x, positions: add(x, spec, positions))
+>>> [law.name for law in laws_for(spec) if broken(law, subject)]
+[]
+"""
+
+from clockhands.testing.laws import additive, biases, everywhere, rotary
+from clockhands.testing.laws.biases import BiasSubject
+from clockhands.testing.laws.subjects import ADDITIVE, BIAS, EVERY_KIND, ROTARY, Law, LawBroken, Subject, kind_of
+
+LAWS = (*everywhere.LAWS, *additive.LAWS, *rotary.LAWS, *biases.LAWS)
+
+__all__ = [
+    "ADDITIVE",
+    "BIAS",
+    "EVERY_KIND",
+    "LAWS",
+    "ROTARY",
+    "BiasSubject",
+    "Law",
+    "LawBroken",
+    "Subject",
+    "broken",
+    "kind_of",
+    "laws_for",
+]
+
+
+def laws_for(spec: object) -> tuple[Law, ...]:
+    """The laws that hold for codes of this spec's kind."""
+    return tuple(law for law in LAWS if kind_of(spec) in law.kinds)
+
+
+def broken(law: Law, subject: Subject | BiasSubject) -> str | None:
+    """How the subject breaks the law, in words, or None where it keeps it."""
+    try:
+        law.check(subject)
+    except LawBroken as error:
+        return str(error)
+    return None
