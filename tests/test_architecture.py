@@ -26,8 +26,8 @@ mixtures
 specs
 presets
 torch jax measures recognition faults heads
-claims sources testing
-readers
+claims sources
+readers testing
 auditing conversion probes lab
 show
 cli

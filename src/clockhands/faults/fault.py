@@ -34,11 +34,11 @@ class Suspect:
     """One fault with its parameters, as something that can be asked like the real thing.
 
     Attributes:
-        code: The fault's.
+        codes: The fault's, or those of several that it has at once; the first one's sentence is told.
         parameters: What the sentence names.
-        make: Gives a fresh wrong implementation of a spec: what a second model in the same process gets too.
+        make: A fresh process: it gives what makes a wrong implementation of a spec, as often as a model is built.
     """
 
-    code: str
+    codes: tuple[str, ...]
     parameters: Mapping[str, Any]
     make: Callable[[], Any]

@@ -33,8 +33,18 @@ if TYPE_CHECKING:
 # A plugin of pytest is imported by every run of it: what it may need is imported when it is used.
 _HOME = {
     "laws": (
-        "ADDITIVE", "BIAS", "EVERY_KIND", "LAWS", "ROTARY", "BiasSubject", "Law", "LawBroken", "Subject", "broken",
-        "kind_of", "laws_for",
+        "ADDITIVE",
+        "BIAS",
+        "EVERY_KIND",
+        "LAWS",
+        "ROTARY",
+        "BiasSubject",
+        "Law",
+        "LawBroken",
+        "Subject",
+        "broken",
+        "kind_of",
+        "laws_for",
     ),
     "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
     "rotary": ("check_rotary",),

@@ -1,0 +1,326 @@
+"""Calling somebody's function: in its library, its order of axes and its signature, within a time, and counted."""
+
+import contextvars
+import functools
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import one_of, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
+from clockhands.testing.reports import CannotCheck
+
+CALLS = ("x, positions", "x", "x, offset", "q, k, positions", "positions")
+"""What a function of tokens is called with."""
+
+AXES = ("batch", "heads", "seq", "width")
+PLACES = ("seq", "batch seq", "seq axes", "batch seq axes", "axes seq", "axes batch seq")
+
+
+class Refused(Exception):
+    """The function raised, did not come back, or gave back something else than was asked for."""
+
+
+class Called:
+    """Somebody's function as one of NumPy arrays: x [batch, heads, seq, width] and positions, float64 back.
+
+    Attributes:
+        library: What it is called with.
+        dtype: The dtype of its tokens, as the library holds it.
+        output: The dtype of what it gave back last.
+        calls, rows: How often it was called, and with how many tokens in all.
+        changed: The names of the arguments that it changed.
+        asked: What it is called with, in words.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        width: int,
+        *,
+        axes: str = "seq width",
+        call: str = "x, positions",
+        positions: str = "seq",
+        coordinates: int = 1,
+        backend: Any = None,
+        dtype: str = "float32",
+        timeout: float = 60.0,
+    ) -> None:
+        """Check how it shall be called, and find out which library it takes.
+
+        Raises:
+            InvalidType: It is no function.
+            InvalidValue: A word is not known.
+            CannotCheck: It cannot be called like that; the message says what came back.
+        """
+        if not callable(function):
+            raise InvalidType(
+                f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or say make=."
+            )
+        self.function, self.width, self.timeout = function, width, timeout
+        self.axes = _axes(axes)
+        self.call = one_of("call", call, CALLS, "It names what the function is called with.")
+        places = one_of("positions", positions, PLACES, "It names the axes of the positions that the function takes.")
+        if coordinates > 1 and "axes" not in places:
+            places = f"{places} axes"
+        self.places = tuple(places.split())
+        self.given = one_of("dtype", dtype, FLOATS, "It is the dtype of x.")
+        self.calls = self.rows = 0
+        self.changed: set[str] = set()
+        self.output = dtype
+        self._find_library(backend, coordinates)
+        self.dtype = self.library.held(dtype)
+
+    def _find_library(self, backend: Any, coordinates: int) -> None:
+        shape = (*(2 if word in self.axes else 1 for word in AXES[:2]), 3, self.width)
+        places = np.arange(3) if coordinates == 1 else np.zeros((3, coordinates), np.int64)
+        tried: dict[str, list[str]] = {}
+        for name in likely_libraries(self.function) if backend is None else (backend,):
+            self.library = Library(name)
+            try:
+                self(np.ones(shape), places)
+            except Refused as error:
+                tried.setdefault(str(error), []).append(self.library.name)
+            else:
+                return
+        said = "; ".join(f"with arrays of {' and '.join(names)} {error}" for error, names in tried.items())
+        raise CannotCheck(
+            f"The function was called as {self.asked(shape)}: {said}.", self._advice(backend, coordinates)
+        )
+
+    def _advice(self, backend: Any, coordinates: int) -> str:
+        """How it can be called, where another way works; else how to wrap it."""
+        for axes in ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width"):
+            for call in ("x, positions", "x", "q, k, positions"):
+                if (_axes(axes), call) == (self.axes, self.call) or coordinates > 1:
+                    continue
+                trial = object.__new__(Called)
+                trial.__dict__.update(self.__dict__ | {"axes": _axes(axes), "call": call, "changed": set()})
+                for name in likely_libraries(self.function) if backend is None else (backend,):
+                    trial.library = Library(name)
+                    sizes = [2 if word in trial.axes else 1 for word in AXES[:2]]
+                    try:
+                        trial(np.ones((*sizes, 3, self.width)), np.arange(3))
+                    except Refused as error:
+                        if "did not come back" in str(error):
+                            return "Wrap it in a function(x, positions) that returns."
+                        continue
+                    said = [f'axes="{axes}"'] * (_axes(axes) != self.axes) + [f'call="{call}"'] * (call != self.call)
+                    return f"It can be called with {' and '.join(said)}: say so."
+        return (
+            "Wrap it: def turned(x, positions): return ... ; x [seq, width], positions [seq], or say axes= and call=."
+        )
+
+    def asked(self, shape: tuple[int, ...]) -> str:
+        """How it is called, in words."""
+        sizes = dict(zip(AXES, shape, strict=True))
+        x = f"[{', '.join(str(sizes[word]) for word in self.axes)}]"
+        named = {"x": f"x {x}", "q": f"q {x}", "k": f"k {x}", "positions": f"positions [{', '.join(self.places)}]"}
+        return f"function({', '.join(named.get(word, word) for word in self.call.split(', '))})"
+
+    def __call__(
+        self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, beside: np.ndarray | None = None
+    ) -> np.ndarray:
+        """What it makes of these tokens, float64, of x's shape.
+
+        Args:
+            x: [batch, heads, seq, width].
+            positions: [seq] or [batch, seq], with one more axis for coordinates.
+            dtype: The dtype that x is given in.
+            beside: Keys for a function of queries and keys; then the keys are what comes back.
+
+        Raises:
+            Refused: It raised, or gave back something else.
+        """
+        dtype = self.given if dtype is None else dtype
+        if self.call == "x":
+            return self._counting(x, positions, dtype)
+        if self.call == "x, offset":
+            return self._by_runs(x, positions, dtype)
+        return self._asked(x, positions, dtype, beside)
+
+    def _asked(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
+        self.calls += 1
+        self.rows += x.size // self.width
+        held = self.library.floats(self._outside(x), dtype)
+        arguments: dict[str, Any] = {"x": held}
+        if self.call == "q, k, positions":
+            other = np.random.default_rng(11).standard_normal(x.shape) if beside is None else beside
+            arguments = {"q": held, "k": self.library.floats(self._outside(other), dtype)}
+        elif self.call == "positions":
+            arguments = {}
+        if "offset" in self.call:
+            arguments["offset"] = int(positions)
+        elif "positions" in self.call:
+            arguments["positions"] = self.library.integers(self._places(positions, len(x)))
+        before = {name: as_numpy(array).copy() for name, array in arguments.items() if hasattr(array, "shape")}
+        called = self.library.calling(self.function)
+        try:
+            answer = within(self.timeout, functools.partial(called, *arguments.values()))
+        except KeyboardInterrupt:
+            raise
+        except TimeoutError:
+            raise Refused(f"it did not come back within {self.timeout:g} seconds") from None
+        except BaseException as error:
+            text = " ".join(str(error).split())
+            raise Refused(
+                f"it raised {type(error).__name__}: {text[:160]}" if text else f"it raised {type(error).__name__}"
+            ) from error
+        for name, array in before.items():
+            if not np.array_equal(array, as_numpy(arguments[name]), equal_nan=array.dtype.kind == "f"):
+                self.changed.add(name)
+        if self.call == "q, k, positions":
+            if not isinstance(answer, tuple | list) or len(answer) != 2:
+                raise Refused(f"it gave back {_kind_of(answer)}, not queries and keys")
+            answer = answer[0] if beside is None else answer[1]
+        return self._inside(self._checked(answer, x.shape), x.shape)
+
+    def _checked(self, answer: Any, shape: tuple[int, ...]) -> np.ndarray:
+        if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
+            raise Refused(f"it gave back {_kind_of(answer)}, not an array")
+        home = library_name(answer)
+        if self.library.module is None and home != self.library.name:
+            raise Refused(f"it gave back an array of {home}")
+        wanted = self._outside(np.empty(shape)).shape
+        if self.call == "positions" and tuple(answer.shape) == (1, *wanted):
+            answer = answer[0]
+        if tuple(answer.shape) != wanted:
+            raise Refused(f"it gave back shape {list(answer.shape)} for x of shape {list(wanted)}")
+        self.output = dtype_of(answer)
+        if self.output not in FLOATS:
+            raise Refused(f"it gave back {self.output}, not real numbers")
+        return as_numpy(answer).astype(np.float64)
+
+    def _counting(self, x: np.ndarray, positions: np.ndarray, dtype: str) -> np.ndarray:
+        """A function that numbers its rows itself: the rows stand where their positions say, among others."""
+        rows = np.broadcast_to(positions, (len(x), x.shape[-2]))
+        out = np.empty(x.shape)
+        one = all(np.array_equal(row, rows[0]) for row in rows)
+        for batch in (slice(None),) if one else [slice(place, place + 1) for place in range(len(x))]:
+            at = rows[batch][0]
+            if len(np.unique(at)) < len(at):
+                for place in range(len(at)):
+                    part = (batch, slice(None), slice(place, place + 1))
+                    out[part] = self._counting(x[part], at[place : place + 1], dtype)
+                continue
+            whole = np.zeros((*x[batch].shape[:2], int(at.max(initial=-1)) + 1, self.width))
+            whole[:, :, at] = x[batch]
+            out[batch] = self._asked(whole, at, dtype)[:, :, at]
+        return out
+
+    def _by_runs(self, x: np.ndarray, positions: np.ndarray, dtype: str) -> np.ndarray:
+        """A function that takes where its first row stands: one call for each run of neighbours."""
+        rows = np.broadcast_to(positions, (len(x), x.shape[-2]))
+        out = np.empty(x.shape)
+        one = all(np.array_equal(row, rows[0]) for row in rows)
+        for batch in (slice(None),) if one else [slice(place, place + 1) for place in range(len(x))]:
+            at = rows[batch][0]
+            for run in _runs(at):
+                out[batch, :, run] = self._asked(x[batch, :, run], at[run.start], dtype)
+        return out
+
+    def _outside(self, x: np.ndarray) -> np.ndarray:
+        """From [batch, heads, seq, width] to the function's own order of axes."""
+        if self._wider(x.shape):
+            return x  # further axes in front, to be treated alike
+        missing = tuple(place for place, word in enumerate(AXES) if word not in self.axes)
+        for place in missing:
+            if x.shape[place] > 1:
+                raise Refused(f"it has no axis of {AXES[place]}")
+        order = [word for word in AXES if word in self.axes]
+        return np.transpose(x.squeeze(missing), [order.index(word) for word in self.axes])
+
+    def _inside(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        if self._wider(shape):
+            return y
+        return np.transpose(y, [self.axes.index(word) for word in AXES if word in self.axes]).reshape(shape)
+
+    def _wider(self, shape: tuple[int, ...]) -> bool:
+        """Whether a function of [seq, width] is given axes in front of these."""
+        return len(self.axes) == 2 and shape[0] * shape[1] != 1
+
+    def _places(self, positions: np.ndarray, batch: int) -> np.ndarray:
+        """Positions with the axes that the function takes them with."""
+        axes = "axes" in self.places
+        wide = positions.ndim > 1 + axes
+        if "batch" in self.places and not wide:
+            positions = np.broadcast_to(positions, (batch, *positions.shape))
+        elif "batch" not in self.places and wide:
+            if len(self.axes) > 2 and "batch" in self.axes:
+                raise Refused(
+                    'it takes one row of positions for all sequences (say positions="batch seq" if it takes more)'
+                )
+            if len(self.axes) > 2:
+                raise Refused("it has no axis of sequences")
+        return np.moveaxis(positions, -1, 0) if axes and self.places[0] == "axes" else positions
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """What the call returns, or what it raises, unless it takes longer.
+
+    It runs in a thread of its own: one that does not come back can be left alone, whatever it is busy with.
+
+    Raises:
+        TimeoutError: It does not come back in time.
+    """
+    answers: queue.SimpleQueue = queue.SimpleQueue()
+    _worker().put((contextvars.copy_context(), call, answers))
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        _left.clear()  # the next call gets another thread
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return answer
+
+
+_left: list[queue.SimpleQueue] = []
+_lock = threading.Lock()
+
+
+def _worker() -> queue.SimpleQueue:
+    """The queue of a thread that calls; the same one while it comes back, as libraries keep pools for each thread."""
+    with _lock:
+        if not _left:
+            _left.append(queue.SimpleQueue())
+            threading.Thread(target=_work, args=(_left[0],), daemon=True, name="clockhands check").start()
+        return _left[0]
+
+
+def _work(waiting: queue.SimpleQueue) -> None:
+    while True:
+        context, call, answers = waiting.get()
+        try:
+            answers.put((context.run(call), None))
+        except BaseException as error:  # noqa: BLE001 - it is raised again where it was asked for
+            answers.put((None, error))
+        del context, call, answers
+
+
+def _runs(positions: np.ndarray) -> Iterator[slice]:
+    start = 0
+    for place in range(1, len(positions) + 1):
+        if place == len(positions) or positions[place] != positions[place - 1] + 1:
+            yield slice(start, place)
+            start = place
+
+
+def _axes(text: str) -> tuple[str, ...]:
+    words = tuple(text.replace(",", " ").split()) if isinstance(text, str) else ()
+    if not set(words) <= set(AXES) or len(set(words)) < len(words) or not {"seq", "width"} <= set(words):
+        raise InvalidValue(
+            f"`axes` must name the axes of x in their order, of batch, heads, seq and width, got {shown(text)}.",
+            'Write axes="batch heads seq width", for instance; seq and width are always there.',
+        )
+    return words
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__} of {len(value)}"
+    return "nothing" if value is None else f"a value of type {type(value).__name__}"

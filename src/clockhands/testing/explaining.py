@@ -1,0 +1,98 @@
+"""Explaining a failure: every suspect is asked what the implementation was asked, and those that answer alike remain.
+
+A suspect fits where every answer of the implementation, right or wrong, is within what rounding explains of the
+suspect's. Where none does, the one that leaves least of the difference is told, if it leaves next to nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clockhands.faults.fault import Fault, Suspect
+from clockhands.testing.experiments import Answer, Experiment, Unasked, shares
+from clockhands.testing.reports import Explanation
+
+# Its own rounding, and that of the suspect's parameters where they were measured.
+_ROOM = 2.0
+# The part of the squared difference that the best suspect may leave, where none fits altogether, and how much more the
+# next best one must leave.
+_LEFT, _APART = 0.02, 4.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An experiment that was made, and what came back."""
+
+    experiment: Experiment
+    answers: Sequence[Answer]
+
+
+def fitting(
+    asked: Sequence[Asked], suspects: Iterable[Suspect], build: Callable[[Suspect], object]
+) -> tuple[list[Suspect], str | None]:
+    """The suspects that give these answers, and how well the best one does where none gives them to rounding."""
+    found: list[Suspect] = []
+    partial: list[tuple[float, Suspect]] = []
+    for suspect in suspects:
+        left, fits = _compared(asked, build(suspect), bool(found))
+        if fits:
+            found.append(suspect)
+        elif left is not None:
+            partial.append((left, suspect))
+    if found or not partial:
+        return found, None
+    partial.sort(key=lambda one: one[0])
+    best, others = partial[0], [one for one in partial if one[1].codes != partial[0][1].codes]
+    if best[0] > _LEFT or (others and others[0][0] < _APART * best[0]):
+        return [], None
+    return [best[1]], f"this explains {100 * (1 - best[0]):.4g} % of the squared difference, not all of it"
+
+
+def _compared(asked: Sequence[Asked], implementation: object, only_whole: bool) -> tuple[float | None, bool]:
+    """The part of the squared difference that a suspect leaves, and whether it leaves nothing but rounding."""
+    left, whole, fits = 0.0, 0.0, True
+    for one in asked:
+        try:
+            answers = one.experiment.run(implementation)
+        except Unasked:
+            return None, False
+        for seen, made in zip(one.answers, answers, strict=True):
+            if seen.got.shape != made.got.shape:
+                return None, False
+            close = shares(seen.got, made.got, _ROOM * seen.allowed) <= 1
+            # NaN answers NaN.
+            close |= np.isnan(seen.got) & np.isnan(made.got)
+            if not close.all():
+                fits = False
+                if only_whole:
+                    return None, False
+            finite = np.isfinite(seen.got) & np.isfinite(made.got)
+            over = np.where(finite, np.abs(seen.got - made.got), 0.0)
+            off = np.where(finite, np.abs(seen.got - seen.wanted), 0.0)
+            left += float(np.sum(over**2))
+            whole += float(np.sum(np.where(off > seen.allowed, off, 0.0) ** 2))
+    return (left / whole if whole else None), fits
+
+
+def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: str | None) -> tuple[Explanation, ...]:
+    """What the suspects that remain are called; those of different faults are told together."""
+    if not found:
+        return ()
+    codes = tuple(dict.fromkeys(code for suspect in found for code in suspect.codes))
+    told: dict[str, Suspect] = {}
+    for suspect in found:
+        told.setdefault(suspect.codes[0], suspect)
+    said = [faults[code].sentence.format(**suspect.parameters) for code, suspect in told.items()]
+    message = said[0] if len(said) == 1 else " or ".join(said[:3]) + "; no experiment tells these apart"
+    first = found[0]
+    cases = tuple(dict.fromkeys(case for code in told for case in faults[code].cases))
+    return (
+        Explanation(
+            codes,
+            f"{message}{f' ({note})' if note else ''}.",
+            faults[first.codes[0]].hint,
+            cases,
+            dict(first.parameters) | ({"tells apart": "not all"} if len(said) > 1 else {}),
+        ),
+    )

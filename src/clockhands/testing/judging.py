@@ -1,0 +1,122 @@
+"""Making experiments, and saying what failed."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType
+from clockhands.specs import describe
+from clockhands.testing.calling import Called, Refused
+from clockhands.testing.experiments import Answer, Experiment, Unasked
+from clockhands.testing.explaining import Asked
+from clockhands.testing.reports import CannotCheck, Failure
+
+
+def resolved(like: Any, kind: type, words: str) -> Any:
+    """The spec that is meant: itself, or a preset by its name with fields.
+
+    Raises:
+        InvalidType: It is no spec of this kind.
+        Unreadable, InvalidValue: There is no such preset, or a field cannot be used.
+    """
+    if like is None:
+        raise InvalidType(
+            "`like` is missing: the code that the function should be.", f"Give a {words} spec, or a preset's name."
+        )
+    spec = like
+    if isinstance(like, str):
+        from clockhands.sources.targets import open_target
+
+        spec = open_target(like if like.startswith("preset:") else f"preset:{like}").spec
+    if not isinstance(spec, kind):
+        what = shown(spec) if not hasattr(spec, "__dataclass_fields__") else describe(spec)
+        raise InvalidType(
+            f"`like` must be a {words} code, got {what}.",
+            "check_rotary, check_additive and check_bias each check one kind.",
+        )
+    return spec
+
+
+def asked_all(it: Any, experiments: Iterable[Experiment], called: Called) -> tuple[list[Asked], dict[str, str]]:
+    """Make experiments; those that cannot be made are left out, with the reason.
+
+    Raises:
+        CannotCheck: One that is needed was refused.
+    """
+    asked: list[Asked] = []
+    left_out: dict[str, str] = {}
+    for experiment in experiments:
+        try:
+            asked.append(Asked(experiment, experiment.run(it)))
+        except Unasked as reason:
+            left_out[experiment.name] = str(reason)
+        except Refused as error:
+            if experiment.needed:
+                raise CannotCheck(
+                    f"{_first_upper(experiment.asks)} But the function refused: {error}.",
+                    f"Say length= for a function of fewer than {it.length:,} positions.",
+                ) from error.__cause__
+            left_out[experiment.name] = str(error)
+    return asked, left_out
+
+
+def failures_of(asked: Sequence[Asked], changed: Iterable[str]) -> tuple[tuple[Failure, ...], float]:
+    """What failed, one for each experiment, and the largest error as a share of its bound."""
+    failures: list[Failure] = []
+    worst = 0.0
+    for one in asked:
+        found = [failure for failure in (_failure(one.experiment, each) for each in one.answers) if failure]
+        worst = max([worst, *(float(each.shares.max(initial=0)) for each in one.answers)])
+        failures += found[:1]
+    names = sorted(changed)
+    if names:
+        failures.append(
+            Failure("arguments stay as they are", f"it changed {' and '.join(names)}.", {"changed": tuple(names)})
+        )
+    return tuple(failures), worst
+
+
+def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
+    over = answer.shares
+    if not over.size or over.max() <= 1:
+        return None
+    wrong = over > 1
+    place = np.unravel_index(int(np.argmax(wrong)), over.shape)
+    evidence: dict[str, Any] = {
+        "asked": answer.asked,
+        "got": float(answer.got[place]),
+        "right": float(answer.wanted[place]),
+        "allowed": float(np.broadcast_to(answer.allowed, over.shape)[place]),
+        "channel": int(place[-1]),
+        "wrong": int(wrong.sum()),
+        "of": int(wrong.size),
+        "largest error": float(np.nanmax(np.abs(answer.got - answer.wanted)))
+        if np.isfinite(answer.got).any()
+        else None,
+    }
+    where = f"channel {place[-1]}"
+    if answer.positions is not None:
+        rows = np.broadcast_to(answer.positions, over.shape[:-1])
+        first = rows[wrong.any(axis=-1)].min()
+        evidence["first wrong position"] = int(first)
+        evidence["position"] = int(rows[place[:-1]])
+        where = f"position {rows[place[:-1]]:,}, {where}"
+    message = (
+        f"{answer.asked}: {evidence['wrong']:,} of {evidence['of']:,} numbers are wrong; at {where} it is "
+        f"{evidence['got']:.6g}, right is {evidence['right']:.6g} within {evidence['allowed']:.2g}."
+    )
+    return Failure(experiment.name, message, evidence)
+
+
+def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str:
+    """What to call somebody's function."""
+    subject = fn if make is None else make
+    while hasattr(subject, "func"):
+        subject = subject.func  # a partial
+    return str(getattr(subject, "__qualname__", None) or type(subject).__name__)
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

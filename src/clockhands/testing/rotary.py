@@ -1,0 +1,252 @@
+"""`check_rotary`: whether somebody's function turns queries and keys as a rotary code says."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count
+from clockhands.errors import ClockhandsError, InvalidType
+from clockhands.faults import FAULTS
+from clockhands.faults.fault import Suspect
+from clockhands.faults.rotary import Seen, rotary_suspects
+from clockhands.rotary import Rotary
+from clockhands.specs import describe
+from clockhands.testing.asking import Implementation, Inside, Outside
+from clockhands.testing.calling import Called, Refused
+from clockhands.testing.experiments import Answer, Experiment
+from clockhands.testing.explaining import Asked, explanations, fitting
+from clockhands.testing.judging import asked_all, failures_of, named, resolved
+from clockhands.testing.reports import Explanation, Report, settled
+from clockhands.testing.rotary_experiments import EVERY, SMALL, answer, tokens
+from clockhands.testing.unexplained import unexplained
+
+LENGTH = 10_000
+
+
+def check_rotary(
+    fn: Callable[..., Any] | None = None,
+    like: Rotary | str | None = None,
+    *,
+    make: Callable[[Any], Callable[..., Any]] | None = None,
+    keys: Callable[..., Any] | None = None,
+    axes: str = "seq width",
+    call: str = "x, positions",
+    positions: str = "seq",
+    backend: Any = None,
+    dtype: str = "float32",
+    length: int | None = None,
+    timeout: float = 60.0,
+    raises: bool = True,
+) -> Report:
+    r"""Check that a function turns queries and keys as a rotary code says.
+
+    ``(a, b) -> f (a cos(p r) - b sin(p r), a sin(p r) + b cos(p r))`` for each pair of rate ``r`` at position ``p``,
+    asked at every position below `length`, in any order, for batches, packed and one token at a time, in a coarser
+    dtype, before and after other calls. What fails is explained by trying every known fault.
+
+    Args:
+        fn: The function, of one's own library.
+        like: The code that it should be: a spec, or a preset's name with fields (``"llama3.1"``).
+        make: A function(spec) that builds the function for a spec: two models of one process are then asked too.
+        keys: The function for keys, where they are treated otherwise (xPos).
+        axes: The axes of x in the function's order: ``"batch heads seq width"``.
+        call: What it is called with: ``"x, positions"``, ``"x"`` where it counts its rows itself, ``"x, offset"``,
+            ``"q, k, positions"``, of which it gives back both.
+        positions: The axes of its positions: ``"seq"``, ``"batch seq"``, with ``axes`` for codes of several.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless said.
+        dtype: The dtype of its tokens.
+        length: Positions 0 to ``length - 1`` are asked: 10,000, or fewer where the code's scaling ends before.
+        timeout: Seconds for a call.
+        raises: Whether a failure is raised; else it is in the report.
+
+    Returns:
+        The report; where something failed and ``raises`` is false too.
+
+    Accuracy: a number may be off by what honest float32 arithmetic makes of it, derived in
+        `clockhands.testing.bounds`, for the dtype of the tokens. Arithmetic of that size is not told from exact.
+
+    Raises:
+        CheckFailed: Something failed; the message is the report.
+        CannotCheck: The function cannot be called like that; the message says what came back.
+        InvalidValue, InvalidType: An argument cannot be used.
+
+    >>> import clockhands as ch
+    >>> def turned(x, positions): return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
+    >>> report = check_rotary(turned, ch.Rotary(8), length=300, raises=False)
+    >>> sorted(report.codes)
+    ['another-base']
+    """
+    __tracebackhide__ = True
+    spec = resolved(like, Rotary, "rotary")
+    length = _length(spec, length)
+
+    def outside(function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None) -> Outside:
+        called = Called(
+            function,
+            own.head_width,
+            axes=axes,
+            call=call,
+            positions=positions,
+            coordinates=own.number_of_axes,
+            backend=backend,
+            dtype=dtype,
+            timeout=timeout,
+        )
+        other = None
+        if key is not None:
+            other = Called(
+                key,
+                own.head_width,
+                axes=axes,
+                call=call,
+                positions=positions,
+                backend=backend,
+                dtype=dtype,
+                timeout=timeout,
+            )
+        coarse = None
+        if called.dtype in {"float32", "float64"}:
+            coarse = "float16" if called.library.name == "numpy" else "bfloat16"
+            coarse = coarse if called.library.holds(coarse) else None
+        return Outside(own, called, length, coarse, other, build)
+
+    build = None if make is None else (lambda own: outside(make(own), own))
+    if fn is None:
+        if make is None:
+            raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
+        fn = make(spec)
+    it = outside(fn, spec, keys)
+    asked, left_out = asked_all(it, (*SMALL, EVERY), it.called)
+    failures, worst = failures_of(asked, it.called.changed)
+    report = Report(
+        subject=named(fn, make),
+        kind="rotary",
+        like=describe(spec),
+        experiments=tuple(one.experiment.name for one in asked),
+        left_out=left_out,
+        failures=failures,
+        called={
+            "library": it.called.library.name,
+            "dtype": it.called.dtype,
+            "calls": it.called.calls,
+            "rows": it.called.rows,
+        },
+        worst=worst,
+        spec=spec,
+    )
+    if failures:
+        report = replace(report, explanations=_explained(it, asked))
+    return settled(report, raises)
+
+
+def _length(spec: Rotary, length: int | None) -> int:
+    if length is not None:
+        return count("length", length)
+    original = getattr(spec.scaling, "original", None)
+    # Rates that follow the length in use are those of the spec only up to there.
+    if original is not None and _follows_length(spec):
+        return min(LENGTH, spec.length or original)
+    return LENGTH
+
+
+def _follows_length(spec: Rotary) -> bool:
+    original = spec.scaling.original  # type: ignore[union-attr]
+    try:
+        return replace(spec, length=4 * original).rates != replace(spec, length=original).rates
+    except ClockhandsError:
+        return False
+
+
+def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
+    """What the failures look like."""
+    small = [one for one in asked if one.experiment is not EVERY]
+    every = next((one for one in asked if one.experiment is EVERY), None)
+    first_wrong = None
+    if every is not None:
+        first_wrong, chosen = _chosen(every.answers[0], it)
+        with suppress(Refused):
+            small.append(Asked(chosen, chosen.run(it)))
+    if not any((one.shares > 1).any() for each in small for one in each.answers):
+        return unexplained(it, asked)
+    seen = _seen(it, first_wrong)
+
+    def tried() -> Iterator[Suspect]:
+        yield from rotary_suspects(it.spec, seen)
+        if it.pairs_given:
+            from clockhands.faults.turning import Turning
+
+            yield Suspect(("queries-and-keys-crossed",), {}, lambda: Turning)
+
+    def built(suspect: Suspect) -> Inside:
+        return Inside.of_suspect(suspect, it)
+
+    found, note = fitting(small, tried(), built)
+    if not found:
+        seen = replace(seen, specs=_recognised(it))
+        if seen.specs:
+            found, note = fitting(small, rotary_suspects(it.spec, seen), built)
+    return explanations(found, FAULTS, note) if found else unexplained(it, asked)
+
+
+def _chosen(dense: Answer, it: Implementation) -> tuple[int | None, Experiment]:
+    """Rows of all positions at which it is wrong, and others, as a question that is quick to ask."""
+    wrong = np.flatnonzero((dense.shares > 1).any(axis=-1)[0, 0])
+    first = int(wrong[0]) if len(wrong) else None
+    some = np.unique(
+        np.concatenate(
+            [
+                wrong[:24],
+                wrong[-8:],
+                wrong[np.linspace(0, len(wrong) - 1, 24).astype(int)] if len(wrong) else [],
+                np.array([0, 1]),
+            ]
+        ).astype(np.int64)
+    )
+    # The position before each is told apart from it.
+    at = np.unique(np.concatenate([some, np.maximum(some - 1, 0)]))
+
+    def run(implementation: Implementation) -> list[Answer]:
+        return [answer(implementation, "chosen positions", tokens(implementation, 1, 1, len(at), seed=18), at)]
+
+    return first, Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
+
+
+def _seen(it: Outside, first_wrong: int | None) -> Seen:
+    """Measure the turning of the declared pairs."""
+    powers = [2**power for power in range(1, 18) if 2**power < it.length]
+    at = np.array([0, 1, *powers])
+    spec = it.spec.in_order
+    first, second = spec.channels.T
+    measured = []
+    try:
+        for seed in (19, 20):
+            x = tokens(it, 1, 1, len(at), seed=seed)
+            y = answer(it, "the turning of pairs", x, at).got
+            with np.errstate(invalid="ignore", divide="ignore"):
+                measured.append(((y[..., first] + 1j * y[..., second]) / (x[..., first] + 1j * x[..., second]))[0, 0])
+    except Refused:
+        measured = []
+    turning = measured[0] if measured else np.zeros((0, len(first)), complex)
+    alike = bool(measured) and bool(
+        (np.abs(measured[0] - measured[1]) <= 0.05 * np.maximum(np.abs(measured[0]), 0.1)).mean() > 0.98
+    )
+    return Seen(it.dtype, it.coarse, it.length, first_wrong, at if measured else at[:0], turning, alike)
+
+
+def _recognised(it: Outside) -> tuple[Rotary, ...]:
+    """What it is, where it is a rotary code of another spec."""
+    from clockhands.recognition import identify
+
+    if it.spec.axes is not None or it.called.call == "q, k, positions" or len(it.called.axes) > 2 or it.length < 300:
+        return ()
+
+    def asked(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        return it(x[None, None], positions)[0, 0]
+
+    with suppress(ClockhandsError, Refused):
+        matches = identify(asked, width=it.spec.head_width, backend="numpy", dtype="float64", longest=it.length - 1)
+        return tuple(match.spec for match in matches if isinstance(match.spec, Rotary))
+    return ()

@@ -1,0 +1,309 @@
+"""What is asked of an implementation of a rotary code, and what is right.
+
+Tokens are drawn once, of sizes around 1, and rounded to the dtype in which they are given, so that nothing is lost on
+the way in. Right is `clockhands.rotate` in float64.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.dtypes import output_dtype
+from clockhands.errors import ClockhandsError
+from clockhands.faults.turning import Turning
+from clockhands.rotary import Rotary, rotate
+from clockhands.testing.asking import Implementation
+from clockhands.testing.bounds import turned_error
+from clockhands.testing.calling import Refused
+from clockhands.testing.experiments import Answer, Experiment, Unasked
+from clockhands.testing.libraries import UNIT
+
+# What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048), and powers of two, at which no
+# whole number is rounded.
+TELLING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 127, 128, 255, 256, 257, 259, 401, 511, 512, 1001, 1024, 2049)
+TELLING_FAR = (2051, 2048, 4095, 4096, 4097, 7001, 8191, 8192, 16384, 30011, 32768, 65536, 99991, 131071)
+
+
+def telling(length: int) -> np.ndarray:
+    """Positions below a length at which roundings show, in order."""
+    return np.array(sorted({place for place in (*TELLING, *TELLING_FAR, length - 1) if 0 <= place < length}))
+
+
+def tokens(implementation: Implementation, *shape: int, seed: int = 0, dtype: str | None = None) -> np.ndarray:
+    """Tokens [batch, heads, seq, width] that the dtype holds exactly."""
+    drawn = np.random.default_rng(seed).standard_normal((*shape, implementation.spec.head_width))
+    return drawn.astype(output_dtype(dtype or implementation.dtype)).astype(np.float64)
+
+
+def at_axes(spec: Rotary, positions: np.ndarray) -> np.ndarray:
+    """Positions of text: every coordinate is the token's."""
+    if spec.axes is None:
+        return positions
+    return np.repeat(positions[..., None], spec.number_of_axes, axis=-1)
+
+
+def answer(
+    implementation: Implementation,
+    asked: str,
+    x: np.ndarray,
+    positions: np.ndarray,
+    *,
+    dtype: str | None = None,
+    role: str | None = None,
+    spec: Rotary | None = None,
+    given: bool = False,
+) -> Answer:
+    """Ask, and put what is right beside it.
+
+    Args:
+        implementation: Whom.
+        asked: In words.
+        x: Tokens [batch, heads, seq, width].
+        positions: [seq] or [batch, seq].
+        dtype: The dtype of the tokens, if not the implementation's own.
+        role: ``"key"`` for keys.
+        spec: What is right, if not the implementation's own.
+        given: Whether positions have their coordinates already.
+    """
+    spec = implementation.spec if spec is None else spec
+    at = positions if given else at_axes(spec, positions)
+    got = implementation(x, at, dtype=dtype, role=role)
+    roles = None if spec.xpos is None else role or "query"
+    wanted = rotate(x, spec, at, role=roles)
+    turning = Turning(spec)
+    phases = turning.phases(np.asarray(at, np.float64))
+    sizes = x
+    if spec.xpos is not None:
+        growth = np.broadcast_to(turning.growth(np.asarray(at, np.float64), roles), phases.shape)
+        sizes = np.array(x)
+        for channels in spec.channels.T:
+            sizes[..., channels] = sizes[..., channels] * _aligned(growth)
+    allowed = turned_error(sizes, spec, _aligned(phases), dtype or implementation.dtype)
+    if spec.reordered:
+        allowed = _reordered(allowed, spec)
+    if spec.xpos is not None:  # an exponent that is made in float32
+        allowed = allowed * (1 + 8 * np.abs(np.log(np.maximum(_spread(growth, spec, x.shape), 1e-300))))
+    where = np.broadcast_to(positions[..., 0] if given and spec.axes is not None else positions, (len(x), x.shape[-2]))
+    return Answer(asked, got, wanted, allowed, where[:, None])
+
+
+def _aligned(numbers: np.ndarray) -> np.ndarray:
+    return numbers[:, None] if numbers.ndim == 3 else numbers
+
+
+def _spread(growth: np.ndarray, spec: Rotary, shape: tuple[int, ...]) -> np.ndarray:
+    whole = np.ones(shape)
+    for channels in spec.channels.T:
+        whole[..., channels] = _aligned(growth)
+    return whole
+
+
+def _reordered(allowed: np.ndarray, spec: Rotary) -> np.ndarray:
+    moved = allowed.copy()
+    block = slice(spec.start, spec.start + spec.rotated)
+    moved[..., block] = np.concatenate([allowed[..., block][..., ::2], allowed[..., block][..., 1::2]], axis=-1)
+    return moved
+
+
+def a_few_positions(it: Implementation) -> list[Answer]:
+    """Tokens at positions near and far are turned by position times rate."""
+    at = telling(it.length)
+    return [answer(it, "a few positions", tokens(it, 1, 1, len(at)), at)]
+
+
+def positions_that_start_later(it: Implementation) -> list[Answer]:
+    """Tokens that start later are turned by where they stand, not by their number in the call."""
+    start = min(5, it.length // 2)
+    number = min(16, it.length - start)
+    first = answer(
+        it, f"{number} tokens from position {start}", tokens(it, 1, 1, number), np.arange(start, start + number)
+    )
+    start = max(it.length // 2 - number, 0)
+    later = answer(
+        it, f"{number} tokens from position {start}", tokens(it, 1, 1, number), np.arange(start, start + number)
+    )
+    return [first, later]
+
+
+def any_order(it: Implementation) -> list[Answer]:
+    """Packed sequences, repeated positions and positions out of order get what each token gets alone."""
+    parts = [np.arange(8), np.arange(5), np.arange(3, 11), np.array([9, 2, 2, 6])]
+    at = np.minimum(np.concatenate(parts), it.length - 1)
+    return [answer(it, "sequences packed into one", tokens(it, 1, 1, len(at), seed=1), at)]
+
+
+def one_at_a_time(it: Implementation) -> list[Answer]:
+    """A token that comes alone, with its position, is turned as in the whole."""
+    x, at = tokens(it, 1, 1, 6, seed=2), np.minimum(np.array([0, 1, 2, 5, 40, 300]), it.length - 1)
+    return [
+        answer(it, f"position {place} alone", x[:, :, row : row + 1], at[row : row + 1]) for row, place in enumerate(at)
+    ]
+
+
+def asked_again(it: Implementation) -> list[Answer]:
+    """The same question has the same answer, whatever was asked between."""
+    at = telling(min(it.length, 600))
+    return [answer(it, "the same positions again", tokens(it, 1, 1, len(at), seed=3), at) for _ in range(2)]
+
+
+def heads_beside_each_other(it: Implementation) -> list[Answer]:
+    """Heads and sequences beside each other, at the same positions, are turned alike."""
+    at = np.minimum(np.arange(2, 7), it.length - 1)
+    return [answer(it, "3 sequences of 2 heads", tokens(it, 3, 2, 5, seed=4), at)]
+
+
+def positions_of_their_own(it: Implementation) -> list[Answer]:
+    """Sequences of a batch that have positions of their own, as with padding on the left, get what each gets alone."""
+    at = np.minimum(np.stack([np.arange(6), np.arange(3, 9), np.maximum(np.arange(6) - 2, 0)]), it.length - 1)
+    return [answer(it, "3 sequences, each with positions of its own", tokens(it, 3, 2, 6, seed=5), at)]
+
+
+def one_token_of_many_sequences(it: Implementation) -> list[Answer]:
+    """One token of each of several sequences, as in decoding a batch, is turned in each."""
+    at = np.array([min(9, it.length - 1)])
+    return [answer(it, "one token of each of 3 sequences", tokens(it, 3, 2, 1, seed=6), at)]
+
+
+def coordinates_of_their_own(it: Implementation) -> list[Answer]:
+    """Tokens whose coordinates differ, as those of an image, turn each pair by its own coordinate."""
+    if it.spec.axes is None:
+        raise Unasked("the code has one axis")
+    at = np.random.default_rng(8).integers(0, min(it.length, 40), (24, it.spec.number_of_axes))
+    return [answer(it, "coordinates that differ", tokens(it, 1, 1, 24, seed=7), at, given=True)]
+
+
+def keys_as_well(it: Implementation) -> list[Answer]:
+    """Keys that stand beside queries are made of keys."""
+    if not it.pairs_given and it.spec.xpos is None:
+        raise Unasked("it takes queries and keys alike")
+    at = telling(min(it.length, 300))
+    return [answer(it, "keys", tokens(it, 1, 1, len(at), seed=9), at, role="key")]
+
+
+def coarser_tokens(it: Implementation) -> list[Answer]:
+    """Tokens of a coarser dtype get the same code, rounded to it at the end."""
+    if it.coarse is None or it.coarse == it.dtype:
+        raise Unasked("its library or its dtype has no coarser one")
+    at = telling(it.length)
+    x = tokens(it, 1, 1, len(at), seed=10, dtype=it.coarse)
+    return [answer(it, f"{it.coarse} tokens", x, at, dtype=it.coarse)]
+
+
+def coarser_tokens_before(it: Implementation) -> list[Answer]:
+    """Tokens of a coarser dtype leave nothing behind for those after them."""
+    if it.coarse is None or it.coarse == it.dtype:
+        raise Unasked("its library or its dtype has no coarser one")
+    at = telling(it.length)
+    it(tokens(it, 1, 1, len(at), seed=10, dtype=it.coarse), at_axes(it.spec, at), dtype=it.coarse)
+    return [answer(it, f"the same positions after {it.coarse} tokens", tokens(it, 1, 1, len(at), seed=11), at)]
+
+
+def coarser_model_first(it: Implementation) -> list[Answer]:
+    """A model whose first tokens are of a coarser dtype gives later ones the same code."""
+    if it.coarse is None or it.coarse == it.dtype:
+        raise Unasked("its library or its dtype has no coarser one")
+    return coarser_tokens_before(it.of(it.spec))
+
+
+def after_a_longer_sequence(it: Implementation) -> list[Answer]:
+    """A sequence longer than those before leaves nothing behind."""
+    original = getattr(it.spec.scaling, "original", None)
+    if original is None:
+        raise Unasked("its rates do not depend on the length")
+    short = telling(min(it.length, original, 600))
+    try:
+        it(tokens(it, 1, 1, 2, seed=12), at_axes(it.spec, np.array([0, 2 * original])))
+    except Refused as error:
+        raise Unasked(f"position {2 * original:,} is refused: {error}") from None
+    return [answer(it, "short again", tokens(it, 1, 1, len(short), seed=13), short)]
+
+
+def two_models(it: Implementation) -> list[Answer]:
+    """Two models of one process, of different codes, each get their own."""
+    answers = []
+    at = np.minimum(np.array([0, 1, 2, 3, 5, 8, 40]), it.length - 1)
+    for what, other in siblings(it.spec):
+        first, second = it.of(it.spec), it.of(other)
+        x = tokens(it, 1, 1, len(at), seed=14)
+        answers.append(answer(first, "the first model", x, at))
+        answers.append(
+            answer(second, f"a second model, of {what}", tokens(second, 1, 1, len(at), seed=15), at, spec=other)
+        )
+        answers.append(answer(first, f"the first model after that of {what}", x, at))
+    return answers
+
+
+def siblings(spec: Rotary) -> list[tuple[str, Rotary]]:
+    """Codes that differ in one thing that a cache may forget."""
+    found: list[tuple[str, Rotary]] = []
+    changes: list[tuple[str, Callable[[], Rotary]]] = []
+    if spec.base is not None:
+        base: Any = 1e6 if spec.base < 1e5 else 1e4
+        changes.append((f"base {base:,.0f}", lambda: replace(spec, spacing=replace(spec.spacing, base=base))))
+    if spec.scaling is not None:
+        changes.append(("no scaling", lambda: replace(spec, scaling=None, length=None)))
+    if spec.axes is None and not spec.blocks and spec.xpos is None:
+        wide = {"head_width": 2 * spec.head_width, "rotated": 2 * spec.rotated}
+        changes.append((f"width {2 * spec.head_width}", lambda: replace(spec, **wide)))
+    for what, change in changes:
+        try:
+            found.append((what, change()))
+        except ClockhandsError:  # a scaling whose lists fit one width
+            continue
+    return found
+
+
+def norms_are_kept(it: Implementation) -> list[Answer]:
+    """A pair is as long as it was before it was turned, wherever it stands."""
+    if it.spec.xpos is not None:
+        raise Unasked("the code has a decay")
+    at = telling(it.length)
+    asked = answer(it, "lengths of pairs", tokens(it, 1, 1, len(at), seed=16), at)
+    spec = it.spec.in_order
+    block = slice(spec.start, spec.start + spec.rotated)
+
+    def lengths(numbers: np.ndarray) -> np.ndarray:
+        if it.spec.reordered:
+            numbers = numbers.copy()
+            inside = numbers[..., block]
+            numbers[..., block] = np.stack(np.split(inside, 2, axis=-1), axis=-1).reshape(inside.shape)
+        first, second = spec.channels.T
+        return np.hypot(numbers[..., first], numbers[..., second])
+
+    wanted = lengths(asked.wanted)
+    return [replace(asked, got=lengths(asked.got), wanted=wanted, allowed=1.01 * 8 * UNIT[it.dtype] * wanted + 1e-30)]
+
+
+def every_position(it: Implementation) -> list[Answer]:
+    """Every position below the length is turned by position times rate."""
+    at = np.arange(it.length)
+    return [answer(it, f"positions 0 to {it.length - 1:,}", tokens(it, 1, 1, it.length, seed=17), at)]
+
+
+SMALL = (
+    Experiment("a few positions", "", a_few_positions, needed=True),
+    Experiment("norms are kept", "", norms_are_kept, needed=True),
+    Experiment("positions that start later", "", positions_that_start_later, needed=True),
+    Experiment("packed equals separate", "", any_order),
+    Experiment("decoding equals the full pass", "", one_at_a_time),
+    Experiment("heads beside each other", "", heads_beside_each_other),
+    Experiment("positions of their own", "", positions_of_their_own),
+    Experiment("one token of many sequences", "", one_token_of_many_sequences),
+    Experiment("coordinates of their own", "", coordinates_of_their_own),
+    Experiment("keys as well", "", keys_as_well),
+    Experiment("asked again", "", asked_again),
+    Experiment("coarser tokens", "", coarser_tokens),
+    Experiment("coarser tokens before", "", coarser_tokens_before),
+    Experiment("after a longer sequence", "", after_a_longer_sequence),
+    Experiment("two models in one process", "", two_models),
+    Experiment("a model of coarser tokens first", "", coarser_model_first),
+)
+"""Quick to ask: a suspect is asked all of them."""
+
+EVERY = Experiment("every position", "", every_position, needed=True)
+SMALL, EVERY = (
+    tuple(replace(one, asks=(one.run.__doc__ or "").partition("\n")[0]) for one in SMALL),
+    replace(EVERY, asks=(every_position.__doc__ or "").partition("\n")[0]),
+)

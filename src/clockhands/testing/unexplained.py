@@ -1,0 +1,59 @@
+"""What can be said of a failure that no suspect explains: how far it goes, and what is right beside it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clockhands.faults import FAULTS
+from clockhands.testing.explaining import Asked
+from clockhands.testing.reports import Explanation
+
+
+def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """What the failures have in common, by rules."""
+    failed = {one.experiment.name: one for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    sound = {one.experiment.name for one in asked} - set(failed)
+    changed = getattr(it.called, "changed", set())
+    if changed:
+        return (_told("changes-its-arguments", {"names": " and ".join(sorted(changed))}),)
+    if failed and set(failed) <= {"coarser tokens"}:
+        return (_told("coarse-path-differs", {"dtype": it.coarse}),)
+    still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
+    wrong_channels = np.unique(
+        np.concatenate(
+            [
+                np.flatnonzero((each.shares > 1).reshape(-1, each.shares.shape[-1]).any(axis=0))
+                for one in failed.values()
+                for each in one.answers
+                if each.shares.shape[-1] == it.spec.head_width
+            ]
+            or [np.empty(0, int)]
+        )
+    )
+    if len(still) and len(wrong_channels) and np.isin(wrong_channels, still).all():
+        some = ", ".join(map(str, wrong_channels[:4])) + (", ..." if len(wrong_channels) > 4 else "")
+        return (_told("unrotated-channels-turned", {"channels": some}),)
+    few = _few_numbers(failed.get("every position"))
+    if few and "a few positions" in sound | {"a few positions"}:
+        return (_told("one-number-wrong", {"which": few}),)
+    return ()
+
+
+def _few_numbers(every: Asked | None) -> str:
+    """The few positions at which a code is wrong that is right elsewhere, in words."""
+    if every is None:
+        return ""
+    answer = every.answers[0]
+    wrong = answer.shares[0, 0] > 1
+    rows = np.flatnonzero(wrong.any(axis=-1))
+    if not len(rows) or len(rows) > max(8, len(wrong) // 200):
+        return ""
+    channels = np.flatnonzero(wrong.any(axis=0))
+    where = f"position {rows[0]:,}" if len(rows) == 1 else f"{len(rows)} positions (the first is {rows[0]:,})"
+    return f"{where}, in channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
+
+
+def _told(code: str, parameters: dict[str, Any]) -> Explanation:
+    fault = FAULTS[code]
+    return Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters)
