@@ -6,7 +6,7 @@ Cases are public threads, named as ``repository#number``; the evidence is descri
 from clockhands.faults.fault import Fault
 
 _ROTARY = ("rotary",)
-_FEW, _EVERY, _TWO = "a few positions", "every position", "two models in one process"
+_FEW, _EVERY, _TWO = "a few positions", "every position", "two models of different bases"
 
 
 def _spec(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FEW) -> Fault:
@@ -268,14 +268,14 @@ FAULTS = (
         "cache-without-scaling",
         "gives the second model the first one's table: the cache does not know its scaling",
         "Make everything that the numbers depend on a part of the key: base, scaling, width, dtype.",
-        shown_by=_TWO,
+        shown_by="two models of different scalings",
     ),
     _code(
         "cache-without-width",
         "gives the second model the first one's table: the cache does not know its width",
         "Make everything that the numbers depend on a part of the key: base, scaling, width, dtype.",
         "mlx#561",
-        shown_by=_TWO,
+        shown_by="two models of different widths",
     ),
     _code(
         "cache-keeps-first-dtype",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +10,8 @@ from clockhands.faults.fault import Suspect
 from clockhands.faults.turning import Apply, Call, Turning, rounded
 from clockhands.rotary import Rotary
 
-if TYPE_CHECKING:
-    from clockhands.faults.rotary import Seen
 
-
-def stateful(spec: Rotary, seen: "Seen") -> Iterator[Suspect]:
+def stateful(spec: Rotary) -> Iterator[Suspect]:
     """Suspects whose answers depend on what was asked before."""
     for code, key in _KEYS.items():
         yield Suspect((code,), {}, lambda key=key: _shared(key))

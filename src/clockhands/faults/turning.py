@@ -5,12 +5,14 @@ Positions are read, multiplied by rates, turned into waves, and these turn the p
 are as large as models use, not as large as `clockhands.rotate` takes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from clockhands.dtypes import output_dtype
+from clockhands.errors import ClockhandsError
+from clockhands.faults.fault import Suspect
 from clockhands.rotary import Rotary
 from clockhands.rotary.formula import plain
 
@@ -43,6 +45,7 @@ class Turning:
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None
     ) -> np.ndarray:
+        """What it makes of tokens [batch, heads, seq, width], float64."""
         call = Call(x, dtype, role, self)
         at = np.asarray(positions, np.float64)
         at = at if self.places is None else self.places(at, call)
@@ -92,3 +95,20 @@ def rounded(numbers: Any, dtype: str) -> np.ndarray:
     """Numbers as this dtype holds them, float64 again."""
     with np.errstate(over="ignore"):
         return np.asarray(numbers, np.float64).astype(output_dtype(dtype)).astype(np.float64)
+
+
+def built(build: Callable[[Rotary], Apply]) -> Callable[[], Callable[[Rotary], Apply]]:
+    """A process in which nothing is shared."""
+    return lambda: build
+
+
+def another(code: str, parameters: Mapping[str, Any], change: Callable[[Rotary], Rotary]) -> Suspect:
+    """An implementation of another spec; of other models it gets the same field wrong."""
+
+    def build(spec: Rotary) -> Apply:
+        try:
+            return Turning(change(spec))
+        except ClockhandsError:
+            return Turning(spec)
+
+    return Suspect((code,), parameters, built(build))

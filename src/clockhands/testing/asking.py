@@ -9,6 +9,7 @@ import numpy as np
 from clockhands.faults.fault import Suspect
 from clockhands.testing.calling import Called, Refused
 from clockhands.testing.experiments import Unasked
+from clockhands.testing.reports import CannotCheck
 
 
 class Implementation(Protocol):
@@ -16,17 +17,23 @@ class Implementation(Protocol):
 
     Attributes:
         spec: The code that it should be.
-        dtype: The dtype that its tokens come in.
-        coarse: A coarser dtype that they may come in too, or None.
+        coarse: A coarser dtype that its tokens may come in too, or None.
         length: Positions that it is asked for: 0 to length - 1.
-        pairs_given: Whether it takes queries and keys together.
     """
 
     spec: Any
-    dtype: str
     coarse: str | None
     length: int
-    pairs_given: bool
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that its tokens come in."""
+        ...
+
+    @property
+    def pairs_given(self) -> bool:
+        """Whether it takes queries and keys together."""
+        ...
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
@@ -79,7 +86,13 @@ class Outside:
         """See `Implementation`."""
         if self.build is None:
             raise Unasked("say make=, a function that builds one for a spec, and two models are asked side by side")
-        return self.build(spec)
+        try:
+            return self.build(spec)
+        except CannotCheck as error:
+            raise Unasked(error.message) from error
+        except Exception as error:  # somebody's code: whatever it raises is said
+            text = " ".join(str(error).split())
+            raise Unasked(f"make= raised {type(error).__name__}: {text[:120]}") from error
 
 
 @dataclass

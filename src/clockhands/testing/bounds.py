@@ -75,7 +75,8 @@ def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) ->
     length = np.hypot(x[..., first], x[..., second]) * spec.attention_factor
     plain = spec if spec.scaling is None else replace(spec, scaling=None, length=None)
     moved = phase_error(phases, np.abs(np.array(plain.rates)), passed_on(spec))
-    unit = UNIT[dtype]
+    # Tokens of float64 may meet waves of float32.
+    unit = max(UNIT[dtype], SINGLE)
     pairs = 1.01 * length * (moved + 4 * unit) + 4 * TINY[dtype]
     allowed = np.zeros(np.broadcast_shapes(x.shape, (*phases.shape[:-1], x.shape[-1])))
     allowed[..., first] = pairs

@@ -63,12 +63,14 @@ class Called:
             )
         self.function, self.width, self.timeout = function, width, timeout
         self.axes = _axes(axes)
-        self.call = one_of("call", call, CALLS, "It names what the function is called with.")
-        places = one_of("positions", positions, PLACES, "It names the axes of the positions that the function takes.")
+        self.call: str = one_of("call", call, CALLS, "It names what the function is called with.")
+        places: str = one_of(
+            "positions", positions, PLACES, "It names the axes of the positions that the function takes."
+        )
         if coordinates > 1 and "axes" not in places:
             places = f"{places} axes"
         self.places = tuple(places.split())
-        self.given = one_of("dtype", dtype, FLOATS, "It is the dtype of x.")
+        self.given: str = one_of("dtype", dtype, FLOATS, "It is the dtype of x.")
         self.calls = self.rows = 0
         self.changed: set[str] = set()
         self.output = dtype
@@ -117,7 +119,7 @@ class Called:
 
     def asked(self, shape: tuple[int, ...]) -> str:
         """How it is called, in words."""
-        sizes = dict(zip(AXES, shape, strict=True))
+        sizes: dict[str, int] = dict(zip(AXES, shape, strict=True))
         x = f"[{', '.join(str(sizes[word]) for word in self.axes)}]"
         named = {"x": f"x {x}", "q": f"q {x}", "k": f"k {x}", "positions": f"positions [{', '.join(self.places)}]"}
         return f"function({', '.join(named.get(word, word) for word in self.call.split(', '))})"
@@ -136,7 +138,7 @@ class Called:
         Raises:
             Refused: It raised, or gave back something else.
         """
-        dtype = self.given if dtype is None else dtype
+        dtype = dtype or self.given
         if self.call == "x":
             return self._counting(x, positions, dtype)
         if self.call == "x, offset":
@@ -225,23 +227,15 @@ class Called:
 
     def _outside(self, x: np.ndarray) -> np.ndarray:
         """From [batch, heads, seq, width] to the function's own order of axes."""
-        if self._wider(x.shape):
-            return x  # further axes in front, to be treated alike
         missing = tuple(place for place, word in enumerate(AXES) if word not in self.axes)
         for place in missing:
             if x.shape[place] > 1:
-                raise Refused(f"it has no axis of {AXES[place]}")
+                raise Refused(f"it is called with no axis of {AXES[place]} (say axes= if it takes one)")
         order = [word for word in AXES if word in self.axes]
         return np.transpose(x.squeeze(missing), [order.index(word) for word in self.axes])
 
     def _inside(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        if self._wider(shape):
-            return y
         return np.transpose(y, [self.axes.index(word) for word in AXES if word in self.axes]).reshape(shape)
-
-    def _wider(self, shape: tuple[int, ...]) -> bool:
-        """Whether a function of [seq, width] is given axes in front of these."""
-        return len(self.axes) == 2 and shape[0] * shape[1] != 1
 
     def _places(self, positions: np.ndarray, batch: int) -> np.ndarray:
         """Positions with the axes that the function takes them with."""
@@ -249,13 +243,8 @@ class Called:
         wide = positions.ndim > 1 + axes
         if "batch" in self.places and not wide:
             positions = np.broadcast_to(positions, (batch, *positions.shape))
-        elif "batch" not in self.places and wide:
-            if len(self.axes) > 2 and "batch" in self.axes:
-                raise Refused(
-                    'it takes one row of positions for all sequences (say positions="batch seq" if it takes more)'
-                )
-            if len(self.axes) > 2:
-                raise Refused("it has no axis of sequences")
+        elif wide and "batch" not in self.places:
+            raise Refused('it takes one row of positions for all (say positions="batch seq" if it takes more)')
         return np.moveaxis(positions, -1, 0) if axes and self.places[0] == "axes" else positions
 
 
@@ -310,7 +299,7 @@ def _runs(positions: np.ndarray) -> Iterator[slice]:
             start = place
 
 
-def _axes(text: str) -> tuple[str, ...]:
+def _axes(text: Any) -> tuple[str, ...]:
     words = tuple(text.replace(",", " ").split()) if isinstance(text, str) else ()
     if not set(words) <= set(AXES) or len(set(words)) < len(words) or not {"seq", "width"} <= set(words):
         raise InvalidValue(

@@ -1,5 +1,6 @@
 """Making experiments, and saying what failed."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType
 from clockhands.specs import describe
-from clockhands.testing.calling import Called, Refused
+from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked
 from clockhands.testing.reports import CannotCheck, Failure
@@ -25,7 +26,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
         raise InvalidType(
             "`like` is missing: the code that the function should be.", f"Give a {words} spec, or a preset's name."
         )
-    spec = like
+    spec: Any = like
     if isinstance(like, str):
         from clockhands.sources.targets import open_target
 
@@ -39,7 +40,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
     return spec
 
 
-def asked_all(it: Any, experiments: Iterable[Experiment], called: Called) -> tuple[list[Asked], dict[str, str]]:
+def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], dict[str, str]]:
     """Make experiments; those that cannot be made are left out, with the reason.
 
     Raises:
@@ -112,9 +113,9 @@ def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
 
 def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str:
     """What to call somebody's function."""
-    subject = fn if make is None else make
-    while hasattr(subject, "func"):
-        subject = subject.func  # a partial
+    subject: Any = fn if make is None else make
+    while isinstance(subject, functools.partial):
+        subject = subject.func
     return str(getattr(subject, "__qualname__", None) or type(subject).__name__)
 
 

@@ -119,7 +119,7 @@ def check_rotary(
             raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
         fn = make(spec)
     it = outside(fn, spec, keys)
-    asked, left_out = asked_all(it, (*SMALL, EVERY), it.called)
+    asked, left_out = asked_all(it, (*SMALL, EVERY))
     failures, worst = failures_of(asked, it.called.changed)
     report = Report(
         subject=named(fn, make),
@@ -166,7 +166,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
     every = next((one for one in asked if one.experiment is EVERY), None)
     first_wrong = None
     if every is not None:
-        first_wrong, chosen = _chosen(every.answers[0], it)
+        first_wrong, chosen = _chosen(every.answers[0])
         with suppress(Refused):
             small.append(Asked(chosen, chosen.run(it)))
     if not any((one.shares > 1).any() for each in small for one in each.answers):
@@ -191,9 +191,9 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
     return explanations(found, FAULTS, note) if found else unexplained(it, asked)
 
 
-def _chosen(dense: Answer, it: Implementation) -> tuple[int | None, Experiment]:
+def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
     """Rows of all positions at which it is wrong, and others, as a question that is quick to ask."""
-    wrong = np.flatnonzero((dense.shares > 1).any(axis=-1)[0, 0])
+    wrong = np.flatnonzero((dense.shares[0, 0] > 1).any(axis=-1))
     first = int(wrong[0]) if len(wrong) else None
     some = np.unique(
         np.concatenate(

@@ -4,7 +4,7 @@ Tokens are drawn once, of sizes around 1, and rounded to the dtype in which they
 the way in. Right is `clockhands.rotate` in float64.
 """
 
-from collections.abc import Callable
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.faults.turning import Turning
+from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, rotate
 from clockhands.testing.asking import Implementation
-from clockhands.testing.bounds import turned_error
+from clockhands.testing.bounds import SINGLE, turned_error
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.libraries import UNIT
@@ -23,12 +24,18 @@ from clockhands.testing.libraries import UNIT
 # What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048), and powers of two, at which no
 # whole number is rounded.
 TELLING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 127, 128, 255, 256, 257, 259, 401, 511, 512, 1001, 1024, 2049)
+ROWS = 40
 TELLING_FAR = (2051, 2048, 4095, 4096, 4097, 7001, 8191, 8192, 16384, 30011, 32768, 65536, 99991, 131071)
 
 
 def telling(length: int) -> np.ndarray:
-    """Positions below a length at which roundings show, in order."""
-    return np.array(sorted({place for place in (*TELLING, *TELLING_FAR, length - 1) if 0 <= place < length}))
+    """40 positions below a length at which roundings show, in order; fewer where there are fewer.
+
+    Always as many: libraries that compile do so for each number of rows.
+    """
+    found = {place for place in (*TELLING, *TELLING_FAR, length - 1) if 0 <= place < length}
+    others = (place for place in range(length) if place not in found)
+    return np.array(sorted(found | set(itertools.islice(others, max(ROWS - len(found), 0)))))
 
 
 def tokens(implementation: Implementation, *shape: int, seed: int = 0, dtype: str | None = None) -> np.ndarray:
@@ -67,25 +74,25 @@ def answer(
         spec: What is right, if not the implementation's own.
         given: Whether positions have their coordinates already.
     """
-    spec = implementation.spec if spec is None else spec
-    at = positions if given else at_axes(spec, positions)
+    own: Rotary = implementation.spec if spec is None else spec
+    at = positions if given else at_axes(own, positions)
     got = implementation(x, at, dtype=dtype, role=role)
-    roles = None if spec.xpos is None else role or "query"
-    wanted = rotate(x, spec, at, role=roles)
-    turning = Turning(spec)
+    roles = None if own.xpos is None else role or "query"
+    wanted = rotate(x, own, at, role=roles)
+    turning = Turning(own)
     phases = turning.phases(np.asarray(at, np.float64))
-    sizes = x
-    if spec.xpos is not None:
+    sizes, growth = x, None
+    if own.xpos is not None:
         growth = np.broadcast_to(turning.growth(np.asarray(at, np.float64), roles), phases.shape)
         sizes = np.array(x)
-        for channels in spec.channels.T:
+        for channels in own.channels.T:
             sizes[..., channels] = sizes[..., channels] * _aligned(growth)
-    allowed = turned_error(sizes, spec, _aligned(phases), dtype or implementation.dtype)
-    if spec.reordered:
-        allowed = _reordered(allowed, spec)
-    if spec.xpos is not None:  # an exponent that is made in float32
-        allowed = allowed * (1 + 8 * np.abs(np.log(np.maximum(_spread(growth, spec, x.shape), 1e-300))))
-    where = np.broadcast_to(positions[..., 0] if given and spec.axes is not None else positions, (len(x), x.shape[-2]))
+    allowed = turned_error(sizes, own, _aligned(phases), dtype or implementation.dtype)
+    if own.reordered:
+        allowed = _reordered(allowed, own)
+    if growth is not None:  # an exponent that is made in float32
+        allowed = allowed * (1 + 8 * np.abs(np.log(np.maximum(_spread(growth, own, x.shape), 1e-300))))
+    where = np.broadcast_to(positions[..., 0] if given and own.axes is not None else positions, (len(x), x.shape[-2]))
     return Answer(asked, got, wanted, allowed, where[:, None])
 
 
@@ -116,7 +123,7 @@ def a_few_positions(it: Implementation) -> list[Answer]:
 def positions_that_start_later(it: Implementation) -> list[Answer]:
     """Tokens that start later are turned by where they stand, not by their number in the call."""
     start = min(5, it.length // 2)
-    number = min(16, it.length - start)
+    number = min(ROWS, it.length - start)
     first = answer(
         it, f"{number} tokens from position {start}", tokens(it, 1, 1, number), np.arange(start, start + number)
     )
@@ -129,7 +136,7 @@ def positions_that_start_later(it: Implementation) -> list[Answer]:
 
 def any_order(it: Implementation) -> list[Answer]:
     """Packed sequences, repeated positions and positions out of order get what each token gets alone."""
-    parts = [np.arange(8), np.arange(5), np.arange(3, 11), np.array([9, 2, 2, 6])]
+    parts = [np.arange(8), np.arange(5), np.arange(3, 11), np.array([9, 2, 2, 6]), np.arange(15)]
     at = np.minimum(np.concatenate(parts), it.length - 1)
     return [answer(it, "sequences packed into one", tokens(it, 1, 1, len(at), seed=1), at)]
 
@@ -220,39 +227,41 @@ def after_a_longer_sequence(it: Implementation) -> list[Answer]:
     return [answer(it, "short again", tokens(it, 1, 1, len(short), seed=13), short)]
 
 
-def two_models(it: Implementation) -> list[Answer]:
-    """Two models of one process, of different codes, each get their own."""
-    answers = []
-    at = np.minimum(np.array([0, 1, 2, 3, 5, 8, 40]), it.length - 1)
-    for what, other in siblings(it.spec):
-        first, second = it.of(it.spec), it.of(other)
-        x = tokens(it, 1, 1, len(at), seed=14)
-        answers.append(answer(first, "the first model", x, at))
-        answers.append(
-            answer(second, f"a second model, of {what}", tokens(second, 1, 1, len(at), seed=15), at, spec=other)
-        )
-        answers.append(answer(first, f"the first model after that of {what}", x, at))
-    return answers
+def two_bases(it: Implementation) -> list[Answer]:
+    """Two models of one process, of different bases, each get their own."""
+    spec: Rotary = it.spec
+    if not isinstance(spec.spacing, Geometric):
+        raise Unasked("its rates have no base")
+    base = 1e6 if spec.spacing.base < 1e5 else 1e4
+    return _two(it, f"base {base:,.0f}", {"spacing": replace(spec.spacing, base=base)})
 
 
-def siblings(spec: Rotary) -> list[tuple[str, Rotary]]:
-    """Codes that differ in one thing that a cache may forget."""
-    found: list[tuple[str, Rotary]] = []
-    changes: list[tuple[str, Callable[[], Rotary]]] = []
-    if spec.base is not None:
-        base: Any = 1e6 if spec.base < 1e5 else 1e4
-        changes.append((f"base {base:,.0f}", lambda: replace(spec, spacing=replace(spec.spacing, base=base))))
-    if spec.scaling is not None:
-        changes.append(("no scaling", lambda: replace(spec, scaling=None, length=None)))
-    if spec.axes is None and not spec.blocks and spec.xpos is None:
-        wide = {"head_width": 2 * spec.head_width, "rotated": 2 * spec.rotated}
-        changes.append((f"width {2 * spec.head_width}", lambda: replace(spec, **wide)))
-    for what, change in changes:
-        try:
-            found.append((what, change()))
-        except ClockhandsError:  # a scaling whose lists fit one width
-            continue
-    return found
+def two_scalings(it: Implementation) -> list[Answer]:
+    """Two models of one process, one with a scaling and one without, each get their own."""
+    if it.spec.scaling is None:
+        raise Unasked("it has no scaling")
+    return _two(it, "no scaling", {"scaling": None, "length": None})
+
+
+def two_widths(it: Implementation) -> list[Answer]:
+    """Two models of one process, of different widths, each get their own."""
+    return _two(it, "twice the width", {"head_width": 2 * it.spec.head_width, "rotated": 2 * it.spec.rotated})
+
+
+def _two(it: Implementation, what: str, fields: dict[str, Any]) -> list[Answer]:
+    """A model, one that differs in one thing that a cache may forget, and the first one again."""
+    try:
+        other = replace(it.spec, **fields)
+    except ClockhandsError as error:  # lists of factors or of axes fit one width
+        raise Unasked(f"there is no such code of {what}: {error.message}") from None
+    at = telling(min(it.length, 100))
+    first, second = it.of(it.spec), it.of(other)
+    x = tokens(it, 1, 1, len(at), seed=14)
+    return [
+        answer(first, "the first model", x, at),
+        answer(second, f"a second model, of {what}", tokens(second, 1, 1, len(at), seed=15), at, spec=other),
+        answer(first, f"the first model after that of {what}", x, at),
+    ]
 
 
 def norms_are_kept(it: Implementation) -> list[Answer]:
@@ -273,7 +282,14 @@ def norms_are_kept(it: Implementation) -> list[Answer]:
         return np.hypot(numbers[..., first], numbers[..., second])
 
     wanted = lengths(asked.wanted)
-    return [replace(asked, got=lengths(asked.got), wanted=wanted, allowed=1.01 * 8 * UNIT[it.dtype] * wanted + 1e-30)]
+    return [
+        replace(
+            asked,
+            got=lengths(asked.got),
+            wanted=wanted,
+            allowed=1.01 * 8 * max(UNIT[it.dtype], SINGLE) * wanted + 1e-30,
+        )
+    ]
 
 
 def every_position(it: Implementation) -> list[Answer]:
@@ -297,7 +313,9 @@ SMALL = (
     Experiment("coarser tokens", "", coarser_tokens),
     Experiment("coarser tokens before", "", coarser_tokens_before),
     Experiment("after a longer sequence", "", after_a_longer_sequence),
-    Experiment("two models in one process", "", two_models),
+    Experiment("two models of different bases", "", two_bases),
+    Experiment("two models of different scalings", "", two_scalings),
+    Experiment("two models of different widths", "", two_widths),
     Experiment("a model of coarser tokens first", "", coarser_model_first),
 )
 """Quick to ask: a suspect is asked all of them."""

@@ -1,0 +1,184 @@
+"""Rotary suspects of the right spec and wrong code: positions, arithmetic and pairs."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from clockhands.faults.fault import Suspect
+from clockhands.faults.rotary_measured import Seen
+from clockhands.faults.turning import Apply, Call, Turning, built, rounded
+from clockhands.rotary import Rotary
+
+COARSE = ("bfloat16", "float16")
+
+
+def wrong_places(spec: Rotary, seen: Seen) -> Iterator[Suspect]:
+    """Positions are read otherwise."""
+
+    def each(places: Callable[[np.ndarray, Call], np.ndarray]) -> Callable[[], Callable[[Rotary], Apply]]:
+        return built(lambda it: Turning(it, places=places))
+
+    several = spec.axes is not None
+    tokens = -2 if several else -1
+
+    def counted(at: np.ndarray, _: Call) -> np.ndarray:
+        rows = np.arange(at.shape[tokens], dtype=np.float64)
+        return np.broadcast_to(rows[:, None] if several else rows, at.shape)
+
+    def from_first(at: np.ndarray, _: Call) -> np.ndarray:
+        return at - np.take(at, [0], axis=tokens) if at.size else at
+
+    def of_first(at: np.ndarray, _: Call) -> np.ndarray:
+        return np.broadcast_to(at[:1], at.shape) if at.ndim > 1 + several else at
+
+    yield Suspect(("positions-ignored",), {}, each(counted))
+    yield Suspect(("positions-from-first",), {}, each(from_first))
+    yield Suspect(("positions-of-first-sequence",), {}, each(of_first))
+    for coarse in COARSE:
+        parameters = {"dtype": coarse, "first": {"bfloat16": 257, "float16": 2049}[coarse]}
+        yield Suspect(("positions-rounded",), parameters, each(lambda at, _, coarse=coarse: rounded(at, coarse)))
+        yield Suspect(
+            ("positions-rounded",),
+            parameters,
+            each(lambda at, call, coarse=coarse: rounded(at, coarse) if call.dtype == coarse else at),
+        )
+    # A table of one row turns nothing, which is another fault.
+    ends = {int(seen.first_wrong)} if seen.first_wrong and seen.first_wrong > 1 else set()
+    for rows in sorted(ends):
+        yield Suspect(
+            ("table-ends",),
+            {"rows": rows, "how": "repeats the last one"},
+            each(lambda at, _, rows=rows: np.minimum(at, rows - 1)),
+        )
+        yield Suspect(("table-ends",), {"rows": rows, "how": "begins again"}, each(lambda at, _, rows=rows: at % rows))
+        for dtype in COARSE:
+            for near in {rows, 1 << (rows.bit_length() - 1)}:
+                yield Suspect(
+                    ("table-rebuilt-rounded",),
+                    {"rows": near, "dtype": dtype},
+                    built(lambda it, near=near, dtype=dtype: Turning(it, phases=_beyond(near, dtype))),
+                )
+    for axis, one, place in (("heads", "head", 1), ("sequences", "sequence", 0)):
+
+        def along(x: np.ndarray, *_: Any, place: int = place) -> np.ndarray:
+            at = np.arange(x.shape[place])
+            moved = np.moveaxis(x, place, -2)
+            return np.moveaxis(Turning(spec)(moved, at), -2, place)
+
+        if not several and spec.xpos is None:
+            yield Suspect(("turns-other-axis",), {"axis": axis, "one": one}, _same(along))
+
+
+def _beyond(rows: int, dtype: str) -> Callable[[np.ndarray, Call], np.ndarray]:
+    def phases(at: np.ndarray, call: Call) -> np.ndarray:
+        fine = call.turning.phases(at)
+        # All of a table is built again, in the dtype of the tokens that were longer than it.
+        if not at.size or at.max() < rows:
+            return fine
+        coarse = rounded(call.turning.phases(rounded(at, dtype), rounded(call.turning.rates, dtype)), dtype)
+        return np.where((at >= rows)[..., None], coarse, fine)
+
+    return phases
+
+
+def wrong_arithmetic(seen: Seen) -> Iterator[Suspect]:
+    """Numbers are rounded on the way."""
+
+    def rates(dtype: str) -> Callable[[np.ndarray, Call], np.ndarray]:
+        return lambda at, call: call.turning.phases(at, rounded(call.turning.rates, dtype))
+
+    def product(dtype: str) -> Callable[[np.ndarray, Call], np.ndarray]:
+        return lambda at, call: rounded(call.turning.phases(at), dtype)
+
+    def rates_and_product(dtype: str) -> Callable[[np.ndarray, Call], np.ndarray]:
+        return lambda at, call: rounded(call.turning.phases(at, rounded(call.turning.rates, dtype)), dtype)
+
+    def everything(dtype: str) -> Callable[[np.ndarray, Call], np.ndarray]:
+        return lambda at, call: rounded(
+            call.turning.phases(rounded(at, dtype), rounded(call.turning.rates, dtype)), dtype
+        )
+
+    def places_and_rates(dtype: str) -> Callable[[np.ndarray, Call], np.ndarray]:
+        return lambda at, call: call.turning.phases(rounded(at, dtype), rounded(call.turning.rates, dtype))
+
+    def places_and_product(dtype: str) -> Callable[[np.ndarray, Call], np.ndarray]:
+        return lambda at, call: rounded(call.turning.phases(rounded(at, dtype)), dtype)
+
+    ways = (
+        (("rates-rounded",), rates),
+        (("phases-rounded",), product),
+        (("phases-rounded", "rates-rounded"), rates_and_product),
+        (("positions-rounded", "rates-rounded", "phases-rounded"), everything),
+        (("positions-rounded", "rates-rounded"), places_and_rates),
+        (("positions-rounded", "phases-rounded"), places_and_product),
+    )
+    for dtype in COARSE:
+        first = {"bfloat16": 257, "float16": 2049}[dtype]
+        for codes, way in ways:
+            phases = way(dtype)
+            parameters = {"dtype": dtype, "first": first}
+            yield Suspect(codes, parameters, built(lambda it, phases=phases: Turning(it, phases=phases)))
+
+            def coarse_only(at: np.ndarray, call: Call, phases: Any = phases, dtype: str = dtype) -> np.ndarray:
+                return phases(at, call) if call.dtype == dtype else call.turning.phases(at)
+
+            if seen.coarse == dtype and seen.dtype != dtype:
+                yield Suspect(
+                    codes, parameters, built(lambda it, coarse_only=coarse_only: Turning(it, phases=coarse_only))
+                )
+
+        def table(cosine: np.ndarray, sine: np.ndarray, _: Call, dtype: str = dtype) -> Any:
+            return rounded(cosine, dtype), rounded(sine, dtype)
+
+        yield Suspect(("table-rounded",), {"dtype": dtype}, built(lambda it, table=table: Turning(it, waves=table)))
+
+
+def wrong_pairs(spec: Rotary) -> Iterator[Suspect]:
+    """Waves meet the wrong channels."""
+    yield Suspect(("no-rotation",), {}, _same(lambda x, *_: np.array(x, np.float64)))
+    yield Suspect(
+        ("sine-and-cosine-swapped",), {}, built(lambda it: Turning(it, waves=lambda cosine, sine, _: (sine, cosine)))
+    )
+
+    def pairs(rule: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Callable[[], Callable[[Rotary], Apply]]:
+        def turn(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary) -> np.ndarray:
+            y = np.array(x, np.float64)
+            one, other = it.channels.T
+            y[..., one], y[..., other] = rule(x[..., one], x[..., other], cosine, sine)
+            return y
+
+        return built(lambda it: Turning(it, turn=turn))
+
+    signs = (
+        ("a plus in both channels of a pair", lambda a, b, c, s: (a * c + b * s, b * c + a * s)),
+        ("a minus in both channels of a pair", lambda a, b, c, s: (a * c - b * s, b * c - a * s)),
+    )
+    for words, rule in signs:
+        yield Suspect(("one-half-only",), {"signs": words}, pairs(rule))
+    half = spec.rotated // 2
+    if half > 1 and not spec.blocks and not spec.reordered:
+
+        def mixed(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary) -> np.ndarray:
+            y = np.array(x, np.float64)
+            one, other = it.channels.T
+            # The table is laid out as the other layout repeats it.
+            table = np.arange(it.rotated // 2)
+            spread = np.tile(table, 2) if it.layout == "interleaved" else np.repeat(table, 2)
+            at_one, at_other = spread[one - it.start], spread[other - it.start]
+            a, b = x[..., one], x[..., other]
+            y[..., one] = a * cosine[..., at_one] - b * sine[..., at_one]
+            y[..., other] = b * cosine[..., at_other] + a * sine[..., at_other]
+            return y
+
+        names = {"halves": "interleaved pairs", "interleaved": "halves"}
+        yield Suspect(
+            ("table-and-pairs-disagree",),
+            {"table": names[spec.layout], "pairs": spec.layout},
+            built(lambda it: Turning(it, turn=mixed)),
+        )
+
+
+def _same(apply: Apply) -> Callable[[], Callable[[Rotary], Apply]]:
+    """A process whose models are all this one."""
+    return lambda: lambda _: apply
