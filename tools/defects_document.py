@@ -1,0 +1,58 @@
+"""Run the lines of docs/defects-in-libraries.md, ask the checks, and write what both say below them.
+
+The prose is written by hand; a block of text behind a block of Python is what that prints, and one behind a comment
+``check: NAME`` is what clockhands says of the peer of that name in ``tests/faults/peer_defects.py``. Run it after a
+sentence of a fault has changed or another version of a library is pinned; a slow test holds the document to it.
+"""
+
+import contextlib
+import io
+import os
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "defects-in-libraries.md"
+LINES = re.compile(r"^```python[^\n]*\n(?P<code>.*?)^```\n\n```text\n(?P<printed>.*?)^```", re.MULTILINE | re.DOTALL)
+CHECK = re.compile(r"^<!-- check: (?P<name>[^\n]*) -->\n```text\n(?P<said>.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def printed(code: str) -> str:
+    """What these lines print, run by themselves."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, str(DOCUMENT), "exec"), {"__name__": "document"})
+    return out.getvalue()
+
+
+def said(name: str) -> str:
+    """What clockhands says of a peer, in lines for a terminal."""
+    from faults.peer_defects import DEFECTS, OTHERWISE
+
+    other = {one.name: one for one in OTHERWISE}
+    if name in other:
+        text = other[name].say()
+    else:
+        peer = next(peer for peer in DEFECTS if peer.name == name)
+        text = "\n".join(f"It {one.message} [{' | '.join(one.codes)}]" for one in peer.run().explanations)
+    return "".join(f"{textwrap.fill(line, 110)}\n" for line in text.splitlines())
+
+
+def refreshed(text: str) -> str:
+    """The document with what is printed and said today."""
+
+    def lines(found: re.Match[str]) -> str:
+        return found[0].replace(f"```text\n{found['printed']}```", f"```text\n{printed(found['code'])}```")
+
+    def check(found: re.Match[str]) -> str:
+        return f"<!-- check: {found['name']} -->\n```text\n{said(found['name'])}```"
+
+    return CHECK.sub(check, LINES.sub(lines, text))
+
+
+if __name__ == "__main__":
+    os.environ["KERAS_BACKEND"] = "torch"
+    sys.path.insert(0, str(ROOT / "tests"))
+    DOCUMENT.write_text(refreshed(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
