@@ -47,6 +47,7 @@ ALLOWED = {
     "jax": {"jax"},
     "conversion": {"array_api_compat"},
     "sources": {"gguf", "ml_dtypes", "safetensors"},
+    "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "probes": {"torch", "jax"},
     "lab": {"torch", "tokenizers"},

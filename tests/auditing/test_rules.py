@@ -7,13 +7,14 @@ import pytest
 
 import clockhands.sources
 from auditing.config_sentences import CONFIGS
+from auditing.module_sentences import MODULES
 from auditing.reader_sentences import READERS
 from auditing.sentences import SENTENCES
 from auditing.value_sentences import VALUES
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.auditing.rules import CODES, judge
 
-CASES = [*VALUES, *CONFIGS, *READERS, *SENTENCES]
+CASES = [*VALUES, *CONFIGS, *READERS, *SENTENCES, *MODULES]
 
 
 @pytest.mark.parametrize(("code", "evidence", "severity", "message"), CASES)
@@ -64,14 +65,14 @@ def test_every_row_is_explained(code):
 @pytest.mark.parametrize("code", [code for code in CODES if CODES[code].severity != "note" and code not in NOBODY])
 def test_what_may_fire_says_whom_it_blames_and_how_it_is_mended_or_why_not(code):
     rule = CODES[code]
-    assert callable(rule.blames) or rule.blames in ("file", "reader", "ambiguous")
+    assert callable(rule.blames) or rule.blames in ("file", "reader", "ambiguous", "module")
     assert rule.edit is not None or rule.unmended.endswith(".")
 
 
 @pytest.mark.parametrize(("code", "evidence", "severity"), [case[:3] for case in CASES])
 def test_a_case_that_fires_blames_somebody(code, evidence, severity):
     found = judge(code, evidence)
-    assert found.blames in (None, "file", "reader", "ambiguous")
+    assert found.blames in (None, "file", "reader", "ambiguous", "module")
     assert severity == "note" or code in NOBODY or found.blames is not None
 
 

@@ -1,10 +1,11 @@
 """From a target to its audit: open, resolve, look, judge."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from clockhands.arguments import count
 from clockhands.auditing.arrays import audit_array, audit_tables
@@ -13,12 +14,16 @@ from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
 from clockhands.auditing.rules import CODES, judge
 from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing, with_layout
+from clockhands.errors import InvalidType
 from clockhands.readers import Reading, readings
 from clockhands.readers.telling import reach_of, reading_to_dict
 from clockhands.sources.overriding import evidence_by_caller, overridden
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened, open_target
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 LAYER_FIELDS = (
     "part",
@@ -130,30 +135,41 @@ class Audit:
 
 
 def audit(
-    target: str | os.PathLike[str],
+    target: "str | os.PathLike[str] | Module",
     length: int | None = None,
     *,
     overrides: Mapping[str, Any] | None = None,
     weights: bool = False,
     stdin: IO[bytes] | None = None,
 ) -> Audit:
-    """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, or a bare array.
+    """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, a bare array, or a loaded module.
+
+    Of a loaded ``torch.nn.Module`` its config is audited as that of a file, and what its parts hold of positions
+    (rates, tables of cosines and sines, position numbers, tables of rows) is held to it, each layer by itself. The
+    model is not run and not changed; parts that turn by themselves are copied, and asked for a few positions.
 
     Args:
-        target: What to audit: a path, `-` for a config on standard input, or a preset with `:field=value,…`.
+        target: What to audit: a path, `-` for a config on standard input, a preset with `:field=value,…`, or a module.
         length: The length, in tokens, at which the rates shall hold; None is the length of the original training.
         overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
         weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
         stdin: Where `-` is read from; None is the process's own standard input.
 
     Raises:
-        Unreadable: The target cannot be read as what it claims to be.
+        Unreadable: The target cannot be read as what it claims to be, or is a module without numbers.
+        InvalidType: The weights of a module are asked for: they are looked at in files.
         InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, or
             nothing is read in a place that shall be overridden.
     """
     if length is not None:
         length = count("length", length)
-    opened = overridden(open_target(target, stdin), overrides)
+    if "torch" in sys.modules and not isinstance(target, str | os.PathLike):
+        # Imported here: who audits files needs none of it.
+        from clockhands.auditing.modules import is_module
+
+        if is_module(target):
+            return _of_module(target, length, overrides, weights)
+    opened = overridden(open_target(cast("str | os.PathLike[str]", target), stdin), overrides)
     if opened.form == "array":
         return judged(opened, *audit_array(opened))
     resolved, cases = audit_tables(opened, resolve(opened, length))
@@ -161,6 +177,21 @@ def audit(
     audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)])
     layers = with_layout(audited.layers, found)
     return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))
+
+
+def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | None, weights: bool) -> Audit:
+    """The audit of a loaded module: its config as that of a file, and what its parts hold beside it."""
+    from clockhands.auditing.modules import open_module, resolve_module, walked
+
+    if weights:
+        raise InvalidType(
+            "`weights` is for files, and a loaded module was given.",
+            "Audit the folder that it was loaded from with weights=True.",
+        )
+    found = walked(module)
+    opened = overridden(open_module(module, found), overrides)
+    resolved, cases = resolve_module(found, opened, length)
+    return replace(judged(opened, resolved, cases), extension=extension(opened, resolved, length))
 
 
 def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:

@@ -23,7 +23,8 @@ class Finding:
         evidence: The numbers: `"file:key"` for what stands in a file, plain words for what was computed from it.
         hint: What to do.
         layers: The layers it is about, as in a position code; None if it is about the whole model.
-        blames: Who is wrong: ``file``, ``reader``, or ``ambiguous`` where nobody is for certain; None: nobody.
+        blames: Who is wrong: ``file``, ``reader``, ``module`` (a loaded one), or ``ambiguous`` where nobody is for
+            certain; None: nobody.
         edit: The smallest change of the file that mends it, where one does.
     """
 

@@ -9,6 +9,7 @@ BLAMED = {
     "file": "The file is wrong.",
     "reader": "The file is right, and some readers misread it.",
     "ambiguous": "The file can be read in two ways.",
+    "module": "The loaded module is wrong.",
 }
 
 

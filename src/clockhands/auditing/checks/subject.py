@@ -42,8 +42,11 @@ def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
 def in_a_file(place: str) -> bool:
     """Whether a source is `file:key`, and not words about an architecture or a default.
 
+    A loaded module has its ``config`` and the ``model`` itself where others have files.
+
     >>> in_a_file("config.json:rope_theta"), in_a_file("architecture: llama")
     (True, False)
     """
     name, colon, key = place.partition(":")
-    return bool(colon and key) and " " not in key and (name == "<stdin>" or "." in name)
+    named = name in ("<stdin>", "config", "model") or "." in name
+    return bool(colon and key) and " " not in key and named

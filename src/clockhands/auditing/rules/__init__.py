@@ -18,6 +18,7 @@ from clockhands.auditing.rules import (
     layers,
     lengths,
     models,
+    modules,
     readers,
     scalings,
     shapes,
@@ -46,6 +47,7 @@ _ROWS: Mapping[str, Rule] = {
     **files.CODES,
     **readers.CODES,
     **weights.CODES,
+    **modules.CODES,
 }
 
 

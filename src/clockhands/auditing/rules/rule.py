@@ -22,7 +22,8 @@ class Rule:
         sentence: From the evidence to the message.
         hint: What to do, or a function of the evidence.
         blames: Who is wrong: the ``file``; nobody for certain, because the file can be read in two ways
-            (``ambiguous``); or a ``reader`` that misreads a file that is right. None where nothing is wrong.
+            (``ambiguous``); a ``reader`` that misreads a file that is right; or the loaded ``module``. None where
+            nothing is wrong.
         edit: From the evidence to the smallest change of the file that mends it; None where no change of it does.
         unmended: Why no change of the file mends it, or why not in every case.
         title: What it is, in a few words.

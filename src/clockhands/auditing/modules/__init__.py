@@ -1,0 +1,46 @@
+"""A loaded ``torch.nn.Module``: what it holds of positions, beside what its own config declares.
+
+`held` walks the module, `serving` says which declared code a part of it serves, `ladders` and `waves` say what numbers
+are beside the right ones, and each of the others looks at one kind of thing.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from clockhands.auditing.arrays import audit_tables
+from clockhands.auditing.checks import Case
+from clockhands.auditing.modules.effect import effect_cases, function_codes
+from clockhands.auditing.modules.held import Walked, is_module, walked
+from clockhands.auditing.modules.opening import open_module
+from clockhands.auditing.modules.rates import ladder_codes, rates_cases
+from clockhands.auditing.modules.serving import declared_by
+from clockhands.auditing.modules.tables import kept_cases, number_cases, row_cases, waves_cases
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Resolved
+
+__all__ = ["is_module", "open_module", "resolve_module", "walked"]
+
+
+def resolve_module(found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Case]]:
+    """The position codes of a module, and everything that there is to say of what it holds beside them."""
+    resolved, cases = audit_tables(opened, resolve(opened, length))
+    if opened.config is None:
+        codes = ladder_codes(found)
+        shown = {held.paths[0] for held in found.of("rates")}
+        resolved = _with_codes(resolved, [*codes, *function_codes(found, shown)])
+    declared = declared_by(resolved, opened.config)
+    of_rates, wrong_parts = rates_cases(found, declared)
+    made = [*of_rates, *waves_cases(found, declared), *number_cases(found), *row_cases(found)]
+    made += effect_cases(found, declared, wrong_parts)
+    wrong = frozenset(name.partition(":")[2] for _, evidence, _ in made for name in evidence if ":" in name)
+    return resolved, [*made, *kept_cases(found, declared, wrong), *cases]
+
+
+def _with_codes(resolved: Resolved, more: list[Any]) -> Resolved:
+    """What is declared nowhere, with the codes that the module itself shows."""
+    if not more:
+        return resolved
+    known = tuple(code for code in resolved.codes if code.kind is not None or code.rows is not None)
+    facts = tuple(fact for fact in resolved.facts if fact.code != "nothing-declared")
+    return replace(resolved, codes=(*known, *more), facts=facts)

@@ -1,0 +1,203 @@
+"""What a loaded module holds of positions: rates, tables of cosines and sines, position numbers, tables of rows.
+
+A module is walked and never run; PyTorch is not imported here, because who has a module has it already. A tensor is
+found by its name, as libraries give it, wherever it is kept: as a buffer, a parameter or a plain attribute.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clockhands.sources.weights import TABLE
+
+# Names under which libraries keep what they compute; before them may stand a kind of layer (Transformers 5), and
+# which of several ladders it is.
+_RATES = re.compile(r"^_?(?:(?P<kind>\w+?)_)??(?P<which>original_|long_|short_)?(?:inv_freqs?|inverse_frequency)$")
+_WAVES = re.compile(
+    r"^_?(?:cos|sin)(?:_k)?_?(?:cached|cache|table|embeddings?)?$|^cos_sin_cache$|^freqs_(?:cis|complex)$"
+)
+_NUMBERS = re.compile(r"^position_ids$")
+_BIASES = re.compile(r"(^|\.)relative_attention_bias\.weight$")
+_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+
+WHERE = "model"
+"""What stands before the colon in the place of a tensor, where files have their name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """One tensor of a module.
+
+    Attributes:
+        paths: Every path under which the module that holds it is found; the first is the one that is told.
+        name: Its name in that module.
+        kind: ``rates``, ``waves`` (cosines and sines), ``numbers`` of positions, ``rows``, or ``biases`` of distances.
+        owner: The module that holds it.
+        tensor: The tensor.
+        persistent: Whether it is written with the weights; None for a plain attribute.
+        layer_type: The kind of layer that its name says it is for, where the name says one.
+        which: ``original``, ``long`` or ``short`` where its name says that it is one of several ladders.
+    """
+
+    paths: tuple[str, ...]
+    name: str
+    kind: str
+    owner: Any
+    tensor: Any
+    persistent: bool | None = None
+    layer_type: str | None = None
+    which: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """The path from the module that is audited."""
+        return f"{self.paths[0]}.{self.name}" if self.paths[0] else self.name
+
+    @property
+    def place(self) -> str:
+        """As evidence names it."""
+        return f"{WHERE}:{self.full_name}"
+
+    @property
+    def dtype(self) -> str:
+        """The name of its type."""
+        return str(self.tensor.dtype).removeprefix("torch.")
+
+    @property
+    def on_meta(self) -> bool:
+        """Whether it has a shape and no numbers."""
+        return bool(getattr(self.tensor, "is_meta", False))
+
+    @property
+    def learned(self) -> bool:
+        """Whether it is trained, and not computed."""
+        return bool(getattr(self.tensor, "requires_grad", False))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The numbers of the layers that hold it; none where the whole model shares it."""
+        return layers_in(self.paths)
+
+    def numbers(self) -> np.ndarray | None:
+        """Its numbers in double precision; None where they cannot be had (on the meta device, or spread out)."""
+        return numbers_of(self.tensor)
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """A module that was walked.
+
+    Attributes:
+        held: What it holds of positions.
+        only_meta: Whether it has tensors, and all of them are on the meta device.
+        floats: How many numbers of its parameters are of each type of float.
+        turning: Modules that hold rates or cosines, and others that are called like ones that turn; path to module.
+    """
+
+    held: tuple[Held, ...]
+    only_meta: bool
+    floats: Mapping[str, int] = field(default_factory=dict)
+    turning: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, kind: str) -> tuple[Held, ...]:
+        """What is held of one kind."""
+        return tuple(one for one in self.held if one.kind == kind)
+
+    @property
+    def dtype(self) -> str | None:
+        """The type that most numbers of the parameters have."""
+        return max(self.floats, key=lambda name: self.floats[name]) if self.floats else None
+
+
+def is_module(target: object) -> bool:
+    """Whether something is a ``torch.nn.Module``; PyTorch is not imported for the question."""
+    torch = sys.modules.get("torch")
+    module = getattr(getattr(torch, "nn", None), "Module", None)
+    return isinstance(module, type) and isinstance(target, module)
+
+
+def layers_in(paths: Iterable[str]) -> tuple[int, ...]:
+    """The numbers of the layers that paths lead into.
+
+    >>> layers_in(["model.layers.2.rotary_emb", "model.layers.10.rotary_emb"]), layers_in(["rotary_emb"])
+    ((2, 10), ())
+    """
+    found = (_LAYER.search(path) for path in paths)
+    return tuple(sorted({int(match[1]) for match in found if match is not None}))
+
+
+def walked(module: Any) -> Walked:
+    """Everything that a module and the modules in it hold of positions."""
+    paths: dict[int, tuple[Any, list[str]]] = {}
+    for path, one in module.named_modules(remove_duplicate=False):
+        paths.setdefault(id(one), (one, []))[1].append(path)
+    held: list[Held] = []
+    turning: dict[str, Any] = {}
+    for owner, known in paths.values():
+        own = [_held(tuple(known), owner, *each) for each in _tensors(owner)]
+        found = [one for one in own if one is not None]
+        held += found
+        if any(one.kind in ("rates", "waves") for one in found) or _is_called_rotary(known[0], owner):
+            turning[known[0]] = owner
+    tensors = [*module.parameters(), *module.buffers()]
+    floats: dict[str, int] = {}
+    for tensor in module.parameters():
+        if tensor.is_floating_point():
+            name = str(tensor.dtype).removeprefix("torch.")
+            floats[name] = floats.get(name, 0) + tensor.numel()
+    return Walked(tuple(held), bool(tensors) and all(tensor.is_meta for tensor in tensors), floats, turning)
+
+
+def _tensors(owner: Any) -> Iterator[tuple[str, Any, bool | None]]:
+    """Name, tensor and whether it is written with the weights, of what a module itself keeps."""
+    hidden = owner._non_persistent_buffers_set  # noqa: SLF001 - PyTorch has no public word for it
+    for name, tensor in owner.named_buffers(recurse=False):
+        yield name, tensor, name not in hidden
+    for name, tensor in owner.named_parameters(recurse=False):
+        yield name, tensor, True
+    tensor_type = sys.modules["torch"].Tensor
+    for name, value in vars(owner).items():
+        if isinstance(value, tensor_type):
+            yield name, value, None
+
+
+def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent: bool | None) -> Held | None:
+    rates = _RATES.fullmatch(name)
+    if rates is not None:
+        which = (rates["which"] or "").rstrip("_") or None
+        return Held(paths, name, "rates", owner, tensor, persistent, rates["kind"], which)
+    kind = next((kind for kind, names in _BY_NAME if names.fullmatch(name)), None)
+    full = f"{paths[0]}.{name}" if paths[0] else name
+    if kind is None and name == "embed_positions" and persistent is not True:
+        kind = "waves"  # GPT-J keeps sines and cosines under the name that others give to rows
+    if kind is None and _BIASES.search(full):
+        kind = "biases"
+    if kind is None and (TABLE.search(full) or (name == "weights" and TABLE.search(paths[0]))):
+        kind = "rows"
+    return None if kind is None else Held(paths, name, kind, owner, tensor, persistent)
+
+
+_BY_NAME = (("waves", _WAVES), ("numbers", _NUMBERS))
+
+
+def _is_called_rotary(path: str, owner: Any) -> bool:
+    return bool(re.search(r"rotary|rope", f"{path.rpartition('.')[2]} {type(owner).__name__}", re.IGNORECASE)) and not (
+        any(True for _ in owner.children())
+    )
+
+
+def numbers_of(tensor: Any) -> np.ndarray | None:
+    """The numbers of a tensor in double precision (complex ones too); None where they cannot be had."""
+    if getattr(tensor, "is_meta", False):
+        return None
+    try:
+        here = tensor.detach().cpu()
+        name = str(here.dtype)
+        wide = here.to(sys.modules["torch"].complex128 if "complex" in name else sys.modules["torch"].float64)
+        return np.array(wide.numpy())
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None  # a tensor that is spread over devices, quantised, or none but in name

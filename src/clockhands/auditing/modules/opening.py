@@ -1,0 +1,94 @@
+"""A loaded module as a target: its config as that of a file, its tables as tensors of one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from clockhands.auditing.modules.held import WHERE, Held, Walked
+from clockhands.errors import Unreadable
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.opened import Opened
+from clockhands.sources.weights import rows_and_width
+
+CONFIG = "config"
+"""What stands before the colon in the place of a value of the module's config, where files have their name."""
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+def open_module(module: Any, walked: Walked) -> Opened:
+    """A module as a target that was opened.
+
+    Raises:
+        Unreadable: All its tensors are on the meta device: they have shapes and no numbers.
+    """
+    name = name_of(module)
+    if walked.only_meta and walked.held:
+        raise Unreadable(
+            f"{name} is on the meta device: its tensors have shapes and no numbers to be looked at.",
+            "Load its weights first, or audit the folder or config.json that it is made from.",
+        )
+    config = config_of(module)
+    tensors = {one.full_name: info for one in walked.of("rows") if (info := _info(one)) is not None}
+    return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors)
+
+
+def name_of(module: Any) -> str:
+    """The name of a module's class; of what is compiled, that of what was."""
+    inner = getattr(module, "_orig_mod", module)
+    return type(inner).__name__
+
+
+def config_of(module: Any) -> dict[str, Any] | None:
+    """The config of a module, or of the outermost module in it that has one, as plain values."""
+    by_depth = sorted(module.named_modules(), key=lambda each: each[0].count(".") + bool(each[0]))
+    for _, one in by_depth:
+        config = vars(one).get("config")
+        values = _values(config)
+        if values:
+            return values
+    return None
+
+
+def _values(config: Any) -> dict[str, Any] | None:
+    if isinstance(config, Mapping):
+        made: Any = config
+    elif callable(getattr(config, "to_dict", None)):
+        made = config.to_dict()
+    elif is_dataclass(config) and not isinstance(config, type):
+        made = asdict(config)
+    else:
+        return None
+    return _plain(made) if isinstance(made, Mapping) else None
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON holds them; what it cannot hold is its text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def _info(held: Held) -> TensorInfo | None:
+    """A table of rows as the tensor of a file named ``model``; None where its numbers cannot be had."""
+    tensor = held.tensor
+    if held.on_meta or held.dtype not in _FLOATS:
+        return None
+    try:
+        raw = b"".join(_bytes(tensor))
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None
+    shape = tuple(tensor.shape)
+    return TensorInfo(held.full_name, held.dtype, rows_and_width(shape) or shape, Path(WHERE), held=raw)
+
+
+def _bytes(tensor: Any) -> Iterator[bytes]:
+    import torch
+
+    here = tensor.detach().cpu().contiguous()
+    yield here.view(torch.uint8).numpy().tobytes()

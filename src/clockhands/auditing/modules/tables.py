@@ -1,0 +1,142 @@
+"""Tables and numbers that a loaded module keeps: cosines and sines, position numbers, rows, what is written to disk."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from clockhands.auditing.checks import Case
+from clockhands.auditing.modules.held import Held, Walked
+from clockhands.auditing.modules.ladders import ROUNDED, Verdict
+from clockhands.auditing.modules.serving import Declared, joined
+from clockhands.auditing.modules.waves import judged_waves, waves_of
+from clockhands.sources.resolved import layer_ranges
+
+_WAVES = "cosines and sines"
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+_FINER = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # bits
+
+# Numbers of one row, random or trained, are within a few doublings of each other: of a normal distribution the
+# logarithm to the base 2 has a standard deviation of 1.6. Of random bits it has 9 (float16) or 73.
+_SPREAD = 5.0
+_MOST_ROWS = 4096
+
+# No rounding, merging or offset makes a position so many times as large as there are positions.
+_FURTHEST = 16
+
+
+def waves_cases(walked: Walked, declared: Declared) -> Iterator[Case]:
+    """What there is to say of every table of cosines and sines."""
+    alike: dict[Any, list[tuple[Held, str | None, Verdict]]] = {}
+    for held in walked.of("waves"):
+        if held.on_meta or (array := held.numbers()) is None or array.ndim < 2:
+            continue
+        expected = declared.serving(held.paths, held.layers, held.layer_type, held.which)
+        verdicts = []
+        for one in expected:
+            if getattr(one.code.spec, "axes", None) is not None:
+                continue
+            for rates in one.ladders.values():
+                waves = waves_of(array, held.name, held.dtype, len(rates))
+                if waves is not None:
+                    verdicts.append(judged_waves(waves, one, rates))
+        if not verdicts:
+            verdicts = [_by_itself(array)]
+        best = next((one for one in verdicts if one.code is None), verdicts[0])
+        if best.code is None:
+            best = _of_another_type(held, walked)
+        layers = layer_ranges(held.layers) if held.layers else (expected[0].layers if len(expected) == 1 else None)
+        if best.code is not None:
+            key = (best.code, best.evidence.get("rounded to"), best.evidence.get("base in effect"))
+            alike.setdefault(key, []).append((held, layers, best))
+    for group in alike.values():
+        held, _, verdict = group[0]
+        place = {held.place: f"{list(held.tensor.shape)} in {held.dtype}", "tensors": len(group), "what": _WAVES}
+        evidence = {name: value for name, value in verdict.evidence.items() if name != "behaves as"}
+        if verdict.code == "attention-factor-differs":
+            evidence = {held.place: evidence["factor"], "declared": evidence["declared factor on cosines"]}
+            place = {}
+        if verdict.evidence.get("behaves as") and verdict.code == "buffer-differs":
+            evidence["it is"] = verdict.evidence["behaves as"]
+        assert verdict.code is not None
+        yield verdict.code, {**place, **evidence}, joined(layers for _, layers, _ in group)
+
+
+def _by_itself(array: np.ndarray) -> Verdict:
+    """What can be said of a table that nothing is declared of."""
+    bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+    if bad.any():
+        return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(array), "of": "rows"})
+    return Verdict(None if array.any() else "buffer-zero", {})
+
+
+def _of_another_type(held: Held, walked: Walked) -> Verdict:
+    """A table that is right for its type, which is coarser than the model's."""
+    right = walked.dtype
+    if held.dtype not in ROUNDED or right is None or _FINER.get(right, 0) <= _FINER[held.dtype]:
+        return Verdict(None, {})
+    return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": right, "error": ROUNDED[held.dtype]})
+
+
+def number_cases(walked: Walked) -> Iterator[Case]:
+    """Numbers of positions that are held as floats, or are no whole numbers one after the other."""
+    for held in walked.of("numbers"):
+        shape = tuple(held.tensor.shape)
+        count = math.prod(shape)
+        if held.on_meta or count != max(shape, default=0) or not count or (numbers := held.numbers()) is None:
+            continue
+        numbers = numbers.ravel()
+        first = numbers[0] if np.isfinite(numbers[0]) and 0 <= numbers[0] <= 16 and numbers[0] % 1 == 0 else 0
+        wrong = np.flatnonzero(numbers != np.arange(count) + first)
+        if not wrong.size and held.dtype not in _FLOATS:
+            continue
+        layers = layer_ranges(held.layers) if held.layers else None
+        evidence: dict[str, Any] = {held.place: list(shape), "dtype": held.dtype, "count": count}
+        never = ~np.isfinite(numbers) | (np.abs(numbers) > _FURTHEST * count)
+        if never.any():
+            told = {held.place: list(shape), "what": "numbers of positions", "of": "numbers"}
+            yield "buffer-uninitialised", {**told, "wrong": int(never.sum()), "pairs": count}, layers
+            continue
+        if wrong.size:
+            evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0]), "stored": float(numbers[wrong[0]])}
+        yield "ids-of-floats", evidence, layers
+
+
+def row_cases(walked: Walked) -> Iterator[Case]:
+    """Tables of rows, and biases of distances, whose numbers are what memory held and not what anybody chose."""
+    for held in (*walked.of("rows"), *walked.of("biases")):
+        if held.on_meta or held.dtype not in _FLOATS or held.tensor.ndim < 2 or not held.tensor.numel():
+            continue
+        array = held.numbers()
+        if array is None:
+            continue
+        rows = array.reshape(-1, array.shape[-1])
+        rows = rows[:: max(1, len(rows) // _MOST_ROWS)]
+        size = np.abs(rows[np.isfinite(rows).all(axis=1) & (rows != 0).all(axis=1)])
+        if not size.size or size.shape[1] < 4:
+            continue
+        if float(np.median(np.log2(size).std(axis=1))) > _SPREAD:
+            evidence = {held.place: list(array.shape), "least": float(size.min()), "most": float(size.max())}
+            yield "table-uninitialised", evidence, layer_ranges(held.layers) if held.layers else "input"
+
+
+def kept_cases(walked: Walked, declared: Declared, wrong: frozenset[str]) -> Iterator[Case]:
+    """Computed tensors that are written with the weights, and such without numbers in a model that has some."""
+    computed = (*walked.of("rates"), *walked.of("waves"))
+    written = [held for held in computed if held.persistent and not held.learned and held.full_name not in wrong]
+    if written:
+        place = {written[0].place: f"{list(written[0].tensor.shape)} in {written[0].dtype}", "tensors": len(written)}
+        what = "rates" if written[0].kind == "rates" else _WAVES
+        yield "buffer-persistent", {**place, "what": what}, joined(_layers(held, declared) for held in written)
+    empty = [
+        held for held in (*computed, *walked.of("numbers")) if held.on_meta and not hasattr(held.owner, "_hf_hook")
+    ]
+    if empty and not walked.only_meta:
+        what = {"rates": "rates", "waves": _WAVES}.get(empty[0].kind, "numbers of positions")
+        place = {empty[0].place: list(empty[0].tensor.shape), "tensors": len(empty), "what": what}
+        yield "buffer-on-meta", place, joined(_layers(held, declared) for held in empty)
+
+
+def _layers(held: Held, declared: Declared) -> str | None:
+    return declared.layers_of(held.paths, held.layers, held.layer_type)

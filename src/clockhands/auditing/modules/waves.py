@@ -1,0 +1,239 @@
+"""What cosines and sines are, beside those that follow from a config: of a table that a module keeps, or that it gives.
+
+The exact ones are made in double precision: below a position of 2**20 a phase of one radian a token is within 2**-33 of
+the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `allowed`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.auditing.modules.ladders import ROUNDED, Expected, Verdict, judged
+from clockhands.dtypes import output_dtype
+
+_UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, **ROUNDED}
+
+# Where phases are rounded, one that lay at a midpoint may be on its other side: not many are.
+_MOSTLY = 0.98
+_MOST_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Cosines and sines of some positions, float64 [positions, pairs].
+
+    Attributes:
+        positions: Where they are, in tokens.
+        cos: The cosines, times the attention factor.
+        sin: The sines, or None where they are kept elsewhere; the other way round for a table of sines.
+        dtype: The type that they were rounded to.
+    """
+
+    positions: np.ndarray
+    cos: np.ndarray | None
+    sin: np.ndarray | None
+    dtype: str
+
+    @property
+    def parts(self) -> tuple[tuple[str, np.ndarray], ...]:
+        """What there is, by name."""
+        both = (("cosine", self.cos), ("sine", self.sin))
+        return tuple((name, part) for name, part in both if part is not None)
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return self.parts[0][1].shape[1]
+
+
+def waves_of(array: np.ndarray, name: str, dtype: str, pairs: int) -> Waves | None:
+    """A table of cosines and sines out of an array, by its name and the number of pairs; None where it is no such one.
+
+    Rows are positions. Known are complex numbers, cosines and sines beside each other (vLLM's ``cos_sin_cache``; sines
+    first in GPT-J's ``embed_positions``) or in a last axis of two, and one of the two, doubled to all channels or not.
+    """
+    if array.ndim > 2:
+        array = array.reshape([size for place, size in enumerate(array.shape) if size != 1 or place >= array.ndim - 1])
+    if np.iscomplexobj(array):
+        return _table(np.real(array), np.imag(array), dtype) if array.ndim == 2 and array.shape[1] == pairs else None
+    if array.ndim == 3 and array.shape[1:] == (pairs, 2):
+        return _table(array[..., 0], array[..., 1], dtype)
+    if array.ndim != 2:
+        return None
+    width = array.shape[1]
+    if "cos_sin" in name and width == 2 * pairs:
+        return _table(array[:, :pairs], array[:, pairs:], dtype)
+    if name == "embed_positions" and width == 2 * pairs:
+        return _table(array[:, pairs:], array[:, :pairs], dtype)
+    one = array if width == pairs else single(array, pairs) if width == 2 * pairs else None
+    if one is None or ("sin" in name) == ("cos" in name):
+        return None
+    return _table(None, one, dtype) if "sin" in name else _table(one, None, dtype)
+
+
+def single(doubled: np.ndarray, pairs: int) -> np.ndarray:
+    """One number for each pair out of one for each channel: of the halves that repeat, or of neighbours that do."""
+    neighbours = doubled[..., ::2]
+    return neighbours if np.array_equal(neighbours, doubled[..., 1::2], equal_nan=True) else doubled[..., :pairs]
+
+
+def _table(cos: np.ndarray | None, sin: np.ndarray | None, dtype: str) -> Waves:
+    rows = len(cos if cos is not None else sin if sin is not None else ())
+    kept = np.arange(rows)
+    if rows > _MOST_ROWS:
+        # The first ones tell rates; those that are spread over the rest, its end among them, how far they hold.
+        kept = np.unique(np.concatenate([np.arange(1024), np.linspace(0, rows - 1, _MOST_ROWS - 1024).astype(int)]))
+    return Waves(kept.astype(np.float64), None if cos is None else cos[kept], None if sin is None else sin[kept], dtype)
+
+
+def judged_waves(waves: Waves, expected: Expected, rates: np.ndarray | None = None) -> Verdict:
+    """What cosines and sines are beside those that follow from one of the declared ladders."""
+    rates = expected.rates if rates is None else rates
+    factor = expected.code.attention_factor or 1.0
+    with np.errstate(all="ignore"):
+        wrong = _no_waves(waves, rates, factor)
+        if wrong is not None:
+            return wrong
+        phases = waves.positions[:, None] * rates
+        if _is(waves, phases, factor, expected.slack):
+            return Verdict(None, {})
+        evidence = _worst(waves, phases, factor)
+        for code, other, times, more, mostly in _ways(waves, rates, factor, expected):
+            if _is(waves, other, times, expected.slack, mostly=mostly):
+                return Verdict(code, evidence | more)
+        return _by_rates(waves, expected, evidence) or Verdict("buffer-differs", evidence)
+
+
+def allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
+    """How far honest arithmetic may be off.
+
+    Rates are off by ``slack``, products are rounded in float32, functions are good to two units in the last place, the
+    product with the factor is rounded, and the result once more to its own type.
+    """
+    return factor * (np.abs(phases) * (slack + 2.0**-24) + 2.0**-22 + _UNIT.get(dtype, 2.0**-24))
+
+
+def _is(waves: Waves, phases: np.ndarray, factor: float, slack: float, *, mostly: bool = False) -> bool:
+    bound = allowed(phases, factor, slack, waves.dtype)
+    exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
+    shares = [np.mean(np.abs(part - factor * exact[name]) <= bound) for name, part in waves.parts]
+    return bool(min(shares) >= (_MOSTLY if mostly else 1.0))
+
+
+def _no_waves(waves: Waves, rates: np.ndarray, factor: float) -> Verdict | None:
+    """Numbers that no cosine and no sine has."""
+    count = len(waves.positions)
+    bad = np.zeros(count, bool)
+    for _, part in waves.parts:
+        bad |= ~np.isfinite(part).all(axis=1) | (np.abs(np.nan_to_num(part)) > 4 * factor).any(axis=1)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        name, part = waves.parts[0]
+        pair = int(np.argmax(np.where(np.isfinite(part[row]), np.abs(part[row]), np.inf)))
+        phase = waves.positions[row] * rates[pair]
+        exact = factor * float(np.cos(phase) if name == "cosine" else np.sin(phase))
+        evidence = {"pair": pair, "position": int(waves.positions[row]), "wave": name, "declared": exact}
+        wrong = {"stored": float(part[row, pair]), "wrong": int(bad.sum()), "pairs": count, "of": "rows"}
+        return Verdict("buffer-uninitialised", evidence | wrong)
+    if not any(part.any() for _, part in waves.parts):
+        return Verdict("buffer-zero", {"pairs": waves.pairs}) if waves.cos is not None else None
+    return None
+
+
+def _worst(waves: Waves, phases: np.ndarray, factor: float) -> dict[str, Any]:
+    """The number that is furthest off."""
+    exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
+    name, part = max(waves.parts, key=lambda each: float(np.abs(each[1] - factor * exact[each[0]]).max()))
+    off = np.abs(part - factor * exact[name])
+    row, pair = (int(at) for at in np.unravel_index(int(off.argmax()), off.shape))
+    return {
+        "pair": pair,
+        "position": int(waves.positions[row]),
+        "wave": name,
+        "stored": float(part[row, pair]),
+        "declared": factor * float(exact[name][row, pair]),
+        "error": float(off[row, pair]),
+    }
+
+
+def _ways(
+    waves: Waves, rates: np.ndarray, factor: float, expected: Expected
+) -> Iterator[tuple[str, np.ndarray, float, dict[str, Any], bool]]:
+    """The ways to go wrong: finding, phases, factor, what there is to say, and whether a few may be others."""
+    at = waves.positions[:, None]
+    plain = expected.plain
+    if plain is not None and len(plain) == len(rates):
+        told = {"effective factor": 1.0, "declared factor": expected.factor, "base": expected.code.base}
+        words = "the ladder without the declared scaling"
+        known = {name: value for name, value in told.items() if value is not None} | {"behaves as": words}
+        yield "buffer-unscaled", at * plain, 1.0, known, False
+        yield "buffer-unscaled", at * plain, factor, known, False
+    for dtype in ROUNDED:
+        rounded = _rounder(dtype)
+        each = {
+            "positions": rounded(at) * rates,
+            "rates": at * rounded(rates),
+            "phases": rounded(at * rates),
+            "positions and rates": rounded(at) * rounded(rates),
+            "positions, rates and phases": rounded(rounded(at) * rounded(rates)),
+            "rates and phases": rounded(at * rounded(rates)),
+        }
+        for of, phases in each.items():
+            wrong = np.flatnonzero((np.abs(phases - at * rates) > 0.01).any(axis=1))
+            since = f" (first wrong at position {int(waves.positions[wrong[0]]):,})" if len(wrong) else ""
+            words = f"one whose {of} were rounded to {dtype}{since}"
+            yield "buffer-rounded", phases, factor, {"rounded to": dtype, "of": of, "behaves as": words}, True
+    for step in (1, -1):
+        words = f"one that takes each position for the one {'after' if step > 0 else 'before'} it"
+        yield "buffer-differs", (at + step) * rates, factor, {"behaves as": words}, False
+    yield "buffer-differs", -at * rates, factor, {"behaves as": "one that turns backward"}, False
+    yield "buffer-differs", 0 * at * rates, factor, {"behaves as": "one that turns nothing"}, False
+    cos = waves.cos
+    if cos is not None and waves.positions[0] == 0 and cos[0, 0] > 0:
+        kept = float(cos[0, 0])
+        words = f"the declared one times {kept / factor:.6g}"
+        more = {"behaves as": words, "factor": kept, "declared factor on cosines": factor}
+        yield "attention-factor-differs", at * rates, kept, more, False
+
+
+def _rounder(dtype: str) -> Any:
+    kind = output_dtype(dtype)
+
+    def rounded(numbers: np.ndarray) -> np.ndarray:
+        return numbers.astype(kind).astype(np.float64)
+
+    return rounded
+
+
+def _by_rates(waves: Waves, expected: Expected, evidence: dict[str, Any]) -> Verdict | None:
+    """By the rates that the first rows turn at, where both waves are there."""
+    if waves.cos is None or waves.sin is None:
+        return None
+    at = waves.positions
+    together = int(np.argmax(np.diff(at) != 1)) if (np.diff(at) != 1).any() else len(at) - 1
+    if at[0] != 0 or together < 8:
+        return None
+    angles = np.unwrap(np.arctan2(waves.sin[: together + 1], waves.cos[: together + 1]), axis=0)
+    rates = (angles[-1] - angles[0]) / at[together]
+    # Phases are known to about this, whatever they are.
+    unit = max(_UNIT.get(waves.dtype, 2.0**-24), 2.0**-22)
+    slack = np.maximum(expected.slack, 4 * unit / np.maximum(np.abs(angles[-1]), 1e-9)).max()
+    if slack > 2.0**-6:
+        return None
+    from dataclasses import replace
+
+    verdict = judged(rates, "float32", replace(expected, slack=float(slack)), None)
+    if verdict.code in (None, "buffer-rounded", "buffer-uninitialised"):
+        return None
+    it_is = verdict.evidence.get("it is")
+    named = {
+        "buffer-of-another-base": "the ladder of base {base in effect:,.6g}",
+        "buffer-scaled-twice": "the ladder scaled twice",
+        "buffer-of-another-factor": "the ladder scaled by {effective factor:.6g}",
+    }
+    words = named.get(str(verdict.code), it_is or "")
+    more = {"behaves as": words.format(**verdict.evidence)} if words else {}
+    kept = {name: value for name, value in verdict.evidence.items() if name not in evidence}
+    return Verdict(verdict.code, evidence | kept | more)
