@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "defects-in-libraries.md"
 LINES = re.compile(r"^```python[^\n]*\n(?P<code>.*?)^```\n\n```text\n(?P<printed>.*?)^```", re.MULTILINE | re.DOTALL)
 CHECK = re.compile(r"^<!-- check: (?P<name>[^\n]*) -->\n```text\n(?P<said>.*?)^```", re.MULTILINE | re.DOTALL)
+PASSING = re.compile(r"<!-- right -->\n(?P<list>.*?)<!-- end -->", re.DOTALL)
 
 
 def printed(code: str) -> str:
@@ -40,6 +41,17 @@ def said(name: str) -> str:
     return "".join(f"{textwrap.fill(line, 110)}\n" for line in text.splitlines())
 
 
+def right() -> str:
+    """What passes, library by library."""
+    from faults.peers_right import RIGHT
+
+    found: dict[str, list[str]] = {}
+    for peer in RIGHT:
+        found.setdefault(peer.library, []).append(peer.name.partition(", ")[2])
+    lines = [f"- {library}: {'; '.join(names)}" for library, names in found.items()]
+    return "".join(f"{textwrap.fill(line, 118, subsequent_indent='  ')}\n" for line in lines)
+
+
 def refreshed(text: str) -> str:
     """The document with what is printed and said today."""
 
@@ -49,6 +61,7 @@ def refreshed(text: str) -> str:
     def check(found: re.Match[str]) -> str:
         return f"<!-- check: {found['name']} -->\n```text\n{said(found['name'])}```"
 
+    text = PASSING.sub(lambda _: f"<!-- right -->\n{right()}<!-- end -->", text)
     return CHECK.sub(check, LINES.sub(lines, text))
 
 
