@@ -1,12 +1,24 @@
 """What a check found: which experiments failed, and what the failure looks like in words."""
 
-from collections.abc import Iterable, Mapping
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from clockhands.errors import InvalidValue
+
+WIDTH = 88
+"""Columns of a report as text, which stands behind pytest's margin."""
+
+_NUMBERED = re.compile(r"(\b(?:positions?|channels?|pairs?|layers?)) (?=\d)")
+_SHOWN = 3  # failures whose evidence is told; the rest says the same with other numbers
+_UNKNOWN = (
+    "Look at the first number that is wrong, and at what passed; `clockhands identify` says what a function is, if it "
+    "is another code that is known."
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,32 @@ class Explanation:
     cases: tuple[str, ...] = ()
     evidence: Mapping[str, Any] = field(default_factory=dict, hash=False)
     where: str | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a report, before it is broken to a width.
+
+    Attributes:
+        style: What it is: ``sound``, ``failed``, ``explanation``, ``hint``, ``heading``, ``evidence`` or ``rest``.
+        text: What it says.
+        indent: Columns before it.
+    """
+
+    style: str = ""
+    text: str = ""
+    indent: int = 0
+
+    def wrapped(self, width: int = WIDTH) -> str:
+        """The line broken between words, never between `position` and its number; further lines stand further in."""
+        return textwrap.fill(
+            _NUMBERED.sub("\\1\N{NO-BREAK SPACE}", self.text),
+            width,
+            initial_indent=" " * self.indent,
+            subsequent_indent=" " * (self.indent + 2 * bool(self.indent)),
+            break_long_words=False,
+            break_on_hyphens=False,
+        ).replace("\N{NO-BREAK SPACE}", " ")
 
 
 @dataclass(frozen=True)
@@ -111,39 +149,93 @@ class Report:
             "called": _plain(self.called),
         }
 
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
+    def lines(self, *, verbose: bool = False) -> Iterator[Line]:
+        """What there is to read, in the order in which it helps: what it is like, what to do, the evidence, the rest.
 
-    def _lines(self) -> Iterable[str]:
+        Args:
+            verbose: All evidence, and why each experiment was left out.
+        """
         if self.sound:
-            # An error of NaN is never sound, so this is a number.
-            yield (
-                f"{self.subject} is {self.like}: {_counted(len(self.experiments), 'experiment')}, the largest error is "
-                f"{self.worst:.2g} of what rounding explains."
-            )
+            yield Line("sound", f"{self.subject} is what it should be: {self.like}.")
+            yield Line("rest", self._made())
         else:
-            yield f"{self.subject} is not {self.like}."
+            yield Line("failed", f"{self.subject} is not what it should be: {self.like}.")
             for number, explanation in enumerate(self.explanations):
-                yield ""
-                lead = "It" if number == 0 else "Also, it"
-                place = f"{explanation.where}: it" if explanation.where else lead
-                yield f"{place} {explanation.message}"
-                yield f"  [{' | '.join(explanation.codes)}]"
-                yield f"  hint: {explanation.hint}"
-                if explanation.cases:
-                    yield f"  met before: {', '.join(explanation.cases)}"
+                yield Line()
+                yield from _explained(explanation, "Also, it" if number else "It")
             if not self.explanations:
-                yield ""
-                yield "No fault that is known gives these answers."
-            yield ""
-            yield f"What failed ({len(self.failures)} of {_counted(len(self.experiments), 'experiment')}):"
-            for failure in self.failures:
-                yield f"  {failure.experiment}: {failure.message}"
-        if self.left_out:
-            yield ""
-            yield "Not asked:"
-            for name, why in self.left_out.items():
-                yield f"  {name}: {why}"
+                yield Line()
+                yield Line("explanation", "No known fault gives these answers.")
+                yield Line("hint", f"hint: {_UNKNOWN}", 2)
+            yield Line()
+            yield from self._evidence(verbose)
+        yield from self._left_out(verbose)
+
+    def _made(self) -> str:
+        """What was done, where nothing failed."""
+        # An error of NaN is never sound, so this is a number.
+        return (
+            f"{_counted(len(self.experiments), 'experiment')}{self._way()}; the largest error is {self.worst:.2g} of "
+            "what rounding explains."
+        )
+
+    def _way(self) -> str:
+        """How it was called, in words."""
+        calls, rows = self.called.get("calls"), self.called.get("rows")
+        said = [f" in {calls:,} calls"] if calls else []
+        if calls and rows:
+            said.append(f" with {rows:,} tokens")
+        with_what = [str(self.called[name]) for name in ("library", "dtype") if self.called.get(name)]
+        return "".join(said) + (f" ({', '.join(with_what)})" if with_what else "")
+
+    def _evidence(self, verbose: bool) -> Iterator[Line]:
+        from clockhands.faults import FAULTS
+
+        telling = {FAULTS[code].shown_by for code in self.codes if code in FAULTS}
+        # The experiment that separates the fault from being right comes first.
+        ordered = sorted(
+            self.failures,
+            key=lambda failure: (failure.experiment not in telling, failure.experiment != "every position"),
+        )
+        shown = ordered if verbose else ordered[:_SHOWN]
+        yield Line("heading", f"Failed, {len(self.failures)} of {_counted(len(self.experiments), 'experiment')}:")
+        for failure in shown:
+            said = "" if failure.message.startswith(failure.experiment) else f"{failure.experiment}: "
+            yield Line("evidence", f"{said}{failure.message}", 2)
+        if more := [failure.experiment for failure in ordered[len(shown) :]]:
+            yield Line("rest", f"and {_listed(more)}.", 2)
+        failed = {failure.experiment for failure in self.failures}
+        passed = [name for name in self.experiments if name not in failed]
+        yield Line("rest", f"Passed: {_listed(passed)}." if passed else "Nothing passed.")
+
+    def _left_out(self, verbose: bool) -> Iterator[Line]:
+        """What was not asked; for what can be asked, how."""
+        ways: dict[str, list[str]] = {}
+        others = 0
+        for name, why in self.left_out.items():
+            if verbose or why.startswith("say "):
+                ways.setdefault(why, []).append(name)
+            else:
+                others += 1
+        for why, names in ways.items():
+            yield Line("rest", f"Not asked: {_listed(names)}: {why.removesuffix('.')}.")
+        if others:
+            more = f"{others} more" if ways else _counted(others, "experiment")
+            yield Line("rest", f"Not asked: {more}; --verbose and report.left_out say why.")
+
+    def __str__(self) -> str:
+        return "\n".join(line.wrapped() for line in self.lines())
+
+
+def _explained(explanation: Explanation, lead: str) -> Iterator[Line]:
+    place = f"{explanation.where}: it" if explanation.where else lead
+    yield Line("explanation", f"{place} {explanation.message}")
+    yield Line("hint", f"hint: {explanation.hint}", 2)
+    if explanation.cases:
+        yield Line("rest", f"met before: {', '.join(explanation.cases)}", 2)
+    if explanation.codes:
+        codes = ", ".join(explanation.codes)
+        yield Line("rest", f"code: {codes} (clockhands explain {explanation.codes[0]})", 2)
 
 
 class CheckFailed(AssertionError):
@@ -157,9 +249,20 @@ class CheckFailed(AssertionError):
         super().__init__(str(report))
         self.report = report
 
+    def __reduce__(self) -> tuple[type["CheckFailed"], tuple[Report]]:
+        # Made again of the report; its message alone would not do.
+        return type(self), (self.report,)
+
+
+# What a person reads in a traceback is where they can import it from.
+CheckFailed.__module__ = "clockhands.testing"
+
 
 class CannotCheck(InvalidValue):
     """It cannot be called in the way that a check calls it; the message says what was tried and what came back."""
+
+
+CannotCheck.__module__ = "clockhands.testing"
 
 
 def settled(report: Report, raises: bool) -> Report:
@@ -172,6 +275,10 @@ def settled(report: Report, raises: bool) -> Report:
     if raises and not report.sound:
         raise CheckFailed(report)
     return report
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
 
 
 def _counted(number: int, what: str) -> str:

@@ -1,0 +1,115 @@
+"""The kinds of checks: which one a code, a function or a module is for, and which options it takes."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.testing.reports import Report
+
+CHECKS = {
+    "rotary": "check_rotary",
+    "additive": "check_additive",
+    "bias": "check_bias",
+    "module": "check_module",
+    "generation": "check_generation",
+}
+"""Every kind and the name of its check."""
+
+
+def check_of(kind: str) -> Callable[..., Report]:
+    """The check of a kind."""
+    return getattr(import_module("clockhands.testing"), CHECKS[kind])
+
+
+def spec_of(like: Any) -> Any:
+    """The spec that is meant: itself, or a preset by its name with fields.
+
+    Raises:
+        Unreadable, InvalidValue: There is no such preset, or a field cannot be used.
+    """
+    if not isinstance(like, str):
+        return like
+    from clockhands.sources.targets import open_target
+
+    return open_target(like if like.startswith("preset:") else f"preset:{like}").spec
+
+
+def kind_for(fn: Any, like: Any) -> str:
+    """The check that fits: a PyTorch module's, or that of the code.
+
+    Raises:
+        InvalidType: Neither says it.
+        Unreadable, InvalidValue: There is no such preset, or a field cannot be used.
+    """
+    torch = sys.modules.get("torch")  # a module of it can only be there if it is
+    if torch is not None and isinstance(fn, torch.nn.Module):
+        return "module"
+    if like is None:
+        raise InvalidType(
+            "`like` is missing: the code that the function should be.",
+            'Give a spec, or a preset\'s name: like="llama3.1".',
+        )
+    from clockhands.additive.codes import AdditiveCode
+    from clockhands.biases.codes import BiasCode
+    from clockhands.rotary import Rotary
+
+    spec = spec_of(like)
+    for kind, codes in (("rotary", Rotary), ("additive", AdditiveCode), ("bias", BiasCode)):
+        if isinstance(spec, codes):
+            return kind
+    raise InvalidType(
+        f"`like` must be a rotary code, an additive code or a bias, got {shown(spec)}.",
+        'Give a spec, or a preset\'s name: like="llama3.1".',
+    )
+
+
+def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that a check does not have.
+
+    Raises:
+        InvalidValue: One is not known; the hint says which is near, or which there are.
+    """
+    known = [
+        name
+        for name, parameter in inspect.signature(check).parameters.items()
+        if parameter.kind in {parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD} and name != "raises"
+    ]
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise InvalidValue(
+                f"{check.__name__} has no option {name!r}.",
+                f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(known)}.",
+            )
+
+
+def check_any(fn: Any = None, like: Any = None, *, raises: bool = True, **options: Any) -> Report:
+    """Check a function as the code that it should be, or a PyTorch module, whichever it is.
+
+    Args:
+        fn: The function or the module.
+        like: The code that it should be; a module can do without.
+        raises: Whether a failure is raised.
+        options: Those of the check that fits.
+
+    Returns:
+        The report.
+
+    Raises:
+        CheckFailed, CannotCheck: See the checks.
+        InvalidType, InvalidValue: No check fits, or it has no such option.
+
+    >>> import clockhands as ch
+    >>> spec = ch.Rotary(8)
+    >>> check_any(lambda x, positions: ch.rotate(x, spec, positions), spec, length=50).kind
+    'rotary'
+    """
+    __tracebackhide__ = True
+    check = check_of(kind_for(fn, like))
+    check_options(check, options)
+    return check(*([] if fn is None else [fn]), like=like, raises=raises, **options)

@@ -1,0 +1,179 @@
+"""The pytest plugin: the fixture and the marker `clockhands`, and failures that read as reports.
+
+pytest imports this in every run of every project beside which clockhands is installed, so it imports nothing else
+until a test asks for it.
+"""
+
+import sys
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+_MARKER = (
+    "clockhands(like=None, **options): what clockhands.check(function) checks the function against: a preset's name "
+    "or a spec, and options such as length=4096 or axes='batch heads seq width'."
+)
+_SOUND, _FAILED = "clockhands", "clockhands failed"  # names in `user_properties`, and so in JUnit files
+
+
+class Checks:
+    """What the fixture gives: the checks of `clockhands.testing`, and `check`, which takes the marker's options."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        """Take the test that asks."""
+        self._item = item
+
+    def __repr__(self) -> str:
+        return "<checks of position codes>"
+
+    def check(self, fn: Any = None, **options: Any) -> Any:
+        """Check a function, or a PyTorch module, as the marker says; what is said here goes before it.
+
+        Raises:
+            CheckFailed, CannotCheck: See `clockhands.testing`.
+        """
+        __tracebackhide__ = True
+        from clockhands.testing.kinds import check_any
+
+        return self._told(check_any, fn, **{**_marked(self._item), **options})
+
+    def check_rotary(self, *arguments: Any, **options: Any) -> Any:
+        """See `clockhands.testing.check_rotary`."""
+        __tracebackhide__ = True
+        return self._named("check_rotary", arguments, options)
+
+    def check_additive(self, *arguments: Any, **options: Any) -> Any:
+        """See `clockhands.testing.check_additive`."""
+        __tracebackhide__ = True
+        return self._named("check_additive", arguments, options)
+
+    def check_bias(self, *arguments: Any, **options: Any) -> Any:
+        """See `clockhands.testing.check_bias`."""
+        __tracebackhide__ = True
+        return self._named("check_bias", arguments, options)
+
+    def check_module(self, *arguments: Any, **options: Any) -> Any:
+        """See `clockhands.testing.check_module`."""
+        __tracebackhide__ = True
+        return self._named("check_module", arguments, options)
+
+    def check_generation(self, *arguments: Any, **options: Any) -> Any:
+        """See `clockhands.testing.check_generation`."""
+        __tracebackhide__ = True
+        return self._named("check_generation", arguments, options)
+
+    def _named(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        __tracebackhide__ = True
+        import clockhands.testing
+
+        return self._told(getattr(clockhands.testing, name), *arguments, **options)
+
+    def _told(self, check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        report = check(*arguments, **options)
+        if report.sound:
+            self._item.user_properties.append((_SOUND, next(report.lines()).text))
+        return report
+
+
+@pytest.fixture
+def clockhands(request: pytest.FixtureRequest) -> Checks:
+    """Checks of position codes: clockhands.check(function), with the options of the marker `clockhands`."""
+    return Checks(request.node)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a marked test that cannot check anything."""
+    fixtures = getattr(item, "fixturenames", None)
+    if fixtures is not None and "clockhands" not in fixtures and item.get_closest_marker("clockhands"):
+        pytest.fail(
+            "The test is marked `clockhands` and takes no fixture `clockhands`, so it checks nothing.\n"
+            "hint: Write def test_...(clockhands): clockhands.check(function).",
+            pytrace=False,
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Show of a check that failed the line of the test and the report, and nothing of what stands between."""
+    try:
+        return (yield)
+    except Exception as error:
+        if not _ours(error):
+            raise
+        report = getattr(error, "report", None)
+        if report is not None:
+            item.user_properties.append((_FAILED, _in_one_line(report)))
+        _leave_out_our_frames(error)
+        raise
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line for each check that failed: what it looks like."""
+    failed = [
+        (report.nodeid, text)
+        for report in terminalreporter.stats.get("failed", [])
+        for name, text in getattr(report, "user_properties", [])
+        if name == _FAILED
+    ]
+    if failed:
+        terminalreporter.section("position codes that are wrong (clockhands)")
+        for place, text in failed:
+            terminalreporter.write_line(f"{place}: {text}")
+
+
+def _marked(item: pytest.Item) -> dict[str, Any]:
+    """The options of all markers of a test: the nearest one's go before those of its class and its module."""
+    options: dict[str, Any] = {}
+    for marker in item.iter_markers("clockhands"):
+        said = dict(marker.kwargs)
+        if marker.args:
+            said = {"like": marker.args[0]} | said
+        options = said | options
+    return options
+
+
+def _in_one_line(report: Any) -> str:
+    """What a failed check says, shortly: for a summary and for JUnit files."""
+    if not report.explanations:
+        return f"{report.subject} is not {report.like}; no known fault gives these answers"
+    first = report.explanations[0]
+    return f"{report.subject} {first.message} [{', '.join(first.codes)}]"
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether it is what a check says of a function, or of how it was called."""
+    reports, errors = (sys.modules.get(f"clockhands.{name}") for name in ("testing.reports", "errors"))
+    if reports is not None and isinstance(error, reports.CheckFailed):
+        return True
+    if errors is None or not isinstance(error, errors.ClockhandsError):
+        return False
+    return any(name.startswith("clockhands.testing") for name, _ in _frames(error.__traceback__))
+
+
+def _leave_out_our_frames(error: BaseException) -> None:
+    """Take our own frames out of a traceback, and out of that of what caused it: what the function raised."""
+    seen: BaseException | None = error
+    while seen is not None:
+        kept = [each for name, each in _frames(seen.__traceback__) if not name.startswith("clockhands.")]
+        for one, following in zip(kept, [*kept[1:], None], strict=True):
+            one.tb_next = following
+        seen.__traceback__ = kept[0] if kept else None
+        seen = seen.__cause__ if seen.__cause__ is not None or seen.__suppress_context__ else seen.__context__
+
+
+def _frames(traceback: TracebackType | None) -> list[tuple[str, TracebackType]]:
+    """The frames of a traceback, each with the name of its module."""
+    found = []
+    while traceback is not None:
+        found.append((str(traceback.tb_frame.f_globals.get("__name__", "")), traceback))
+        traceback = traceback.tb_next
+    return found
