@@ -262,13 +262,20 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
         answer, error = answers.get(timeout=seconds)
     except queue.Empty:
         _left.clear()  # the next call gets another thread
+        _unanswered.append(answers)
         raise TimeoutError from None
     if error is not None:
         raise error
     return answer
 
 
+def hanging() -> bool:
+    """Whether a call that did not come back in time is still running: an interpreter that ends would wait for it."""
+    return any(answers.empty() for answers in _unanswered)
+
+
 _left: list[queue.SimpleQueue] = []
+_unanswered: list[queue.SimpleQueue] = []
 _lock = threading.Lock()
 
 

@@ -1,7 +1,9 @@
 """Making experiments, and saying what failed."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,7 +118,11 @@ def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str
     subject: Any = fn if make is None else make
     while isinstance(subject, functools.partial):
         subject = subject.func
-    return str(getattr(subject, "__qualname__", None) or type(subject).__name__)
+    name = str(getattr(subject, "__qualname__", None) or type(subject).__name__).rpartition("<locals>.")[2]
+    if name != "<lambda>":
+        return name
+    code = getattr(inspect.unwrap(subject), "__code__", None)
+    return "lambda" if code is None else f"lambda at {Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
 def _first_upper(text: str) -> str:
