@@ -16,6 +16,7 @@ from sarif_pydantic import Sarif
 import clockhands as ch
 from clockhands.auditing.rules import CODES
 from clockhands.cli.audit import MANY
+from clockhands.faults import FAULTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 LLAMA = {
@@ -167,19 +168,35 @@ def test_the_schema_can_fail(run, written, path, value):
 def test_explain_tells_every_code(run):
     listed = run("explain")
     assert listed.code == 0
-    assert [line.split()[0] for line in listed.out.splitlines()] == list(CODES)
-    told = json.loads(run("explain", "--json").out)["findings"]
-    assert [each["code"] for each in told] == list(CODES)
-    for code in CODES:
+    # A fault that needs several lines goes on further in.
+    first = [line.split()[0] for line in listed.out.splitlines() if line and not line.startswith(" ")]
+    assert first == ["Findings", *CODES, "Faults", *FAULTS]
+    told = json.loads(run("explain", "--json").out)
+    assert [each["code"] for each in told["findings"]] == list(CODES)
+    assert [each["code"] for each in told["faults"]] == list(FAULTS)
+    for code in (*CODES, *FAULTS):
         done = run("explain", code)
         assert (done.code, done.err) == (0, "")
         assert done.out.startswith(code)
+
+
+def test_a_code_that_is_a_finding_and_a_fault_is_told_as_both(run, monkeypatch):
+    fault = next(iter(FAULTS.values()))
+    monkeypatch.setitem(CODES, fault.code, next(iter(CODES.values())))
+    done = run("explain", fault.code)
+    assert (done.code, done.err) == (0, "")
+    heads = [line.split() for line in done.out.splitlines() if line.startswith(fault.code)]
+    assert len(heads) == 2
+    assert heads[1][1:4] == ["a", "fault", "of"]
+    told = json.loads(run("explain", fault.code, "--json").out)
+    assert len(told["findings"]) == len(told["faults"]) == 1
 
 
 def test_explaining_a_misspelt_code_names_the_nearest(run):
     done = run("explain", "defualt-base")
     assert done.code == 2
     assert "Did you mean default-base" in done.err
+    assert "Did you mean positions-rounded" in run("explain", "position-rounded").err
 
 
 def test_a_baseline_leaves_out_what_is_known_and_nothing_else(run, written):

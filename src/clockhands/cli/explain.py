@@ -1,4 +1,4 @@
-"""`clockhands explain`: what a finding means, whom it blames, how to mend it."""
+"""`clockhands explain`: what a finding or a fault means, whom it blames, how to mend it."""
 
 from typing import Any
 
@@ -7,19 +7,22 @@ import click
 from clockhands.auditing import CODES
 from clockhands.cli.group import did_you_mean
 from clockhands.cli.output import print_json
+from clockhands.faults import FAULTS
 
 EXAMPLES = """\b
 Examples:
   clockhands explain default-base
+  clockhands explain positions-rounded
   clockhands explain
 """
 
 
 def _code(ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and value not in CODES:
-        near = did_you_mean(value, CODES)
+    if value is not None and value not in CODES and value not in FAULTS:
+        near = did_you_mean(value, [*CODES, *FAULTS])
         raise click.BadParameter(
-            f"{value!r} is not the code of a finding.{near} `clockhands explain` without a code lists all.", ctx
+            f"{value!r} is not the code of a finding or a fault.{near} `clockhands explain` without a code lists all.",
+            ctx,
         )
     return value
 
@@ -28,20 +31,34 @@ def _code(ctx: click.Context, _param: click.Parameter, value: str | None) -> str
 @click.argument("code", required=False, callback=_code)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(code: str | None, as_json: bool) -> int:
-    """Say what a finding of `clockhands audit` means, and how to mend it.
+    """Say what a finding of `clockhands audit` or a fault of `clockhands check` means, and how to mend it.
 
-    CODE is the code of a finding, such as default-base. Without one, all codes are listed with their severity.
+    CODE is the code of a finding, such as default-base, or of a fault, such as positions-rounded. Without one, all
+    codes are listed: findings with their severity, and faults with what they behave like.
     """
+    # A code that is both is told as both.
+    findings = [each for each in CODES if code in (None, each)]
+    faults = [each for each in FAULTS if code in (None, each)]
     if as_json:
-        print_json({"findings": [_told(each) for each in ([code] if code else CODES)]})
+        print_json({"findings": [_told(each) for each in findings], "faults": [_told_fault(each) for each in faults]})
         return 0
     # A program that asks for JSON does not pay for the drawing.
-    from clockhands.show.explanation import print_codes, print_explanation
+    from clockhands.show import explanation
 
     if code is None:
-        print_codes(CODES)
-    else:
-        print_explanation(code, CODES[code])
+        click.echo(click.style("Findings of `clockhands audit`:", bold=True))
+        explanation.print_codes(CODES)
+        click.echo(click.style("\nFaults of `clockhands check`:", bold=True))
+        explanation.print_faults(FAULTS)
+        return 0
+    for each in findings:
+        explanation.print_explanation(each, CODES[each])
+    if findings and faults:
+        click.echo()
+    for each in faults:
+        from clockhands.testing.kinds import experiments
+
+        explanation.print_fault(FAULTS[each], experiments())
     return 0
 
 
@@ -55,4 +72,17 @@ def _told(code: str) -> dict[str, Any]:
         "blames": rule.blames if isinstance(rule.blames, str) else None,
         "hint": rule.hint if isinstance(rule.hint, str) else None,
         "cases": list(rule.cases),
+    }
+
+
+def _told_fault(code: str) -> dict[str, Any]:
+    fault = FAULTS[code]
+    return {
+        "code": code,
+        "kind": fault.kind,
+        "about": list(fault.about),
+        "behaves": fault.sentence,
+        "hint": fault.hint,
+        "shown_by": fault.shown_by or None,
+        "cases": list(fault.cases),
     }

@@ -19,7 +19,8 @@ from clockhands.errors import ClockhandsError
 
 COMMANDS = {
     "audit": "What a model is told about position, and what is wrong with it.",
-    "explain": "What a finding of `audit` means, and how to mend it.",
+    "check": "Whether a function or a module is the code that it should be.",
+    "explain": "What a finding or a fault means, and how to mend it.",
     "diff": "Where two position codes part, or two readings of one.",
     "identify": "What made the numbers of a table, or what a function does.",
     "table": "The numbers of a position code, exact at every position.",

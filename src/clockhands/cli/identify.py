@@ -16,6 +16,7 @@ from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.recognition import Matches, identify
 from clockhands.sources import arrays, files
 from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.callables import load, refuse_source
 from clockhands.sources.targets import Opened, is_function, open_target
 
 BACKENDS = ("numpy", "torch", "jax")
@@ -73,7 +74,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     chosen = {"backend": backend, "dtype": dtype, "longest": longest}
     options = {name: value for name, value in chosen.items() if value is not None}
-    _not_source(target)
+    refuse_source(target)
     if is_function(target):
         if positions is not None:
             raise InvalidValue("--positions is for tables, and a function was given.", "Leave it out.")
@@ -98,8 +99,6 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
-    from clockhands.sources.callables import load
-
     # What the function prints is talk: only the answer may stand on stdout.
     with contextlib.redirect_stdout(sys.stderr):
         function = load(target)
@@ -109,24 +108,6 @@ def _function(target: str, width: int | None, options: dict[str, Any]) -> Matche
                 "Say it: --width 64, the channels of a head.",
             )
         return identify(function, width=width, **options)
-
-
-def _not_source(target: str) -> None:
-    """Refuse a function that is named by the file it stands in.
-
-    Raises:
-        InvalidValue: The target is ``folder/module.py:callable``; the hint says how it is written.
-    """
-    file, _, name = target.partition(".py:")
-    if target.endswith(".py"):
-        file, name = target.removesuffix(".py"), "FUNCTION"
-    if not name or not Path(f"{file}.py").is_file():
-        return
-    module = Path(file)
-    where = "" if str(module.parent) == "." else f" in the folder {module.parent}"
-    raise InvalidValue(
-        f"{file}.py is a file of Python, and a function is named by its module.", f"Write {module.name}:{name}{where}."
-    )
 
 
 def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorInfo | None, Matches]], bool]:

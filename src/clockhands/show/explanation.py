@@ -1,18 +1,21 @@
-"""What a kind of finding means, as text on a terminal."""
+"""What a kind of finding or a fault means, as text on a terminal."""
 
 from collections.abc import Mapping
+from string import Formatter
 from typing import IO
 
 from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing.rules import Rule
+from clockhands.faults import Fault
 from clockhands.show.page import SEVERITY_STYLES, Page
 
 _BLAMED = {
     "file": "the file: it is wrong",
     "reader": "readers: the file is right, and some misread it",
     "ambiguous": "nobody for certain: the file can be read in two ways",
+    "module": "the loaded module: it is wrong, whatever its files say",
 }
 
 
@@ -51,6 +54,59 @@ def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width:
         page.row("no patch", rule.unmended)
     for number, case in enumerate(rule.cases):
         page.row("" if number else "seen in", case)
+
+
+def print_faults(faults: Mapping[str, Fault], file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print every fault with what it behaves like."""
+    page = _page(file, width)
+    longest = max(map(len, faults))
+    for code, fault in faults.items():
+        page.beside(fault_in_words(fault), code.ljust(longest + 2), ())
+
+
+def print_fault(fault: Fault, asks: Mapping[str, str], file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print what one fault looks like, and what to do about it.
+
+    Args:
+        fault: Its row.
+        asks: What each experiment asks, by its name.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's.
+    """
+    page = _page(file, width)
+    page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
+    page.paragraph(f"It {fault_in_words(fault)}.")
+    page.line()
+    page.row("to mend", fault.hint)
+    if fault.shown_by:
+        asked = asks.get(fault.shown_by)
+        page.row("told by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
+    for number, case in enumerate(fault.cases):
+        page.row("" if number else "seen in", case)
+
+
+def fault_in_words(fault: Fault) -> str:
+    """What a fault behaves like, after "It"; a name in angle brackets stands for what is measured.
+
+    >>> from clockhands.faults import FAULTS
+    >>> fault_in_words(FAULTS["another-base"])
+    'turns with base <base>, not <declared>'
+    """
+    parts = Formatter().parse(fault.sentence)
+    return "".join(text + ("" if name is None else f"<{name.replace('_', ' ')}>") for text, name, _, _ in parts)
+
+
+def fault_of(fault: Fault) -> str:
+    """The kinds of code that can have it, in words."""
+    names = {
+        "rotary": "rotary code",
+        "additive": "additive code",
+        "bias": "biases",
+        "module": "modules",
+        "generation": "generation with a cache",
+    }
+    words = [names.get(kind, kind) for kind in fault.about]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def severity_in_words(rule: Rule) -> str:

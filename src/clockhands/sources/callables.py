@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.errors import Unreadable
+from clockhands.errors import InvalidValue, Unreadable
 
 NAMED = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 """What a function's name looks like."""
@@ -51,6 +51,24 @@ def load(text: str) -> Callable[..., Any]:
             "Name a function(x [seq, width], positions [seq]).",
         )
     return value
+
+
+def refuse_source(target: str) -> None:
+    """Refuse a function that is named by the file that it stands in.
+
+    Raises:
+        InvalidValue: The target is ``folder/module.py:callable``; the hint says how it is written.
+    """
+    file, _, name = target.partition(".py:")
+    if target.endswith(".py"):
+        file, name = target.removesuffix(".py"), "FUNCTION"
+    if not name or not Path(f"{file}.py").is_file():
+        return
+    module = Path(file)
+    where = "" if str(module.parent) == "." else f" in the folder {module.parent}"
+    raise InvalidValue(
+        f"{file}.py is a file of Python, and a function is named by its module.", f"Write {module.name}:{name}{where}."
+    )
 
 
 def _unimported(module: str, error: BaseException) -> Unreadable:

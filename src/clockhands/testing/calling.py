@@ -221,7 +221,7 @@ class Called:
         one = all(np.array_equal(row, rows[0]) for row in rows)
         for batch in (slice(None),) if one else [slice(place, place + 1) for place in range(len(x))]:
             at = rows[batch][0]
-            for run in _runs(at):
+            for run in runs(at):
                 out[batch, :, run] = self._asked(x[batch, :, run], at[run.start], dtype)
         return out
 
@@ -270,7 +270,7 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def hanging() -> bool:
-    """Whether a call that did not come back in time is still running: an interpreter that ends would wait for it."""
+    """Whether a call that did not come back in time is still running: a process that ends may crash beside it."""
     return any(answers.empty() for answers in _unanswered)
 
 
@@ -298,7 +298,8 @@ def _work(waiting: queue.SimpleQueue) -> None:
         del context, call, answers
 
 
-def _runs(positions: np.ndarray) -> Iterator[slice]:
+def runs(positions: np.ndarray) -> Iterator[slice]:
+    """Where neighbours follow one another, each run of them."""
     start = 0
     for place in range(1, len(positions) + 1):
         if place == len(positions) or positions[place] != positions[place - 1] + 1:

@@ -20,10 +20,24 @@ CHECKS = {
 }
 """Every kind and the name of its check."""
 
+_EXPERIMENTS = {"rotary_experiments": ("SMALL", "EVERY")}
+
 
 def check_of(kind: str) -> Callable[..., Report]:
     """The check of a kind."""
     return getattr(import_module("clockhands.testing"), CHECKS[kind])
+
+
+def experiments() -> Mapping[str, str]:
+    """What each experiment asks, by its name."""
+    found: dict[str, str] = {}
+    for module, names in _EXPERIMENTS.items():
+        home = import_module(f"clockhands.testing.{module}")
+        for name in names:
+            held = getattr(home, name)
+            for one in held if isinstance(held, tuple) else (held,):
+                found.setdefault(one.name, one.asks)
+    return found
 
 
 def spec_of(like: Any) -> Any:
@@ -39,6 +53,12 @@ def spec_of(like: Any) -> Any:
     return open_target(like if like.startswith("preset:") else f"preset:{like}").spec
 
 
+def is_module(value: Any) -> bool:
+    """Whether it is a PyTorch module; one can only be there where PyTorch has been imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
 def kind_for(fn: Any, like: Any) -> str:
     """The check that fits: a PyTorch module's, or that of the code.
 
@@ -46,8 +66,7 @@ def kind_for(fn: Any, like: Any) -> str:
         InvalidType: Neither says it.
         Unreadable, InvalidValue: There is no such preset, or a field cannot be used.
     """
-    torch = sys.modules.get("torch")  # a module of it can only be there if it is
-    if torch is not None and isinstance(fn, torch.nn.Module):
+    if is_module(fn):
         return "module"
     if like is None:
         raise InvalidType(

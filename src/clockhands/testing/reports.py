@@ -13,6 +13,7 @@ from clockhands.errors import InvalidValue
 WIDTH = 88
 """Columns of a report as text, which stands behind pytest's margin."""
 
+_SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NUMBERED = re.compile(r"(\b(?:positions?|channels?|pairs?|layers?)) (?=\d)")
 _SHOWN = 3  # failures whose evidence is told; the rest says the same with other numbers
 _UNKNOWN = (
@@ -296,5 +297,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     if isinstance(value, float):
-        return value if np.isfinite(value) else str(value)
+        return value if np.isfinite(value) else _SPECIAL[str(value)]
     return value if value is None or isinstance(value, str | bool | int) else str(value)

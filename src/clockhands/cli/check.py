@@ -1,0 +1,172 @@
+"""`clockhands check`: whether a function or a module is the position code that it should be."""
+
+import contextlib
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from clockhands.cli.group import complain
+from clockhands.cli.output import print_json
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.sources.callables import load, refuse_source
+from clockhands.testing import Report
+
+KINDS = ("rotary", "additive", "bias", "module", "generation")
+BACKENDS = ("numpy", "torch", "jax")
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+EXAMPLES = """\b
+Examples:
+  clockhands check mymodel.rotary:apply_rotary --like llama3.1
+  clockhands check mymodel.rotary:apply_rotary --like spec.json --axes "batch heads seq width"
+  clockhands check mymodel.rotary:build --make --like llama3.1:head_width=64
+  clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
+  clockhands check mymodel.model:small_model --kind generation
+"""
+
+
+@click.command("check", epilog=EXAMPLES)
+@click.argument("target", metavar="PACKAGE.MODULE:CALLABLE")
+@click.option(
+    "--like", metavar="SPEC", help="What it should be: PRESET[:field=value,...], or a file of clockhands.to_json."
+)
+@click.option("--kind", type=click.Choice(KINDS), help="What is checked, if --like does not say it.")
+@click.option("--make", is_flag=True, help="The callable builds the function from a spec; two models are asked too.")
+@click.option("--axes", metavar="WORDS", help="The axes of x, if not 'seq width': 'batch heads seq width', ...")
+@click.option(
+    "--call", metavar="WORDS", help="What it is called with, if not 'x, positions': 'x', 'q, k, positions', ..."
+)
+@click.option("--positions", metavar="WORDS", help="The axes of the positions, if not 'seq': 'batch seq', ...")
+@click.option("--backend", type=click.Choice(BACKENDS), help="The arrays that it takes, if not found out.")
+@click.option("--dtype", type=click.Choice(DTYPES), metavar="D", help="What it is given, if not float32.")
+@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Positions 0 to N-1 are asked, if not 10,000.")
+@click.option("--width", type=click.IntRange(min=1), metavar="N", help="Channels (of a head), if not those of SPEC.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for a call, if not 60."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Tell all evidence, and why an experiment was left out.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(  # noqa: PLR0917 - click passes them by name
+    target: str,
+    like: str | None,
+    kind: str | None,
+    make: bool,
+    axes: str | None,
+    call: str | None,
+    positions: str | None,
+    backend: str | None,
+    dtype: str | None,
+    length: int | None,
+    width: int | None,
+    timeout: float | None,
+    verbose: bool,
+    as_json: bool,
+) -> int:
+    """Say whether a function is the position code that it should be, and if not, what it looks like.
+
+    The callable is imported from the current folder or from what is installed, and called many times: a rotation or
+    an added code with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module as it is.
+    Exit code 0 means sound, 1 that something failed, 2 that it cannot be called.
+    """
+    given = {
+        "axes": axes,
+        "call": call,
+        "positions": positions,
+        "backend": backend,
+        "dtype": dtype,
+        "length": length,
+        "timeout": timeout,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    try:
+        # What the function prints is talk: only the report may stand on stdout.
+        with contextlib.redirect_stdout(sys.stderr):
+            report = _checked(target, kind, make, options | _like(like, width))
+    except ClockhandsError as error:
+        if not _hanging():
+            raise
+        complain(error.message, error.hint)
+        _leave(2)
+    _print(target, report, verbose, as_json)
+    code = int(not report.sound)
+    if _hanging():
+        _leave(code)
+    return code
+
+
+def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
+    from clockhands.testing.kinds import check_of, check_options, is_module, kind_for
+
+    refuse_source(target)
+    function = load(target)
+    if kind is None:
+        if "like" not in options and (make or not is_module(function)):
+            raise InvalidValue(
+                "What the function should be is not said.",
+                "Say it: --like PRESET[:field=value,...], or --like FILE.json with what clockhands.to_json wrote.",
+            )
+        kind = kind_for(None if make else function, options.get("like"))
+    check = check_of(kind)
+    if make:
+        options["make"] = function
+    check_options(check, options)
+    subject = [] if make else [_built(function) if kind in {"module", "generation"} else function]
+    return replace(check(*subject, raises=False, **options), subject=target)
+
+
+def _built(function: Any) -> Any:
+    """A module or a model: itself, or what a class or a function without arguments makes."""
+    from clockhands.testing.kinds import is_module
+
+    return function if is_module(function) else function()
+
+
+def _like(like: str | None, width: int | None) -> dict[str, Any]:
+    """The code that it should be, and learned numbers that come with it, as options of a check."""
+    from clockhands.specs import with_fields
+    from clockhands.testing.kinds import spec_of
+
+    if like is None:
+        if width is not None:
+            raise InvalidValue("--width is a field of --like, which is missing.", "Say --like PRESET.")
+        return {}
+    path, values = Path(like), None
+    if like.lower().endswith(".json") and path.exists():
+        from clockhands.cli.found import read_found
+
+        spec, _, values = read_found(path)
+    else:
+        spec = spec_of(like)
+    if width is not None:
+        spec = with_fields(spec, **{"head_width" if hasattr(spec, "head_width") else "width": width})
+    return {"like": spec} | ({} if values is None else {"values": values})
+
+
+def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:
+    if as_json:
+        from clockhands.specs import to_dict
+
+        spec = None if report.spec is None else to_dict(report.spec)
+        print_json({"target": target, "spec": spec, **report.to_dict()})
+        return
+    # A program that asks for JSON does not pay for the drawing.
+    from clockhands.show.checks import print_report
+
+    print_report(report, verbose=verbose)
+
+
+def _hanging() -> bool:
+    calling = sys.modules.get("clockhands.testing.calling")
+    return calling is not None and calling.hanging()
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process beside a call that still runs: ending it the usual way may wait for that call, or crash."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
