@@ -1,0 +1,206 @@
+"""What a module holds: its buffers, parameters and plain attributes, how they changed, and putting them back."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands.testing.libraries import as_numpy, dtype_of
+
+
+@dataclass(frozen=True)
+class Held:
+    """One tensor of a module.
+
+    Attributes:
+        path: Where it is: ``rotary.inv_freq``.
+        kind: ``"buffer"``, ``"parameter"`` or ``"attribute"``, which no cast, move or file knows of.
+        tensor: What it holds.
+        persistent: Whether it is written with the weights.
+    """
+
+    path: str
+    kind: str
+    tensor: torch.Tensor
+    persistent: bool
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A tensor whose numbers or dtype are not what they were.
+
+    Attributes:
+        path, kind: As in `Held`.
+        before, after: Its dtypes.
+        wrong: How many of its numbers changed, of how many.
+        first: Index, number before and number after of the first that changed; None where only the dtype did.
+        ids: Whether it counts 0, 1, 2, ...: numbers of positions.
+    """
+
+    path: str
+    kind: str
+    before: str
+    after: str
+    wrong: int
+    of: int
+    first: tuple[int, float, float] | None
+    ids: bool
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        kind = "learned numbers" if self.kind == "parameter" else self.kind
+        dtypes = f"{self.before} before, {self.after} after" if self.before != self.after else self.before
+        if self.first is None:
+            return f"its {kind} `{self.path}` ({dtypes})"
+        index, was, now = self.first
+        return (
+            f"its {kind} `{self.path}` ({dtypes}; {self.wrong:,} of {self.of:,} numbers changed, the first is number"
+            f" {index}, {was:.7g} before and {now:.7g} after)"
+        )
+
+
+def held(module: torch.nn.Module) -> dict[str, Held]:
+    """Every tensor of a module and of those in it, by its path; one that is shared has the first path."""
+    found: dict[str, Held] = {}
+    for prefix, owner in module.named_modules():
+        hidden = owner._non_persistent_buffers_set  # noqa: SLF001 - PyTorch has no public word for it
+        rows = [("buffer", name, tensor, name not in hidden) for name, tensor in owner.named_buffers(recurse=False)]
+        rows += [("parameter", name, tensor, True) for name, tensor in owner.named_parameters(recurse=False)]
+        rows += [
+            ("attribute", name, value, False) for name, value in vars(owner).items() if isinstance(value, torch.Tensor)
+        ]
+        for kind, name, tensor, persistent in rows:
+            path = f"{prefix}.{name}" if prefix else name
+            found[path] = Held(path, kind, tensor, persistent)
+    return found
+
+
+def changed(before: torch.nn.Module, after: torch.nn.Module) -> list[Changed]:
+    """What a treatment did to the tensors, in the order in which the module holds them."""
+    now = held(after)
+    found = []
+    for path, one in held(before).items():
+        if path not in now or now[path].tensor.shape != one.tensor.shape:
+            continue
+        other = now[path].tensor
+        if other.is_meta or one.tensor.is_meta:
+            continue
+        was, became = numbers(one.tensor), numbers(other)
+        wrong = ~((was == became) | (np.isnan(was) & np.isnan(became)))
+        if not wrong.any() and one.tensor.dtype == other.dtype:
+            continue
+        first = None
+        if wrong.any():
+            index = int(np.argmax(wrong))
+            first = (index, float(np.real(was[index])), float(np.real(became[index])))
+        ids = was.size > 1 and bool((np.diff(was) == 1).all())
+        found.append(
+            Changed(
+                path,
+                one.kind,
+                dtype_of(one.tensor),
+                dtype_of(other),
+                int(wrong.sum()),
+                int(wrong.size),
+                first,
+                ids,
+            )
+        )
+    return found
+
+
+def numbers(tensor: torch.Tensor) -> np.ndarray:
+    """The numbers of a tensor, one axis, in double precision."""
+    array = as_numpy(tensor).reshape(-1)
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def put(module: torch.nn.Module, path: str, tensor: torch.Tensor) -> None:
+    """Set a tensor of a module, whatever its dtype was."""
+    prefix, _, name = path.rpartition(".")
+    owner = module.get_submodule(prefix)
+    held_in: Any = vars(owner)
+    for group in (owner._buffers, owner._parameters):  # noqa: SLF001 - setattr would refuse another dtype or kind
+        if name in group:
+            held_in = group
+    if held_in is owner._parameters:  # noqa: SLF001
+        tensor = torch.nn.Parameter(tensor, requires_grad=False)
+    held_in[name] = tensor
+
+
+def put_parameters(module: torch.nn.Module, like: torch.nn.Module) -> None:
+    """Give a module the learned numbers of another: what a treatment does to these is the caller's affair."""
+    theirs = dict(like.named_parameters())
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name in theirs and theirs[name].shape == parameter.shape:
+                parameter.data = theirs[name].detach().clone().to(parameter.dtype)
+
+
+def spoil(module: torch.nn.Module, owners: set[str] | None = None) -> None:
+    """Fill what holds no numbers yet with numbers that nobody can take for right ones.
+
+    Memory that was not written may by chance hold what was there before, so a test of it would hang on chance.
+    """
+    with torch.no_grad():
+        for path, one in held(module).items():
+            if one.tensor.is_meta or (owners is not None and path not in owners):
+                continue
+            if one.tensor.is_floating_point() or one.tensor.is_complex():
+                one.tensor.fill_(float("nan"))
+            elif one.tensor.dtype != torch.bool:
+                one.tensor.fill_(torch.iinfo(one.tensor.dtype).max)
+
+
+def spoiled(tensor: torch.Tensor) -> bool:
+    """Whether a tensor still holds what `spoil` wrote."""
+    if tensor.is_meta or not tensor.numel():
+        return False
+    if tensor.is_floating_point() or tensor.is_complex():
+        return bool(tensor.isnan().all())
+    return tensor.dtype != torch.bool and bool((tensor == torch.iinfo(tensor.dtype).max).all())
+
+
+def _groups(owner: torch.nn.Module) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Where a module keeps its buffers, parameters and modules, and what is there now."""
+    groups: list[dict[str, Any]] = [owner._buffers, owner._parameters, owner._modules]  # type: ignore[list-item]  # noqa: SLF001
+    return [(group, dict(group)) for group in groups]
+
+
+@contextmanager
+def as_it_was(module: torch.nn.Module) -> Iterator[None]:
+    """Whatever is done to a module inside, it is afterwards what it was before: the caller's is never changed."""
+    kept = [
+        (
+            owner,
+            dict(vars(owner)),
+            _groups(owner),
+            set(owner._non_persistent_buffers_set),  # noqa: SLF001
+        )
+        for owner in module.modules()
+    ]
+    tensors = [(one.tensor, one.tensor.detach().clone()) for one in held(module).values() if not one.tensor.is_meta]
+    # A parameter may be given another storage in place.
+    stored = [(parameter, parameter.data) for parameter in module.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, data in stored:
+            parameter.data = data
+        with torch.no_grad():
+            for tensor, values in tensors:
+                if not np.array_equal(numbers(tensor), numbers(values), equal_nan=True):
+                    tensor.copy_(values)
+        for owner, attributes, groups, hidden in kept:
+            for name in set(vars(owner)) - set(attributes):
+                del vars(owner)[name]
+            vars(owner).update(attributes)
+            for group, members in groups:
+                group.clear()
+                group.update(members)
+            owner._non_persistent_buffers_set.clear()  # noqa: SLF001
+            owner._non_persistent_buffers_set.update(hidden)  # noqa: SLF001

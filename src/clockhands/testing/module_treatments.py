@@ -1,0 +1,388 @@
+"""What is done to a module between two questions, and what it must then answer.
+
+Every treatment works on a copy, or on a module that was built for it. What is learned is the caller's affair: a cast
+rounds it, a file brings it back. What is computed has to be right after each.
+"""
+
+import copy
+import gc
+import pickle
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands.testing.calling import Refused
+from clockhands.testing.experiments import Unasked, shares
+from clockhands.testing.module_asking import Around, Asking, Heard
+from clockhands.testing.module_bounds import allowed
+from clockhands.testing.module_tensors import as_it_was, held, put_parameters, spoil
+
+# What modules and frameworks call to compute anew what `to_empty` left without numbers.
+HOOKS = ("reset_parameters", "reset_buffers", "init_weights", "_init_weights", "rope_init")
+
+
+@dataclass
+class Subject:
+    """A module under treatment.
+
+    Attributes:
+        original: The caller's, never changed.
+        asking: How it is asked.
+        make: Builds another one like it, or None.
+        build: Builds one of another spec, or None.
+        restore: What the caller does to a module after ``to_empty``, or None.
+        spec: The code that it should be, or None.
+        copies: Whether its copies by copy.deepcopy are what it is; if not, new ones take their place.
+        before: What it answers before any treatment.
+    """
+
+    original: torch.nn.Module
+    asking: Asking
+    make: Callable[[], torch.nn.Module] | None
+    build: Callable[[Any], torch.nn.Module] | None
+    restore: Callable[[torch.nn.Module], Any] | None
+    spec: Any
+    copies: bool = field(init=False, default=True)
+    before: Heard = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask before any treatment."""
+        with as_it_was(self.original):
+            self.before = self.asking.hear(self.original.eval())
+        try:
+            self.copies = not differs(self.asking.hear(copy.deepcopy(self.original).eval()), self.before, self.asking)
+        except Exception:  # noqa: BLE001 - told where it is copied on purpose
+            self.copies = False
+
+    def copied(self) -> torch.nn.Module:
+        """A module like it, evaluating, that may be changed."""
+        if self.make is not None and not self.copies:
+            return self.made()
+        return copy.deepcopy(self.original).eval()
+
+    def made(self) -> torch.nn.Module:
+        """A new one, with the learned numbers of the original; raises `Unasked` where none can be built."""
+        if self.make is None:
+            raise Unasked("say make=, a function that builds the module, and it is asked of new ones")
+        module = self.make().eval()
+        put_parameters(module, self.original)
+        return module
+
+
+@dataclass
+class Treated:
+    """A module after a treatment.
+
+    Attributes:
+        module: The module.
+        what: What was done, in words, after "when it".
+        dtype: Of the tokens that it is asked with, if not the usual one.
+        around: What it is called in.
+        wanted: What it has to answer, if not what it answered before.
+        another: Whether its numbers may have been made by other arithmetic, as right as the first.
+        kept: What to undo afterwards.
+        heard: Its answer, where the treatment has asked already.
+    """
+
+    module: torch.nn.Module
+    what: str
+    dtype: str | None = None
+    around: Around = nullcontext
+    wanted: Heard | None = None
+    another: bool = False
+    kept: AbstractContextManager[Any] | None = None
+    heard: Heard | None = None
+
+
+class Broke(Exception):
+    """The treatment itself fails; the message says how, after "it"."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """Something that happens to modules.
+
+    Attributes:
+        name: The experiment.
+        group: What explains its failure.
+        run: Treats a copy; raises `Unasked` or `Broke`.
+    """
+
+    name: str
+    group: str
+    run: Callable[[Subject], Treated]
+
+
+def _cast(name: str) -> Callable[[Subject], Treated]:
+    def run(subject: Subject) -> Treated:
+        dtype = getattr(torch, name)
+        module = subject.copied().to(dtype)
+        rounded = subject.copied()
+        with torch.no_grad():
+            for parameter in rounded.parameters():
+                if parameter.is_floating_point():
+                    parameter.data = parameter.data.to(dtype).to(parameter.dtype)
+        wanted = subject.asking.hear(rounded)
+        return Treated(module, f"is cast to {name}", dtype=name, wanted=wanted, another=name == "float64")
+
+    return run
+
+
+def _there_and_back(name: str) -> Callable[[Subject], Treated]:
+    def run(subject: Subject) -> Treated:
+        module = subject.copied().to(getattr(torch, name)).to(torch.float32)
+        put_parameters(module, subject.original)
+        return Treated(module, f"is cast to {name} and back to float32")
+
+    return run
+
+
+def _coarser_tokens(subject: Subject) -> Treated:
+    return Treated(subject.copied(), "gets bfloat16 tokens", dtype="bfloat16")
+
+
+def _after_coarser_tokens(subject: Subject) -> Treated:
+    module = subject.copied()
+    subject.asking.hear(module, dtype="bfloat16")
+    return Treated(module, "has had bfloat16 tokens before")
+
+
+def _deepcopy(subject: Subject) -> Treated:
+    try:
+        return Treated(copy.deepcopy(subject.original).eval(), "is copied by copy.deepcopy")
+    except Exception as error:
+        raise Broke(f"cannot be copied by copy.deepcopy: {_said(error)}") from error
+
+
+def _pickle(subject: Subject) -> Treated:
+    try:
+        written = pickle.dumps(subject.original)
+    except Exception as error:
+        raise Unasked(f"it cannot be pickled: {_said(error)}") from error
+    return Treated(pickle.loads(written).eval(), "is pickled and read again")
+
+
+def _state_dict(subject: Subject) -> Treated:
+    used = subject.copied()
+    subject.asking.hear(used)
+    fresh = subject.copied() if subject.make is None else subject.made()
+    try:
+        fresh.load_state_dict(used.state_dict(), strict=True)
+    except RuntimeError as error:
+        raise Broke(f"cannot load the state dict of one that has been used: {_said(error)}") from error
+    return Treated(fresh, "loads the state dict of one that has been used")
+
+
+def emptied(subject: Subject, module: torch.nn.Module) -> torch.nn.Module:
+    """The module as loaders leave it: given memory, hooks called, and what a state dict holds loaded."""
+    there = {path for path, one in held(module).items() if one.kind != "attribute"}
+    module.to_empty(device="cpu")
+    spoil(module, there)
+    with torch.no_grad():
+        for owner in module.modules():
+            for name in HOOKS:
+                hook = getattr(owner, name, None)
+                if callable(hook):
+                    _called(hook, owner)
+        if subject.restore is not None:
+            subject.restore(module)
+    module.load_state_dict(subject.original.state_dict(), strict=False)
+    return module.eval()
+
+
+def _called(hook: Callable[..., Any], owner: torch.nn.Module) -> None:
+    try:
+        hook()
+    except TypeError:
+        hook(owner)
+
+
+def _to_empty(subject: Subject) -> Treated:
+    module = emptied(subject, subject.copied().to("meta"))
+    return Treated(module, "is moved to the meta device, given memory by to_empty and loaded again", another=True)
+
+
+def _made_on_meta(subject: Subject) -> Treated:
+    if subject.make is None:
+        raise Unasked("say make=, a function that builds the module, and one is built on the meta device")
+    try:
+        with torch.device("meta"):
+            module = subject.make()
+    except Exception as error:
+        raise Unasked(f"it cannot be built on the meta device: {_said(error)}") from error
+    if any(one.tensor.is_meta for one in held(module).values()):
+        module = emptied(subject, module)
+    put_parameters(module, subject.original)
+    return Treated(
+        module.eval(), "is built on the meta device, given memory by to_empty and loaded from its file", another=True
+    )
+
+
+def _made_coarse(subject: Subject) -> Treated:
+    if subject.make is None:
+        raise Unasked("say make=, a function that builds the module, and one is built where bfloat16 is the default")
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        module = subject.make().eval()
+    except Exception as error:
+        raise Unasked(f"it cannot be built where bfloat16 is the default dtype: {_said(error)}") from error
+    finally:
+        torch.set_default_dtype(usual)
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(torch.float32) if parameter.is_floating_point() else parameter.data
+    put_parameters(module, subject.original)
+    return Treated(module, "is built where bfloat16 is the default dtype")
+
+
+def _again(subject: Subject) -> Treated:
+    module = subject.copied()
+    for _ in range(3):
+        subject.asking.hear(module)
+    return Treated(module, "is asked a fourth time")
+
+
+def _after_longer(subject: Subject) -> Treated:
+    """Few positions after many, on the same module, beside few on a new copy."""
+    few = np.arange(min(8, subject.asking.length))
+    wanted = subject.asking.hear(subject.copied(), positions=few)
+    module = subject.copied()
+    subject.asking.hear(module)
+    heard = subject.asking.hear(module, positions=few)
+    return Treated(module, f"has had a sequence of {subject.asking.length:,} tokens before", wanted=wanted, heard=heard)
+
+
+def _training(subject: Subject) -> Treated:
+    module = subject.copied().train()
+    if any(getattr(one, "p", 0) for one in module.modules() if "Dropout" in type(one).__name__):
+        raise Unasked("it drops numbers out while it is trained")
+    return Treated(module, "is in training mode")
+
+
+def _inference(subject: Subject) -> Treated:
+    return Treated(subject.copied(), "runs in torch.inference_mode", around=torch.inference_mode)
+
+
+def _autocast(subject: Subject) -> Treated:
+    def around() -> AbstractContextManager[Any]:
+        return torch.autocast("cpu", torch.bfloat16)
+
+    return Treated(subject.copied(), "runs under torch.autocast to bfloat16", around=around)
+
+
+def _moved(subject: Subject) -> Treated:
+    if not torch.cuda.is_available():
+        raise Unasked("there is no other device here")
+    module = subject.copied().to("cuda").to("cpu")
+    return Treated(module, "is moved to another device and back")
+
+
+def _compiled(backend: str) -> Callable[[Subject], Treated]:
+    def run(subject: Subject) -> Treated:
+        module = subject.copied()
+        torch._dynamo.reset()  # noqa: SLF001 - the module of that name is public
+        if subject.asking.method is None:
+            module.compile(backend=backend)
+        else:
+            # A method other than forward is compiled where it is looked up.
+            compiled = torch.compile(getattr(module, subject.asking.method), backend=backend)
+            setattr(module, subject.asking.method, compiled)
+        return Treated(module, f"is compiled by torch.compile ({backend})", another=True)
+
+    return run
+
+
+def _several(subject: Subject) -> Treated:
+    """One for each layer: the last of four is what the first is."""
+    if subject.make is None:
+        raise Unasked("say make=, a function that builds the module, and one is built for each of four layers")
+    modules = [subject.made() for _ in range(4)]
+    for number, module in enumerate(modules):
+        with as_it_was(module):
+            heard = subject.asking.hear(module)
+        if differs(heard, subject.before, subject.asking):
+            return Treated(module, f"is the {_nth(number)} of four that are built, one for each layer", heard=heard)
+    return Treated(modules[-1], "is the last of four that are built, one for each layer")
+
+
+def _after_freed(subject: Subject) -> Treated:
+    """One that is built after another was moved away, as loaders do to free memory."""
+    first = subject.made()
+    kept = as_it_was(first)
+    kept.__enter__()
+    subject.asking.hear(first)
+    if list(held(first)):
+        first.to("meta")
+    gc.collect()
+    second = subject.made()
+    return Treated(second, "is built after an earlier one was moved to the meta device to free memory", kept=kept)
+
+
+def _beside_cast(subject: Subject) -> Treated:
+    """One that is built after another was cast."""
+    first = subject.made()
+    kept = as_it_was(first)
+    kept.__enter__()
+    first.to(torch.bfloat16)
+    with suppress(Refused):  # what a cast does to it is another experiment
+        subject.asking.hear(first, dtype="bfloat16")
+    return Treated(subject.made(), "is built after an earlier one was cast to bfloat16", kept=kept)
+
+
+def differs(heard: Heard, wanted: Heard, asking: Asking) -> bool:
+    """Whether two answers are more apart than the same arithmetic in the same dtype puts them."""
+    if heard.rows.shape != wanted.rows.shape:
+        return True
+    return bool((shares(heard.rows, wanted.rows, allowed(asking, wanted, heard.dtype, False, 1.0)) > 1).any())
+
+
+def _nth(number: int) -> str:
+    return ("first", "second", "third", "fourth")[number]
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def undone(kept: AbstractContextManager[Any] | None) -> Any:
+    """Undo what a treatment did to what others may share."""
+    try:
+        yield
+    finally:
+        if kept is not None:
+            kept.__exit__(None, None, None)
+
+
+def treatments(compiled: str | None, dtype: str) -> Iterable[Treatment]:
+    """All of them, those that others are explained by first."""
+    yield Treatment("asked again", "again", _again)
+    yield Treatment("after a longer sequence", "longer", _after_longer)
+    yield Treatment("deepcopy", "deepcopy", _deepcopy)
+    yield Treatment("pickle", "pickle", _pickle)
+    yield Treatment("state dict", "state dict", _state_dict)
+    yield Treatment("training mode", "mode", _training)
+    yield Treatment("inference mode", "mode", _inference)
+    if dtype == "float32":
+        yield Treatment("bfloat16 tokens", "coarse", _coarser_tokens)
+        yield Treatment("after bfloat16 tokens", "after coarse", _after_coarser_tokens)
+        for name in ("bfloat16", "float16", "float64"):
+            yield Treatment(f"cast to {name}", "cast", _cast(name))
+        for name in ("bfloat16", "float16"):
+            yield Treatment(f"cast to {name} and back", "cast", _there_and_back(name))
+        yield Treatment("autocast", "autocast", _autocast)
+    yield Treatment("to_empty", "empty", _to_empty)
+    yield Treatment("built on the meta device", "empty", _made_on_meta)
+    if dtype == "float32":
+        yield Treatment("built where bfloat16 is the default", "default dtype", _made_coarse)
+    yield Treatment("one for each of four layers", "several", _several)
+    yield Treatment("after another was freed", "shared", _after_freed)
+    yield Treatment("after another was cast", "shared", _beside_cast)
+    yield Treatment("moved to another device", "moved", _moved)
+    if compiled is not None:
+        yield Treatment("compiled", "compile", _compiled(compiled))

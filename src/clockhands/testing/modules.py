@@ -1,0 +1,384 @@
+"""`check_module`: whether a PyTorch module keeps its position code through all that is done to modules."""
+
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clockhands.additive import AdditiveCode
+from clockhands.arguments import one_of, shown
+from clockhands.biases import BiasCode
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.rotary import Rotary
+from clockhands.specs import describe
+from clockhands.testing.calling import Refused
+from clockhands.testing.experiments import Answer, Experiment, Unasked
+from clockhands.testing.explaining import Asked
+from clockhands.testing.judging import failures_of, resolved
+from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
+
+if TYPE_CHECKING:
+    from clockhands.testing.module_explaining import Outcome
+    from clockhands.testing.module_treatments import Subject, Treatment
+
+_THROUGHOUT = "whatever is done to it"
+_TWO = ("two models", "a model of coarser tokens first")
+
+
+def check_module(
+    module: Any = None,
+    like: Any = None,
+    *,
+    make: Callable[..., Any] | None = None,
+    call: str | Callable[..., Any] = "x, positions",
+    method: str | None = None,
+    axes: str | None = None,
+    positions: str | None = None,
+    dtype: str = "float32",
+    layout: str | None = None,
+    width: int | None = None,
+    length: int | None = None,
+    values: Any = None,
+    restore: Callable[[Any], Any] | None = None,
+    without: Collection[str] = (),
+    compile: bool | str = False,  # noqa: A002 - what PyTorch calls it
+    timeout: float = 60.0,
+    raises: bool = True,
+) -> Report:
+    """Check that a module that applies a position code goes on doing so, whatever is done to it.
+
+    It is asked, treated, and asked again: cast to other dtypes and back, copied, pickled, written to a state dict and
+    read, emptied on the meta device and loaded, built there, built where bfloat16 is the default, asked many times, in
+    training, in inference mode and under autocast, beside other modules of the process and after them, compiled. Each
+    treatment is done to a copy, or to a module that ``make`` builds: the caller's is never changed. What is learned
+    may be rounded by a cast and is loaded from a file; what is computed has to be right after each.
+
+    Args:
+        module: The module; or a class or a function that builds one, as ``make``.
+        like: The code that it should be, a spec or a preset's name: it is then also held to the code's exact numbers,
+            as by `check_rotary`, `check_additive` or `check_bias`. None compares it with itself only.
+        make: Builds the module: a function of a spec, so that models of several codes can be asked side by side, or a
+            function of nothing.
+        call: What it is called with: those of `check_rotary` and `check_bias`; ``"x, positions -> cos, sin"`` and
+            ``"positions -> cos, sin"`` where it gives cosines and sines, by which tokens [batch, heads, seq, width]
+            are then turned; or a function(module, x, positions), or (module, x) where it counts its rows itself.
+        method: The name of the method that is called, if not the module itself.
+        axes: The axes of x, as for `check_rotary`.
+        positions: The axes of the positions, as for `check_rotary`.
+        dtype: The dtype of its tokens.
+        layout: The layout in which cosines and sines turn, where ``like`` does not say: ``"halves"`` unless said.
+        width: Channels of its tokens; found out unless said.
+        length: Positions 0 to ``length - 1`` are asked; found out unless said.
+        values: The learned numbers of ``like``.
+        restore: What is done to a module after ``to_empty``, such as a model's ``_init_weights``; a module's own
+            ``reset_parameters``, ``reset_buffers``, ``init_weights`` and the like are called unasked.
+        without: Names of treatments to leave out.
+        compile: Whether it is compiled too, by the backend ``"aot_eager"``, or the backend's name. It is not unless
+            asked for: PyTorch's compiler needs seconds to be loaded, more than all other treatments together.
+        timeout: Seconds for a call.
+        raises: Whether a failure is raised; else it is in the report.
+
+    Returns:
+        The report. ``called["notes"]`` holds what is worth knowing and is no failure.
+
+    Accuracy: after a treatment numbers may be off by their rounding to the dtype of the answer, and where other
+        arithmetic may have made them, by that of float32; derived in `clockhands.testing.module_bounds`.
+
+    Raises:
+        CheckFailed: Something failed; the message is the report.
+        CannotCheck: The module cannot be called like that; the message says what came back.
+        InvalidValue, InvalidType: An argument cannot be used, or is no module.
+
+    >>> import clockhands as ch
+    >>> from clockhands.torch import Rotary
+    >>> check_module(Rotary(ch.Rotary(head_width=16)), ch.Rotary(head_width=16), length=100).sound
+    True
+    """
+    __tracebackhide__ = True
+    module, make = _given(module, make)
+    spec = None if like is None else resolved(like, Rotary | AdditiveCode | BiasCode, "position")  # type: ignore[arg-type]
+    make_one, build = _builders(make, spec)
+    if module is None:
+        assert make_one is not None
+        module = make_one()
+        if not _is_module(module):
+            raise InvalidType(
+                f"Expected a function that builds a torch.nn.Module, got one that gives {shown(module)}.",
+                "Give the module itself, or make=lambda: Module(...).",
+            )
+    from clockhands.testing.module_asking import Asking
+    from clockhands.testing.module_tensors import as_it_was
+    from clockhands.testing.module_treatments import Subject
+
+    known = {"layout": layout or getattr(spec, "layout", "halves"), "width": width or _width(spec)}
+    one_of("layout", known["layout"], ("halves", "interleaved"), "It says which channels cosines and sines turn.")
+    if call == "x, positions" and isinstance(spec, BiasCode):
+        call = "queries, keys"
+    with as_it_was(module):
+        asking = Asking(
+            module.eval(),
+            call=call,
+            method=method,
+            axes=axes,
+            positions=positions,
+            dtype=dtype,
+            length=_length(spec, length),
+            coordinates=spec.number_of_axes if isinstance(spec, Rotary) else 1,
+            timeout=timeout,
+            **known,
+        )
+    try:
+        subject = Subject(module, asking, make_one, build, restore, spec)
+    except Refused as error:
+        raise CannotCheck(f"The module was called: {error}.", "Say call=, axes= or length= for what it takes.") from (
+            error
+        )
+    function = None if spec is None else _as_function(subject, module, values)
+    backend = None if compile is False else "aot_eager" if compile is True else compile
+    outcomes, made, left_out, worst = _treated(subject, backend, without, _fastest(spec))
+    return settled(
+        _report(subject, function, outcomes, made=made, left_out=left_out, worst=worst, values=values), raises
+    )
+
+
+def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[..., Any] | None]:
+    """A module and what builds it, from what was given first."""
+    if _is_module(module):
+        return module, make
+    if module is None and make is not None:
+        return None, make
+    if callable(module) and make is None:
+        return None, module
+    raise InvalidType(
+        f"Expected a torch.nn.Module, or make=, a function that builds one, got {shown(module)}.",
+        "check_rotary, check_additive and check_bias check functions.",
+    )
+
+
+def _is_module(value: Any) -> bool:
+    import sys
+
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _builders(
+    make: Callable[..., Any] | None, spec: Any
+) -> tuple[Callable[[], Any] | None, Callable[[Any], Any] | None]:
+    """What builds a module like it, and what builds one of another spec."""
+    if make is None:
+        return None, None
+    try:
+        needed = [
+            one
+            for one in inspect.signature(make).parameters.values()
+            if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        needed = []
+    if not needed:
+        return make, None
+    if spec is None or len(needed) > 1:
+        names = ", ".join(one.name for one in needed)
+        there = "no `like` to give it" if spec is None else "one spec to give it"
+        raise InvalidValue(
+            f"`make` takes ({names}), and there is {there}.",
+            "Give a function of nothing, lambda: Module(...), or a function of a spec and like=.",
+        )
+    return (lambda: make(spec)), make
+
+
+def _width(spec: Any) -> int | None:
+    return spec.head_width if isinstance(spec, Rotary) else getattr(spec, "width", None)
+
+
+def _length(spec: Any, length: int | None) -> int | None:
+    """Positions to ask: fewer than usual where the rates of a code follow the length in use."""
+    if length is None and isinstance(spec, Rotary):
+        rotary = import_module("clockhands.testing.rotary")
+        found = rotary._length(spec, None)  # noqa: SLF001 - one rule for both checks
+        return None if found == rotary.LENGTH else found
+    return length
+
+
+def _fastest(spec: Any) -> float:
+    rates = getattr(spec, "rates", None)
+    return 1.0 if rates is None else max(1.0, *(abs(float(rate)) for rate in rates))
+
+
+def _as_function(subject: "Subject", module: Any, values: Any) -> Report:
+    """The module as a function, beside the code that it should be."""
+    asking, spec, build = subject.asking, subject.spec, subject.build
+    more: dict[str, Any]
+    if isinstance(spec, BiasCode):
+        check, more = import_module("clockhands.testing.biases").check_bias, {"call": asking.call, "values": values}
+    elif isinstance(spec, AdditiveCode):
+        check = import_module("clockhands.testing.additive").check_additive
+        more = {"call": asking.called_as, "axes": asking.axes, "positions": asking.places, "values": values}
+    else:
+        check = import_module("clockhands.testing.rotary").check_rotary
+        more = {"call": asking.called_as, "axes": asking.axes, "positions": asking.places}
+    if build is not None:
+        more["make"] = lambda own: asking.function(build(own).eval())
+    one = subject.copied() if module is subject.original else module.eval()
+    return check(
+        asking.function(one),
+        spec,
+        backend="torch",
+        dtype=asking.dtype,
+        length=asking.length,
+        timeout=asking.timeout,
+        raises=False,
+        **more,
+    )
+
+
+def _treated(
+    subject: "Subject", backend: str | None, without: Collection[str], fastest: float
+) -> tuple[list["Outcome"], list[str], dict[str, str], float]:
+    """Make every treatment: those that failed, the names of all, those that could not be made, the largest share."""
+    from clockhands.testing.module_treatments import Broke, Treatment, treatments, undone
+
+    outcomes, made, left_out, worst = [], [], {}, 0.0
+    known = [*treatments(backend, subject.asking.dtype), Treatment("positions matter", "positions", _positions_matter)]
+    names = {one.name for one in known}
+    for name in without:
+        one_of("without", name, tuple(sorted(names)), "It names treatments.")
+    for treatment in known:
+        if treatment.name in without:
+            left_out[treatment.name] = "it was not wanted"
+            continue
+        treated = None
+        try:
+            treated = treatment.run(subject)
+            with undone(treated.kept):
+                outcome, share = _asked(subject, treatment, treated, fastest)
+        except Unasked as reason:
+            left_out[treatment.name] = str(reason)
+            continue
+        except (Broke, Refused) as error:
+            if isinstance(error, Refused) and treatment.group in ("cast", "coarse", "after coarse", "autocast"):
+                # A module that says no is not one that is silently wrong.
+                left_out[treatment.name] = str(error)
+                continue
+            outcome, share = _refused(treatment, treated, str(error)), np.inf
+        except Exception as error:  # noqa: BLE001 - whatever the module's own hooks raise
+            outcome, share = _refused(treatment, treated, f"raised {type(error).__name__}: {error}"), np.inf
+        made.append(treatment.name)
+        worst = max(worst, share)
+        if outcome is not None:
+            outcomes.append(outcome)
+    return outcomes, made, left_out, worst
+
+
+def _asked(subject: "Subject", treatment: "Treatment", treated: Any, fastest: float) -> tuple["Outcome | None", float]:
+    from clockhands.testing.module_bounds import allowed
+    from clockhands.testing.module_explaining import Outcome
+
+    wanted = treated.wanted or subject.before
+    heard = treated.heard or subject.asking.hear(treated.module, dtype=treated.dtype, around=treated.around)
+    if heard.rows.shape != wanted.rows.shape:
+        shapes = f"gave {list(heard.rows.shape)} numbers for {list(wanted.rows.shape)}"
+        return _refused(treatment, treated, shapes), np.inf
+    room = allowed(subject.asking, wanted, heard.dtype, treated.another, fastest)
+    answer = Answer(f"when it {treated.what}", heard.rows, wanted.rows, room, wanted.positions)
+    failures, worst = failures_of([Asked(Experiment(treatment.name, "", lambda _: []), [answer])], ())
+    if not failures:
+        return None, worst
+    failure = replace(failures[0], evidence={**failures[0].evidence, "dtype": heard.dtype})
+    return Outcome(treatment, failure, treated, heard), worst
+
+
+def _refused(treatment: "Treatment", treated: Any, said: str) -> "Outcome":
+    from clockhands.testing.module_explaining import Outcome
+
+    lead = f"when it {treated.what}, " if treated is not None else ""
+    said = said if said.startswith(("it ", "cannot")) else f"it {said}"
+    return Outcome(treatment, Failure(treatment.name, f"{lead}{said}.", {"said": said}), treated, None)
+
+
+def _positions_matter(subject: "Subject") -> Any:
+    """Whether anything that it gives depends on where its tokens stand: else there is no code."""
+    from clockhands.testing.module_treatments import Broke, Treated
+
+    asking = subject.asking
+    if asking.kind == "bias":
+        raise Unasked("a bias may be the same at all distances")
+    if asking.length < 4:
+        raise Unasked("it has too few positions")
+    module = subject.copied()
+    if asking.positions_given:
+        first, second = (asking.hear(module, positions=np.arange(start, start + 2)) for start in (0, asking.length - 3))
+        same = np.array_equal(first.rows, second.rows)
+    else:
+        # Tokens of different rows differ, so the rows of a table or of turned tokens are told apart by their channels.
+        rows = asking.hear(module).rows
+        same = bool((np.abs(np.abs(rows) - 1) < 1e-6).all())
+    if same:
+        raise Broke(f"gives tokens at positions 0 and {asking.length - 3:,} the same numbers")
+    return Treated(module, "is asked at other positions")
+
+
+def _report(
+    subject: "Subject",
+    function: Report | None,
+    outcomes: list["Outcome"],
+    *,
+    made: list[str],
+    left_out: dict[str, str],
+    worst: float,
+    values: Any,
+) -> Report:
+    from clockhands.testing.module_explaining import by_tensors, explained
+
+    asking, spec = subject.asking, subject.spec
+    explanations: list[Explanation] = []
+    failures: tuple[Failure, ...] = ()
+    experiments: tuple[str, ...] = ()
+    called = {"library": "torch", "dtype": asking.dtype, "calls": asking.calls, "rows": 0}
+    if function is not None:
+        failures, experiments = function.failures, function.experiments
+        left_out = {**function.left_out, **left_out}
+        worst = max(worst, function.worst)
+        called |= {"calls": called["calls"] + function.called["calls"], "rows": function.called["rows"]}
+        if failures:
+            found, whole = by_tensors(subject, lambda other: _as_function(subject, other, values).sound)
+            explanations += found + ([] if whole else [_shared(one) for one in function.explanations])
+    explanations += explained(subject, outcomes, not failures, _fastest(spec))
+    subject_name = type(subject.original).__name__
+    return Report(
+        subject=subject_name,
+        kind="module",
+        like=f"the same {_THROUGHOUT}" if spec is None else f"{describe(spec)} {_THROUGHOUT}",
+        experiments=(*experiments, *made),
+        left_out=left_out,
+        failures=(*failures, *(one.failure for one in outcomes)),
+        explanations=tuple(explanations),
+        called=called | {"length": asking.length, "notes": _notes(subject)},
+        worst=worst,
+        spec=spec,
+    )
+
+
+def _shared(explanation: Explanation) -> Explanation:
+    """What a function calls a cache without its key, modules call a shared table."""
+    if not explanation.codes[0].startswith("cache-without"):
+        return explanation
+    return replace(explanation, codes=("shared-table", *explanation.codes))
+
+
+def _notes(subject: "Subject") -> tuple[str, ...]:
+    """What is worth knowing and no failure: computed numbers that are written with the weights, or trained."""
+    from clockhands.faults import FAULTS
+    from clockhands.testing.module_tensors import held
+
+    notes = []
+    for path, one in held(subject.original).items():
+        if one.kind == "buffer" and one.persistent and one.tensor.is_floating_point():
+            notes.append(f"It {FAULTS['buffer-persistent'].sentence.format(path=path)}.")
+        if one.kind == "parameter" and one.tensor.requires_grad and not getattr(subject.spec, "learned", True):
+            notes.append(f"It trains `{path}`, although the code is computed.")
+    return tuple(notes)
