@@ -31,8 +31,9 @@ def resolve_module(found: Walked, opened: Opened, length: int | None) -> tuple[R
         resolved = _with_codes(resolved, [*codes, *function_codes(found, shown)])
     declared = declared_by(resolved, opened.config)
     of_rates, wrong_parts = rates_cases(found, declared)
-    made = [*of_rates, *waves_cases(found, declared), *number_cases(found), *row_cases(found)]
-    made += effect_cases(found, declared, wrong_parts)
+    of_waves, wrong_tables = waves_cases(found, declared)
+    made = [*of_rates, *of_waves, *number_cases(found), *row_cases(found)]
+    made += effect_cases(found, declared, wrong_parts | wrong_tables)
     wrong = frozenset(name.partition(":")[2] for _, evidence, _ in made for name in evidence if ":" in name)
     return resolved, [*made, *kept_cases(found, declared, wrong), *cases]
 

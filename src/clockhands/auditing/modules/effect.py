@@ -16,7 +16,7 @@ import numpy as np
 from clockhands.auditing.checks import Case
 from clockhands.auditing.modules.held import Held, Walked, layers_in, numbers_of
 from clockhands.auditing.modules.ladders import Expected, Verdict
-from clockhands.auditing.modules.serving import Declared
+from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.auditing.modules.waves import Waves, judged_waves, single
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import identify
@@ -37,30 +37,39 @@ _FAILS = (Exception,)
 
 def effect_cases(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Iterator[Case]:
     """What every part turns by, where that is not what is declared; ``wrong`` are parts that hold wrong numbers."""
+    alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
     for path, owner in walked.turning.items():
         if id(owner) in wrong or _without_numbers(owner):
             continue
         own = [held for held in walked.of("rates") if held.owner is owner and held.which is None]
         for held in own or [None]:
-            yield from _of_part(path, owner, held, declared, walked)
+            found = _of_part(path, owner, held, declared, walked)
+            if found is not None:
+                # What is told of one part is told of all that behave so, with the layers of all.
+                evidence = {name: value for name, value in found[0].items() if name != "module"}
+                alike.setdefault(str(evidence), []).append(found)
+    for group in alike.values():
+        evidence, _ = group[0]
+        yield "rotation-differs", {**evidence, "parts": len(group)}, joined(layers for _, layers in group)
 
 
-def _of_part(path: str, owner: Any, held: Held | None, declared: Declared, walked: Walked) -> Iterator[Case]:
+def _of_part(
+    path: str, owner: Any, held: Held | None, declared: Declared, walked: Walked
+) -> tuple[dict[str, Any], str | None] | None:
     layers = held.layers if held is not None else layers_in((path,))
     layer_type = None if held is None else held.layer_type
-    expected = declared.serving((path,), layers, layer_type)
+    expected = [one for one in declared.serving(owner, (path,), layers, layer_type) if one.sure]
     verdicts = [
         verdict
         for one in expected
         if (verdict := _verdict(owner, layer_type, one, declared.resolved.context, walked.dtype)) is not None
     ]
     if not verdicts or any(one.code is None for one in verdicts):
-        return
-    first = verdicts[0]
+        return None
     told = layer_ranges(layers) if layers else (expected[0].layers if len(expected) == 1 else None)
-    evidence = {name: value for name, value in first.evidence.items() if name not in ("of", "error")}
+    evidence = {name: value for name, value in verdicts[0].evidence.items() if name not in ("of", "error")}
     name = f"{path or type(owner).__name__} ({layer_type})" if layer_type else path or type(owner).__name__
-    yield "rotation-differs", {"module": name, **evidence}, told
+    return {"module": name, **evidence}, told
 
 
 def _without_numbers(owner: Any) -> bool:

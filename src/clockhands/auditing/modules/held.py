@@ -22,7 +22,8 @@ _WAVES = re.compile(
 )
 _NUMBERS = re.compile(r"^position_ids$")
 _BIASES = re.compile(r"(^|\.)relative_attention_bias\.weight$")
-_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+_LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|\w*blocks?)\.(\d+)(?:\.|$)")
+_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 
 WHERE = "model"
 """What stands before the colon in the place of a tensor, where files have their name."""
@@ -126,7 +127,7 @@ def layers_in(paths: Iterable[str]) -> tuple[int, ...]:
     >>> layers_in(["model.layers.2.rotary_emb", "model.layers.10.rotary_emb"]), layers_in(["rotary_emb"])
     ((2, 10), ())
     """
-    found = (_LAYER.search(path) for path in paths)
+    found = (_LAYER.search(path) or _NUMBER.search(path) for path in paths)
     return tuple(sorted({int(match[1]) for match in found if match is not None}))
 
 
@@ -141,7 +142,7 @@ def walked(module: Any) -> Walked:
         own = [_held(tuple(known), owner, *each) for each in _tensors(owner)]
         found = [one for one in own if one is not None]
         held += found
-        if any(one.kind in ("rates", "waves") for one in found) or _is_called_rotary(known[0], owner):
+        if any(one.kind in ("rates", "waves") for one in found) or _may_turn(known[0], owner):
             turning[known[0]] = owner
     tensors = [*module.parameters(), *module.buffers()]
     floats: dict[str, int] = {}
@@ -184,10 +185,10 @@ def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent
 _BY_NAME = (("waves", _WAVES), ("numbers", _NUMBERS))
 
 
-def _is_called_rotary(path: str, owner: Any) -> bool:
-    return bool(re.search(r"rotary|rope", f"{path.rpartition('.')[2]} {type(owner).__name__}", re.IGNORECASE)) and not (
-        any(True for _ in owner.children())
-    )
+def _may_turn(path: str, owner: Any) -> bool:
+    """Whether a part is called like one that turns, or is all that was given; it has no parts of its own."""
+    called = re.search(r"rotary|rope", f"{path.rpartition('.')[2]} {type(owner).__name__}", re.IGNORECASE)
+    return bool(called or not path) and next(owner.children(), None) is None
 
 
 def numbers_of(tensor: Any) -> np.ndarray | None:

@@ -28,6 +28,7 @@ _STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
 # A ladder's fastest hand makes between a hundredth of a radian and a hundred a token, wherever anybody wrote one down.
 _FASTEST = (0.01, 100.0)
 _SLOWEST = 1e-12
+_EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Expected:
         ladders: Words to rates: one ladder, or several where it depends on the length in use.
         plain: The rates without the scaling; None where there is none, or it is not known.
         slack: How far a rate made in float32 may be from the exact one, in parts of it.
+        sure: Whether what is declared is known to be for this part, by a type whose class was read; else only what no
+            ladder has is told.
     """
 
     code: Code
@@ -47,6 +50,7 @@ class Expected:
     ladders: Mapping[str, np.ndarray]
     plain: np.ndarray | None
     slack: float
+    sure: bool = True
 
     @property
     def rates(self) -> np.ndarray:
@@ -72,7 +76,9 @@ class Verdict:
     evidence: Mapping[str, Any]
 
 
-def expected_of(code: Code, layers: str | None, which: str | None = None, reach: int | None = None) -> Expected | None:
+def expected_of(
+    code: Code, layers: str | None, which: str | None = None, reach: int | None = None, *, sure: bool = True
+) -> Expected | None:
     """What a module that serves a code should hold; ``which`` of its ladders, and how far it has been asked."""
     if not code.rates:
         return None
@@ -83,7 +89,8 @@ def expected_of(code: Code, layers: str | None, which: str | None = None, reach:
         plain = np.array(replace(spec, scaling=None).rates)
     elif spec is None and code.scaling and code.base:
         plain = code.base ** (-np.arange(len(code.rates)) / len(code.rates))
-    return Expected(code, layers, ladders, plain, _slack(code))
+    # Of a type whose class was not read the layout is not known, and the rest is guessed from common keys.
+    return Expected(code, layers, ladders, plain, _slack(code), sure and code.layout is not None)
 
 
 def _ladders(code: Code, spec: Rotary | None, which: str | None, reach: int | None) -> Iterator[tuple[str, np.ndarray]]:
@@ -132,14 +139,29 @@ def judged(numbers: np.ndarray, dtype: str, expected: Expected, context: int | N
         if wrong is not None:
             return wrong
         if all(len(one) != len(numbers) for one in ladders.values()):
-            return _of_another_width(numbers, expected)
+            return _of_another_width(numbers, expected) if expected.sure else unlike_any(numbers)
         for one in ladders.values():
             how = fits(numbers, one, expected.slack, dtype)
             if how == "exact":
                 return Verdict(None, {})
             if how is not None:
                 return Verdict("buffer-rounded", _rounding(numbers, one, how, context))
+        if not expected.sure:
+            plain = expected.plain is not None and fits(
+                numbers, _as_many(expected.plain, numbers), expected.slack, dtype
+            )
+            return _another(numbers, dtype, rates, expected) if plain else unlike_any(numbers)
         return _another(numbers, dtype, rates, expected)
+
+
+def unlike_any(numbers: np.ndarray) -> Verdict:
+    """What can be said of rates that nothing is known of: whether anybody could have computed them."""
+    wrong = ~np.isfinite(numbers) | (numbers < 0) | (numbers > _EVER) | ((numbers > 0) & (numbers < _SLOWEST))
+    if wrong.any():
+        pair = int(np.flatnonzero(wrong)[0])
+        evidence = {"pair": pair, "stored": float(numbers[pair]), "wrong": int(wrong.sum()), "pairs": len(numbers)}
+        return Verdict("buffer-uninitialised", evidence)
+    return Verdict(None if numbers.any() else "buffer-zero", {"pairs": len(numbers)})
 
 
 def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, expected: Expected) -> Verdict:

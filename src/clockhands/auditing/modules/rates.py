@@ -8,7 +8,7 @@ import numpy as np
 
 from clockhands.auditing.checks import Case
 from clockhands.auditing.modules.held import Held, Walked
-from clockhands.auditing.modules.ladders import ROUNDED, Expected, Verdict, judged, recognised_spec
+from clockhands.auditing.modules.ladders import ROUNDED, Expected, Verdict, judged, recognised_spec, unlike_any
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.sources.resolved import Code, layer_ranges
 
@@ -24,7 +24,12 @@ def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozens
         if numbers is None or numbers.ndim != 1 or not numbers.size or np.iscomplexobj(numbers):
             continue
         expected = declared.serving(
-            held.paths, held.layers, held.layer_type, held.which, _reach(held.owner, held.layer_type)
+            held.owner,
+            held.paths,
+            held.layers,
+            held.layer_type,
+            which=held.which,
+            reach=_reach(held.owner, held.layer_type),
         )
         layers = _layers(held, expected)
         verdict = _inert(held, expected) or _verdict(held, numbers, expected, declared.resolved.context)
@@ -37,7 +42,7 @@ def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozens
 def _verdict(held: Held, numbers: np.ndarray, expected: tuple[Expected, ...], context: int | None) -> Verdict:
     """What a ladder is beside the nearest of those that it may be."""
     if not expected:
-        return _by_itself(numbers)
+        return unlike_any(numbers)
     verdicts = [judged(numbers, held.dtype, one, context) for one in expected]
     best = next((one for one in verdicts if one.code is None), None)
     best = best or next((one for one in verdicts if one.code == "buffer-rounded"), verdicts[0])
@@ -48,24 +53,12 @@ def _verdict(held: Held, numbers: np.ndarray, expected: tuple[Expected, ...], co
     return best
 
 
-def _by_itself(numbers: np.ndarray) -> Verdict:
-    """What can be said of rates that nothing declares."""
-    if not np.isfinite(numbers).all():
-        pair = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        wrong = int(np.count_nonzero(~np.isfinite(numbers)))
-        return Verdict(
-            "buffer-uninitialised",
-            {"pair": pair, "stored": float(numbers[pair]), "wrong": wrong, "pairs": len(numbers)},
-        )
-    return Verdict(None if numbers.any() else "buffer-zero", {"pairs": len(numbers)})
-
-
 def _inert(held: Held, expected: tuple[Expected, ...]) -> Verdict | None:
     """A scaling that the config has and the module was built without: it says itself how it was built."""
     built = getattr(held.owner, "rope_type", None)
     if isinstance(built, Mapping):
         built = built.get(held.layer_type)
-    if built != "default" or len(expected) != 1:
+    if built != "default" or len(expected) != 1 or not expected[0].sure:
         return None
     one = expected[0]
     scaling = one.code.scaling
@@ -141,8 +134,8 @@ def _factors(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Itera
         if id(held.owner) in wrong or (id(held.owner), name) in seen or isinstance(value, bool):
             continue
         seen.add((id(held.owner), name))
-        expected = declared.serving(held.paths, held.layers, held.layer_type)
-        factors = {one.code.attention_factor for one in expected}
+        expected = declared.serving(held.owner, held.paths, held.layers, held.layer_type)
+        factors = {one.code.attention_factor for one in expected if one.sure}
         try:
             kept = None if value is None else float(value)
         except (TypeError, ValueError, RuntimeError):

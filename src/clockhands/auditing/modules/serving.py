@@ -32,9 +32,11 @@ class Declared:
 
     def serving(
         self,
+        owner: Any,
         paths: Iterable[str],
         layers: tuple[int, ...],
         layer_type: str | None = None,
+        *,
         which: str | None = None,
         reach: int | None = None,
     ) -> tuple[Expected, ...]:
@@ -43,20 +45,27 @@ class Declared:
         codes = in_part(codes, tuple(paths))
         if layers:
             codes = [code for code in codes if code.layers is None or _share(code.layers, layers)] or codes
+        own = getattr(owner, "config", None)
+        # A part that was given the config of a whole of several parts may be for any of them.
+        sure = getattr(own, "text_config", None) is None
         if layer_type is not None:
-            of_type = {layer for layer, kind in enumerate(self.layer_types) if kind == layer_type}
+            types = getattr(own, "layer_types", None) or self.layer_types
+            of_type = {layer for layer, kind in enumerate(types) if kind == layer_type}
+            sure = sure and bool(of_type)
             codes = [code for code in codes if code.layers is not None and _share(code.layers, of_type)] or codes
         elif any("local" in path.rpartition(".")[2] for path in paths):
             codes = [code for code in codes if code.window is not None] or codes
         alike: dict[Any, list[Code]] = {}
         for code in codes:
             alike.setdefault((code.rates, code.attention_factor), []).append(code)
-        made = (expected_of(group[0], _told(group, layers), which, reach) for group in alike.values())
+        made = (expected_of(group[0], _told(group, layers), which, reach, sure=sure) for group in alike.values())
         return tuple(one for one in made if one is not None)
 
-    def layers_of(self, paths: Iterable[str], layers: tuple[int, ...], layer_type: str | None) -> str | None:
+    def layers_of(
+        self, owner: Any, paths: Iterable[str], layers: tuple[int, ...], layer_type: str | None
+    ) -> str | None:
         """The layers that a part serves, as findings name them."""
-        found = [one.layers for one in self.serving(paths, layers, layer_type)]
+        found = [one.layers for one in self.serving(owner, paths, layers, layer_type)]
         if not found or any(one is None for one in found):
             return layer_ranges(layers) if layers else None
         return joined(found)

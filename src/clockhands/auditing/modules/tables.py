@@ -1,7 +1,7 @@
 """Tables and numbers that a loaded module keeps: cosines and sines, position numbers, rows, what is written to disk."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,16 @@ _MOST_ROWS = 4096
 _FURTHEST = 16
 
 
-def waves_cases(walked: Walked, declared: Declared) -> Iterator[Case]:
-    """What there is to say of every table of cosines and sines."""
+def waves_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozenset[int]]:
+    """What there is to say of every table of cosines and sines, and the modules (by their ids) whose table is wrong."""
     alike: dict[Any, list[tuple[Held, str | None, Verdict]]] = {}
     for held in walked.of("waves"):
         if held.on_meta or (array := held.numbers()) is None or array.ndim < 2:
             continue
-        expected = declared.serving(held.paths, held.layers, held.layer_type, held.which)
+        expected = declared.serving(held.owner, held.paths, held.layers, held.layer_type, which=held.which)
         verdicts = []
         for one in expected:
-            if getattr(one.code.spec, "axes", None) is not None:
+            if getattr(one.code.spec, "axes", None) is not None or not one.sure:
                 continue
             for rates in one.ladders.values():
                 waves = waves_of(array, held.name, held.dtype, len(rates))
@@ -50,7 +50,13 @@ def waves_cases(walked: Walked, declared: Declared) -> Iterator[Case]:
         if best.code is not None:
             key = (best.code, best.evidence.get("rounded to"), best.evidence.get("base in effect"))
             alike.setdefault(key, []).append((held, layers, best))
-    for group in alike.values():
+    wrong = frozenset(id(held.owner) for group in alike.values() for held, _, _ in group)
+    return list(_together(alike.values())), wrong
+
+
+def _together(groups: Iterable[list[tuple[Held, str | None, Verdict]]]) -> Iterator[Case]:
+    """One case for all tables that are wrong in the same way."""
+    for group in groups:
         held, _, verdict = group[0]
         place = {held.place: f"{list(held.tensor.shape)} in {held.dtype}", "tensors": len(group), "what": _WAVES}
         evidence = {name: value for name, value in verdict.evidence.items() if name != "behaves as"}
@@ -139,4 +145,4 @@ def kept_cases(walked: Walked, declared: Declared, wrong: frozenset[str]) -> Ite
 
 
 def _layers(held: Held, declared: Declared) -> str | None:
-    return declared.layers_of(held.paths, held.layers, held.layer_type)
+    return declared.layers_of(held.owner, held.paths, held.layers, held.layer_type)

@@ -193,7 +193,8 @@ def _persistent(evidence: Evidence) -> str:
 
 
 def _effect(evidence: Evidence) -> str:
-    name = evidence.get("module") or "the module"
+    more = evidence.get("parts", 1) - 1
+    name = str(evidence.get("module") or "the module") + (f" (and {spoken(more)} more like it)" if more > 0 else "")
     behaves = f" It behaves as {evidence['behaves as']}." if evidence.get("behaves as") else ""
     return f"What {name} turns by is not what the config declares: {_at(evidence)}.{behaves}"
 
