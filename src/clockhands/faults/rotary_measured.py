@@ -26,8 +26,9 @@ class Seen:
         positions: Where its turning was measured, [n], without repetition.
         turning: What each pair was multiplied by there, complex [n, pairs], as the declared pairs have it.
         pairwise: Whether that is what happened: pairs were turned or stretched, and nothing else.
-        offsets: Numbers of tokens by which it may stand off.
         specs: Codes that it was recognised as.
+        axes: Which of batch and heads its tokens have.
+        stands: Where its tokens seem to stand, for each of the positions; None where that is not seen.
     """
 
     dtype: str
@@ -38,6 +39,8 @@ class Seen:
     turning: np.ndarray
     pairwise: bool
     specs: tuple[Rotary, ...] = ()
+    axes: tuple[str, ...] = ()
+    stands: np.ndarray | None = None
 
     def rates(self) -> np.ndarray | None:
         """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None where that is not seen."""
@@ -52,6 +55,33 @@ class Seen:
                 rates = rates + wrapped(at[place] - at[0] - place * rates) / place
                 known = place
         return rates
+
+    def evenly(self) -> bool:
+        """Whether each pair turns by one angle more with each token."""
+        rates = self.rates()
+        if rates is None:
+            return False
+        start = self.turning[self.positions == 0][0]
+        turned = start * np.exp(1j * self.positions[:, None] * rates)
+        return bool(np.abs(turned - self.turning).max() <= 0.05 * max(np.abs(start).max(), 1e-30))
+
+    def apparent(self, spec: Rotary) -> np.ndarray | None:
+        """The position below the length whose turning comes nearest to what was seen at each position."""
+        if not self.pairwise or spec.axes is not None or not len(self.positions):
+            return None
+        sign = -1 if spec.direction == "backward" else 1
+        reach = np.arange(self.length)
+        known = np.exp(1j * sign * reach[:, None] * np.array(spec.rates))
+        seen = self.turning / np.maximum(np.abs(self.turning), 1e-30)
+        off = np.stack([np.abs(known - row).max(axis=1) for row in seen])
+        return np.where(off.min(axis=1) < 0.05, np.argmin(off, axis=1), -1)
+
+    def ends(self) -> tuple[int, ...]:
+        """The last position that something seems to stand at, where all later ones seem to stand there too."""
+        if self.stands is None or len(self.stands) < 3 or (last := int(self.stands[-1])) <= 0:
+            return ()
+        late = self.stands == last
+        return (last,) if late[-3:].all() and last < self.positions[-1] else ()
 
     def size(self) -> float | None:
         """What every pair is multiplied by, if it is one number."""
@@ -115,7 +145,7 @@ def _scaled_positions(spec: Rotary, rates: np.ndarray) -> Iterator[Suspect]:
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = rates[turns] / own[turns]
     ratio = float(np.median(ratios))
-    if np.isfinite(ratio) and ratio > 0 and abs(ratio - 1) > 1e-4:
+    if 1e-9 < ratio < 1e9 and abs(ratio - 1) > 1e-4:
         for factor in dict.fromkeys((float(f"{ratio:.3g}"), 1 / float(f"{1 / ratio:.3g}"), ratio)):
             yield Suspect(
                 ("positions-scaled",),

@@ -61,6 +61,12 @@ FAULTS = (
         "keras-hub 0.32.0 'dynamic'",
     ),
     _spec(
+        "ramp-reversed",
+        "has YaRN's ramp in reverse: fast pairs are slowed down and slow ones are left",
+        "Interpolate the pairs that make few turns in the original length, and leave those that make many.",
+        "litgpt 0.5.13",
+    ),
+    _spec(
         "lists-swapped",
         "uses LongRoPE's {used} factors where the {declared} ones belong",
         "Use the short factors up to the original length and the long ones beyond it.",
@@ -176,7 +182,7 @@ FAULTS = (
     ),
     _code(
         "positions-from-first",
-        "counts from the first position of each call: only differences within a call matter",
+        "counts from the first position of each call: {how}",
         "Use the positions as they are: a cached key and a later query must be counted from one start.",
         shown_by="positions that start later",
     ),
@@ -205,7 +211,7 @@ FAULTS = (
     ),
     _code(
         "no-rotation",
-        "turns nothing: tokens come back as they were",
+        "turns nothing{when}: tokens come back as they were",
         "Look for a table of zeros or an empty cache: cosine 1 and sine 0.",
         "chronos-forecasting#491",
         "sglang#33575",
@@ -247,6 +253,13 @@ FAULTS = (
         "Make the table as long as the context, or refuse positions beyond it.",
         "pegainfer#220",
         shown_by=_EVERY,
+    ),
+    _code(
+        "eviction-stops-positions",
+        "stands still from position {last:,} on: a call that starts later is turned as if it started there",
+        "Count the tokens that were seen, not those that a cache still holds.",
+        "VeloxQuant-MLX#138",
+        shown_by="decoding equals the full pass",
     ),
     _code(
         "table-rebuilt-rounded",
@@ -322,11 +335,18 @@ FAULTS = (
     ),
     _code(
         "rates-uninitialised",
-        "turns by rates that are no ladder (the first is {first:.3g} rad/token, where {declared:.3g} is right)",
+        "turns by rates that are no ladder: {wrong} of {pairs} are wrong, pair {pair} turns by {rate:.4g} rad/token, "
+        "where {declared:.4g} is right",
         "Make the rates again after to_empty or a move from the meta device.",
         "torchtitan#4783",
         "unsloth#4112",
         "FastPLMs#47",
+    ),
+    _spec(
+        "other-rates",
+        "turns evenly by other rates: {wrong} of {pairs} are wrong, pair {pair} turns by {rate:.4g} rad/token, where "
+        "{declared:.4g} is right",
+        "Compare the rates with those of the code, pair by pair.",
     ),
     _code(
         "one-number-wrong",

@@ -1,14 +1,14 @@
 """Rotary suspects of another spec: one field is not what was declared, which a file can show."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.errors import ClockhandsError
 from clockhands.faults.fault import Suspect
-from clockhands.faults.turning import Call, Turning, another, built
+from clockhands.faults.turning import Apply, Call, Turning, another, built
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, XPos, chunked, interleaved
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
@@ -64,11 +64,22 @@ def other_specs(spec: Rotary, length: int) -> Iterator[Suspect]:
         yield another("xpos-dropped", {}, lambda it: replace(it, xpos=None))
         for centre in sorted({0.0, float(length // 2), *(float(n // 2) for n in (8, 16, 24, 32))}):
             if centre != spec.xpos.centre:
+                yield Suspect(
+                    ("xpos-centre",),
+                    {"centre": centre, "declared": spec.xpos.centre},
+                    built(lambda it, centre=centre: _keys_centred(it, centre)),
+                )
                 yield another(
                     "xpos-centre",
                     {"centre": centre, "declared": spec.xpos.centre},
                     lambda it, centre=centre: replace(it, xpos=replace(spec.xpos or XPos(), centre=centre)),
                 )
+
+
+def _keys_centred(spec: Rotary, centre: float) -> Apply:
+    """Queries around the right centre and keys around another."""
+    keys = Turning(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))
+    return lambda x, at, dtype, role: (keys if role == "key" else Turning(spec))(x, at, dtype, role)
 
 
 def laid_out(spec: Rotary) -> str:
@@ -152,6 +163,16 @@ def _scalings(spec: Rotary) -> Iterator[Suspect]:
             yield from _with_scaling(
                 "another-original-length", {"original": original, "declared": declared}, scaling, original=original
             )
+    if isinstance(scaling, Yarn):
+
+        def reversed_ramp(it: Rotary, factor: float) -> Turning:
+            plain = np.array(replace(it, scaling=None, length=None).rates)
+            return Turning(it, rates=plain + plain / scaling.factor - np.array(it.rates), factor=factor)
+
+        for factor in {1.0, spec.attention_factor}:
+            yield Suspect(("ramp-reversed",), {}, built(lambda it, factor=factor: reversed_ramp(it, factor)))
+        for changed in ({"truncate": not scaling.truncate}, {"beta_fast": 32.0}, {"beta_slow": 1.0}):
+            yield from _other_fields(scaling, changed)
     if isinstance(scaling, LongRope):
         here = spec.length is not None and spec.length > scaling.original
         used = {True: "short", False: "long"}[here]
@@ -173,7 +194,7 @@ def _scalings(spec: Rotary) -> Iterator[Suspect]:
         if type(other) is not type(scaling) or other != scaling:
             yield another(
                 "another-scaling",
-                {"declared": words, "scaling": named(other)},
+                told_apart(scaling, other),
                 lambda it, other=other: replace(it, scaling=other),
             )
 
@@ -184,12 +205,31 @@ def _again(spec: Rotary) -> np.ndarray:
     return np.array(spec.scaling(replace(spec.ladder, ratio=plain.ratio), spec.length).rates)
 
 
-def _with_scaling(code: str, parameters: Mapping[str, Any], scaling: Any, **fields: Any) -> Iterator[Suspect]:
+def _other_fields(scaling: Any, changed: Mapping[str, Any]) -> Iterator[Suspect]:
+    other = replace(scaling, **changed)
+    if other != scaling:
+        words = told_apart(scaling, other)
+        yield another("another-scaling", words, lambda it: replace(it, scaling=other))
+
+
+def _with_scaling(code: str, parameters: Mapping[str, Any], scaling: Any, **changed: Any) -> Iterator[Suspect]:
     try:
-        other = replace(scaling, **fields)
+        other = replace(scaling, **changed)
     except (ClockhandsError, TypeError):
         return
     yield another(code, parameters, lambda it: replace(it, scaling=other))
+
+
+def told_apart(one: Any, other: Any) -> dict[str, Any]:
+    """A declared scaling and another in words, with the fields in which they differ."""
+    if type(one) is not type(other):
+        return {"declared": named(one), "scaling": named(other)}
+    apart = [field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)]
+
+    def words(scaling: Any) -> str:
+        return f"{type(scaling).__name__} with {', '.join(f'{name} {getattr(scaling, name)}' for name in apart)}"
+
+    return {"declared": words(one), "scaling": words(other)}
 
 
 def named(scaling: Any) -> str:
@@ -252,7 +292,7 @@ def told_by_fields(spec: Rotary, other: Rotary) -> tuple[str, dict[str, Any]]:
             return "scaling-dropped", {"scaling": named(spec.scaling)}
         if spec.scaling is None:
             return "another-scaling", {"declared": "nothing", "scaling": named(other.scaling)}
-        return "another-scaling", {"declared": named(spec.scaling), "scaling": named(other.scaling)}
+        return "another-scaling", told_apart(spec.scaling, other.scaling)
     if other.base is not None and spec.base is not None and other.base != spec.base:
         return "another-base", {"base": other.base, "declared": spec.base}
     return "another-scaling", {"declared": describe(spec), "scaling": describe(other)}

@@ -1,11 +1,13 @@
 """Rotary suspects that keep state: caches without their key, tables in the first dtype, counters."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from clockhands.errors import InvalidValue
 from clockhands.faults.fault import Suspect
 from clockhands.faults.turning import Apply, Call, Turning, rounded
 from clockhands.rotary import Rotary
@@ -16,20 +18,29 @@ def stateful(spec: Rotary) -> Iterator[Suspect]:
     for code, key in _KEYS.items():
         yield Suspect((code,), {}, lambda key=key: _shared(key))
     for dtype in ("bfloat16", "float16"):
-        for kept in (_kept_table, _kept_positions, _kept_phases):
+        for kept, first in itertools.product((_kept_table, _kept_positions, _kept_phases), (False, True)):
             yield Suspect(
                 ("cache-keeps-first-dtype",),
                 {"dtype": dtype},
-                lambda kept=kept, dtype=dtype: lambda it: kept(it, dtype),
+                lambda kept=kept, dtype=dtype, first=first: lambda it: kept(it, _Coarse(dtype, first)),
+            )
+        for rows in (512, 1024, 2048, 4096, 8192):
+            yield Suspect(
+                ("table-rebuilt-rounded",),
+                {"rows": rows, "dtype": dtype},
+                lambda rows=rows, dtype=dtype: lambda it: _rebuilt(it, rows, dtype),
             )
     yield Suspect(("cache-keeps-offset",), {}, lambda: _first_of_each_length)
+    yield Suspect(("cache-keeps-offset",), {}, lambda: _longest_kept)
+    yield Suspect(("no-rotation",), {"when": " in every model but the first"}, _First)
     yield Suspect(("first-sequence-only",), {"when": ""}, lambda: lambda it: _first_only(it, always=True))
     yield Suspect(
         ("first-sequence-only",),
         {"when": " where each has one token"},
         lambda: lambda it: _first_only(it, always=False),
     )
-    yield Suspect(("shrinks-each-call",), {}, lambda: _Shrinking)
+    for least, cut in itertools.product((0, 2), (False, True)):
+        yield Suspect(("shrinks-each-call",), {}, lambda least=least, cut=cut: lambda it: _Shrinking(it, least, cut))
     if spec.scaling is not None and hasattr(spec.scaling, "original"):
         yield Suspect(("remembers-longest",), {}, lambda: _Longest)
 
@@ -65,39 +76,62 @@ _KEYS = {
 }
 
 
-def _kept_table(spec: Rotary, dtype: str) -> Apply:
-    coarse = False
+class _Coarse:
+    """Whether a cache was made for tokens of a coarse dtype: for any of them, or by the first call for all."""
 
+    def __init__(self, dtype: str, first: bool) -> None:
+        self.dtype, self.first, self.kept = dtype, first, None
+
+    def __call__(self, call: Call) -> bool:
+        if self.kept is None or not (self.first or self.kept):
+            self.kept = call.dtype == self.dtype
+        return self.kept
+
+
+def _kept_table(spec: Rotary, coarse: _Coarse) -> Apply:
     def waves(cosine: np.ndarray, sine: np.ndarray, call: Call) -> tuple[np.ndarray, np.ndarray]:
-        nonlocal coarse
-        coarse = coarse or call.dtype == dtype
-        return (rounded(cosine, dtype), rounded(sine, dtype)) if coarse else (cosine, sine)
+        return (rounded(cosine, coarse.dtype), rounded(sine, coarse.dtype)) if coarse(call) else (cosine, sine)
 
     return Turning(spec, waves=waves)
 
 
-def _kept_positions(spec: Rotary, dtype: str) -> Apply:
-    coarse = False
-
-    def places(at: np.ndarray, call: Call) -> np.ndarray:
-        nonlocal coarse
-        coarse = coarse or call.dtype == dtype
-        return rounded(at, dtype) if coarse else at
-
-    return Turning(spec, places=places)
+def _kept_positions(spec: Rotary, coarse: _Coarse) -> Apply:
+    return Turning(spec, places=lambda at, call: rounded(at, coarse.dtype) if coarse(call) else at)
 
 
-def _kept_phases(spec: Rotary, dtype: str) -> Apply:
-    coarse = False
+def _kept_phases(spec: Rotary, coarse: _Coarse) -> Apply:
+    def phases(at: np.ndarray, call: Call) -> np.ndarray:
+        if not coarse(call):
+            return call.turning.phases(at)
+        rates = rounded(call.turning.rates, coarse.dtype)
+        return rounded(call.turning.phases(rounded(at, coarse.dtype), rates), coarse.dtype)
+
+    return Turning(spec, phases=phases)
+
+
+def _rebuilt(spec: Rotary, rows: int, dtype: str) -> Apply:
+    """A table of so many rows, made again in a coarse dtype when a later position is asked for, and kept so."""
+    late = False
 
     def phases(at: np.ndarray, call: Call) -> np.ndarray:
-        nonlocal coarse
-        coarse = coarse or call.dtype == dtype
-        if not coarse:
+        nonlocal late
+        late = late or bool(at.size and at.max() >= rows)
+        if not late:
             return call.turning.phases(at)
         return rounded(call.turning.phases(rounded(at, dtype), rounded(call.turning.rates, dtype)), dtype)
 
     return Turning(spec, phases=phases)
+
+
+class _First:
+    """A process whose first model is right, and whose others turn nothing."""
+
+    def __init__(self) -> None:
+        self.models = 0
+
+    def __call__(self, spec: Rotary) -> Apply:
+        self.models += 1
+        return Turning(spec) if self.models == 1 else lambda x, *_: np.array(x, np.float64)
 
 
 def _first_of_each_length(spec: Rotary) -> Apply:
@@ -115,16 +149,38 @@ def _first_only(spec: Rotary, *, always: bool) -> Apply:
     return apply
 
 
+def _longest_kept(spec: Rotary) -> Apply:
+    """The rows of the longest call so far serve all that are no longer, wherever they start."""
+    kept = np.zeros(0)
+
+    def places(at: np.ndarray, _: Call) -> np.ndarray:
+        nonlocal kept
+        if at.ndim != 1:
+            return at
+        if len(at) > len(kept):
+            kept = at
+        return kept[: len(at)]
+
+    return Turning(spec, places=places)
+
+
 class _Shrinking:
-    def __init__(self, spec: Rotary) -> None:
-        self.spec, self.rotated = spec, spec.rotated
+    """Half as many channels turn with each call, by a ladder of their own or by the first rates of the right one."""
+
+    def __init__(self, spec: Rotary, least: int, cut: bool) -> None:
+        self.spec, self.rotated, self.least, self.cut = spec, spec.rotated, least, cut
 
     def __call__(self, x: np.ndarray, *arguments: Any, **more: Any) -> np.ndarray:
-        if self.rotated < 2 or self.spec.axes is not None or self.spec.blocks:
+        if self.spec.axes is not None or self.spec.blocks:
+            raise InvalidValue("Its pairs are given one by one.", "Try another suspect.")
+        rotated, self.rotated = self.rotated, max(self.rotated // 2 // 2 * 2, self.least)
+        if rotated < 2:
             return np.array(x, np.float64)
-        now = replace(self.spec, rotated=self.rotated)
-        self.rotated = self.rotated // 2 // 2 * 2
-        return Turning(now)(x, *arguments, **more)
+        now = replace(self.spec, rotated=rotated, scaling=None, length=None) if self.cut else None
+        if now is None:
+            return Turning(replace(self.spec, rotated=rotated))(x, *arguments, **more)
+        rates = np.array(self.spec.rates)[: rotated // 2]
+        return Turning(now, rates=rates, factor=self.spec.attention_factor)(x, *arguments, **more)
 
 
 class _Longest:

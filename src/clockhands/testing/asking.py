@@ -1,15 +1,17 @@
 """Implementations under experiment: somebody's function, or a suspect, asked in the same way."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from clockhands.faults.fault import Suspect
-from clockhands.testing.calling import Called, Refused
+from clockhands.testing.calling import Called, Refused, first_shape, in_runs, numbered
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.reports import CannotCheck
+
+PAIRS = "q, k, positions"
 
 
 class Implementation(Protocol):
@@ -31,8 +33,13 @@ class Implementation(Protocol):
         ...
 
     @property
-    def pairs_given(self) -> bool:
-        """Whether it takes queries and keys together."""
+    def call(self) -> str:
+        """What it is called with."""
+        ...
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that its tokens have."""
         ...
 
     def __call__(
@@ -69,16 +76,21 @@ class Outside:
         return self.called.dtype
 
     @property
-    def pairs_given(self) -> bool:
-        """Whether it takes queries and keys together."""
-        return self.called.call.startswith("q")
+    def call(self) -> str:
+        """What it is called with."""
+        return self.called.call
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that its tokens have."""
+        return self.called.axes
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
     ) -> np.ndarray:
         """See `Implementation`."""
         called = self.keys if role == "key" and self.keys is not None else self.called
-        if role == "key" and self.pairs_given:
+        if role == "key" and self.call == PAIRS:
             return called(_other(x), positions, dtype=dtype, beside=x)
         return called(x, positions, dtype=dtype)
 
@@ -103,20 +115,27 @@ class Inside:
     dtype: str
     coarse: str | None
     length: int
-    pairs_given: bool
+    call: str
+    axes: tuple[str, ...]
     process: Callable[[Any], Any]
     crossed: bool = False
     built: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        """Build the first model."""
+        """Build the first model, and ask it what `Called` asks when it looks whether something can be called."""
         self.built = self.process(self.spec)
+        at = np.arange(3)
+        coordinates = getattr(self.spec, "number_of_axes", 1)
+        self(
+            np.ones(first_shape(self.axes, self.spec.head_width)),
+            at if coordinates == 1 else np.zeros((3, coordinates)),
+        )
 
     @classmethod
     def of_suspect(cls, suspect: Suspect, like: Implementation) -> "Inside":
         """In a process of its own."""
         crossed = "queries-and-keys-crossed" in suspect.codes
-        return cls(like.spec, like.dtype, like.coarse, like.length, like.pairs_given, suspect.make(), crossed)
+        return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, suspect.make(), crossed)
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
@@ -124,11 +143,18 @@ class Inside:
         """See `Implementation`."""
         if self.crossed:
             x = _other(x)
-        return self.built(x, positions, dtype or self.dtype, role)
+
+        def ask(part: np.ndarray, at: np.ndarray) -> np.ndarray:
+            return self.built(part, at, dtype or self.dtype, role)
+
+        # State is kept from call to call, so a suspect is called as often as what is checked.
+        if self.call == "x":
+            return numbered(ask, x, positions)
+        return in_runs(ask, x, positions) if self.call == "x, offset" else ask(x, positions)
 
     def of(self, spec: Any) -> "Inside":
         """See `Implementation`."""
-        return Inside(spec, self.dtype, self.coarse, self.length, self.pairs_given, self.process, self.crossed)
+        return replace(self, spec=spec)
 
 
 def _other(x: np.ndarray) -> np.ndarray:

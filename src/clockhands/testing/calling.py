@@ -78,7 +78,7 @@ class Called:
         self.dtype = self.library.held(dtype)
 
     def _find_library(self, backend: Any, coordinates: int) -> None:
-        shape = (*(2 if word in self.axes else 1 for word in AXES[:2]), 3, self.width)
+        shape = first_shape(self.axes, self.width)
         places = np.arange(3) if coordinates == 1 else np.zeros((3, coordinates), np.int64)
         tried: dict[str, list[str]] = {}
         for name in likely_libraries(self.function) if backend is None else (backend,):
@@ -140,9 +140,9 @@ class Called:
         """
         dtype = dtype or self.given
         if self.call == "x":
-            return self._counting(x, positions, dtype)
+            return numbered(lambda part, at: self._asked(part, at, dtype), x, positions)
         if self.call == "x, offset":
-            return self._by_runs(x, positions, dtype)
+            return in_runs(lambda part, at: self._asked(part, at[0], dtype), x, positions)
         return self._asked(x, positions, dtype, beside)
 
     def _asked(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
@@ -197,34 +197,6 @@ class Called:
             raise Refused(f"it gave back {self.output}, not real numbers")
         return as_numpy(answer).astype(np.float64)
 
-    def _counting(self, x: np.ndarray, positions: np.ndarray, dtype: str) -> np.ndarray:
-        """A function that numbers its rows itself: the rows stand where their positions say, among others."""
-        rows = np.broadcast_to(positions, (len(x), x.shape[-2]))
-        out = np.empty(x.shape)
-        one = all(np.array_equal(row, rows[0]) for row in rows)
-        for batch in (slice(None),) if one else [slice(place, place + 1) for place in range(len(x))]:
-            at = rows[batch][0]
-            if len(np.unique(at)) < len(at):
-                for place in range(len(at)):
-                    part = (batch, slice(None), slice(place, place + 1))
-                    out[part] = self._counting(x[part], at[place : place + 1], dtype)
-                continue
-            whole = np.zeros((*x[batch].shape[:2], int(at.max(initial=-1)) + 1, self.width))
-            whole[:, :, at] = x[batch]
-            out[batch] = self._asked(whole, at, dtype)[:, :, at]
-        return out
-
-    def _by_runs(self, x: np.ndarray, positions: np.ndarray, dtype: str) -> np.ndarray:
-        """A function that takes where its first row stands: one call for each run of neighbours."""
-        rows = np.broadcast_to(positions, (len(x), x.shape[-2]))
-        out = np.empty(x.shape)
-        one = all(np.array_equal(row, rows[0]) for row in rows)
-        for batch in (slice(None),) if one else [slice(place, place + 1) for place in range(len(x))]:
-            at = rows[batch][0]
-            for run in runs(at):
-                out[batch, :, run] = self._asked(x[batch, :, run], at[run.start], dtype)
-        return out
-
     def _outside(self, x: np.ndarray) -> np.ndarray:
         """From [batch, heads, seq, width] to the function's own order of axes."""
         missing = tuple(place for place, word in enumerate(AXES) if word not in self.axes)
@@ -246,6 +218,46 @@ class Called:
         elif wide and "batch" not in self.places:
             raise Refused('it takes one row of positions for all (say positions="batch seq" if it takes more)')
         return np.moveaxis(positions, -1, 0) if axes and self.places[0] == "axes" else positions
+
+
+def first_shape(axes: tuple[str, ...], width: int) -> tuple[int, ...]:
+    """The shape of the first tokens that something is called with, [batch, heads, seq, width]."""
+    return (*(2 if word in axes else 1 for word in AXES[:2]), 3, width)
+
+
+def numbered(ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Ask something that numbers its rows itself: rows stand where their positions say, among others."""
+    out = np.empty(x.shape)
+    for batch, at in _sequences(x, positions):
+        if len(np.unique(at)) < len(at):
+            for place in range(len(at)):
+                part = (batch, slice(None), slice(place, place + 1))
+                out[part] = numbered(ask, x[part], at[place : place + 1])
+            continue
+        number = int(at.max(initial=-1)) + 1
+        whole = np.zeros((*x[batch].shape[:2], number, x.shape[-1]))
+        whole[:, :, at] = x[batch]
+        out[batch] = ask(whole, np.arange(number))[:, :, at]
+    return out
+
+
+def in_runs(ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Ask something that is told where its first row stands: once for each run of neighbours."""
+    out = np.empty(x.shape)
+    for batch, at in _sequences(x, positions):
+        for run in runs(at):
+            out[batch, :, run] = ask(x[batch, :, run], at[run])
+    return out
+
+
+def _sequences(x: np.ndarray, positions: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Sequences and their positions; all of them together where they stand alike."""
+    rows = np.broadcast_to(positions, (len(x), x.shape[-2]))
+    if all(np.array_equal(row, rows[0]) for row in rows):
+        yield slice(None), rows[0]
+        return
+    for place, at in enumerate(rows):
+        yield slice(place, place + 1), at
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clockhands.errors import ClockhandsError
 from clockhands.faults.fault import Fault, Suspect
 from clockhands.testing.experiments import Answer, Experiment, Unasked, shares
 from clockhands.testing.reports import Explanation
 
 # Its own rounding, and that of the suspect's parameters where they were measured.
 _ROOM = 2.0
-# The part of the squared difference that the best suspect may leave, where none fits altogether, and how much more the
-# next best one must leave.
-_LEFT, _APART = 0.02, 4.0
+# Where no suspect fits altogether: the part of the squared difference, or of the wrong numbers, that the best one may
+# leave, and how much more the next best one must leave. A coarse rounding falls to the other side where an honest error
+# comes before it, so a tenth of the numbers may.
+_LEFT, _MISSED, _APART = 0.02, 0.1, 4.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ def fitting(
     found: list[Suspect] = []
     partial: list[tuple[float, Suspect]] = []
     for suspect in suspects:
-        left, fits = _compared(asked, build(suspect), bool(found))
+        try:
+            left, fits = _compared(asked, lambda suspect=suspect: build(suspect), bool(found))
+        except ClockhandsError:  # a code that does not exist is no suspect
+            continue
         if fits:
             found.append(suspect)
         elif left is not None:
@@ -44,14 +49,16 @@ def fitting(
         return found, None
     partial.sort(key=lambda one: one[0])
     best, others = partial[0], [one for one in partial if one[1].codes != partial[0][1].codes]
-    if best[0] > _LEFT or (others and others[0][0] < _APART * best[0]):
+    if best[0] > 1 or (others and others[0][0] < _APART * best[0]):
         return [], None
-    return [best[1]], f"this explains {100 * (1 - best[0]):.4g} % of the squared difference, not all of it"
+    return [best[1]], "most of what is wrong, not all of it"
 
 
-def _compared(asked: Sequence[Asked], implementation: object, only_whole: bool) -> tuple[float | None, bool]:
-    """The part of the squared difference that a suspect leaves, and whether it leaves nothing but rounding."""
+def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: bool) -> tuple[float | None, bool]:
+    """What a suspect leaves, 1 where it is as much as may be, and whether it leaves nothing but rounding."""
     left, whole, fits = 0.0, 0.0, True
+    wrong = missed = right = lost = 0
+    implementation = build()
     for one in asked:
         try:
             answers = one.experiment.run(implementation)
@@ -60,7 +67,7 @@ def _compared(asked: Sequence[Asked], implementation: object, only_whole: bool) 
         for seen, made in zip(one.answers, answers, strict=True):
             if seen.got.shape != made.got.shape:
                 return None, False
-            close = shares(seen.got, made.got, _ROOM * seen.allowed) <= 1
+            close = shares(seen.got, made.got, _ROOM * np.maximum(seen.allowed, made.allowed)) <= 1
             # NaN answers NaN.
             close |= np.isnan(seen.got) & np.isnan(made.got)
             if not close.all():
@@ -70,9 +77,17 @@ def _compared(asked: Sequence[Asked], implementation: object, only_whole: bool) 
             finite = np.isfinite(seen.got) & np.isfinite(made.got)
             over = np.where(finite, np.abs(seen.got - made.got), 0.0)
             off = np.where(finite, np.abs(seen.got - seen.wanted), 0.0)
-            left += float(np.sum(over**2))
-            whole += float(np.sum(np.where(off > seen.allowed, off, 0.0) ** 2))
-    return (left / whole if whole else None), fits
+            bad = seen.shares > 1
+            left += float(np.sum(np.where(close, 0.0, over) ** 2))
+            whole += float(np.sum(np.where(bad, off, 0.0) ** 2))
+            wrong += int(bad.sum())
+            right += int((~bad).sum())
+            missed += int((bad & ~close).sum())
+            lost += int((~bad & ~close).sum())
+    if not wrong or not whole:
+        return None, fits
+    # Numbers that were right and are none of the suspect's count as much.
+    return min(left / whole / _LEFT, (missed / wrong + lost / max(right, 1)) / _MISSED), fits
 
 
 def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: str | None) -> tuple[Explanation, ...]:

@@ -14,14 +14,14 @@ from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen, rotary_suspects
 from clockhands.rotary import Rotary
 from clockhands.specs import describe
-from clockhands.testing.asking import Implementation, Inside, Outside
+from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
 from clockhands.testing.calling import Called, Refused
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import EVERY, SMALL, answer, tokens
-from clockhands.testing.unexplained import unexplained
+from clockhands.testing.unexplained import only_coarse, unexplained
 
 LENGTH = 10_000
 
@@ -175,7 +175,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
 
     def tried() -> Iterator[Suspect]:
         yield from rotary_suspects(it.spec, seen)
-        if it.pairs_given:
+        if it.call == PAIRS:
             from clockhands.faults.turning import Turning
 
             yield Suspect(("queries-and-keys-crossed",), {}, lambda: Turning)
@@ -188,7 +188,8 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
         seen = replace(seen, specs=_recognised(it))
         if seen.specs:
             found, note = fitting(small, rotary_suspects(it.spec, seen), built)
-    return explanations(found, FAULTS, note) if found else unexplained(it, asked)
+    told = explanations(found, FAULTS, note) or _by_rates(it.spec, seen) or unexplained(it, asked)
+    return only_coarse(told, asked, it.coarse)
 
 
 def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
@@ -233,7 +234,43 @@ def _seen(it: Outside, first_wrong: int | None) -> Seen:
     alike = bool(measured) and bool(
         (np.abs(measured[0] - measured[1]) <= 0.05 * np.maximum(np.abs(measured[0]), 0.1)).mean() > 0.98
     )
-    return Seen(it.dtype, it.coarse, it.length, first_wrong, at if measured else at[:0], turning, alike)
+    seen = Seen(
+        it.dtype,
+        it.coarse,
+        it.length,
+        first_wrong,
+        at if measured else at[:0],
+        turning,
+        alike,
+        axes=it.called.axes,
+    )
+    return replace(seen, stands=seen.apparent(it.spec))
+
+
+def _by_rates(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
+    """What can be said of a rotation that turns evenly, by rates that no known fault makes."""
+    rates = seen.rates() if seen.evenly() else None
+    if rates is None:
+        return ()
+    sign = -1.0 if spec.direction == "backward" else 1.0
+    declared, rates = np.array(spec.rates), sign * rates
+    # A turning is known to within 0.05 over the longest position that it was measured at.
+    wrong = np.flatnonzero(np.abs(rates - declared) > 0.05 / max(int(seen.positions.max()), 1))
+    if not len(wrong):
+        return ()
+    pair = int(wrong[0])
+    parameters = {
+        "wrong": len(wrong),
+        "pairs": len(rates),
+        "pair": pair,
+        "rate": float(rates[pair]),
+        "declared": float(declared[pair]),
+        "rates": tuple(map(float, rates)),
+    }
+    falling = bool((np.diff(rates) < 0).all() and rates[-1] > 0)
+    code = "rates-uninitialised" if not falling and len(wrong) > len(rates) // 2 else "other-rates"
+    fault = FAULTS[code]
+    return (Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters),)
 
 
 def _recognised(it: Outside) -> tuple[Rotary, ...]:

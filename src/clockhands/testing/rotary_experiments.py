@@ -15,7 +15,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.faults.turning import Turning
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, rotate
-from clockhands.testing.asking import Implementation
+from clockhands.testing.asking import PAIRS, Implementation
 from clockhands.testing.bounds import SINGLE, turned_error
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
@@ -120,6 +120,12 @@ def a_few_positions(it: Implementation) -> list[Answer]:
     return [answer(it, "a few positions", tokens(it, 1, 1, len(at)), at)]
 
 
+def a_short_sequence(it: Implementation) -> list[Answer]:
+    """The first tokens that it sees, a few hundred, are turned by position times rate."""
+    at = telling(min(it.length, 512))
+    return [answer(it, "the first tokens that it saw", tokens(it, 1, 1, len(at), seed=21), at)]
+
+
 def positions_that_start_later(it: Implementation) -> list[Answer]:
     """Tokens that start later are turned by where they stand, not by their number in the call."""
     start = min(5, it.length // 2)
@@ -151,26 +157,39 @@ def one_at_a_time(it: Implementation) -> list[Answer]:
 
 def asked_again(it: Implementation) -> list[Answer]:
     """The same question has the same answer, whatever was asked between."""
-    at = telling(min(it.length, 600))
-    return [answer(it, "the same positions again", tokens(it, 1, 1, len(at), seed=3), at) for _ in range(2)]
+    at = telling(min(it.length, 512))
+    return [answer(it, "the first tokens again", tokens(it, 1, 1, len(at), seed=21), at) for _ in range(2)]
+
+
+def beside(it: Implementation, *needed: str) -> tuple[int, int, str]:
+    """How many sequences and heads it is asked with beside each other, and in words."""
+    batch, heads = 3 if "batch" in it.axes else 1, 2 if "heads" in it.axes else 1
+    if batch * heads == 1 or not {*needed} <= {*it.axes}:
+        missing = " or ".join(word for word in needed or ("batch", "heads") if word not in it.axes)
+        raise Unasked(f"it is called with no axis of {missing} (say axes= if it takes one)")
+    words = [f"{batch} sequences"] * (batch > 1) + [f"{heads} heads"] * (heads > 1)
+    return batch, heads, " of ".join(words)
 
 
 def heads_beside_each_other(it: Implementation) -> list[Answer]:
     """Heads and sequences beside each other, at the same positions, are turned alike."""
+    batch, heads, words = beside(it)
     at = np.minimum(np.arange(2, 7), it.length - 1)
-    return [answer(it, "3 sequences of 2 heads", tokens(it, 3, 2, 5, seed=4), at)]
+    return [answer(it, words, tokens(it, batch, heads, 5, seed=4), at)]
 
 
 def positions_of_their_own(it: Implementation) -> list[Answer]:
     """Sequences of a batch that have positions of their own, as with padding on the left, get what each gets alone."""
+    _, heads, _ = beside(it, "batch")
     at = np.minimum(np.stack([np.arange(6), np.arange(3, 9), np.maximum(np.arange(6) - 2, 0)]), it.length - 1)
-    return [answer(it, "3 sequences, each with positions of its own", tokens(it, 3, 2, 6, seed=5), at)]
+    return [answer(it, "3 sequences, each with positions of its own", tokens(it, 3, heads, 6, seed=5), at)]
 
 
 def one_token_of_many_sequences(it: Implementation) -> list[Answer]:
     """One token of each of several sequences, as in decoding a batch, is turned in each."""
+    _, heads, _ = beside(it, "batch")
     at = np.array([min(9, it.length - 1)])
-    return [answer(it, "one token of each of 3 sequences", tokens(it, 3, 2, 1, seed=6), at)]
+    return [answer(it, "one token of each of 3 sequences", tokens(it, 3, heads, 1, seed=6), at)]
 
 
 def coordinates_of_their_own(it: Implementation) -> list[Answer]:
@@ -183,7 +202,7 @@ def coordinates_of_their_own(it: Implementation) -> list[Answer]:
 
 def keys_as_well(it: Implementation) -> list[Answer]:
     """Keys that stand beside queries are made of keys."""
-    if not it.pairs_given and it.spec.xpos is None:
+    if it.call != PAIRS and it.spec.xpos is None:
         raise Unasked("it takes queries and keys alike")
     at = telling(min(it.length, 300))
     return [answer(it, "keys", tokens(it, 1, 1, len(at), seed=9), at, role="key")]
@@ -202,7 +221,8 @@ def coarser_tokens_before(it: Implementation) -> list[Answer]:
     """Tokens of a coarser dtype leave nothing behind for those after them."""
     if it.coarse is None or it.coarse == it.dtype:
         raise Unasked("its library or its dtype has no coarser one")
-    at = telling(it.length)
+    # No more rows than a cache may keep.
+    at = telling(min(it.length, 2000))
     it(tokens(it, 1, 1, len(at), seed=10, dtype=it.coarse), at_axes(it.spec, at), dtype=it.coarse)
     return [answer(it, f"the same positions after {it.coarse} tokens", tokens(it, 1, 1, len(at), seed=11), at)]
 
@@ -219,12 +239,22 @@ def after_a_longer_sequence(it: Implementation) -> list[Answer]:
     original = getattr(it.spec.scaling, "original", None)
     if original is None:
         raise Unasked("its rates do not depend on the length")
-    short = telling(min(it.length, original, 600))
+    short = telling(min(it.length, original, 512))
+    # Between the original length and a longer one, where only the function itself can say what is right.
+    between = np.array([0, 1, 5, original + original // 2])
+    x = tokens(it, 1, 1, len(between), seed=12)
     try:
-        it(tokens(it, 1, 1, 2, seed=12), at_axes(it.spec, np.array([0, 2 * original])))
+        before = it(x, at_axes(it.spec, between))
+        it(x[:, :, :2], at_axes(it.spec, np.array([0, 4 * original])))
+        after = it(x, at_axes(it.spec, between))
     except Refused as error:
-        raise Unasked(f"position {2 * original:,} is refused: {error}") from None
-    return [answer(it, "short again", tokens(it, 1, 1, len(short), seed=13), short)]
+        raise Unasked(f"position {4 * original:,} is refused: {error}") from None
+    words = f"{between[-1] + 1:,} tokens, before and after {4 * original + 1:,}"
+    allowed = 4 * UNIT[it.dtype] * np.abs(before) + 4 * UNIT[it.dtype]
+    return [
+        answer(it, "short again", tokens(it, 1, 1, len(short), seed=13), short),
+        Answer(words, after, before, allowed, between),
+    ]
 
 
 def two_bases(it: Implementation) -> list[Answer]:
@@ -299,6 +329,7 @@ def every_position(it: Implementation) -> list[Answer]:
 
 
 SMALL = (
+    Experiment("a short sequence", "", a_short_sequence, needed=True),
     Experiment("a few positions", "", a_few_positions, needed=True),
     Experiment("norms are kept", "", norms_are_kept, needed=True),
     Experiment("positions that start later", "", positions_that_start_later, needed=True),

@@ -1,6 +1,7 @@
 """What can be said of a failure that no suspect explains: how far it goes, and what is right beside it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         return (_told("changes-its-arguments", {"names": " and ".join(sorted(changed))}),)
     if failed and set(failed) <= {"coarser tokens"}:
         return (_told("coarse-path-differs", {"dtype": it.coarse}),)
+    if failed and "a short sequence" in sound and {"asked again", "after a longer sequence"} & set(failed):
+        return (_told("remembers-longest", {}),)
     still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
     wrong_channels = np.unique(
         np.concatenate(
@@ -38,6 +41,16 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     if few and "a few positions" in sound | {"a few positions"}:
         return (_told("one-number-wrong", {"which": few}),)
     return ()
+
+
+def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: str | None) -> tuple[Explanation, ...]:
+    """What was told, with the word that it is so for coarser tokens only, where it is."""
+    failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    if not told or failed - {"coarser tokens"} or "coarse-path-differs" in told[0].codes:
+        return told
+    first = told[0]
+    message = f"{first.message[:-1]}, for {dtype} tokens only: float32 ones are right."
+    return (replace(first, codes=(*first.codes, "coarse-path-differs"), message=message), *told[1:])
 
 
 def _few_numbers(every: Asked | None) -> str:
