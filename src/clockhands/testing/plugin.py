@@ -156,7 +156,8 @@ def _ours(error: BaseException) -> bool:
         return True
     if errors is None or not isinstance(error, errors.ClockhandsError):
         return False
-    return any(name.startswith("clockhands.testing") for name, _ in _frames(error.__traceback__))
+    # The first frame is the hook's.
+    return any(name.startswith("clockhands.testing") for name, _ in _frames(error.__traceback__)[1:])
 
 
 def _leave_out_our_frames(error: BaseException) -> None:
