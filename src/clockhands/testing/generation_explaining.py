@@ -1,0 +1,166 @@
+"""What a model's failures look like: what it would say under each fault, asked of the model itself."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from clockhands.faults import FAULTS
+from clockhands.testing.calling import Refused
+from clockhands.testing.experiments import Unasked, shares
+from clockhands.testing.explaining import Asked
+from clockhands.testing.generation_caches import copied, key_axes, with_rows
+from clockhands.testing.generation_subject import Reply, Subject
+from clockhands.testing.reports import Explanation
+
+# Rounding on both sides.
+_ROOM = 2.0
+
+
+def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """The faults that account for what failed; each experiment is accounted for once."""
+    told: list[Explanation] = []
+    left = {one.experiment.name: one for one in failed}
+    for code, parameters, names in (*_by_length(it, left), *_left_behind(left)):
+        told.append(_told((code,), parameters, names))
+        left = {name: one for name, one in left.items() if name not in names}
+    fits = {name: found for name, one in left.items() if (found := _fitting(one))}
+    while fits:
+        counts: dict[str, int] = {}
+        for found in fits.values():
+            for code in found:
+                counts[code] = counts.get(code, 0) + 1
+        most = max(counts.values())
+        best = next(code for code in counts if counts[code] == most)
+        names = [name for name, found in fits.items() if best in found]
+        # Faults that fit wherever this one does are not told apart from it.
+        same = tuple(code for code in counts if all(code in fits[name] for name in names))
+        told.append(_told((best, *(code for code in same if code != best)), fits[names[0]][best], names))
+        fits = {name: found for name, found in fits.items() if name not in names}
+        left = {name: one for name, one in left.items() if name not in names}
+    for code, parameters, names in _by_rule(it, left):
+        told.append(_told((code,), parameters, names))
+        left = {name: one for name, one in left.items() if name not in names}
+    return tuple(told)
+
+
+def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
+    """The faults that give the answers of an experiment, all that are wrong of them."""
+    wrong = [answer for answer in one.answers if isinstance(answer, Reply) and (answer.shares > 1).any()]
+    fits: dict[str, Mapping[str, Any]] | None = None
+    for answer in wrong:
+        here: dict[str, Mapping[str, Any]] = {}
+        for instead in answer.instead:
+            if instead.code in here:
+                continue
+            with suppress(Refused, Unasked):
+                said = instead.ask()
+                if (
+                    said.shape == answer.got.shape
+                    and (shares(answer.got, said, _ROOM * np.asarray(answer.allowed)) <= 1).all()
+                ):
+                    here[instead.code] = instead.parameters
+        fits = here if fits is None else {code: fits[code] for code in fits if code in here}
+        if not fits:
+            return {}
+    return fits or {}
+
+
+def _by_length(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
+    """Rates that follow the length: what one pass says of the first tokens depends on how many there are."""
+    if "a longer text" not in failed:
+        return []
+    text = it.texts[0]
+    said = [it.alone(text[:size])[1] for size in range(2, len(text) + 1)]
+    alike = [bool((shares(each, said[0], _ROOM * it.allowed) <= 1).all()) for each in said]
+    short = len(alike) if all(alike) else alike.index(False)  # said[i] is of i + 2 tokens
+    threshold = short + 1
+    if threshold >= len(text) or threshold < 4:
+        later = [bool((shares(each, other, _ROOM * it.allowed) <= 1).all()) for each, other in pairwise(said)]
+        return [("later-tokens-seen", {}, ["a longer text"])] if not any(later[:2]) else []
+    beyond = said[short:]
+    one = all(bool((shares(each, beyond[0], _ROOM * it.allowed) <= 1).all()) for each in beyond)
+    code = "chunk-mixes-lists" if one else "cache-older-base"
+    shorter = it.shortened(threshold)
+    explained_by = ["a longer text"]
+    for name, asked in failed.items():
+        if name == "a longer text":
+            continue
+        with suppress(Refused, Unasked):
+            answers = asked.experiment.run(shorter.fresh())
+            if all((answer.shares <= 1).all() for answer in answers):
+                explained_by.append(name)
+    return [(code, {"threshold": threshold, "next": threshold + 1}, explained_by)]
+
+
+def _left_behind(failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
+    """Something stays in the model between two texts."""
+    if list(failed) != ["asked again"]:
+        return []
+    wrong = [bool((answer.shares > 1).any()) for answer in failed["asked again"].answers]
+    if wrong[0]:
+        return [("model-keeps-state", {}, ["asked again"])]
+    # Short, middle, long, middle, short, long: right before the long one, wrong after it.
+    if not any(wrong[:3]) and any(wrong[3:5]):
+        return [("remembers-longest", {}, ["asked again"])]
+    return [("model-keeps-state", {}, ["asked again"])]
+
+
+def _by_rule(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
+    """What is known without another pass to compare with."""
+    found = []
+    steps = [name for name in failed if name.startswith(("one token", "pieces"))]
+    if steps and _blind_to_order(it):
+        also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding, one"))]
+        found.append(("bias-lost-in-decode", {}, [*steps, *also]))
+    if "rows taken out of the cache" in failed and not it.slip:
+        found.append(
+            ("eviction-stops-positions", {"kept": "the kept", "begun": "all"}, ["rows taken out of the cache"])
+        )
+    if "asked again" in failed and not any("asked again" in names for _, _, names in found):
+        found.append(("model-keeps-state", {}, ["asked again"]))
+    return found
+
+
+def _blind_to_order(it: Subject) -> bool:
+    """Whether a token that comes after a cache does not see in which order the keys stand, where its one pass does."""
+    text = it.texts[1]
+    at = np.arange(len(text))[None]
+    with suppress(Refused, Unasked):
+        if np.abs(it.alone(text[[1, 0, *range(2, len(text))]])[-1] - it.wanted[1][-1]).max() <= it.allowed:
+            return False
+        model = it.model.fresh()
+        _, cache = model(text[None, :-2], at[:, :-2])
+        before = copied(cache)
+        _, cache = model(text[None, -2:-1], at[:, -2:-1], None, cache)
+        axes = key_axes(before, cache, 1)
+        if not axes:
+            return False
+        turned = with_rows(cache, np.arange(len(text) - 1)[::-1], axes)
+        plain, _ = model(text[None, -1:], at[:, -1:], None, cache)
+        other, _ = model(text[None, -1:], at[:, -1:], None, turned)
+        from clockhands.testing.generation_surgery import holds_positions
+
+        return bool(np.abs(plain - other).max() <= _ROOM * it.allowed) and not holds_positions(it)
+    return False
+
+
+def _told(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
+    faults = [FAULTS[code] for code in codes]
+    said = [fault.sentence.format_map(_Words(parameters)) for fault in faults[:1]]
+    said += [fault.sentence.partition(" {")[0].partition(":")[0] for fault in faults[1:3]]
+    message = said[0] if len(said) == 1 else " or ".join(said) + "; no experiment tells these apart"
+    return Explanation(
+        codes,
+        f"{message} (it explains: {', '.join(names)}).",
+        faults[0].hint,
+        tuple(dict.fromkeys(case for fault in faults for case in fault.cases)),
+        {**parameters, "explains": tuple(names)},
+    )
+
+
+class _Words(dict):
+    def __missing__(self, key: str) -> str:
+        return ""
