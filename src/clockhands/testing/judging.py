@@ -127,3 +127,28 @@ def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str
 
 def _first_upper(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:
+    """What a builder builds for a spec.
+
+    Raises:
+        CannotCheck: It raises, or gives back what cannot be called.
+    """
+    try:
+        built = make(spec)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        said = f"{type(error).__name__}: {text[:160]}" if text else type(error).__name__
+        raise CannotCheck(
+            f"make= was called with {describe(spec)}: it raised {said}.",
+            "Give a function(spec) that builds the function to be checked, for any spec of this kind.",
+        ) from error
+    if not callable(built):
+        raise CannotCheck(
+            f"make= was called with {describe(spec)}: it gave back {shown(built)}, which cannot be called.",
+            "Give a function(spec) that returns the function to be checked.",
+        )
+    return built

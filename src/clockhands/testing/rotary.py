@@ -18,7 +18,7 @@ from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
 from clockhands.testing.calling import Called, Refused
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, fitting
-from clockhands.testing.judging import asked_all, failures_of, named, resolved
+from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import EVERY, SMALL, answer, tokens
 from clockhands.testing.unexplained import only_coarse, unexplained
@@ -117,7 +117,7 @@ def check_rotary(
     if fn is None:
         if make is None:
             raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
-        fn = make(spec)
+        fn = made(make, spec)
     it = outside(fn, spec, keys)
     asked, left_out = asked_all(it, (*SMALL, EVERY))
     failures, worst = failures_of(asked, it.called.changed)
@@ -188,7 +188,12 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
         seen = replace(seen, specs=_recognised(it))
         if seen.specs:
             found, note = fitting(small, rotary_suspects(it.spec, seen), built)
-    told = explanations(found, FAULTS, note) or _by_rates(it.spec, seen) or unexplained(it, asked)
+    told = (
+        explanations(found, FAULTS, note)
+        or _merged(it.spec, seen)
+        or _by_rates(it.spec, seen)
+        or unexplained(it, asked)
+    )
     return only_coarse(told, asked, it.coarse)
 
 
@@ -218,7 +223,8 @@ def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
 def _seen(it: Outside, first_wrong: int | None) -> Seen:
     """Measure the turning of the declared pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
-    at = np.array([0, 1, *powers])
+    # Neighbours that a coarse dtype does not tell apart stand beside the powers of two.
+    at = np.array(sorted({0, 1, *powers, *(place for place in (257, 2049) if place < it.length)}))
     spec = it.spec.in_order
     first, second = spec.channels.T
     measured = []
@@ -245,6 +251,20 @@ def _seen(it: Outside, first_wrong: int | None) -> Seen:
         axes=it.called.axes,
     )
     return replace(seen, stands=seen.apparent(it.spec))
+
+
+def _merged(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
+    """Neighbours that are turned alike, as by positions of a dtype that does not tell them apart."""
+    if not seen.pairwise or spec.axes is not None:
+        return ()
+    rows = {int(place): row for place, row in zip(seen.positions, seen.turning, strict=True)}
+    for dtype, place in (("bfloat16", 256), ("float16", 2048)):
+        if place + 1 in rows and np.abs(rows[place + 1] - rows[place]).max() < 0.01 < max(spec.rates):
+            fault = FAULTS["positions-rounded"]
+            parameters = {"dtype": dtype, "first": place + 1, "alike": (place, place + 1)}
+            said = f"{fault.sentence.format(**parameters)}: {place:,} and {place + 1:,} are turned alike."
+            return (Explanation((fault.code,), said, fault.hint, fault.cases, parameters),)
+    return ()
 
 
 def _by_rates(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
