@@ -1,0 +1,137 @@
+"""An implementation of a bias in stages, right as it stands: a fault replaces one of them.
+
+Positions are read, become numbers of tokens, and these times the slopes are the bias; learned codes look theirs up:
+``places -> tokens -> numbers``. All of it is float64, so what a fault does is not hidden by rounding.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from clockhands.biases import BiasCode, TableCode, bias, row_numbers
+from clockhands.biases.linear import Alibi, Decay
+
+Apply = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""``apply(queries [queries], keys [keys]) -> [heads, queries, keys]``, float64."""
+
+Places = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+class Biasing:
+    """A right implementation, or one with a stage of another kind.
+
+    Args:
+        spec: The code.
+        values: Learned numbers.
+        slopes: Of a line, [heads].
+        form: Of a line: what a slope is multiplied by.
+        places: From positions of queries and keys to those that are used.
+        tokens: From numbers of tokens to those that are used.
+        rows: The row of a table that each distance takes, where it is not the code's.
+        numbers: From the bias, queries and keys to what comes back.
+    """
+
+    def __init__(
+        self,
+        spec: BiasCode,
+        values: Any = None,
+        *,
+        slopes: np.ndarray | None = None,
+        form: str | None = None,
+        places: Places | None = None,
+        tokens: Callable[[np.ndarray], np.ndarray] | None = None,
+        rows: Callable[[np.ndarray], np.ndarray] | None = None,
+        numbers: Numbers | None = None,
+    ) -> None:
+        self.spec, self.values, self.places, self.tokens, self.rows = spec, values, places, tokens, rows
+        self.made = numbers
+        self.form = form
+        self.slopes = slopes
+        if isinstance(spec, Alibi | Decay):
+            self.form = spec.form if form is None else form
+            self.slopes = np.array(spec.slopes) if slopes is None else slopes
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """The bias, float64 [heads, queries, keys]."""
+        asked = queries, keys
+        if self.places is not None:
+            queries, keys = self.places(queries, keys)
+        if self.slopes is not None:
+            found = self._line(np.asarray(queries, np.float64), np.asarray(keys, np.float64))
+        elif self.rows is not None:
+            table = np.asarray(self.values, np.float64)
+            found = np.moveaxis(table[self.rows(queries[:, None] - keys[None, :])], -1, 0)
+        else:
+            found = bias(self.spec, queries, keys, values=self.values, dtype="float64")
+        return found if self.made is None else self.made(found, *asked)
+
+    def _line(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        assert self.slopes is not None
+        apart = queries[:, None] - keys[None, :]
+        if self.form == "key":
+            tokens = np.broadcast_to(keys, apart.shape)
+        elif self.form == "last-key":
+            tokens = np.broadcast_to(keys - keys.max(initial=0), apart.shape)
+        elif self.form == "past":
+            tokens = -np.maximum(apart, 0)
+        else:
+            tokens = -(np.abs(apart) if self.form == "symmetric" else apart)
+        if self.tokens is not None:
+            tokens = self.tokens(tokens)
+        return self.slopes[:, None, None] * tokens
+
+
+def table_of(parts: list[tuple[np.ndarray, np.ndarray]], rows: int) -> np.ndarray:
+    """The mean of the numbers [heads, ...] that share a row [...], [rows, heads]."""
+    heads = len(parts[0][1])
+    total, count = np.zeros((rows, heads)), np.zeros(rows)
+    for taken, numbers in parts:
+        flat, columns = taken.reshape(-1), numbers.reshape(heads, -1)
+        known = np.isfinite(columns).all(axis=0)
+        flat, columns = flat[known], columns[:, known]
+        count += np.bincount(flat, minlength=rows)
+        for head in range(heads):
+            total[:, head] += np.bincount(flat, columns[head], minlength=rows)
+    return total / np.maximum(count, 1)[:, None]
+
+
+class Given:
+    """The learned numbers of a code, and what a code with another number of rows would look up in them."""
+
+    def __init__(self, values: Any) -> None:
+        """Hold them."""
+        self.values = values
+
+    def __call__(self, spec: BiasCode) -> Any:
+        """The numbers for this code; a table that is too short gives its last row again."""
+        if self.values is None or not isinstance(spec, TableCode) or len(spec.shapes) != 1:
+            return self.values
+        table = self.values
+        if isinstance(table, dict):
+            table = next(iter(table.values()))
+        table = np.asarray(table, np.float64)
+        return table[np.minimum(np.arange(spec.rows), len(table) - 1)]
+
+
+class Behind:
+    """The learned numbers that somebody's function must have, if it is a certain code: measured."""
+
+    def __init__(self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+        """Hold what was measured: queries, keys and numbers [heads, queries, keys]."""
+        self.blocks = blocks
+        self.known: dict[BiasCode, np.ndarray] = {}
+
+    def __call__(self, spec: BiasCode) -> Any:
+        """The table of this code."""
+        assert isinstance(spec, TableCode)
+        if spec not in self.known:
+            parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in self.blocks]
+            self.known[spec] = table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
+        return self.known[spec]
+
+    def behind(self, rows: Callable[[np.ndarray], np.ndarray], spec: Any) -> np.ndarray:
+        """The table, if these rows are taken."""
+        parts = [(rows(queries[:, None] - keys[None, :]), numbers) for queries, keys, numbers in self.blocks]
+        return table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)

@@ -1,0 +1,187 @@
+"""Calling somebody's bias: with positions or with counts, in its library, within a time, and its answer as numbers."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import one_of, shown
+from clockhands.errors import InvalidType
+from clockhands.testing.calling import Refused, within
+from clockhands.testing.experiments import Unasked
+from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
+from clockhands.testing.reports import CannotCheck
+
+CALLS = ("queries, keys", "counts", "keys")
+"""What a bias is called with: positions of both, numbers of both, or the number of keys alone."""
+
+_WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or say call=."
+
+
+class CalledBias:
+    """Somebody's bias as a function of two NumPy arrays of positions: float64 [heads, queries, keys].
+
+    Attributes:
+        library: What it is called with.
+        home: The library of what it gave back last.
+        dtype: What its numbers should be good for.
+        output: The dtype of what it gave back last.
+        calls, rows: How often it was called, and for how many queries in all.
+        changed: The names of the arguments that it changed.
+        first: The queries and keys that it was asked for to find out how it is called.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        heads: int,
+        *,
+        call: str = "queries, keys",
+        aligned: str = "end",
+        places: np.ndarray | None = None,
+        backend: Any = None,
+        dtype: str = "float32",
+        timeout: float = 60.0,
+    ) -> None:
+        """Check how it shall be called, and find out which library it takes.
+
+        Raises:
+            InvalidType: It is no function.
+            InvalidValue: A word is not known.
+            CannotCheck: It cannot be called like that; the message says what came back.
+        """
+        if not callable(function):
+            raise InvalidType(
+                f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or say make=."
+            )
+        self.function, self.heads, self.timeout = function, heads, timeout
+        self.call = one_of("call", call, CALLS, "It names what the function is called with.")
+        self.aligned = one_of("aligned", aligned, ("end", "start"), "It says which keys the queries stand at.")
+        self.dtype = one_of("dtype", dtype, FLOATS, "It is what the numbers should be good for.")
+        self.calls = self.rows = 0
+        self.changed: set[str] = set()
+        self.output, self.home = dtype, ""
+        self.first: list[tuple[np.ndarray, np.ndarray]] = []
+        self._find_library(backend, np.arange(3) if places is None else places)
+
+    def beside(self, function: Callable[..., Any], heads: int) -> "CalledBias":
+        """Another function, called in the same way; it is not asked anything yet."""
+        other = object.__new__(CalledBias)
+        other.__dict__.update(self.__dict__ | {"function": function, "heads": heads, "first": []})
+        return other
+
+    def _find_library(self, backend: Any, places: np.ndarray) -> None:
+        tried: dict[str, list[str]] = {}
+        for name in likely_libraries(self.function) if backend is None else (backend,):
+            self.library = Library(name)
+            try:
+                answer = self(places, places)
+            except Refused as error:
+                tried.setdefault(str(error), []).append(self.library.name)
+            else:
+                if np.isfinite(answer).any():
+                    self.first = [(places, places)]
+                    return
+                raise CannotCheck(
+                    f"The function was called as {self.asked(len(places), len(places))}: no number that it gave back "
+                    "is finite.",
+                    "Look for a division by zero, or a mask over all keys.",
+                )
+        said = "; ".join(
+            f"with arrays of {' and '.join(names)} {error}" if self.call == "queries, keys" else error
+            for error, names in tried.items()
+        )
+        raise CannotCheck(
+            f"The function was called as {self.asked(len(places), len(places))}: {said}.", self._advice(places)
+        )
+
+    def _advice(self, places: np.ndarray) -> str:
+        """How it can be called, where another way works; else how to wrap it."""
+        for call in CALLS:
+            trial = object.__new__(CalledBias)
+            trial.__dict__.update(self.__dict__ | {"call": call, "changed": set()})
+            try:
+                trial(places, places)
+            except Refused as error:
+                if "did not come back" in str(error):
+                    return "Wrap it in a function(queries, keys) that returns."
+                continue
+            except Unasked:
+                continue
+            return f'It can be called with call="{call}": say so.'
+        return _WRAP
+
+    def asked(self, queries: int, keys: int) -> str:
+        """How it is called, in words."""
+        if self.call == "counts":
+            return f"function({queries}, {keys})"
+        if self.call == "keys":
+            return f"function({keys})"
+        return f"function(queries [{queries}], keys [{keys}])"
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether it can be asked for any positions, not only for the first or the last ones."""
+        return self.call == "queries, keys"
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """The bias of these queries and keys, float64 [heads, queries, keys].
+
+        Raises:
+            Refused: It raised, or gave back something else.
+            Unasked: It counts, and cannot be asked for these.
+        """
+        arguments: dict[str, Any]
+        number = len(queries)
+        if self.call == "queries, keys":
+            arguments = {"queries": self.library.integers(queries), "keys": self.library.integers(keys)}
+        else:
+            start = len(keys) - number if self.aligned == "end" else 0
+            if not np.array_equal(keys, np.arange(len(keys))) or not np.array_equal(queries, start + np.arange(number)):
+                raise Unasked("it counts its queries and keys, and cannot be asked for other positions")
+            arguments = {"queries": number, "keys": len(keys)}
+            if self.call == "keys":
+                if number not in (1, len(keys)):
+                    raise Unasked("it takes the number of keys alone")
+                arguments = {"keys": len(keys)}
+        self.calls += 1
+        self.rows += number
+        before = {name: as_numpy(array).copy() for name, array in arguments.items() if hasattr(array, "shape")}
+        called = self.library.calling(self.function)
+        try:
+            answer = within(self.timeout, functools.partial(called, *arguments.values()))
+        except KeyboardInterrupt:
+            raise
+        except TimeoutError:
+            raise Refused(f"it did not come back within {self.timeout:g} seconds") from None
+        except BaseException as error:
+            text = " ".join(str(error).split())
+            raise Refused(
+                f"it raised {type(error).__name__}: {text[:160]}" if text else f"it raised {type(error).__name__}"
+            ) from error
+        for name, array in before.items():
+            if not np.array_equal(array, as_numpy(arguments[name])):
+                self.changed.add(name)
+        return self._checked(answer, number, len(keys))
+
+    def _checked(self, answer: Any, queries: int, keys: int) -> np.ndarray:
+        if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
+            kind = "nothing" if answer is None else f"a value of type {type(answer).__name__}"
+            raise Refused(f"it gave back {kind}, not an array")
+        shape = tuple(answer.shape)
+        axes = shape
+        while len(axes) > 3 and axes[0] == 1:
+            axes = axes[1:]
+        # What is added to scores [heads, queries, keys]: one row may stand for all queries.
+        if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
+            raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")
+        self.output, self.home = dtype_of(answer), library_name(answer)
+        if self.output not in FLOATS:
+            raise Refused(f"it gave back {self.output}, not real numbers")
+        numbers = as_numpy(answer).astype(np.float64).reshape(axes)
+        if axes[1] not in (1, queries):
+            if self.call != "keys":
+                raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")
+            numbers = numbers[:, -queries:]  # of a square, the last query
+        return np.broadcast_to(numbers, (self.heads, queries, keys))

@@ -1,0 +1,433 @@
+"""What is asked of an implementation of a bias, and what is right.
+
+Right is `clockhands.bias` in float64. Softmax does not see a number that is added to a whole row of scores, so every
+row is read from the nearest key that the query sees, unless the bias shall be compared as it stands.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from clockhands.biases import Alibi, BiasCode, Buckets, Decay, Fire, Kerple, TableCode, bias, row_numbers
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.faults.biasing import table_of
+from clockhands.testing.bias_bounds import beyond_edge, bias_error, near_edge
+from clockhands.testing.calling import Refused
+from clockhands.testing.experiments import Answer, Experiment, Unasked
+from clockhands.testing.libraries import UNIT
+
+# What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048) and lies in different buckets.
+TELLING = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17, 19, 23, 24, 29, 33, 39, 47, 63, 65, 77, 90, 91, 107, 127, 129)
+TELLING_FAR = (
+    181,
+    215,
+    255,
+    257,
+    259,
+    301,
+    363,
+    401,
+    511,
+    513,
+    727,
+    801,
+    1001,
+    1537,
+    2047,
+    2049,
+    2051,
+    4097,
+    7001,
+    9999,
+)
+
+# Below this, a number at a key after the query is a mask; no bias of so short a distance is near it.
+_MASK = -9999.0
+
+
+class BiasImplementation(Protocol):
+    """What experiments ask.
+
+    Attributes:
+        spec: The code that it should be.
+        values: Learned numbers of the code that is right, or None.
+        length: Positions that it is asked for: 0 to length - 1.
+        causal: Whether keys after the query are masked anyway, so that no number is asked for there.
+        exact: Whether numbers are compared as they stand, with the constants of rows.
+        aligned: Where a function that counts places its queries: ``"end"`` or ``"start"``.
+        remembered: What is right for questions that were asked before.
+    """
+
+    spec: BiasCode
+    values: Any
+    length: int
+    causal: bool
+    exact: bool
+    aligned: str
+    remembered: dict[Any, Any]
+
+    @property
+    def dtype(self) -> str:
+        """What its numbers should be good for."""
+        ...
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether it can be asked for any positions."""
+        ...
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Its numbers, float64 [heads, queries, keys]."""
+        ...
+
+    def of(self, spec: Any) -> "BiasImplementation":
+        """Another model of this process; raises `Unasked` where none can be built."""
+        ...
+
+
+@dataclass(frozen=True)
+class BiasAnswer(Answer):
+    """One bias that came back, [heads, queries, keys], rows read from a key of their own unless compared exactly.
+
+    Attributes:
+        queries, keys: Positions.
+        masked: Whether all keys after their queries are masked; None where there are none.
+    """
+
+    queries: np.ndarray | None = None
+    keys: np.ndarray | None = None
+    masked: bool | None = None
+
+
+@dataclass(frozen=True)
+class _Right:
+    """What is right for some queries and keys, [heads, queries, keys], read as the answers are.
+
+    Attributes:
+        wanted: The numbers.
+        other: Those of the other bucket, where a distance lies on the edge of two.
+        near: Where it does, [queries, keys].
+        allowed: How far a number may be off.
+        read_from: The key that each row is read from, [1, queries, 1]; None where nothing is removed.
+        later: Where the key comes after the query, [queries, keys].
+    """
+
+    wanted: np.ndarray
+    other: np.ndarray
+    near: np.ndarray
+    allowed: np.ndarray
+    read_from: np.ndarray | None
+    later: np.ndarray
+
+
+def answer(
+    it: BiasImplementation, asked: str, queries: np.ndarray, keys: np.ndarray, *, spec: BiasCode | None = None
+) -> BiasAnswer:
+    """Ask, and put what is right beside it."""
+    own = it.spec if spec is None else spec
+    got = np.array(it(queries, keys))
+    question = own, queries.tobytes(), keys.tobytes()
+    if question not in it.remembered:
+        it.remembered[question] = _right(it, own, queries, keys)
+    right: _Right = it.remembered[question]
+    if got.shape != right.wanted.shape:
+        got = np.full(right.wanted.shape, np.nan)  # of another model: no number of it is right
+    later = right.later
+    masked = bool((got[:, later] <= _MASK).all()) if later.any() else None
+    got, wanted = _read(got, right.read_from), right.wanted
+    if right.near.any():
+        with np.errstate(invalid="ignore"):
+            # All heads look up one row: the other bucket is the other one in each of them.
+            close = (np.abs(got - right.other) <= right.allowed).all(axis=0) & right.near
+        got = np.where(close, wanted, got)
+    if it.causal:
+        # NaN and plus infinity stay: not even a mask removes them.
+        unseen = later & ~(np.isnan(got) | np.isposinf(got))
+        got = np.where(unseen, 0.0, got)
+        wanted = np.where(later, 0.0, wanted)
+    else:
+        got = np.where(later & (got <= _MASK) & (wanted > _MASK / 2), -np.inf, got)
+    return BiasAnswer(asked, got, wanted, right.allowed, None, queries, keys, masked)
+
+
+def _right(it: BiasImplementation, spec: BiasCode, queries: np.ndarray, keys: np.ndarray) -> _Right:
+    made = bias(spec, queries, keys, values=it.values, dtype="float64")
+    error, common = bias_error(spec, queries, keys, made, values=it.values, dtype=it.dtype)
+    error = np.broadcast_to(error, made.shape)
+    apart = queries[:, None] - keys[None, :]
+    near = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
+    other = made
+    if near.any():
+        other = made.copy()
+        places, inverse = np.unique(beyond_edge(spec, apart[near]), return_inverse=True)
+        line = [
+            bias(spec, [max(int(place), 0)], [max(-int(place), 0)], values=it.values, dtype="float64")[:, 0, 0]
+            for place in places
+        ]
+        other[:, near] = np.stack(line, axis=-1)[:, inverse.reshape(-1)]
+    if it.exact:
+        allowed = error + common * np.abs(made)
+        return _Right(made, other, near, allowed, None, apart < 0)
+    # The nearest key that the query sees, and that is in one bucket only.
+    away = np.abs(apart) + np.where(near, 1e12, 0) + (np.where(apart < 0, 1e15, 0) if it.causal else 0)
+    read_from = np.argmin(away, axis=-1)[None, :, None]
+    wanted, other = made - _at(made, read_from), other - _at(made, read_from)
+    allowed = error + _at(error, read_from) + common * np.abs(wanted)
+    return _Right(wanted, other, near, allowed, read_from, apart < 0)
+
+
+def _at(numbers: np.ndarray, read_from: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(numbers, np.broadcast_to(read_from, (*numbers.shape[:2], 1)), axis=-1)
+
+
+def _read(numbers: np.ndarray, read_from: np.ndarray | None) -> np.ndarray:
+    if read_from is None:
+        return numbers
+    with np.errstate(invalid="ignore"):
+        return numbers - _at(numbers, read_from)
+
+
+def masks_later_keys(spec: BiasCode, causal: bool | None) -> bool:
+    """Whether keys after the query are masked anyway: as was said, or as codes of this kind are used.
+
+    Raises:
+        InvalidValue: The code has no before and after.
+    """
+    if causal is not None:
+        if causal and not spec.ordered:
+            raise InvalidValue(
+                f"{type(spec).__name__} stands in a plane, where no token is before another.", "Leave `causal` out."
+            )
+        return bool(causal)
+    if isinstance(spec, Alibi | Decay):
+        return spec.form != "symmetric"
+    if isinstance(spec, Buckets):
+        return not spec.bidirectional
+    if isinstance(spec, Kerple):
+        return not spec.symmetric
+    return isinstance(spec, Fire)
+
+
+def standing(it: BiasImplementation, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many queries at the last of so many keys, or at the first, as the implementation places them."""
+    start = 0 if it.aligned == "start" else keys - queries
+    return start + np.arange(queries), np.arange(keys)
+
+
+def counted(it: BiasImplementation, queries: int, keys: int, before: str = "") -> BiasAnswer:
+    """Ask for so many queries of so many keys."""
+    words = f"{queries} {'query' if queries == 1 else 'queries'} of {keys} keys{before}"
+    return answer(it, words, *standing(it, queries, keys))
+
+
+def _along(it: BiasImplementation) -> None:
+    if not it.spec.ordered:
+        raise Unasked("its tokens stand in a plane, and come all at once")
+
+
+def _any_positions(it: BiasImplementation) -> None:
+    if not it.takes_positions:
+        raise Unasked("it counts its queries and keys, and cannot be asked for other positions")
+
+
+def full_pass(it: BiasImplementation) -> list[BiasAnswer]:
+    """Every query of a sequence sees every key with the bias of the two."""
+    if not it.spec.ordered:
+        if it.takes_positions and it.length > 256:
+            at = np.random.default_rng(1).permutation(it.length)
+            return [answer(it, "some tokens of the window", at[:24], at)]
+        return [counted(it, it.length, it.length)]
+    number = min(40, it.length)
+    return [counted(it, number, number)]
+
+
+def decoding(it: BiasImplementation) -> list[BiasAnswer]:
+    """One query after all keys has the last row of the full pass."""
+    _along(it)
+    if it.aligned == "start":
+        raise Unasked("its queries stand at the first keys")
+    return [counted(it, 1, keys) for keys in (2, 12, 40, 300) if keys <= it.length]
+
+
+def chunks(it: BiasImplementation) -> list[BiasAnswer]:
+    """Some queries after all keys have the last rows of the full pass."""
+    _along(it)
+    return [counted(it, queries, keys) for queries, keys in ((7, 12), (13, 40)) if keys <= it.length]
+
+
+def longer_than_before(it: BiasImplementation) -> list[BiasAnswer]:
+    """A sequence longer than all before has the bias of its own length, and a shorter one after it too."""
+    _along(it)
+    sizes = [size for size in (64, 40) if size <= it.length]
+    answers = [counted(it, size, size, ", after others") for size in sizes]
+    if it.aligned == "end" and it.length >= 40:
+        answers += [counted(it, 1, keys, ", after a longer pass") for keys in (12, 40)]
+    return answers
+
+
+def asked_again(it: BiasImplementation) -> list[BiasAnswer]:
+    """The same question has the same answer, whatever was asked between."""
+    number = min(40, it.length) if it.spec.ordered else it.length
+    if not it.spec.ordered and it.takes_positions:
+        return [answer(it, "some tokens again", np.arange(min(9, number)), np.arange(number)) for _ in range(2)]
+    return [counted(it, number, number, " again") for _ in range(2)]
+
+
+def starting_later(it: BiasImplementation) -> list[BiasAnswer]:
+    """Queries and keys that start later have the bias of where they stand."""
+    _along(it)
+    _any_positions(it)
+    starts = {min(5, it.length // 2), max(it.length // 2 - 40, 0)}
+    answers = []
+    for start in sorted(starts):
+        at = np.arange(start, min(start + 40, it.length))
+        answers.append(answer(it, f"{len(at)} tokens from position {start:,}", at, at))
+    return answers
+
+
+def any_order(it: BiasImplementation) -> list[BiasAnswer]:
+    """Queries and keys out of order, or repeated, have the bias of where they stand."""
+    _any_positions(it)
+    queries = np.minimum(np.array([9, 2, 2, 30, 6, 11, 17]), it.length - 1)
+    keys = np.minimum(np.array([5, 0, 9, 1, 30, 3, 2, 28, 6, 17, 12, 11]), it.length - 1)
+    return [answer(it, "queries and keys in another order", queries, keys)]
+
+
+def far_distances(it: BiasImplementation) -> list[BiasAnswer]:
+    """Keys far from the query have the bias of their distance."""
+    _along(it)
+    if not it.takes_positions:
+        if it.aligned == "start":
+            raise Unasked("its queries stand at the first keys")
+        return [counted(it, 1, it.length)]
+    at = np.array(sorted({place for place in (*TELLING, *TELLING_FAR, it.length - 1) if place < it.length}))
+    return [answer(it, "queries and keys at a few positions", at, at)]
+
+
+def two_models(it: BiasImplementation) -> list[BiasAnswer]:
+    """Two models of one process, of different codes, each get their own."""
+    answers = []
+    for what, other in siblings(it.spec):
+        first, second = it.of(it.spec), it.of(other)
+        number = min(40, it.length)
+        answers.append(counted(first, number, number, ", the first model"))
+        try:
+            answers.append(answer(second, f"a second model, of {what}", *standing(it, number, number), spec=other))
+        except Refused as error:
+            if "shape" not in str(error):
+                raise
+            right = bias(other, number, number, values=it.values, dtype="float64")
+            nothing = np.full(right.shape, np.nan)
+            at = standing(it, number, number)
+            answers.append(
+                BiasAnswer(f"a second model, of {what}: {error}", nothing, right, np.ones(right.shape), None, *at)
+            )
+        answers.append(counted(first, number, number, f", the first model after that of {what}"))
+    if not answers:
+        raise Unasked("there is no other code that takes the same learned numbers")
+    return answers
+
+
+def siblings(spec: BiasCode) -> list[tuple[str, BiasCode]]:
+    """Codes that differ in one thing that a cache may forget, and have learned numbers of the same shape."""
+    found: list[tuple[str, BiasCode]] = []
+    changes: list[tuple[str, dict[str, Any]]] = []
+    if not spec.learned:
+        heads = 2 * spec.heads if spec.heads < 64 else spec.heads // 2
+        changes.append((f"{heads} heads", {"heads": heads}))
+    if hasattr(spec, "octaves"):
+        changes.append(("other slopes", {"octaves": 4.0 if spec.octaves != 4 else 8.0}))  # type: ignore[attr-defined]
+    if hasattr(spec, "max_distance"):
+        furthest = 2 * spec.max_distance  # type: ignore[attr-defined]
+        changes.append((f"a largest distance of {furthest}", {"max_distance": furthest}))
+    for what, change in changes:
+        try:
+            found.append((what, replace(spec, **change)))  # type: ignore[type-var]
+        except ClockhandsError:
+            continue
+    return found
+
+
+def every_distance(it: BiasImplementation) -> list[BiasAnswer]:
+    """Every distance below the length has its own bias, for the last query, the first one, and those between."""
+    _along(it)
+    if not it.takes_positions:
+        if it.aligned == "start":
+            number = min(it.length, 300)
+            return [counted(it, number, number)]
+        return [counted(it, 1, it.length)]
+    at = np.arange(it.length)
+    answers = [answer(it, f"distances 0 to {it.length - 1:,}", at[-1:], at)]
+    if not it.causal:
+        answers.append(answer(it, f"distances 0 to -{it.length - 1:,}", at[:1], at))
+    keys = np.unique([0, min(1, it.length - 1), it.length // 2])
+    answers.append(answer(it, f"queries 0 to {it.length - 1:,} and a few keys", at, keys))
+    return answers
+
+
+def measured(it: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Numbers of a function that show every row of its table: queries, keys and numbers [heads, queries, keys].
+
+    Those at distances on an edge of two buckets are left out (NaN).
+    """
+    spec = it.spec
+    blocks = []
+    if not it.takes_positions or not spec.ordered:
+        number = min(it.length, max(64, int((2**18 / spec.heads) ** 0.5))) if spec.ordered else it.length
+        blocks.append(standing(it, number, number))
+        seen = {len(np.unique(row_numbers(spec, *standing(it, size, size)))) for size in (number, 2 * number)}
+        if spec.ordered and it.aligned == "end" and len(seen) > 1:
+            blocks.append(standing(it, 1, it.length))
+    else:
+        at = np.arange(it.length)
+        blocks += [(at[-1:], at), (at[:1], at)]
+    found = []
+    for queries, keys in blocks:
+        numbers = np.array(it(queries, keys))
+        apart = queries[:, None] - keys[None, :]
+        unread = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
+        if it.causal:
+            unread = unread | (apart < 0)
+        found.append((queries, keys, np.where(unread, np.nan, numbers)))
+    return found
+
+
+def rows_apart(it: Any) -> list[Answer]:
+    """Distances of different buckets have different numbers, in one head at least."""
+    spec: TableCode = it.spec
+    parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in measured(it)]
+    table = table_of(parts, spec.rows)
+    taken = np.unique(np.concatenate([rows[np.isfinite(numbers).all(axis=0)] for rows, numbers in parts]))
+    unit = max(UNIT[it.dtype], 2.0**-24)
+    size = np.abs(table[taken]).max(initial=0)
+    near = np.abs(table[taken][:, None] - table[taken][None]).max(axis=-1) <= 8 * unit * size
+    alone = (near.sum(axis=-1) == 1).astype(float)
+    shape = (1, 1, len(taken))
+    return [
+        Answer("rows of the table", alone.reshape(shape), np.ones(shape), np.full(shape, 0.5), taken.reshape(shape))
+    ]
+
+
+def _experiment(name: str, run: Callable[[Any], list[Any]], needed: bool = False) -> Experiment:
+    return Experiment(name, (run.__doc__ or "").partition("\n")[0], run, needed)
+
+
+SMALL = (
+    _experiment("full pass", full_pass, needed=True),
+    _experiment("decoding equals the full pass", decoding),
+    _experiment("chunks equal the full pass", chunks),
+    _experiment("longer than before", longer_than_before),
+    _experiment("asked again", asked_again),
+    _experiment("positions that start later", starting_later),
+    _experiment("any order", any_order),
+    _experiment("far distances", far_distances),
+    _experiment("two models in one process", two_models),
+)
+"""Quick to ask: a suspect is asked all of them."""
+
+MEASURED = (_experiment("buckets of their own", rows_apart),)
+"""Asked where a function's own learned numbers are measured."""
+
+EVERY = _experiment("every distance", every_distance)

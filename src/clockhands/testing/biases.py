@@ -1,0 +1,201 @@
+"""`check_bias`: whether somebody's function adds to scores what a bias says."""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count
+from clockhands.biases import BiasCode, bias
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.faults.biases import bias_suspects
+from clockhands.faults.biasing import Behind, Given
+from clockhands.faults.fault import Suspect
+from clockhands.specs import describe
+from clockhands.testing.bias_asking import InsideBias, OutsideBias
+from clockhands.testing.bias_bounds import looks_up
+from clockhands.testing.bias_calling import CalledBias
+from clockhands.testing.bias_experiments import EVERY, MEASURED, SMALL, BiasAnswer, masks_later_keys, measured
+from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failures_of, seen, unexplained
+from clockhands.testing.calling import Refused
+from clockhands.testing.explaining import Asked, explanations, fitting
+from clockhands.testing.judging import asked_all, named, resolved
+from clockhands.testing.libraries import as_numpy
+from clockhands.testing.reports import CannotCheck, Explanation, Report, settled
+
+LENGTH = 10_000
+# A function that counts may build the whole square to give one row: so many numbers of it are asked for.
+_SQUARE = 2**25
+
+
+def check_bias(
+    fn: Callable[..., Any] | None = None,
+    like: BiasCode | str | None = None,
+    *,
+    make: Callable[[Any], Callable[..., Any]] | None = None,
+    values: Any = None,
+    call: str = "queries, keys",
+    aligned: str = "end",
+    causal: bool | None = None,
+    exact: bool = False,
+    backend: Any = None,
+    dtype: str = "float32",
+    length: int | None = None,
+    timeout: float = 60.0,
+    raises: bool = True,
+) -> Report:
+    r"""Check that a function gives the numbers that a bias adds to scores.
+
+    ``fn(queries, keys) -> [heads, queries, keys]``, asked for full passes, single queries and chunks after a cache,
+    longer and shorter sequences than before, any order, and every distance below `length`. What fails is explained by
+    trying every known fault.
+
+    Softmax does not see a number that is added to a whole row of scores. So rows are compared up to a constant, unless
+    `exact`: ``slope k`` is as right as ``-slope (q - k)``. Axes of size 1 before the heads are allowed, and one row
+    for all queries where they are alike, as in ``[1, heads, 1, keys]``.
+
+    Args:
+        fn: The function, of one's own library.
+        like: The bias that it should be: a spec, or a preset's name with fields (``"bloom:heads=12"``).
+        make: A function(spec) that builds the function for a spec: two models of one process are then asked too.
+        values: Learned numbers, as `clockhands.bias` takes them (T5: ``table`` [buckets, heads]). Left out for a code
+            that looks its numbers up, the function's own are measured, and which distances share a row is checked.
+        call: What it is called with: ``"queries, keys"``, two arrays of positions; ``"counts"``, two numbers, of
+            which the queries stand at the last of the keys; ``"keys"``, the number of keys, for all queries or one.
+        aligned: ``"start"`` where queries that are counted stand at the first of the keys.
+        causal: Whether keys after their query are masked anyway, so that any number may stand there. Left out, so it
+            is for codes of decoders: ALiBi in all forms but the symmetric one, buckets of one side, FIRE and others.
+        exact: Whether constants of rows are compared too.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless said.
+        dtype: What the numbers should be good for: one that is held in bfloat16 fails unless it is said.
+        length: Positions 0 to ``length - 1`` are asked: 10,000, or as many as make a square of 2**25 numbers of all
+            heads where the function counts.
+        timeout: Seconds for a call.
+        raises: Whether a failure is raised; else it is in the report.
+
+    Returns:
+        The report; where something failed and ``raises`` is false too.
+
+    Accuracy: a number may be off by what honest float32 arithmetic makes of it, derived in
+        `clockhands.testing.bias_bounds`, and rounded to the dtype. A distance that lies on the edge of two buckets
+        may be in either.
+
+    Raises:
+        CheckFailed: Something failed; the message is the report.
+        CannotCheck: The function cannot be called like that; the message says what came back.
+        InvalidValue, InvalidType: An argument cannot be used.
+
+    >>> import clockhands as ch
+    >>> def one_series(queries, keys): return ch.bias(ch.Alibi(12, series="plain"), queries, keys)
+    >>> report = check_bias(one_series, ch.Alibi(12), length=300, raises=False)
+    >>> sorted(report.codes)
+    ['slopes-rule']
+    """
+    __tracebackhide__ = True
+    spec = resolved(like, BiasCode, "bias")
+    causal = masks_later_keys(spec, causal)
+    if values is not None:
+        values = (
+            {name: as_numpy(each) for name, each in values.items()} if isinstance(values, dict) else as_numpy(values)
+        )
+    length = _length(spec, length, call)
+    if fn is None:
+        if make is None:
+            raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
+        fn = make(spec)
+    places = np.arange(3) if spec.ordered else np.arange(length)
+    called = CalledBias(
+        fn, spec.heads, call=call, aligned=aligned, places=places, backend=backend, dtype=dtype, timeout=timeout
+    )
+    it = OutsideBias(spec, called, length, causal, bool(exact), Given(values), make)
+    if values is None and spec.learned:
+        it = _with_own_values(it)
+    else:
+        bias(spec, [0], [0], values=values)  # what is wrong with the values is said before anything is asked
+    experiments = (*SMALL, *MEASURED, EVERY) if it.measured else (*SMALL, EVERY)
+    asked, left_out = asked_all(it, experiments)
+    failures, worst = failures_of(asked, called.changed)
+    if it.measured and spec.ordered:
+        left_out["keys before and after exchanged"] = "the learned numbers are not known: say values="
+    report = Report(
+        subject=named(fn, make),
+        kind="bias",
+        like=describe(spec),
+        experiments=tuple(one.experiment.name for one in asked),
+        left_out=left_out,
+        failures=failures,
+        called={
+            "library": called.library.name if called.takes_positions else called.home,
+            "dtype": called.output,
+            "calls": called.calls,
+            "rows": called.rows,
+            "keys after the query": _later(asked, causal),
+        },
+        worst=worst,
+        spec=spec,
+    )
+    if failures:
+        report = replace(report, explanations=_explained(it, asked))
+    return settled(report, raises)
+
+
+def _length(spec: BiasCode, length: int | None, call: str) -> int:
+    if not spec.ordered:
+        return int(spec.tokens)  # type: ignore[attr-defined]
+    if length is not None:
+        return count("length", length, least=2)
+    if call == "queries, keys":
+        return LENGTH
+    return min(LENGTH, max(math.isqrt(_SQUARE // spec.heads), 512))
+
+
+def _with_own_values(it: OutsideBias) -> OutsideBias:
+    """The same with the function's own learned numbers, as they are if it is right."""
+    if not looks_up(it.spec):
+        names = " and ".join(it.spec.shapes)
+        raise InvalidValue(
+            f"{type(it.spec).__name__} has learned numbers, and `values` is missing.", f"Pass {names} as values=."
+        )
+    try:
+        blocks = measured(it)
+    except Refused as error:
+        raise CannotCheck(
+            f"The function was asked for its own learned numbers: {error}.",
+            f"Say length= for a function of fewer than {it.length:,} positions, or values=.",
+        ) from error.__cause__
+    numbers = np.concatenate([block.reshape(it.spec.heads, -1) for _, _, block in blocks], axis=1)
+    finite = numbers[np.isfinite(numbers)]
+    if not finite.size or np.ptp(finite) == 0:
+        raise CannotCheck(
+            "All numbers of the function are the same: its table is not trained, or it adds no bias.",
+            "Fill the table with different numbers, such as random ones, and say values=.",
+        )
+    return replace(it, given=Behind(blocks), measured=True)
+
+
+def _later(asked: list[Asked], causal: bool) -> str:
+    masked = {each.masked for one in asked for each in one.answers if isinstance(each, BiasAnswer)} - {None}
+    if masked == {True}:
+        return "masked"
+    return "not compared" if causal else "compared"
+
+
+def _explained(it: OutsideBias, asked: list[Asked]) -> tuple[Explanation, ...]:
+    """What the failures look like."""
+    measured_too = seen(it, asked)
+
+    def built(suspect: Suspect) -> InsideBias:
+        return InsideBias.of_suspect(suspect, it)
+
+    found: list[Suspect] = []
+    note = None
+    # Suspects are asked what is quick to ask, and every distance only where nothing else shows what is wrong.
+    small = [one for one in asked if one.experiment is not EVERY]
+    if not any((each.shares > 1).any() for one in small for each in one.answers):
+        small = asked
+    with suppress(Refused):
+        found, note = fitting(small, bias_suspects(it.spec, measured_too), built)
+    return explanations(found, FAULTS_OF_BIASES, note) if found else unexplained(it, asked)
