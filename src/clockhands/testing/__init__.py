@@ -13,6 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clockhands.testing.additive import check_additive
+    from clockhands.testing.biases import check_bias
+    from clockhands.testing.generation import check_generation
     from clockhands.testing.laws import (
         ADDITIVE,
         BIAS,
@@ -27,11 +30,15 @@ if TYPE_CHECKING:
         kind_of,
         laws_for,
     )
+    from clockhands.testing.modules import check_module
     from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
     from clockhands.testing.rotary import check_rotary
 
 # A plugin of pytest is imported by every run of it: what it may need is imported when it is used.
 _HOME = {
+    "additive": ("check_additive",),
+    "biases": ("check_bias",),
+    "generation": ("check_generation",),
     "laws": (
         "ADDITIVE",
         "BIAS",
@@ -46,6 +53,7 @@ _HOME = {
         "kind_of",
         "laws_for",
     ),
+    "modules": ("check_module",),
     "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
     "rotary": ("check_rotary",),
 }
@@ -67,6 +75,10 @@ __all__ = [
     "Report",
     "Subject",
     "broken",
+    "check_additive",
+    "check_bias",
+    "check_generation",
+    "check_module",
     "check_rotary",
     "kind_of",
     "laws_for",

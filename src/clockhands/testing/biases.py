@@ -192,8 +192,8 @@ def _explained(it: OutsideBias, asked: list[Asked]) -> tuple[Explanation, ...]:
 
     found: list[Suspect] = []
     note = None
-    # Suspects are asked what is quick to ask, and every distance only where nothing else shows what is wrong.
-    small = [one for one in asked if one.experiment is not EVERY]
+    # Suspects are asked what is quick to ask, and the rest only where nothing else shows what is wrong.
+    small = [one for one in asked if one.experiment in SMALL]
     if not any((each.shares > 1).any() for one in small for each in one.answers):
         small = asked
     with suppress(Refused):
