@@ -80,8 +80,8 @@ class Seen:
         """The last position that something seems to stand at, where all later ones seem to stand there too."""
         if self.stands is None or len(self.stands) < 3 or (last := int(self.stands[-1])) <= 0:
             return ()
-        late = self.stands == last
-        return (last,) if late[-3:].all() and last < self.positions[-1] else ()
+        late = (self.stands == last) & (self.positions > last)
+        return (last,) if late.sum() >= 3 else ()
 
     def size(self) -> float | None:
         """What every pair is multiplied by, if it is one number."""

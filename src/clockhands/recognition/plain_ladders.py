@@ -109,6 +109,8 @@ def _multipliers(first: Interval) -> Iterator[tuple[float, float, float]]:
     if rate.holds(1.0):
         yield 1.0, 1.0, 0.0
         return
+    if rate.low <= 0:
+        return  # less than a double holds: no hand of anybody's
     if rate.high < 1:
         factor = shortest(Interval(1 / rate.high, 1 / rate.low))
         yield 1.0, factor, COSTS["scaling"] + significant(factor)

@@ -137,6 +137,12 @@ class Inside:
         crossed = "queries-and-keys-crossed" in suspect.codes
         return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, suspect.make(), crossed)
 
+    @property
+    def rates(self) -> np.ndarray | None:
+        """The rates that it turns by, where they are those of as many pairs; faster ones lose more to rounding."""
+        rates = getattr(self.built, "rates", None)
+        return rates if rates is not None and len(rates) == self.spec.rotated // 2 else None
+
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
     ) -> np.ndarray:

@@ -98,7 +98,7 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
     told: dict[str, Suspect] = {}
     for suspect in found:
         told.setdefault(suspect.codes[0], suspect)
-    said = [faults[code].sentence.format(**suspect.parameters) for code, suspect in told.items()]
+    said = [_said(suspect, faults) for suspect in told.values()]
     message = said[0] if len(said) == 1 else " or ".join(said[:3]) + "; no experiment tells these apart"
     first = found[0]
     cases = tuple(dict.fromkeys(case for code in told for case in faults[code].cases))
@@ -111,3 +111,9 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
             dict(first.parameters) | ({"tells apart": "not all"} if len(said) > 1 else {}),
         ),
     )
+
+
+def _said(suspect: Suspect, faults: Mapping[str, Fault]) -> str:
+    """What a suspect behaves like; where it has several faults at once, all of them."""
+    first, *others = (faults[code].sentence.format(**suspect.parameters) for code in suspect.codes)
+    return " and ".join([first, *(other.removeprefix("behaves ") for other in others)])

@@ -108,9 +108,13 @@ def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
         where = f"position {rows[place[:-1]]:,}, {where}"
     message = (
         f"{answer.asked}: {evidence['wrong']:,} of {evidence['of']:,} numbers are wrong; at {where} it is "
-        f"{evidence['got']:.6g}, right is {evidence['right']:.6g} within {evidence['allowed']:.2g}."
+        f"{evidence['got']:.6g}, right is {_within(evidence['right'], evidence['allowed'])}."
     )
     return Failure(experiment.name, message, evidence)
+
+
+def _within(right: float, allowed: float) -> str:
+    return f"{right:.6g} within {allowed:.2g}" if allowed else f"exactly {right:.6g}"
 
 
 def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str:

@@ -21,7 +21,7 @@ from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import EVERY, SMALL, answer, tokens
-from clockhands.testing.unexplained import only_coarse, unexplained
+from clockhands.testing.unexplained import only_coarse, remembers, unexplained
 
 LENGTH = 10_000
 
@@ -190,6 +190,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
             found, note = fitting(small, rotary_suspects(it.spec, seen), built)
     told = (
         explanations(found, FAULTS, note)
+        or remembers(asked)
         or _merged(it.spec, seen)
         or _by_rates(it.spec, seen)
         or unexplained(it, asked)

@@ -80,7 +80,8 @@ def answer(
     roles = None if own.xpos is None else role or "query"
     wanted = rotate(x, own, at, role=roles)
     turning = Turning(own)
-    phases = turning.phases(np.asarray(at, np.float64))
+    rates = getattr(implementation, "rates", None)
+    phases = turning.phases(np.asarray(at, np.float64), None if rates is None else np.maximum(rates, turning.rates))
     sizes, growth = x, None
     if own.xpos is not None:
         growth = np.broadcast_to(turning.growth(np.asarray(at, np.float64), roles), phases.shape)

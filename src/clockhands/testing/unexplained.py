@@ -21,8 +21,6 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         return (_told("changes-its-arguments", {"names": " and ".join(sorted(changed))}),)
     if failed and set(failed) <= {"coarser tokens"}:
         return (_told("coarse-path-differs", {"dtype": it.coarse}),)
-    if failed and "a short sequence" in sound and {"asked again", "after a longer sequence"} & set(failed):
-        return (_told("remembers-longest", {}),)
     still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
     wrong_channels = np.unique(
         np.concatenate(
@@ -36,12 +34,23 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         )
     )
     if len(still) and len(wrong_channels) and np.isin(wrong_channels, still).all():
-        some = ", ".join(map(str, wrong_channels[:4])) + (", ..." if len(wrong_channels) > 4 else "")
+        some = ", ".join(map(str, wrong_channels[:4])) + (
+            f" and {len(wrong_channels) - 4} more" if len(wrong_channels) > 4 else ""
+        )
         return (_told("unrotated-channels-turned", {"channels": some}),)
     few = _few_numbers(failed.get("every position"))
     if few and "a few positions" in sound | {"a few positions"}:
         return (_told("one-number-wrong", {"which": few}),)
     return collided(it, FAULTS) if it.spec.axes is None and failed else ()
+
+
+def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """What was right at first, and is not once something longer was asked."""
+    failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    sound = {one.experiment.name for one in asked} - failed
+    if "a short sequence" in sound and {"asked again", "after a longer sequence"} & failed:
+        return (_told("remembers-longest", {}),)
+    return ()
 
 
 def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: str | None) -> tuple[Explanation, ...]:
