@@ -101,6 +101,17 @@ def llama(spec: Any, cast: bool = False) -> Callable:
     )
 
 
+def llama_dynamic(spec: Any) -> Callable:
+    parameters = {"rope_type": "dynamic", "rope_theta": spec.base, "factor": spec.scaling.factor}
+    return of_transformers(
+        "llama",
+        "Llama",
+        head_dim=spec.head_width,
+        max_position_embeddings=spec.scaling.original,
+        rope_parameters=parameters,
+    )
+
+
 def gpt_j(spec: Any) -> Callable:
     apply = model("gptj").apply_rotary_pos_emb
     tables = model("gptj").create_sinusoidal_positions(20_000, spec.head_width)
@@ -401,3 +412,25 @@ def by_mask(name: str, spec: Any) -> Callable:
 def mpt(spec: Any) -> Callable:
     call = model("mpt").build_mpt_alibi_tensor
     return lambda queries, keys: call(spec.heads, keys).expand(spec.heads, queries, keys)
+
+
+def t5(spec: Any) -> Callable:
+    config = import_module("transformers").T5Config(
+        num_heads=spec.heads,
+        relative_attention_num_buckets=spec.buckets,
+        relative_attention_max_distance=spec.max_distance,
+        is_decoder=not spec.bidirectional,
+    )
+    attention = model("t5").T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    return lambda queries, keys: attention.compute_bias(queries, keys, past_seen_tokens=keys - queries)[0].detach()
+
+
+def x_transformers_t5(spec: Any) -> Callable:
+    bias = import_module("x_transformers.x_transformers").RelativePositionBias(
+        scale=8.0,
+        causal=not spec.bidirectional,
+        num_buckets=spec.buckets,
+        max_distance=spec.max_distance,
+        heads=spec.heads,
+    )
+    return lambda queries, keys: bias(queries, keys).detach()

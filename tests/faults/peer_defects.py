@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import clockhands as ch
-from clockhands.scaling import Ntk, Yarn
+from clockhands.scaling import Dynamic, Ntk, Yarn
 from faults import peer_calls as peers
 from faults.peer_calls import PeerCall
 
@@ -80,6 +80,13 @@ DEFECTS = (
         "float32",
     ),
     bias("OpenNMT-py, decoding after a full pass", SYMMETRIC, peers.opennmt, {"bias-of-first-rows"}, "first"),
+    turning(
+        "Transformers, dynamic NTK",
+        ch.Rotary(head_width=64, layout="halves", scaling=Dynamic(factor=2, original=2048)),
+        peers.llama_dynamic,
+        {"remembers-longest"},
+        "longest",
+    ),
     counting(
         "rotary-embedding-torch, bfloat16",
         INTERLEAVED,
@@ -212,13 +219,17 @@ def new_vit_mae() -> str:
     package = import_module("transformers")
     config = package.ViTMAEConfig(num_hidden_layers=1, decoder_num_hidden_layers=1)
     findings = ch.audit(package.ViTMAEForPreTraining(config)).findings
-    return "\n".join(f"{one.message} [{one.code}]" for one in findings if one.severity in {"error", "warning"})
+    return "\n".join(
+        f"{', '.join(name for name in one.evidence if name.startswith('model:'))}: {one.message} [{one.code}]"
+        for one in findings
+        if one.severity in {"error", "warning"}
+    )
 
 
 def omdet_turbo() -> str:
     call = peers.model("omdet_turbo").OmDetTurboHybridEncoder.build_2d_sincos_position_embedding
     found = ch.identify(call(width=7, height=5, embed_dim=64)[0])[0]
-    down, across = found.positions.shape
+    down, across = found.positions.sizes
     return f"{found.name}, on a map of {down} rows and {across} columns; asked for were 5 rows and 7 columns"
 
 
@@ -233,7 +244,11 @@ def odd_times_fm() -> str:
 
 
 OTHERWISE = (
-    Otherwise("Transformers, a new ViT-MAE", new_vit_mae, ("position_embeddings", "zero", "table-zero")),
+    Otherwise(
+        "Transformers, a new ViT-MAE",
+        new_vit_mae,
+        ("vit.embeddings.position_embeddings", "decoder_pos_embed", "zero-table"),
+    ),
     Otherwise("Transformers, OmDet-Turbo", omdet_turbo, ("7 rows and 5 columns",)),
     Otherwise("Transformers, TimesFM of odd width", odd_times_fm, ("64",)),
 )

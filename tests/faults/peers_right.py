@@ -107,5 +107,8 @@ RIGHT = (
     bias("keras-hub, ALiBi in float32", ch.Alibi(heads=8), peers.keras_hub_alibi),
     bias("keras-hub, ALiBi of 12 heads", ch.Alibi(heads=12), peers.keras_hub_alibi),
     bias("Transformers, Bloom", ch.preset("bloom", heads=12), part(peers.by_mask, "bloom")),
+    bias("Transformers, T5's encoder", ch.preset("t5"), peers.t5),
+    bias("Transformers, T5's decoder", ch.preset("t5-decoder"), peers.t5),
+    bias("x-transformers, T5", ch.preset("x-transformers-t5"), peers.x_transformers_t5),
     bias("Transformers, MPT", ch.preset("mpt", heads=12), peers.mpt),
 )
