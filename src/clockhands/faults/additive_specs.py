@@ -123,15 +123,17 @@ def other_exponents(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:
         yield seen.built("exponent", {"which": words}, build)
 
 
-# Exponents of base as multiples of 1/d: of the number of the pair, of the wave in its pair, of the channel, and of 1.
+# Exponents of base as multiples of 1/d: of the number of the pair, of the wave in its pair, of the channel, of 1, and
+# of the number of the pair halved and rounded down.
 _POWERS = {
-    "each channel c has its own, c/d, where both channels of pair i have 2i/d": (0, 0, 1, 0),
-    "channel c has 2c/d, where both channels of pair i have 2i/d": (0, 0, 2, 0),
-    "pair i has i/d, where 2i/d is right": (1, 0, 0, 0),
-    "pair i has 4i/d, where 2i/d is right": (4, 0, 0, 0),
-    "the second wave of pair i has 2(i + 1)/d, where both have 2i/d": (2, 2, 0, 0),
-    "the second wave of pair i has (2i + 1)/d, where both have 2i/d": (2, 1, 0, 0),
-    "pair i has 2(i + 1)/d, where 2i/d is right: pairs are counted from 1": (2, 0, 0, 2),
+    "each channel c has its own, c/d, where both channels of pair i have 2i/d": (0, 0, 1, 0, 0),
+    "channel c has 2c/d, where both channels of pair i have 2i/d": (0, 0, 2, 0, 0),
+    "pair i has i/d, where 2i/d is right": (1, 0, 0, 0, 0),
+    "pair i has 4i/d, where 2i/d is right": (4, 0, 0, 0, 0),
+    "the second wave of pair i has 2(i + 1)/d, where both have 2i/d": (2, 2, 0, 0, 0),
+    "the second wave of pair i has (2i + 1)/d, where both have 2i/d": (2, 1, 0, 0, 0),
+    "pair i has 2(i + 1)/d, where 2i/d is right: pairs are counted from 1": (2, 0, 0, 2, 0),
+    "pairs i and i + 1 both have 2i/d, i even, where each has its own: every rate is there twice": (0, 0, 0, 0, 4),
 }
 
 
@@ -141,7 +143,7 @@ def _with_powers(spec: Any, hands: Hands, powers: tuple[int, ...]) -> Hands:
     if spec.layout == "halves":
         half = -(-spec.width // 2)
         pairs, waves = channels % half, channels // half
-    parts = (pairs, waves, channels, np.ones(spec.width))
+    parts = (pairs, waves, channels, np.ones(spec.width), pairs // 2)
     steps = np.sum([power * part for power, part in zip(powers, parts, strict=True)], axis=0)
     exponents = steps / (2 * float(spec.spacing.denominator(spec.width)))
     rates = spec.spacing.multiplier * spec.spacing.base**-exponents
