@@ -127,8 +127,8 @@ FAULTS = (
     ),
     _code(
         "model-keeps-state",
-        "remembers something of the texts before: asked again, it answers otherwise",
-        "Keep what belongs to a text in its cache, not in the model.",
-        shown_by="asked again",
+        "keeps something outside of its cache: what it says depends on the texts that it was given between",
+        "Keep what belongs to a text in its cache, its number of tokens too.",
+        shown_by="two texts by turns",
     ),
 )

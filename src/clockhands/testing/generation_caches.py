@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import as_numpy
+from clockhands.testing.libraries import FLOATS, as_numpy, dtype_of
 
 Path = tuple[Any, ...]
 
@@ -40,13 +40,20 @@ def pickled(cache: Any) -> Any:
         raise Unasked(f"its cache cannot be pickled: {type(error).__name__}: {error}") from error
 
 
-def key_axes(before: Any, after: Any, grown: int) -> dict[Path, int]:
-    """For each array of a cache the axis that grew by this many rows; empty where none did."""
+def key_axes(before: Any, after: Any, grown: int, *, floats: bool = False) -> dict[Path, int]:
+    """For each array of a cache the axis that grew by this many rows; empty where none did.
+
+    Args:
+        before: The cache before some tokens.
+        after: The cache after them.
+        grown: How many there were.
+        floats: Whether arrays of whole numbers are left out: those that number the keys.
+    """
     first, second = dict(_arrays(before)), dict(_arrays(after))
     axes = {}
     for path, array in second.items():
         older = first.get(path)
-        if older is None or older.ndim != array.ndim:
+        if older is None or older.ndim != array.ndim or (floats and dtype_of(array) not in FLOATS):
             continue
         more = [axis for axis in range(array.ndim) if array.shape[axis] != older.shape[axis]]
         if len(more) == 1 and array.shape[more[0]] - older.shape[more[0]] == grown:
@@ -56,6 +63,7 @@ def key_axes(before: Any, after: Any, grown: int) -> dict[Path, int]:
 
 def with_rows(cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
     """A copy of the cache with these rows of its keys and values, in this order; what it counts stays as it is."""
+    rows = np.ascontiguousarray(rows)
 
     def taken(path: Path, array: Any) -> Any:
         axis = axes.get(path)

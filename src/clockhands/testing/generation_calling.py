@@ -136,6 +136,15 @@ class Model:
             return jnp.asarray(mask)
         return np.array(mask) if self.library.module is None else self.library.module.asarray(mask)
 
+    @property
+    def copied(self) -> bool:
+        """Whether `fresh` gives a model that knows nothing of the others."""
+        return False
+
+    def finer(self) -> "Model | None":
+        """A copy in float32, where one can be made."""
+        return None
+
     def fresh(self) -> "Model":
         """The model as it was before it was asked anything, where it can be copied; else itself."""
         return self
@@ -176,6 +185,19 @@ class TransformersModel(Model):
         with torch.no_grad():
             answer = self.model(**given)
         return answer.logits, getattr(answer, "past_key_values", None)
+
+    @property
+    def copied(self) -> bool:
+        """See `Model`."""
+        return self.pristine is not None
+
+    def finer(self) -> "TransformersModel | None":
+        """See `Model`."""
+        made = self.fresh()
+        if not self.copied:
+            return None
+        made.model, made.pristine, made.counts = made.model.float(), None, Counts()
+        return made
 
     def fresh(self) -> "TransformersModel":
         """See `Model`."""

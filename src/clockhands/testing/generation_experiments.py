@@ -18,6 +18,7 @@ from clockhands.testing.generation_instead import (
     number_of,
     padded_decoding_faults,
     padding_faults,
+    placed_faults,
 )
 from clockhands.testing.generation_subject import Instead, Reply, Subject
 from clockhands.testing.generation_surgery import CHANGED
@@ -108,8 +109,10 @@ def _padded_decoding(it: Subject) -> list[Answer]:
 
 def _packed(it: Subject, by_mask: bool) -> list[Answer]:
     """Two documents in one row, each from position 0, the second one not seeing the first."""
-    parts = [it.texts[0][: 2 * len(it.texts[0]) // 3], it.texts[1][: len(it.texts[1]) // 2 + 1]]
-    wanted = [it.wanted[0][: len(parts[0])], it.wanted[1][: len(parts[1])]]
+    # No longer together than the longest text: rates that follow the length are another experiment's.
+    most = len(it.texts[0])
+    parts = [it.texts[0][: most // 2], it.texts[1][: most - most // 2]]
+    wanted = [logits[: len(part)] for logits, part in zip(it.wanted, parts, strict=False)]
     first, size = len(parts[0]), sum(map(len, parts))
     row, at = np.concatenate(parts), np.concatenate([np.arange(len(part)) for part in parts])
     document = np.repeat([0, 1], [len(part) for part in parts])
@@ -162,7 +165,9 @@ def _pieces_reply(
     it: Subject, asked: str, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
 ) -> Reply:
     got = _in_pieces(it, text, cuts, itself=itself, turn=turn)[cuts[0] :]
-    return it.reply(asked, got, it.wanted[text][cuts[0] :], cuts[0], decoding_faults(it, text, cuts))
+    wanted = it.wanted[text][cuts[0] :]
+    faults = (*decoding_faults(it, text, cuts), *placed_faults(it, text, cuts, got))
+    return it.reply(asked, got, wanted, cuts[0], faults)
 
 
 def _decoded(it: Subject, itself: bool) -> list[Answer]:

@@ -2,28 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from clockhands.faults import FAULTS
+from clockhands.faults import FAULTS, generation
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked, shares
 from clockhands.testing.explaining import Asked
 from clockhands.testing.generation_caches import copied, key_axes, with_rows
+from clockhands.testing.generation_instead import number_of
 from clockhands.testing.generation_subject import Reply, Subject
 from clockhands.testing.reports import Explanation
 
 # Rounding on both sides.
 _ROOM = 2.0
+_ROWS = {row.code: row for row in generation.FAULTS}
 
 
 def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
     """The faults that account for what failed; each experiment is accounted for once."""
     told: list[Explanation] = []
     left = {one.experiment.name: one for one in failed}
-    for code, parameters, names in (*_by_length(it, left), *_left_behind(left)):
+    for code, parameters, names in (*_by_length(it, left), *_left_behind(it, left)):
         told.append(_told((code,), parameters, names))
         left = {name: one for name, one in left.items() if name not in names}
     fits = {name: found for name, one in left.items() if (found := _fitting(one))}
@@ -88,24 +91,33 @@ def _by_length(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict
     for name, asked in failed.items():
         if name == "a longer text":
             continue
-        with suppress(Refused, Unasked):
-            answers = asked.experiment.run(shorter.fresh())
-            if all((answer.shares <= 1).all() for answer in answers):
-                explained_by.append(name)
+        if _sound(asked, shorter):
+            explained_by.append(name)
     return [(code, {"threshold": threshold, "next": threshold + 1}, explained_by)]
 
 
-def _left_behind(failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
+def _left_behind(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
     """Something stays in the model between two texts."""
-    if list(failed) != ["asked again"]:
+    if "asked again" not in failed:
         return []
-    wrong = [bool((answer.shares > 1).any()) for answer in failed["asked again"].answers]
-    if wrong[0]:
+    answers = {answer.asked: answer for answer in failed["asked again"].answers}
+    twice = [[answer.got for answer in failed["asked again"].answers if answer.asked == name] for name in answers]
+    still = all((shares(one, each[0], _ROOM * it.allowed) <= 1).all() for each in twice[:-1] for one in each)
+    longest = list(answers.values())[-1]
+    if (longest.shares > 1).any() or not (still or it.model.copied):
         return [("model-keeps-state", {}, ["asked again"])]
-    # Short, middle, long, middle, short, long: right before the long one, wrong after it.
-    if not any(wrong[:3]) and any(wrong[3:5]):
-        return [("remembers-longest", {}, ["asked again"])]
-    return [("model-keeps-state", {}, ["asked again"])]
+    explained_by = ["asked again"]
+    if not it.model.copied:
+        # What every text is, once the longest was seen, accounts for the rest.
+        after = replace(it, wanted=[it.alone(text) for text in it.texts])
+        explained_by += [name for name, one in failed.items() if name != "asked again" and _sound(one, after)]
+    return [("remembers-longest", {}, explained_by)]
+
+
+def _sound(one: Asked, it: Subject) -> bool:
+    with suppress(Refused, Unasked):
+        return all((answer.shares <= 1).all() for answer in one.experiment.run(it.fresh()))
+    return False
 
 
 def _by_rule(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
@@ -115,13 +127,43 @@ def _by_rule(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[s
     if steps and _blind_to_order(it):
         also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding, one"))]
         found.append(("bias-lost-in-decode", {}, [*steps, *also]))
-    if "rows taken out of the cache" in failed and not it.slip:
-        found.append(
-            ("eviction-stops-positions", {"kept": "the kept", "begun": "all"}, ["rows taken out of the cache"])
-        )
+    state = [name for name in ("two ends of one text", "two texts by turns") if name in failed]
+    if state and not steps:
+        # One text alone goes on rightly: what it goes on from is not in its cache.
+        evicted = ["rows taken out of the cache"] if "rows taken out of the cache" in failed and not it.slip else []
+        found.append(("model-keeps-state", {}, [*state, *evicted]))
+        failed = {name: one for name, one in failed.items() if name not in evicted}
+    padded = [name for name in failed if name.startswith("left padding")]
+    if padded and not it.slip:
+        code, pads = _of_pads(it)
+        if code:
+            found.append((code, pads, padded))
+    evicted = failed.get("rows taken out of the cache")
+    if evicted and not it.slip:
+        # Positions that are given change nothing, so all that it can count are the rows.
+        answer = evicted.answers[0]
+        assert isinstance(answer, Reply)
+        found.append(("eviction-stops-positions", dict(answer.instead[0].parameters), [evicted.experiment.name]))
     if "asked again" in failed and not any("asked again" in names for _, _, names in found):
         found.append(("model-keeps-state", {}, ["asked again"]))
     return found
+
+
+def _of_pads(it: Subject) -> tuple[str, dict[str, Any]]:
+    """What pads do to a text that no positions can be given to: whether they are read, or counted."""
+    text, pads = it.texts[1], len(it.texts[0]) - len(it.texts[1])
+    told = {"pads": number_of(pads, "pad"), "start": pads}
+    mask = np.arange(len(text) + pads)[None] >= pads
+    with suppress(Refused, Unasked):
+        said = []
+        for token in (it.model.pad, (it.model.pad + 1) % it.model.vocabulary):
+            row = np.concatenate([np.full(pads, token), text])[None]
+            at = np.maximum(np.arange(row.shape[1]) - pads, 0)[None] if "positions" in it.model.takes else None
+            said.append(it.model.fresh()(row, at, mask)[0][0, pads:])
+        if (np.abs(said[0] - it.wanted[1]) <= it.allowed).all():
+            return "", {}
+        return ("padding-shifts" if (np.abs(said[0] - said[1]) <= _ROOM * it.allowed).all() else "padding-seen"), told
+    return "", {}
 
 
 def _blind_to_order(it: Subject) -> bool:
@@ -135,7 +177,7 @@ def _blind_to_order(it: Subject) -> bool:
         _, cache = model(text[None, :-2], at[:, :-2])
         before = copied(cache)
         _, cache = model(text[None, -2:-1], at[:, -2:-1], None, cache)
-        axes = key_axes(before, cache, 1)
+        axes = key_axes(before, cache, 1, floats=True)
         if not axes:
             return False
         turned = with_rows(cache, np.arange(len(text) - 1)[::-1], axes)
@@ -147,20 +189,21 @@ def _blind_to_order(it: Subject) -> bool:
     return False
 
 
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {number_of(rest, 'other experiment')}" if rest > 0 else "")
+
+
 def _told(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
-    faults = [FAULTS[code] for code in codes]
-    said = [fault.sentence.format_map(_Words(parameters)) for fault in faults[:1]]
-    said += [fault.sentence.partition(" {")[0].partition(":")[0] for fault in faults[1:3]]
+    # A code that other kinds share is told in the words of this one, with the cases of all.
+    rows = [_ROWS[code] for code in codes]
+    said = [row.sentence.format(**parameters) for row in rows[:1]]
+    said += [row.sentence.partition(":")[0].partition(" {")[0] for row in rows[1:3]]
     message = said[0] if len(said) == 1 else " or ".join(said) + "; no experiment tells these apart"
     return Explanation(
         codes,
-        f"{message} (it explains: {', '.join(names)}).",
-        faults[0].hint,
-        tuple(dict.fromkeys(case for fault in faults for case in fault.cases)),
+        f"{message} (seen in: {_some(names)}).",
+        rows[0].hint,
+        tuple(dict.fromkeys(case for code in codes for case in FAULTS[code].cases)),
         {**parameters, "explains": tuple(names)},
     )
-
-
-class _Words(dict):
-    def __missing__(self, key: str) -> str:
-        return ""

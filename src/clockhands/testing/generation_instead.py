@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from clockhands.testing.experiments import Unasked
 from clockhands.testing.generation_subject import Instead, Subject
 
 
@@ -62,14 +63,16 @@ def decoding_faults(it: Subject, text: int, cuts: list[int]) -> tuple[Instead, .
     chunk = "token" if single else "piece"
     found = [
         placed(
-            "decode-positions", f"{starts[1]} at the start of every later {chunk}", np.where(later, first + inside, at)
+            "decode-positions",
+            f"{first} for every later token" if single else f"{first} at the start of every later piece",
+            np.where(later, first + inside, at),
         ),
         placed("decode-positions", f"one position further for every later {chunk}", at + later),
         placed("decode-positions", f"one more position further with every {chunk}", at + piece),
         placed("decode-positions", f"one position back for every later {chunk}", at - later),
         placed(
             "decode-positions",
-            f"{first - 1} at the start of every later {chunk}",
+            f"{first - 1} for every later token" if single else f"{first - 1} at the start of every later piece",
             np.where(later, first - 1 + inside, at),
         ),
         placed("chunk-restarts", "", np.where(later, at - first, at)),
@@ -80,6 +83,34 @@ def decoding_faults(it: Subject, text: int, cuts: list[int]) -> tuple[Instead, .
         seeing("first-keys-seen", at <= inside[:, None], at),
     ]
     return tuple(found)
+
+
+def placed_faults(it: Subject, text: int, cuts: list[int], got: np.ndarray) -> tuple[Instead, ...]:
+    """Where tokens that come one at a time stand, found by trying all positions for the first two of them."""
+    tokens, first = it.texts[text], cuts[0]
+    size = len(tokens)
+    if len(cuts) < 2 or cuts[1] != first + 1:
+        return ()
+    at = np.arange(size)
+
+    def found() -> np.ndarray:
+        places: list[int] = []
+        for step in range(2):
+            tried = np.arange(size + 8)
+            where = np.tile(at[: first + step + 1], (len(tried), 1))
+            where[:, first : first + step] = places
+            where[:, -1] = tried
+            logits, _ = it.model.fresh()(np.tile(tokens[: first + step + 1], (len(tried), 1)), where)
+            off = np.abs(logits[:, -1] - got[step]).max(axis=-1)
+            if not np.nanmin(off) <= 2 * it.allowed:
+                raise Unasked("it stands nowhere")
+            places.append(int(np.nanargmin(off)))
+        where = np.where(at >= first, places[0] + (places[1] - places[0]) * (at - first), at)
+        told["how"] = f"{', '.join(map(str, where[first : first + 3]))} where {first}, {first + 1}, {first + 2} belong"
+        return where
+
+    told = {"how": ""}
+    return (Instead("decode-positions", told, lambda: it.alone(tokens, found())[first:]),)
 
 
 def counted_together(it: Subject, text: int, where: np.ndarray, first: int) -> Instead:

@@ -3,9 +3,12 @@ r"""A model under experiment: its texts, what it says of each alone, and how far
 How far is measured, not assumed: the same passes are made in shapes in which sums come in another order (a text beside
 others, a text before it grew longer), and the largest difference ``d`` of a logit is what rounding does to one pass
 beside another. Two passes of other shapes may each be as far off, on either side, and there are dozens of answers of
-which the worst one counts: ``8 d`` is allowed, and never less than a few roundings of the largest logit, ``16`` in
-float32 (and in float64, behind which float32 may stand), ``4`` in a coarser dtype. A difference above ``2**11``
-roundings is not taken for rounding: it is an answer that depends on how the text is given, and an experiment says so.
+which the worst one counts: ``8 d`` is allowed, and never less than 16 roundings of the largest logit, in float32 also
+where the answers are float64, behind which float32 may stand. A difference above ``2**11`` roundings, or a quarter of
+the largest logit, is not taken for rounding: it is an answer that depends on how the text is given, and an experiment
+says so. In bfloat16 and float16 most roundings of two passes are the same ones, and ``d`` says too little: where a
+model can be copied, what its float32 copy says is ``e`` away, and each of two passes may be that far off, the worst of
+dozens twice as far, so ``4 e`` is allowed.
 """
 
 from collections.abc import Callable
@@ -26,7 +29,7 @@ class Instead:
 
     Attributes:
         code: The fault.
-        parameters: What its sentence names.
+        parameters: What its sentence names; known once it was asked.
         ask: The logits that it would give, asked of the model itself.
     """
 
@@ -80,7 +83,7 @@ class Subject:
         """The same with texts of at most so many tokens."""
         sizes = lengths(length)
         made = replace(self, texts=[text[:size] for text, size in zip(self.texts, sizes, strict=True)], wanted=[])
-        made.wanted = [made.fresh().alone(text) for text in made.texts]
+        made.wanted = [made.alone(text) for text in reversed(made.texts)][::-1]
         return made
 
     def alone(
@@ -124,7 +127,8 @@ def measured(subject: Subject) -> Subject:
     Raises:
         Refused, Unasked: It cannot be asked about the texts alone.
     """
-    made = replace(subject, wanted=[subject.fresh().alone(text) for text in subject.texts])
+    # The shortest first: what stays behind of a longer text is then seen when they are asked again.
+    made = replace(subject, wanted=[subject.alone(text) for text in reversed(subject.texts)][::-1])
     unit = UNIT[made.model.counts.dtype]
     scale = max(float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0)) for wanted in made.wanted)
     most = min(2.0**11 * max(unit, UNIT["float32"]), 0.25) * scale
@@ -138,8 +142,12 @@ def measured(subject: Subject) -> Subject:
         pass
     moved = [float(np.abs(each).max()) for each in found if np.isfinite(each).all()]
     noise = max([0.0, *(each for each in moved if each <= most)])
-    floor = 16 * UNIT["float32"] if unit <= UNIT["float32"] else 4 * unit
-    made.allowed = max(8 * noise, floor * scale) or float(np.finfo(float).tiny)
+    own = 0.0
+    floor = 16 * max(unit, UNIT["float32"]) * scale
+    finer = made.model.finer() if unit > UNIT["float32"] else None
+    if finer is not None:
+        floor, own = 0.0, float(np.abs(finer(text[None])[0][0] - wanted).max())
+    made.allowed = max(8 * noise, 4 * own, floor) or float(np.finfo(float).tiny)
     made.slip = _slip(made)
     return made
 
