@@ -24,6 +24,7 @@ from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
+from clockhands.testing.rotary_experiments import ROWS
 from clockhands.testing.unexplained import only_coarse
 
 LENGTH = 10_000
@@ -190,7 +191,7 @@ def _explained(
     every = next((one for one in asked if one.experiment is EVERY), None)
     first_wrong = None
     if every is not None and it.spec.number_of_axes == 1:
-        first_wrong, chosen = _chosen(every.answers[0], it.lowest)
+        first_wrong, chosen = _chosen(every.answers[0], it.lowest, it.length)
         with suppress(Refused, Unasked):
             small.append(Asked(chosen, chosen.run(it)))
     if not any((one.shares > 1).any() for each in small for one in each.answers):
@@ -208,11 +209,12 @@ def _explained(
         finer, word = fitting(small, tried(further_suspects(it.spec, replace(seen, fine=True))), built)
         if finer and (not word or not found):
             found, note = finer, word
-    if not found:
-        specs = _recognised(it)
-        if specs:
-            found, note = fitting(small, tried(further_suspects(it.spec, replace(seen, specs=specs))), built)
-    return only_coarse(explanations(found, ADDITIVE, note) or unexplained(it, asked), asked, it.coarse)
+    told = explanations(found, ADDITIVE, note) or unexplained(it, asked)
+    specs = () if told else _recognised(it)
+    if specs:
+        found, note = fitting(small, tried(further_suspects(it.spec, replace(seen, specs=specs))), built)
+        told = explanations(found, ADDITIVE, note)
+    return only_coarse(told, asked, it.coarse)
 
 
 def _may_be(first: Asked, build: Callable[[], InsideAdding]) -> bool:
@@ -235,13 +237,15 @@ def _may_be(first: Asked, build: Callable[[], InsideAdding]) -> bool:
     return bool(alike[wrong].mean() > 0.1 or (left[both] ** 2).sum() < 0.5 * (whole[both] ** 2).sum())
 
 
-def _chosen(dense: Answer, lowest: int) -> tuple[int | None, Experiment]:
+def _chosen(dense: Answer, lowest: int, length: int) -> tuple[int | None, Experiment]:
     """Rows of all positions at which it is wrong, and others, as a question that is quick to ask."""
     wrong = np.flatnonzero((dense.shares[0, 0] > 1).any(axis=-1)) + lowest
-    spread = wrong[np.linspace(0, len(wrong) - 1, 24).astype(int)] if len(wrong) else wrong
-    some = np.concatenate([wrong[:24], wrong[-8:], spread, [lowest]]).astype(np.int64)
-    # The position before each is told apart from it.
-    at = np.unique(np.maximum(np.concatenate([some, some - 1]), lowest))
+    spread = wrong[np.linspace(0, len(wrong) - 1, 6).astype(int)] if len(wrong) else wrong
+    some = np.concatenate([wrong[:12], spread, wrong[-1:]]).astype(np.int64)
+    # The position before each is told apart from it; and always as many, for libraries that compile.
+    found = np.unique(np.maximum(np.concatenate([some, some - 1]), lowest))
+    others = np.setdiff1d(np.arange(lowest, min(length, lowest + 2 * ROWS)), found)
+    at = np.sort(np.concatenate([found, others[: max(ROWS - len(found), 0)]]))
 
     def run(it: Any) -> list[Answer]:
         return [answer(it, "chosen positions", tokens(it, 1, 1, len(at), seed=18), at)]
@@ -252,8 +256,10 @@ def _chosen(dense: Answer, lowest: int) -> tuple[int | None, Experiment]:
 
 def _seen(it: OutsideAdding, first_wrong: int | None) -> Seen:
     """Measure the rows, and what becomes of tokens."""
-    powers = [2**power for power in range(1, 18) if 2**power < it.length]
-    at = np.array([place for place in (0, 1, *powers) if it.lowest <= place < it.length])
+    powers = np.array([0, *(2**power for power in range(18) if 2**power < it.length)])
+    others = np.setdiff1d(np.arange(min(it.length, ROWS)), powers)
+    at = np.sort(np.concatenate([powers, others[: ROWS - len(powers)]]))
+    at = at[at >= it.lowest]
     width = it.spec.width
     try:
         zeros = answer(it, "rows", np.zeros((1, 1, len(at), width)), at)

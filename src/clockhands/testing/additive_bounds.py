@@ -1,8 +1,8 @@
 r"""How far a right additive function may be off, because its numbers are rounded.
 
 As in `clockhands.testing.bounds`, ``e = 2**-24`` is half the distance of neighbouring float32 numbers relative to their
-size, and ``u`` the same of the dtype of the tokens, or ``e`` where that is finer: tokens of float64 may meet a table of
-float32.
+size, and ``u`` the same of the dtype of the tokens, or ``e`` where that is finer: what is done with tokens of float64
+may be done in float32.
 
 **Phases.** A rate is ``exp(-x)`` or ``base**(-i/n)`` with ``x = |ln(rate / multiplier)|``: the exponent is a product of
 rounded numbers, off by ``3 e x``; the power or exponential adds ``2 e``, a division ``e``; the position and the product
@@ -18,8 +18,8 @@ Where the mean of all rows is taken away and they are divided by their spread, t
 of the rows, the spread by no more, and sums of n numbers add ``(2 + log2 n) e`` of their size.
 
 **The sum.** The table is rounded to the tokens' dtype (``u`` of the row), a factor of the tokens is rounded and
-multiplied by (``2 u``), and so is the sum (``u``). Second orders, and what is below the smallest normal number, are
-within another percent and a few units of the dtype.
+multiplied by (``2 u``), and so is the sum (``u``); tokens of float64 are rounded to float32 first. Second orders, and
+what is below the smallest normal number, are within another percent and a few units of the dtype.
 """
 
 from dataclasses import replace
@@ -77,9 +77,11 @@ def added_error(
     """
     unit = max(UNIT[dtype], SINGLE)
     size, token = np.abs(rows), np.abs(token_scale * x)
-    roundings = (3 if scaled else 1) * unit * size + UNIT[dtype] * (size + token)
+    roundings = (4 if scaled else 2) * unit * size + unit * token
     if token_scale != 1:
-        roundings = roundings + 2 * UNIT[dtype] * token
+        roundings = roundings + 2 * unit * token
+    if UNIT[dtype] < SINGLE:
+        roundings = roundings + unit * token
     return 1.01 * (errors + roundings) + 4 * TINY[dtype]
 
 
