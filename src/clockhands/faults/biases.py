@@ -260,7 +260,7 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
             for _, _, made in _rules(spec)
             if (slopes := made(spec)) is not None
         )
-        if not ruled and min(abs(factor - known) for known in (0, 1, -1)) > 0.01:
+        if not ruled and min(abs(factor - known) for known in (0, 1, -1)) > 3e-3:
             yield _suspect(
                 "bias-scaled",
                 {"factor": factor, "why": " (its scale is left out)" if abs(factor * named - 1) < 1e-3 else ""},

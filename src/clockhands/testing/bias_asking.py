@@ -25,6 +25,7 @@ class OutsideBias:
         make: Builds the function of another spec, where that can be done.
         measured: Whether the learned numbers are its own.
         remembered: What is right for questions that were asked before.
+        only: The heads that are compared; None for all.
     """
 
     spec: Any
@@ -36,6 +37,7 @@ class OutsideBias:
     make: Callable[[Any], Callable[..., Any]] | None = None
     measured: bool = False
     remembered: dict[Any, Any] = field(default_factory=dict)
+    only: np.ndarray | None = None
 
     @property
     def values(self) -> Any:
@@ -84,6 +86,7 @@ class InsideBias:
     spec: Any
     like: OutsideBias
     process: Callable[[Any], Any]
+    only: np.ndarray | None = None
     built: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,9 +94,9 @@ class InsideBias:
         self.built = self.process(self.spec)
 
     @classmethod
-    def of_suspect(cls, suspect: Suspect, like: OutsideBias) -> "InsideBias":
+    def of_suspect(cls, suspect: Suspect, like: OutsideBias, only: np.ndarray | None = None) -> "InsideBias":
         """In a process of its own, called as somebody's was to find out how."""
-        it = cls(like.spec, like, suspect.make())
+        it = cls(like.spec, like, suspect.make(), only)
         for queries, keys in like.called.first:
             it(queries, keys)
         return it
@@ -123,4 +126,4 @@ class InsideBias:
 
     def of(self, spec: BiasCode) -> "InsideBias":
         """Another model of this process."""
-        return InsideBias(spec, self.like, self.process)
+        return InsideBias(spec, self.like, self.process, self.only)

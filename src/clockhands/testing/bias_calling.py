@@ -39,7 +39,7 @@ class CalledBias:
         *,
         call: str = "queries, keys",
         aligned: str = "end",
-        places: np.ndarray | None = None,
+        tokens: int | None = None,
         backend: Any = None,
         dtype: str = "float32",
         timeout: float = 60.0,
@@ -63,7 +63,9 @@ class CalledBias:
         self.changed: set[str] = set()
         self.output, self.home = dtype, ""
         self.first: list[tuple[np.ndarray, np.ndarray]] = []
-        self._find_library(backend, np.arange(3) if places is None else places)
+        # More keys than queries, so that neither is taken for the other.
+        queries, keys = (7, 12) if tokens is None and call != "keys" else (tokens or 12, tokens or 12)
+        self._find_library(backend, self._standing(queries, keys), np.arange(keys))
 
     def beside(self, function: Callable[..., Any], heads: int) -> "CalledBias":
         """Another function, called in the same way; it is not asked anything yet."""
@@ -71,20 +73,23 @@ class CalledBias:
         other.__dict__.update(self.__dict__ | {"function": function, "heads": heads, "first": []})
         return other
 
-    def _find_library(self, backend: Any, places: np.ndarray) -> None:
+    def _standing(self, queries: int, keys: int) -> np.ndarray:
+        return np.arange(queries) + (keys - queries if self.aligned == "end" else 0)
+
+    def _find_library(self, backend: Any, queries: np.ndarray, keys: np.ndarray) -> None:
         tried: dict[str, list[str]] = {}
         for name in likely_libraries(self.function) if backend is None else (backend,):
             self.library = Library(name)
             try:
-                answer = self(places, places)
+                answer = self(queries, keys)
             except Refused as error:
                 tried.setdefault(str(error), []).append(self.library.name)
             else:
                 if np.isfinite(answer).any():
-                    self.first = [(places, places)]
+                    self.first = [(queries, keys)]
                     return
                 raise CannotCheck(
-                    f"The function was called as {self.asked(len(places), len(places))}: no number that it gave back "
+                    f"The function was called as {self.asked(len(queries), len(keys))}: no number that it gave back "
                     "is finite.",
                     "Look for a division by zero, or a mask over all keys.",
                 )
@@ -93,16 +98,18 @@ class CalledBias:
             for error, names in tried.items()
         )
         raise CannotCheck(
-            f"The function was called as {self.asked(len(places), len(places))}: {said}.", self._advice(places)
+            f"The function was called as {self.asked(len(queries), len(keys))}: {said}.", self._advice(keys)
         )
 
-    def _advice(self, places: np.ndarray) -> str:
+    def _advice(self, keys: np.ndarray) -> str:
         """How it can be called, where another way works; else how to wrap it."""
         for call in CALLS:
+            if call == self.call:
+                continue
             trial = object.__new__(CalledBias)
             trial.__dict__.update(self.__dict__ | {"call": call, "changed": set()})
             try:
-                trial(places, places)
+                trial(keys, keys)
             except Refused as error:
                 if "did not come back" in str(error):
                     return "Wrap it in a function(queries, keys) that returns."

@@ -21,6 +21,7 @@ from clockhands.testing.bias_calling import CalledBias
 from clockhands.testing.bias_experiments import EVERY, MEASURED, SMALL, BiasAnswer, masks_later_keys, measured
 from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failures_of, seen, unexplained
 from clockhands.testing.calling import Refused
+from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, named, resolved
 from clockhands.testing.libraries import as_numpy
@@ -29,6 +30,8 @@ from clockhands.testing.reports import CannotCheck, Explanation, Report, settled
 LENGTH = 10_000
 # A function that counts may build the whole square to give one row: so many numbers of it are asked for.
 _SQUARE = 2**25
+# Suspects are compared in so many heads.
+_HEADS = 16
 
 
 def check_bias(
@@ -106,9 +109,15 @@ def check_bias(
         if make is None:
             raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
         fn = make(spec)
-    places = np.arange(3) if spec.ordered else np.arange(length)
     called = CalledBias(
-        fn, spec.heads, call=call, aligned=aligned, places=places, backend=backend, dtype=dtype, timeout=timeout
+        fn,
+        spec.heads,
+        tokens=None if spec.ordered else length,
+        call=call,
+        aligned=aligned,
+        backend=backend,
+        dtype=dtype,
+        timeout=timeout,
     )
     it = OutsideBias(spec, called, length, causal, bool(exact), Given(values), make)
     if values is None and spec.learned:
@@ -187,8 +196,10 @@ def _explained(it: OutsideBias, asked: list[Asked]) -> tuple[Explanation, ...]:
     """What the failures look like."""
     measured_too = seen(it, asked)
 
+    only = _some_heads(it, asked)
+
     def built(suspect: Suspect) -> InsideBias:
-        return InsideBias.of_suspect(suspect, it)
+        return InsideBias.of_suspect(suspect, it, only)
 
     found: list[Suspect] = []
     note = None
@@ -196,6 +207,30 @@ def _explained(it: OutsideBias, asked: list[Asked]) -> tuple[Explanation, ...]:
     small = [one for one in asked if one.experiment in SMALL]
     if not any((each.shares > 1).any() for one in small for each in one.answers):
         small = asked
+    if only is not None:
+        small = [Asked(one.experiment, [_of(each, only) for each in one.answers]) for one in small]
     with suppress(Refused):
         found, note = fitting(small, bias_suspects(it.spec, measured_too), built)
     return explanations(found, FAULTS_OF_BIASES, note) if found else unexplained(it, asked)
+
+
+def _some_heads(it: OutsideBias, asked: list[Asked]) -> np.ndarray | None:
+    """Sixteen heads, of those that are wrong and of the others, where there are many more; None for all."""
+    heads = it.spec.heads
+    if heads <= _HEADS:
+        return None
+    wrong = np.zeros(heads, bool)
+    for one in asked:
+        for each in one.answers:
+            if len(each.got) == heads:
+                wrong |= (each.shares > 1).any(axis=(1, 2))
+    some, others = np.flatnonzero(wrong), np.flatnonzero(~wrong)
+    some = some[np.linspace(0, len(some) - 1, min(len(some), _HEADS - 4)).astype(int)]
+    others = others[np.linspace(0, len(others) - 1, min(len(others), _HEADS - len(some))).astype(int)]
+    return np.sort(np.concatenate([some, others]))
+
+
+def _of(answer: Answer, heads: np.ndarray) -> Answer:
+    heads = heads[heads < len(answer.got)]
+    allowed = np.broadcast_to(answer.allowed, answer.got.shape)
+    return replace(answer, got=answer.got[heads], wanted=answer.wanted[heads], allowed=allowed[heads])
