@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from clockhands.faults import FAULTS
-from clockhands.testing.colliding import collided
 from clockhands.testing.explaining import Asked
 from clockhands.testing.reports import Explanation
 
@@ -41,7 +40,7 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     few = _few_numbers(failed.get("every position"))
     if few and "a few positions" in sound | {"a few positions"}:
         return (_told("one-number-wrong", {"which": few}),)
-    return collided(it, FAULTS) if it.spec.axes is None and failed else ()
+    return ()
 
 
 def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
