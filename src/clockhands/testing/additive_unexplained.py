@@ -12,6 +12,7 @@ from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked
 from clockhands.testing.reports import Explanation
+from clockhands.testing.unexplained import AFTER_COARSER
 
 # Rows of another table are not told from rows that were resized otherwise where more than this share of their spread
 # is different.
@@ -25,6 +26,11 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         return (_told("changes-its-arguments", {"names": " and ".join(sorted(it.called.changed))}),)
     if failed and set(failed) <= {"coarser tokens"}:
         return (_told("coarse-path-differs", {"dtype": it.coarse}),)
+    after = AFTER_COARSER & set(failed)
+    if after and set(failed) <= {*after, "coarser tokens"}:
+        # Right before coarser tokens came, wrong after them.
+        kept = _told("cache-keeps-first-dtype", {"dtype": it.coarse})
+        return (kept, _told("coarse-path-differs", {"dtype": it.coarse})) if "coarser tokens" in failed else (kept,)
     every = failed.get(EVERY.name)
     if every is None:
         return ()

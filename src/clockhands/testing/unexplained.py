@@ -10,6 +10,9 @@ from clockhands.faults import FAULTS
 from clockhands.testing.explaining import Asked
 from clockhands.testing.reports import Explanation
 
+# What asks of coarser tokens leave behind.
+AFTER_COARSER = {"coarser tokens before", "a model of coarser tokens first"}
+
 
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common, by rules."""
@@ -20,6 +23,11 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         return (_told("changes-its-arguments", {"names": " and ".join(sorted(changed))}),)
     if failed and set(failed) <= {"coarser tokens"}:
         return (_told("coarse-path-differs", {"dtype": it.coarse}),)
+    after = AFTER_COARSER & set(failed)
+    if after and set(failed) <= {*after, "coarser tokens"}:
+        # Right before coarser tokens came, wrong after them.
+        kept = _told("cache-keeps-first-dtype", {"dtype": it.coarse})
+        return (kept, _told("coarse-path-differs", {"dtype": it.coarse})) if "coarser tokens" in failed else (kept,)
     still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
     wrong_channels = np.unique(
         np.concatenate(
