@@ -13,7 +13,7 @@ from clockhands.cli.group import complain
 from clockhands.cli.output import print_json
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.sources.callables import load, refuse_source
-from clockhands.testing import Report
+from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "generation")
 BACKENDS = ("numpy", "torch", "jax")
@@ -114,15 +114,23 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
     if make:
         options["make"] = function
     check_options(check, options)
-    subject = [] if make else [_built(function) if kind in {"module", "generation"} else function]
+    subject = [] if make else [_built(function) if kind == "generation" else function]
     return replace(check(*subject, raises=False, **options), subject=target)
 
 
 def _built(function: Any) -> Any:
-    """A module or a model: itself, or what a class or a function without arguments makes."""
+    """A model: itself, or what a class or a function without arguments makes."""
     from clockhands.testing.kinds import is_module
 
-    return function if is_module(function) else function()
+    if is_module(function) and not isinstance(function, type):
+        return function
+    try:
+        return function()
+    except Exception as error:
+        raise CannotCheck(
+            f"The model was built by calling it without arguments, and that raised {type(error).__name__}: {error}.",
+            "Name a model, or a function without arguments that builds one.",
+        ) from error
 
 
 def _like(like: str | None, width: int | None) -> dict[str, Any]:
@@ -131,9 +139,7 @@ def _like(like: str | None, width: int | None) -> dict[str, Any]:
     from clockhands.testing.kinds import spec_of
 
     if like is None:
-        if width is not None:
-            raise InvalidValue("--width is a field of --like, which is missing.", "Say --like PRESET.")
-        return {}
+        return {} if width is None else {"width": width}
     path, values = Path(like), None
     if like.lower().endswith(".json") and path.exists():
         from clockhands.cli.found import read_found

@@ -58,7 +58,7 @@ def command(code: str | None, as_json: bool) -> int:
     for each in faults:
         from clockhands.testing.kinds import experiments
 
-        explanation.print_fault(FAULTS[each], experiments())
+        explanation.print_fault(FAULTS[each], experiments(FAULTS[each].about[0]))
     return 0
 
 

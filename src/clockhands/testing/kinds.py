@@ -20,7 +20,11 @@ CHECKS = {
 }
 """Every kind and the name of its check."""
 
-_EXPERIMENTS = {"rotary_experiments": ("SMALL", "EVERY")}
+_EXPERIMENTS = {
+    "rotary": ("rotary_experiments", ("SMALL", "EVERY")),
+    "additive": ("additive_experiments", ("SMALL", "EVERY")),
+    "bias": ("bias_experiments", ("SMALL", "MEASURED", "EVERY")),
+}
 
 
 def check_of(kind: str) -> Callable[..., Report]:
@@ -28,16 +32,15 @@ def check_of(kind: str) -> Callable[..., Report]:
     return getattr(import_module("clockhands.testing"), CHECKS[kind])
 
 
-def experiments() -> Mapping[str, str]:
-    """What each experiment asks, by its name."""
-    found: dict[str, str] = {}
-    for module, names in _EXPERIMENTS.items():
-        home = import_module(f"clockhands.testing.{module}")
-        for name in names:
-            held = getattr(home, name)
-            for one in held if isinstance(held, tuple) else (held,):
-                found.setdefault(one.name, one.asks)
-    return found
+def experiments(kind: str) -> Mapping[str, str]:
+    """What each experiment of a kind of code asks, by its name; empty for modules and models, which are treated."""
+    if kind not in _EXPERIMENTS:
+        return {}
+    home, names = _EXPERIMENTS[kind]
+    module = import_module(f"clockhands.testing.{home}")
+    held = [getattr(module, name) for name in names]
+    every = [one for group in held for one in (group if isinstance(group, tuple) else (group,))]
+    return {one.name: one.asks for one in every}
 
 
 def spec_of(like: Any) -> Any:
@@ -54,9 +57,11 @@ def spec_of(like: Any) -> Any:
 
 
 def is_module(value: Any) -> bool:
-    """Whether it is a PyTorch module; one can only be there where PyTorch has been imported."""
+    """Whether it is a PyTorch module or a class of them; one can only be there where PyTorch has been imported."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
+    if torch is None:
+        return False
+    return issubclass(value, torch.nn.Module) if isinstance(value, type) else isinstance(value, torch.nn.Module)
 
 
 def kind_for(fn: Any, like: Any) -> str:

@@ -1,0 +1,296 @@
+"""`clockhands check`: somebody's function from a shell: what is said, the exit codes, JSON, and what hangs."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import clockhands as ch
+
+SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "check.schema.json"
+PROGRAM = [sys.executable, "-c", "from clockhands.cli import main; main()", "check"]
+MODULE = """
+import time
+import numpy as np
+
+def turned(x, positions, base=10_000.0):
+    half = x.shape[-1] // 2
+    angles = positions[:, None] * base ** (-np.arange(half) / half)
+    cos, sin = np.cos(angles), np.sin(angles)
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * cos - b * sin, a * sin + b * cos], -1).astype(x.dtype)
+
+def apply_rotary(x, positions):
+    print("the function talks")
+    return turned(x, positions)
+
+def wrong_base(x, positions):
+    return turned(x, positions, 500_000.0)
+
+def build(spec):
+    return lambda x, positions: turned(x, positions, spec.base)
+
+_kept = []
+
+def build_once(spec):
+    if not _kept:
+        _kept.append(build(spec))
+    return _kept[0]
+
+def by_heads(x, positions):  # [seq, heads, width]
+    return np.moveaxis(turned(np.moveaxis(x, 0, 1), positions), 1, 0)
+
+def added(x, positions):
+    return (x + table(positions, x.shape[-1])).astype(x.dtype)
+
+def table(positions, width):
+    angles = positions[:, None] * 10_000.0 ** (-np.arange(0, width, 2) / width)
+    return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(len(positions), width)
+
+def nothing_added(x, positions):
+    return x
+
+def slopes(queries, keys):
+    return -(2.0 ** -np.arange(1.0, 9))[:, None, None] * np.abs(queries[:, None] - keys)
+
+def hangs(x, positions):
+    while True:
+        time.sleep(0.05)
+
+def hangs_for_many(x, positions):
+    if len(positions) == 1:
+        hangs(x, positions)
+    return turned(x, positions)
+
+def infinite(x, positions):
+    out = turned(x, positions)
+    out[positions == 3] = np.inf
+    return out
+
+number = 3
+"""
+LLAMA = ("--like", "llama2:head_width=16", "--length", "300")
+
+
+@pytest.fixture
+def checked(run, tmp_path, monkeypatch):
+    """Run `clockhands check somebodys:NAME …` in a folder that holds the module."""
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "somebodys", raising=False)
+    yield lambda name, *words: run("check", f"somebodys:{name}", *words)
+    sys.modules.pop("somebodys", None)
+
+
+def in_a_process(folder, *words):
+    """The same in a process of its own, as one that hangs needs it."""
+    return subprocess.run([*PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_a_right_function_is_exit_code_0_and_its_talk_goes_to_stderr(checked):
+    done = checked("apply_rotary", *LLAMA)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "somebodys:apply_rotary is what it should be: rotary, halves, 16 of 16 channels,"
+    assert lines[2].startswith("10 experiments in ")
+    assert sum(line.startswith("Not asked: ") for line in lines) == 2, "what does not apply is one line"
+    assert set(done.err.splitlines()) == {"the function talks"}
+
+
+def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(checked):
+    done = checked("wrong_base", *LLAMA)
+    assert (done.code, done.err) == (1, "")
+    assert done.out.startswith(
+        textwrap.dedent("""\
+            somebodys:wrong_base is not what it should be: rotary, halves, 16 of 16
+            channels, geometric (base 10000, open).
+
+            It turns with base 500,000, not 10,000.
+              hint: Pass the base on to where the rates are made, and look for a default
+                that stands in for it.
+              met before: SpecForge#265, DeepSpeed#8341, transformers v5 configs read by v4
+              code: another-base (clockhands explain another-base)
+
+            Failed, """)
+    )
+    assert "  a few positions: " in done.out
+    assert "Passed: norms are kept." in done.out
+    assert len(checked("wrong_base", *LLAMA, "-v").out) > len(done.out)
+
+
+def test_json_is_one_document_of_the_published_schema(checked):
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    for name, sound in (("apply_rotary", True), ("wrong_base", False), ("infinite", False)):
+        done = checked(name, *LLAMA, "--json")
+        assert done.code == int(not sound)
+        told = json.loads(done.out, parse_constant=lambda constant: pytest.fail(f"{constant} is not JSON"))
+        jsonschema.Draft202012Validator(schema).validate(told)
+        assert (told["target"], told["subject"], told["sound"]) == (*[f"somebodys:{name}"] * 2, sound)
+        assert told["spec"] == json.loads(ch.to_json(ch.preset("llama2", head_width=16)))
+    assert told["worst"] == "Infinity"
+
+
+def test_the_schema_refuses_what_is_no_report(checked):
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    told = json.loads(checked("wrong_base", *LLAMA, "--json").out)
+    for change in ({"sound": True}, {"kind": "rope"}, {"schema": 2}, {"failures": []}, {"worst": None}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.Draft202012Validator(schema).validate(told | change)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code"),
+    [
+        ("added", ("--like", "vaswani2017:width=16"), 0),
+        ("added", ("--like", "vaswani2017", "--width", "16"), 0),
+        ("nothing_added", ("--like", "vaswani2017", "--width", "16"), 1),
+        ("slopes", ("--like", "alibi"), 0),
+        ("apply_rotary", ("--like", "llama2", "--width", "16"), 0),
+        ("by_heads", ("--like", "llama2", "--width", "16", "--axes", "seq heads width"), 0),
+        ("wrong_base", ("--like", "spec.json"), 0),
+        ("build", ("--make", "--like", "llama2:head_width=16"), 0),
+        ("build_once", ("--make", "--like", "llama2:head_width=16"), 1),
+    ],
+)
+def test_the_kind_follows_from_the_spec(checked, name, words, code):
+    Path("spec.json").write_text(ch.to_json(ch.Rotary(16, base=500_000.0)), encoding="utf-8")
+    done = checked(name, "--length", "300", "--json", *words)
+    assert done.code == code, done.out + done.err
+    kinds = {"vaswani2017": "additive", "alibi": "bias"}
+    assert json.loads(done.out)["kind"] == kinds.get(words[1].partition(":")[0], "rotary")
+
+
+def test_a_spec_that_identify_wrote_is_taken(run, checked):
+    assert run("table", "vaswani2017:width=16", "--positions", "64", "--out", "table.npy").code == 0
+    Path("found.json").write_text(run("identify", "table.npy", "--json").out, encoding="utf-8")
+    assert checked("added", "--like", "found.json", "--length", "300").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "error", "hint"),
+    [
+        ("apply_rotary", (), "What the function should be is not said.", "Say it: --like PRESET"),
+        ("apply_rotary", ("--like", "lama2"), "There is no preset 'lama2'.", "Did you mean llama2?"),
+        ("apply_rotari", LLAMA, "somebodys has no 'apply_rotari'.", "Did you mean apply_rotary?"),
+        ("number", LLAMA, "somebodys:number is of type int, which cannot be called.", "Name a function"),
+        ("apply_rotary", ("--like", "llama2:widht=3"), "Rotary has no field 'widht'.", ""),
+        ("slopes", ("--like", "alibi", "--axes", "seq width"), "check_bias has no option 'axes'.", ""),
+        (
+            "apply_rotary",
+            (*LLAMA, "--axes", "seq depth"),
+            "`axes` must name the axes of x in their order",
+            "Write axes=",
+        ),
+        (
+            "apply_rotary",
+            (*LLAMA, "--call", "x"),
+            "The function was called as function(x [3, 16]): ",
+            "It can be called",
+        ),
+    ],
+)
+def test_what_cannot_be_checked_is_exit_code_2_a_sentence_and_a_hint(checked, name, words, error, hint):
+    done = checked(name, *words)
+    assert (done.code, done.out) == (2, "")
+    told = [line for line in done.err.splitlines() if line != "the function talks"]
+    assert told[0].startswith(f"error: {error}"), told
+    assert told[1].startswith(f"hint: {hint}"), told
+    assert len(told) == 2
+
+
+@pytest.mark.usefixtures("checked")
+def test_a_function_named_by_its_file_is_told_how_it_is_named(run):
+    done = run("check", "somebodys.py:apply_rotary", *LLAMA)
+    assert done.code == 2
+    assert done.err == (
+        "error: somebodys.py is a file of Python, and a function is named by its module.\n"
+        "hint: Write somebodys:apply_rotary.\n"
+    )
+
+
+def test_a_function_that_hangs_does_not_keep_the_process(tmp_path):
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    start = time.monotonic()
+    done = in_a_process(tmp_path, "somebodys:hangs", *LLAMA, "--timeout", "0.5", "--backend", "numpy")
+    assert (done.returncode, done.stdout) == (2, "")
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: The function was called as function(x [3, 16], positions [seq]): ")
+    assert error.endswith("it did not come back within 0.5 seconds.")
+    assert hint.startswith("hint: ")
+    assert time.monotonic() - start < 90, "the call that hangs would go on for ever"
+
+
+def test_a_function_that_hangs_once_still_has_its_report(tmp_path):
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    words = ("somebodys:hangs_for_many", *LLAMA, "--timeout", "0.5", "--backend", "numpy", "--json")
+    done = in_a_process(tmp_path, *words)
+    told = json.loads(done.stdout)
+    assert done.returncode == int(not told["sound"])
+    assert "did not come back" in json.dumps(told)
+
+
+def test_no_colour_where_none_is_wanted(tmp_path):
+    (tmp_path / "somebodys.py").write_text(MODULE, encoding="utf-8")
+    environment = {**os.environ, "FORCE_COLOR": "1"}
+    command = [*PROGRAM, "somebodys:wrong_base", *LLAMA]
+    shown = {}
+    for name, more in (("with", {}), ("without", {"NO_COLOR": "1"})):
+        environment.pop("NO_COLOR", None)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment | more, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1, done.stderr
+        shown[name] = done.stdout
+    assert "\x1b[1;31m" in shown["with"]
+    assert "31m" not in shown["without"]
+
+
+def test_names_in_a_report_cannot_move_the_cursor(capsys):
+    from clockhands.show.checks import print_report
+    from clockhands.testing import Failure, Report
+
+    report = Report("a\x1b[2Jb", "rotary", "c", ("d",), failures=(Failure("d", "e\x07f"),))
+    print_report(report, width=80)
+    assert "\x1b" not in (out := capsys.readouterr().out)
+    assert "\x07" not in out
+    assert "\\x1b" in out
+
+
+@pytest.mark.parametrize("name", ["Right", "right", "wrong"])
+def test_a_module_is_checked_as_a_module(run, tmp_path, monkeypatch, name):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "somemodules.py").write_text(
+        textwrap.dedent("""
+            import torch
+
+            class Right(torch.nn.Module):
+                dtype = torch.float32
+
+                def forward(self, x, positions):
+                    rates = 10_000.0 ** (-torch.arange(8, dtype=torch.float64) / 8)
+                    angles = positions[..., None].to(torch.float64) * rates
+                    cos, sin = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
+                    a, b = x.chunk(2, -1)
+                    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x.dtype)
+
+            class Wrong(Right):
+                dtype = torch.bfloat16
+
+            right, wrong = Right(), Wrong()
+        """),
+        encoding="utf-8",
+    )
+    monkeypatch.delitem(sys.modules, "somemodules", raising=False)
+    done = run("check", f"somemodules:{name}", "--like", "llama2:head_width=16", "--length", "300", "--json")
+    sys.modules.pop("somemodules", None)
+    told = json.loads(done.out)
+    assert told["kind"] == "module"
+    assert done.code == int(name == "wrong"), done.out
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(told)
