@@ -100,7 +100,12 @@ def check_generation(
             failed.remove(one)
     if noted:
         reasons = explained(subject, failed) if failed else ()
-    if subject.slip and subject.slip <= 4 * subject.allowed:
+    if "positions" in called.takes and not subject.slip:
+        notes["faults of one position"] = (
+            "positions that are given change nothing: it has no position code, counts by itself, or its weights are "
+            "too small to show it"
+        )
+    elif subject.slip and subject.slip <= 4 * subject.allowed:
         notes["faults of one position"] = (
             f"a slip of one position moves its logits by {subject.slip:.2g} at most, and rounding explains "
             f"{subject.allowed:.2g}; give it larger weights, or a finer dtype"

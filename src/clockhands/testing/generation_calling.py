@@ -13,9 +13,10 @@ from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing.calling import Refused, within
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, likely_libraries
+from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
+LIBRARIES = ("numpy", "torch", "jax")
 ARGUMENTS = ("tokens", "positions", "mask", "cache")
 
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
@@ -24,11 +25,12 @@ _COPIED = 20_000_000
 
 @dataclass
 class Counts:
-    """How often a model was called, with how many tokens, and what it answers in."""
+    """How often a model was called, with how many tokens, and what it answers in: dtype and library."""
 
     calls: int = 0
     rows: int = 0
     dtype: str = "float32"
+    library: str = "numpy"
 
 
 @dataclass
@@ -102,7 +104,7 @@ class Model:
         shape = (*tokens.shape, self.vocabulary)
         if tuple(logits.shape) != shape:
             raise Refused(f"it gave back logits of shape {list(logits.shape)}, where {list(shape)} was expected")
-        self.counts.dtype = dtype_of(logits)
+        self.counts.dtype, self.counts.library = dtype_of(logits), library_name(logits)
         if self.counts.dtype not in FLOATS:
             raise Refused(f"it gave back {self.counts.dtype}, which are no logits")
         return as_numpy(logits).astype(np.float64), cache
@@ -231,11 +233,17 @@ def opened(
             "Give vocabulary=, the length of the last axis of its logits.",
         )
     takes = _taken(fn)
+    three = np.array([[1 % vocabulary, 0, 1 % vocabulary]])
     tried = []
     for library in likely_libraries(fn) if backend is None else (backend,):
         made = Model(fn, Library(library), vocabulary, timeout, takes)
         try:
-            made(np.array([[1 % vocabulary, 0, 1 % vocabulary]]))
+            made(three)
+            home = made.counts.library
+            if backend is None and home in LIBRARIES and home != library:
+                # It takes arrays of others too, but answers in its own.
+                made = Model(fn, Library(home), vocabulary, timeout, takes)
+                made(three)
         except Refused as error:
             tried.append((made.library.name, error))
         else:

@@ -19,15 +19,16 @@ from clockhands.testing.reports import Explanation
 
 # Rounding on both sides.
 _ROOM = 2.0
+_Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
 _ROWS = {row.code: row for row in generation.FAULTS}
 
 
 def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
     """The faults that account for what failed; each experiment is accounted for once."""
-    told: list[Explanation] = []
+    told: list[_Reason] = []
     left = {one.experiment.name: one for one in failed}
     for code, parameters, names in (*_by_length(it, left), *_left_behind(it, left)):
-        told.append(_told((code,), parameters, names))
+        told.append(((code,), parameters, names))
         left = {name: one for name, one in left.items() if name not in names}
     fits = {name: found for name, one in left.items() if (found := _fitting(one))}
     while fits:
@@ -39,14 +40,16 @@ def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
         best = next(code for code in counts if counts[code] == most)
         names = [name for name, found in fits.items() if best in found]
         # Faults that fit wherever this one does are not told apart from it.
-        same = tuple(code for code in counts if all(code in fits[name] for name in names))
-        told.append(_told((best, *(code for code in same if code != best)), fits[names[0]][best], names))
+        same = [code for code in counts if code != best and all(code in fits[name] for name in names)]
+        told.append(((best, *same), fits[names[0]][best], names))
         fits = {name: found for name, found in fits.items() if name not in names}
         left = {name: one for name, one in left.items() if name not in names}
-    for code, parameters, names in _by_rule(it, left):
-        told.append(_told((code,), parameters, names))
-        left = {name: one for name, one in left.items() if name not in names}
-    return tuple(told)
+    told += [((code,), parameters, names) for code, parameters, names in _by_rule(it, left)]
+    merged: dict[tuple[str, ...], tuple[Mapping[str, Any], list[str]]] = {}
+    for codes, parameters, names in told:
+        first = merged.setdefault(codes, (parameters, []))
+        first[1].extend(name for name in names if name not in first[1])
+    return tuple(_told(codes, *rest) for codes, rest in merged.items())
 
 
 def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:

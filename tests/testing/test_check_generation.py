@@ -1,0 +1,260 @@
+"""Small causal models in three libraries: the right ones pass, and each wrong one is named for what it is."""
+
+import functools
+import time
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.testing import CannotCheck, CheckFailed, check_generation
+
+from .small_models import HEAD, ORIGINAL, VOCABULARY, SmallModel, joined, shifted
+
+ROTARY, ADDED = ("halves", "interleaved"), ("sinusoidal", "learned")
+EVERY = (*ROTARY, *ADDED, "alibi", "none")
+
+# Slip: the code that it is named by, the experiment that shows it, and the position codes in which it can be seen at
+# all (where all positions shift alike, a relative code says the same).
+SLIPS = {
+    "slots are counted": ("padding-shifts", "left padding", ADDED),
+    "slots are counted in decoding": ("padding-shifts", "left padding, one token at a time", (*ROTARY, *ADDED)),
+    "documents are not told apart": ("packing-ignored", "packing", ADDED),
+    "leaks": ("packing-ignored", "packing", (*ROTARY, *ADDED, "alibi")),
+    "first row's positions": ("decode-positions", "left padding, one token at a time", (*ROTARY, *ADDED)),
+    "one further": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
+    "one back": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
+    "stuck": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
+    "every second": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
+    "restarts": ("chunk-restarts", "pieces", (*ROTARY, *ADDED)),
+    "one count for all": ("model-keeps-state", "two texts by turns", (*ROTARY, *ADDED)),
+    "mask of the first rows": ("first-keys-seen", "pieces", (*ROTARY, *ADDED, "alibi")),
+    "sees what comes": ("later-tokens-seen", "a longer text", EVERY),
+    "cache is not read": ("cache-not-read", "pieces", EVERY),
+    "pads are seen": ("padding-seen", "left padding", EVERY),
+    "no bias in decoding": ("bias-lost-in-decode", "one token at a time", ("alibi",)),
+}
+
+
+def checked(model, **options):
+    return check_generation(model, vocabulary=VOCABULARY, raises=False, **options)
+
+
+def failed(report):
+    return {failure.experiment for failure in report.failures}
+
+
+@pytest.mark.parametrize("code", EVERY)
+def test_a_right_model_passes(code):
+    report = checked(SmallModel("numpy", code))
+    assert report.sound, str(report)
+    assert report.worst < 0.5
+    # Where positions matter, what a slip of one would do is thousands of times what rounding explains.
+    assert code == "none" or report.called["a slip of one position"] > 1000 * report.called["rounding explains"]
+    assert len(report.experiments) >= 13
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_a_right_model_passes_in_other_libraries(library):
+    pytest.importorskip(library)
+    report = checked(SmallModel(library, "halves"), length=8)
+    assert report.sound, str(report)
+    assert report.called["library"] == library
+
+
+@pytest.mark.parametrize(("slip", "code"), [(slip, code) for slip, row in SLIPS.items() for code in row[2]])
+def test_a_wrong_model_is_named(slip, code):
+    named, experiment, _ = SLIPS[slip]
+    report = checked(SmallModel("numpy", code, slip))
+    assert not report.sound
+    assert experiment in failed(report)
+    (explanation,) = [one for one in report.explanations if named in one.codes]
+    assert experiment in explanation.evidence["explains"], str(report)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_a_wrong_model_is_named_in_other_libraries(library):
+    pytest.importorskip(library)
+    report = checked(SmallModel(library, "interleaved", "one further"), length=8, backend=library)
+    assert SLIPS["one further"][0] in report.codes, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slip", ["leaks", "restarts", "slots are counted in decoding", "pads are seen"])
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_every_wrong_model_is_named_in_other_libraries(library, slip):
+    pytest.importorskip(library)
+    report = checked(SmallModel(library, "interleaved", slip), length=10)
+    assert SLIPS[slip][0] in report.codes, str(report)
+
+
+def test_where_a_slip_shifts_all_alike_a_relative_code_says_the_same():
+    report = checked(SmallModel("numpy", "halves", "slots are counted"))
+    assert "left padding" not in failed(report)
+
+
+def test_positions_that_nobody_thought_of_are_found_by_trying_all():
+    report = checked(SmallModel("numpy", "halves", "every second"))
+    (message,) = [one.message for one in report.explanations if "decode-positions" in one.codes]
+    assert "16, 18, 20 where 8, 9, 10 belong" in message
+
+
+@pytest.mark.parametrize(("scaling", "code"), [("dynamic", "cache-older-base"), ("lists", "chunk-mixes-lists")])
+@pytest.mark.parametrize("layout", ROTARY)
+def test_rates_that_follow_the_length_are_told(scaling, code, layout):
+    model = functools.partial(SmallModel, "numpy", layout, scaling=scaling)
+    report = checked(model(), length=32)
+    assert report.codes == {code}
+    (explanation,) = report.explanations
+    assert explanation.evidence["threshold"] == ORIGINAL
+    # It accounts for all that failed: with texts up to there nothing does.
+    assert set(explanation.evidence["explains"]) == failed(report)
+    assert checked(model(), length=ORIGINAL).sound
+
+
+@pytest.mark.parametrize("scaling", ["dynamic", "lists"])
+def test_a_model_that_remembers_the_longest_text_is_told(scaling):
+    report = checked(SmallModel("numpy", "halves", "remembers", scaling), length=32)
+    assert report.codes == {"remembers-longest"}
+
+
+def right_spec():
+    return ch.Rotary(HEAD, base=500.0, layout="halves")
+
+
+def test_a_cache_whose_keys_are_turned_on_is_right():
+    options = {"like": right_spec(), "shift": shifted(True), "join": joined(True)}
+    report = checked(SmallModel("numpy", "halves"), **options)
+    assert report.sound, str(report)
+    assert {"a shifted text", "a shifted cache", "joined caches"} <= set(report.experiments)
+
+
+@pytest.mark.parametrize(
+    ("options", "experiment"),
+    [({"shift": shifted(False)}, "a shifted cache"), ({"join": joined(False)}, "joined caches")],
+    ids=["shifted", "joined"],
+)
+def test_a_cache_whose_keys_stay_where_they_were_is_named(options, experiment):
+    report = checked(SmallModel("numpy", "halves"), **options)
+    assert failed(report) == {experiment}
+    assert report.codes == {"cached-keys-keep-positions"}
+
+
+def test_a_relative_code_that_is_none_is_told():
+    report = checked(SmallModel("numpy", "sinusoidal"), like=right_spec())
+    assert failed(report) == {"a shifted text"}
+
+
+def test_a_cache_of_ones_own_is_cut_by_ones_own_function():
+    def cut(cache, rows):
+        taken = {name: [array[:, :, rows] for array in cache[name]] for name in ("keys", "values")}
+        return {**taken, "at": cache["at"][:, rows]}
+
+    assert checked(SmallModel("numpy", "halves"), evict=cut).sound
+    wrong = checked(SmallModel("numpy", "halves", "slots are counted in decoding"), evict=cut)
+    assert "eviction-stops-positions" in wrong.codes
+
+
+def test_eviction_stops_positions_is_named_with_its_rows():
+    report = checked(SmallModel("numpy", "learned", "slots are counted in decoding"))
+    (explanation,) = [one for one in report.explanations if "eviction-stops-positions" in one.codes]
+    assert "after 8 of 12 were kept, the next token stands at 8" in explanation.message
+
+
+def test_a_failure_is_raised_and_reads_well():
+    with pytest.raises(CheckFailed) as caught:
+        check_generation(SmallModel("numpy", "halves", "one further"), vocabulary=VOCABULARY)
+    text = " ".join(str(caught.value).split())
+    assert "one position further for every later token" in text
+    assert "sglang#25015" in text
+    failure = next(one for one in caught.value.report.failures if one.experiment == "one token at a time")
+    assert failure.message.startswith("8 tokens, then one at a time: the logits of 8 of 8 tokens are wrong")
+    assert failure.evidence["first wrong position"] == 8
+
+
+def test_a_model_too_small_to_show_anything_says_so():
+    model = SmallModel("numpy", "halves")
+    for layer in model.layers:
+        layer["in"] = layer["in"] * np.float32(3e-3)
+    report = checked(model)
+    assert report.sound
+    assert "give it larger weights" in report.left_out["faults of one position"]
+
+
+def test_positions_that_change_nothing_are_told():
+    report = checked(SmallModel("numpy", "none"))
+    assert report.left_out["faults of one position"].startswith("positions that are given change nothing")
+
+
+def test_arguments_that_it_has_no_use_for_may_be_absent():
+    model = SmallModel("numpy", "none")
+
+    def forward(tokens, cache):
+        return model(tokens, np.zeros_like(tokens), None, cache)
+
+    report = checked(None, forward=forward)
+    assert report.sound, str(report)
+    assert report.left_out["left padding"] == "it takes no mask"
+    assert "one token at a time" in report.experiments
+
+
+def test_a_model_without_a_cache_is_asked_the_rest():
+    model = SmallModel("numpy", "halves")
+    report = checked(lambda tokens, positions, mask, _: (model(tokens, positions, mask, None)[0], None))
+    assert report.sound
+    assert report.left_out["one token at a time"] == "it gives back no cache"
+    assert "left padding" in report.experiments
+
+
+def test_texts_of_ones_own_are_taken():
+    texts = [list(range(12)), [5, 4, 3, 2], [7, 7]]
+    assert checked(SmallModel("numpy", "halves"), tokens=texts).called["tokens"] == [12, 4, 2]
+
+
+def not_a_number(tokens, *_):
+    return np.full((*tokens.shape, VOCABULARY), np.nan), None
+
+
+def test_what_is_not_a_number_is_a_failure():
+    report = checked(not_a_number)
+    assert not report.sound
+    assert "not a number" in report.failures[0].message
+
+
+def raising(*_):
+    raise RuntimeError("no such kernel")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "error", "words"),
+    [
+        (None, {}, InvalidType, "Expected a causal model, got None"),
+        (SmallModel("numpy"), {"vocabulary": None}, InvalidValue, "`vocabulary` is missing"),
+        (raising, {}, CannotCheck, "with 3 tokens: with numpy arrays it raised RuntimeError: no such kernel"),
+        (lambda *_: np.zeros((1, 3, VOCABULARY)), {}, CannotCheck, "where logits and a cache belong"),
+        (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it gave back logits of shape [1, 3, 4], where"),
+        (lambda *_: (None, None), {}, CannotCheck, "it gave back a value of type NoneType, where logits belong"),
+        (lambda tokens, *_: (tokens, None), {"vocabulary": 3}, CannotCheck, "it gave back logits of shape [1, 3]"),
+        (lambda *_: time.sleep(30), {"timeout": 0.2}, CannotCheck, "it did not come back within 0.2 seconds"),
+        (SmallModel("numpy"), {"length": 3}, InvalidValue, "`length` must be at least 8, got 3"),
+        (SmallModel("numpy", "learned"), {"length": 200}, CannotCheck, "A text of 200 tokens was given in one pass"),
+        (SmallModel("numpy"), {"tokens": [[1, 2]]}, InvalidType, "`tokens` must be three texts"),
+        (SmallModel("numpy"), {"tokens": [[1] * 4, [1] * 9, [1] * 3]}, InvalidValue, "the longest first"),
+        (SmallModel("numpy"), {"tokens": [[99] * 9, [1] * 4, [1] * 3]}, InvalidValue, "must be from 0 to 52"),
+        (SmallModel("numpy"), {"like": "vaswani2017"}, InvalidType, "`like` must be a rotary code"),
+    ],
+)
+def test_what_cannot_be_called_says_what_came_back(model, options, error, words):
+    options = {"vocabulary": VOCABULARY, "backend": "numpy", **options}
+    with pytest.raises(error) as caught:
+        check_generation(model, **options)
+    assert words in str(caught.value)
+
+
+def test_a_report_is_json():
+    import json
+
+    for slip in (None, "one further"):
+        text = json.dumps(checked(SmallModel("numpy", "halves", slip)).to_dict(), allow_nan=False)
+        assert json.loads(text)["kind"] == "generation"
