@@ -200,6 +200,50 @@ FAMILIES: Mapping[str, Family] = {
     "vit": Family({**{k: v for k, v in _SIZES.items() if k != "vocab_size"}, "image_size": 32, "patch_size": 8}),
 }
 
+_VISION = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "image_size": 32,
+    "patch_size": 8,
+}
+_TOWER = {"depth": 2, "hidden_size": 32, "out_hidden_size": 64, "num_heads": 2, "intermediate_size": 32}
+_SECTIONS = {"rope_type": "default", "rope_theta": 1e6}
+
+COMPOSED: Mapping[str, Mapping[str, Any]] = {
+    "qwen2_vl": {
+        "text_config": {**_GROUPED, "rope_parameters": {**_SECTIONS, "mrope_section": [2, 3, 3]}},
+        "vision_config": {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2},
+    },
+    "qwen2_5_vl": {
+        "text_config": {**_GROUPED, "rope_parameters": {**_SECTIONS, "mrope_section": [2, 3, 3]}},
+        "vision_config": {**_TOWER, "fullatt_block_indexes": [1]},
+    },
+    "qwen3_vl": {
+        "text_config": {
+            **_WIDE,
+            "rope_parameters": {**_SECTIONS, "mrope_section": [4, 2, 2], "mrope_interleaved": True},
+        },
+        "vision_config": {**_TOWER, "deepstack_visual_indexes": [0, 1]},
+    },
+    "gemma3": {"text_config": _WIDE, "vision_config": _VISION, "mm_tokens_per_image": 4},
+    "mistral3": {
+        "text_config": {**_WIDE, "model_type": "mistral"},
+        "vision_config": {**_VISION, "model_type": "pixtral"},
+    },
+    "llava": {
+        "text_config": {**_GROUPED, "model_type": "llama"},
+        "vision_config": {**_VISION, "model_type": "clip_vision_model"},
+    },
+    "clip": {"text_config": {**_SIZES, "projection_dim": 32}, "vision_config": _VISION},
+    "siglip": {
+        "text_config": {**{key: _VISION[key] for key in list(_VISION)[:4]}, "vocab_size": 100},
+        "vision_config": _VISION,
+    },
+}
+"""Models of several parts, each with a config of its own."""
+
 TURNING = tuple(name for name, family in FAMILIES.items() if family.ladders)
 
 
@@ -213,7 +257,8 @@ def transformers() -> Any:
 
 def config_of(name: str, **changed: Any) -> Any:
     """The config of the small model of a family."""
-    return transformers().AutoConfig.for_model(name, **copy.deepcopy({**FAMILIES[name].config, **changed}))
+    given = COMPOSED[name] if name in COMPOSED else FAMILIES[name].config
+    return transformers().AutoConfig.for_model(name, **copy.deepcopy({**given, **changed}))
 
 
 def model_of(name: str, **changed: Any) -> Any:

@@ -157,7 +157,7 @@ MODULES = [
          "phase error": 0.0957, "context": 512},
         "warning",
         "The rates in rotary_emb.inv_freq are the declared ones rounded to bfloat16: pair 1 turns by 0.0795898 rad a"
-        " token, where the config says 0.079403, which makes 0.096 rad at the end of the context of 512.",
+        " token, where the config says 0.079403; phases are off by up to 0.096 rad at the end of the context of 512.",
     ),
     (
         "buffer-of-another-dtype",

@@ -12,6 +12,9 @@ pytest.importorskip("transformers")
 
 import torch
 
+from clockhands.show.terminal import print_audit
+from packaged_weights import smollm2_file
+
 
 def firing(audited):
     return [found for found in audited.findings if found.severity != "note"]
@@ -29,6 +32,30 @@ def test_a_sound_model_has_no_fault(name):
     assert audited.target.endswith("Model (loaded)")
     assert audited.model_type == name
     json.dumps(audited.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", models.COMPOSED)
+def test_a_sound_model_of_several_parts_has_no_fault(name):
+    assert [(found.code, found.message) for found in firing(ch.audit(models.model_of(name)))] == []
+
+
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_vl", "gemma3", "mistral3", "llava"])
+def test_a_fault_in_one_part_is_told_of_its_layers(name):
+    model = models.model_of(name)
+    ladder = "sliding_attention_inv_freq" if name == "gemma3" else "inv_freq"
+    getattr(model.language_model.rotary_emb, ladder).zero_()
+    (found,) = firing(ch.audit(model))
+    assert (found.code, found.layers) == ("buffer-zero", "0-2")
+    assert "language_model.rotary_emb" in found.message
+
+
+def test_a_table_that_a_class_leaves_at_zero_is_told():
+    """ViTMAE of Transformers 5.23.0 makes zeros where its sines and cosines should be, and never trains them."""
+    sizes = models.FAMILIES["vit"].config
+    decoder = {"decoder_hidden_size": 32, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2}
+    made = models.transformers().ViTMAEModel(models.transformers().ViTMAEConfig(**sizes, **decoder))
+    assert not made.embeddings.position_embeddings.any(), "the library has mended it"
+    assert [found.code for found in firing(ch.audit(made))] == ["zero-table"]
 
 
 def made_in_bfloat16(name):
@@ -110,3 +137,89 @@ def test_a_scaling_that_came_too_late_is_named_with_its_layers(name):
     assert [each for each in told(audited) if each[0] == "scaling-inert"] == sorted(expected)
     evidence = [found.evidence for found in firing(audited) if found.code == "scaling-inert"]
     assert [each["declared factor"] for each in evidence] == [4] * len(expected)
+
+
+# Scalings whose rates depend on the length: what a model holds after a long text is as right as before
+
+
+def after(model, length):
+    """The model after a text of so many tokens, as its rotary part sees it."""
+    rotary = models.rotary_of(model)
+    rotary(torch.zeros(1, length, 16), torch.arange(length)[None])
+    return model
+
+
+def test_a_long_text_switches_longrope_and_back():
+    model = models.model_of("phi3")
+    for length, rate in ((500, 1 / 4.5), (10, 1 / 1.875), (64, 1 / 1.875), (65, 1 / 4.5)):
+        held = models.rotary_of(after(model, length)).inv_freq[-1]
+        assert held == pytest.approx(10_000 ** (-7 / 8) * rate)
+        assert told(ch.audit(model)) == []
+    models.rotary_of(model).inv_freq.mul_(0.5)
+    assert [code for code, _ in told(ch.audit(model))] == ["buffer-differs"]
+
+
+def test_a_long_text_grows_a_dynamic_scaling():
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 4.0}
+    model = models.model_of("mistral", max_position_embeddings=64, rope_parameters=dynamic)
+    for length in (10, 100, 300, 200, 10):
+        assert told(ch.audit(after(model, length))) == [], length
+    plain = models.rotary_of(model).inv_freq.clone()
+    after(model, 300)
+    assert models.rotary_of(model).inv_freq[-1] < 0.3 * plain[-1]
+    models.rotary_of(model).inv_freq.copy_(plain)
+    assert [code for code, _ in told(ch.audit(model))] == ["buffer-unscaled"]
+
+
+def test_a_factor_that_is_not_the_declared_one_is_told():
+    model = models.model_of("gpt_oss")
+    assert models.rotary_of(model).attention_scaling == pytest.approx(1.3465735902799727)
+    models.rotary_of(model).attention_scaling = 1.0
+    audited = ch.audit(model)
+    assert told(audited)[0] == ("attention-factor-differs", "0-2")
+    assert firing(audited)[0].evidence["declared"] == pytest.approx(1.3465735902799727)
+
+
+# What a person and a program see
+
+
+def test_what_is_printed_names_the_model_the_verdict_and_each_finding():
+    audited = ch.audit(models.zeroed("llama"))
+    first, *rest = str(audited).splitlines()
+    assert first.startswith("LlamaModel (loaded): Wrong for any reader: 1 error (buffer-zero)")
+    assert rest[0] == "error buffer-zero, layers 0-2"
+    assert rest[1].startswith("  The rates in rotary_emb.inv_freq")
+    assert repr(audited) == f"<Audit of LlamaModel (loaded): {audited.verdict}>"
+
+
+def test_the_report_is_printed_as_that_of_a_file(capsys):
+    print_audit(ch.audit(models.cast("gemma3_text")), width=100)
+    said = capsys.readouterr().out
+    assert "Gemma3TextModel (loaded)" in said
+    assert "warning buffer-rounded, layers 0-1" in said
+    assert "warning buffer-rounded, layer 2" in said
+    assert "The loaded module is wrong." in said
+    assert "model:rotary_emb.full_attention_inv_freq" in said
+    assert "config:rope_parameters" in said
+
+
+@pytest.mark.parametrize("name", ["llama", "gptj", "bert", "t5", "whisper", "bloom", "modernbert"])
+def test_the_json_of_a_model_is_that_of_the_schema(name, repository):
+    validator = pytest.importorskip("jsonschema").Draft202012Validator
+    schema = json.loads((repository / "docs" / "audit.schema.json").read_text(encoding="utf-8"))
+    for model in (models.model_of(name), models.cast(name)):
+        told_to_programs = {"schema": 1, "targets": [ch.audit(model).to_dict()]}
+        assert list(validator(schema).iter_errors(told_to_programs)) == []
+
+
+@pytest.mark.slow
+def test_the_real_smollm2_is_sound():
+    pytest.importorskip("accelerate")
+    file = smollm2_file()
+    model = models.transformers().AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
+    audited = ch.audit(model)
+    assert told(audited) == []
+    (code,) = audited.layers
+    assert (audited.target, audited.model_type, audited.context) == ("LlamaForCausalLM (loaded)", "llama", 8192)
+    assert (code.layers, code.base, code.layout) == ("0-29", 100_000, "halves")
+    assert told(ch.audit(model.to(torch.bfloat16))) == [("buffer-rounded", "0-29")]

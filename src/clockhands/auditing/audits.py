@@ -46,7 +46,7 @@ LAYER_FIELDS = (
 """The fields of one position code in JSON, in the order of the schema."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """What a target says about position, and what is wrong with it.
 
@@ -78,6 +78,22 @@ class Audit:
     weights: Pairing | None = None
     readings: tuple[Reading, ...] = ()
     extension: Extension | None = None
+
+    def __repr__(self) -> str:
+        """The target and the verdict: all the rest would fill pages of a prompt."""
+        return f"<Audit of {self.target}: {self.verdict}>"
+
+    def __str__(self) -> str:
+        """The target, the verdict and what was found, as plain text; `clockhands audit` prints all of it.
+
+        >>> print(audit("vaswani2017"))
+        vaswani2017: No fault found in what is declared.
+        """
+        lines = [f"{self.target}: {self.verdict}"]
+        for found in self.findings:
+            where = f", layers {found.layers}" if found.layers and found.layers != "input" else ""
+            lines += [f"{found.severity} {found.code}{where}", f"  {found.message}", f"  hint: {found.hint}"]
+        return "\n".join(lines)
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -10,6 +10,7 @@ from clockhands.ladders import Geometric
 from clockhands.sources.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Found
 from clockhands.sources.model_types import ModelType, Row
 from clockhands.sources.resolved import Code, layer_ranges
+from clockhands.sources.weights import part_in
 
 if TYPE_CHECKING:
     from clockhands.sources.arrays import TensorInfo
@@ -35,7 +36,7 @@ def table_code(
         usable = None
     elif row.extra_rows and declared is not None and row.rows != "patches":
         usable = declared.value  # the rows before the first position come on top of what is declared
-    found = _tensor(row.tensors, tensors)
+    found = _tensor(row.tensors, tensors, row.part)
     if found is not None:
         rows, width = _real(fields, found, rows, width)
     if declared is not None:
@@ -180,11 +181,13 @@ def _real(
     return Found(found.shape[0], where), Found(found.shape[1], where)
 
 
-def _tensor(ends: tuple[str, ...] | Any, tensors: Mapping[str, "TensorInfo"]) -> "TensorInfo | None":
+def _tensor(ends: tuple[str, ...] | Any, tensors: Mapping[str, "TensorInfo"], part: str) -> "TensorInfo | None":
+    """The tensor of one of these names; of several (a model of text and images has two) that of the part."""
     for end in ends:
-        for name in tensors:
-            if name == end or name.endswith(f".{end}"):
-                return tensors[name]
+        named = [name for name in tensors if name == end or name.endswith(f".{end}")]
+        own = [name for name in named if part_in(name) == part]
+        if named:
+            return tensors[(own or named)[0]]
     return None
 
 

@@ -28,9 +28,9 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
         if TABLE.search(name) and found is not None:
             rows, width = found
             source = {"rows": where, "width": where, "layers": where}
-            codes.append(Code(_part(name), "input", None, rows=rows, width=width, source=source))
+            codes.append(Code(part_in(name), "input", None, rows=rows, width=width, source=source))
         elif BUCKETS.search(name):
-            codes.append(Code(_part(name), None, "buckets", source={"kind": where}))
+            codes.append(Code(part_in(name), None, "buckets", source={"kind": where}))
         elif RATES.search(name) and len(tensor.shape) == 1:
             codes.append(_rates(opened, name, where, facts))
     kept: list[Code] = []
@@ -68,7 +68,7 @@ def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> Code:
     except ClockhandsError as error:
         facts.append(Fact("unreadable-field", {where: error.message, "expected": "a list of rates"}))
     pairs = opened.tensors[name].shape[0]
-    return Code(_part(name), None, "rotary", rotated=2 * pairs, rates=rates, source=source)
+    return Code(part_in(name), None, "rotary", rotated=2 * pairs, rates=rates, source=source)
 
 
 def _same(code: Code, other: Code) -> bool:
@@ -81,5 +81,10 @@ def _same(code: Code, other: Code) -> bool:
     ) and code.kind is not None
 
 
-def _part(name: str) -> str:
+def part_in(name: str) -> str:
+    """The part of a model that a tensor is of, by its name.
+
+    >>> part_in("vision_model.embeddings.position_embedding.weight"), part_in("wpe.weight")
+    ('vision', 'text')
+    """
     return next((part for word, part in PARTS if word in name.split(".")[:2] or f"{word}_" in name), "text")

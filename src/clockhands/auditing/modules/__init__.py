@@ -32,10 +32,14 @@ def resolve_module(found: Walked, opened: Opened, length: int | None) -> tuple[R
     declared = declared_by(resolved, opened.config)
     of_rates, wrong_parts = rates_cases(found, declared)
     of_waves, wrong_tables = waves_cases(found, declared)
-    made = [*of_rates, *of_waves, *number_cases(found), *row_cases(found)]
+    made = [*of_rates, *of_waves, *number_cases(found), *row_cases(found, _places(cases))]
     made += effect_cases(found, declared, wrong_parts | wrong_tables)
-    wrong = frozenset(name.partition(":")[2] for _, evidence, _ in made for name in evidence if ":" in name)
-    return resolved, [*made, *kept_cases(found, declared, wrong), *cases]
+    return resolved, [*made, *kept_cases(found, declared, _places(made)), *cases]
+
+
+def _places(cases: list[Case]) -> frozenset[str]:
+    """The names of the tensors that cases are about."""
+    return frozenset(name.partition(":")[2] for _, evidence, _ in cases for name in evidence if ":" in name)
 
 
 def _with_codes(resolved: Resolved, more: list[Any]) -> Resolved:

@@ -98,9 +98,12 @@ def _lengths(expected: Expected, context: int | None) -> Iterator[tuple[int, np.
     """Lengths to ask for, each with the rates that hold there."""
     ladders = list(expected.ladders.values())
     scaling = expected.code.spec.scaling if isinstance(expected.code.spec, Rotary) else None
-    if isinstance(scaling, LongRope | Dynamic):
+    if isinstance(scaling, Dynamic):
+        # One less: of a text just as long as the original length classes keep what a longer one has left.
+        yield max(scaling.original - 1, 1), ladders[0]
+    elif isinstance(scaling, LongRope):
         yield scaling.original, ladders[0]
-        if isinstance(scaling, LongRope) and context is not None and context > scaling.original and len(ladders) > 1:
+        if context is not None and context > scaling.original and len(ladders) > 1:
             yield context, ladders[1]
     else:
         yield context or _LENGTH, ladders[0]

@@ -109,8 +109,8 @@ def number_cases(walked: Walked) -> Iterator[Case]:
         yield "ids-of-floats", evidence, layers
 
 
-def row_cases(walked: Walked) -> Iterator[Case]:
-    """Tables of rows, and biases of distances, whose numbers are what memory held and not what anybody chose."""
+def row_cases(walked: Walked, told: frozenset[str]) -> Iterator[Case]:
+    """Tables of rows, and biases of distances, that nobody filled; ``told`` are those that are known to be zero."""
     for held in (*walked.of("rows"), *walked.of("biases")):
         if held.on_meta or held.dtype not in _FLOATS or held.tensor.ndim < 2 or not held.tensor.numel():
             continue
@@ -118,6 +118,9 @@ def row_cases(walked: Walked) -> Iterator[Case]:
         if array is None:
             continue
         rows = array.reshape(-1, array.shape[-1])
+        if held.kind == "rows" and not rows.any() and held.full_name not in told:
+            yield "zero-table", {"rows": len(rows), "width": rows.shape[1], held.place: list(array.shape)}, "input"
+            continue
         rows = rows[:: max(1, len(rows) // _MOST_ROWS)]
         size = np.abs(rows[np.isfinite(rows).all(axis=1) & (rows != 0).all(axis=1)])
         if not size.size or size.shape[1] < 4:

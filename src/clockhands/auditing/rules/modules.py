@@ -120,7 +120,7 @@ def _rounded(evidence: Evidence) -> str:
     off = ""
     if evidence.get("phase error"):
         end = spoken(evidence["context"])
-        off = f", which makes {evidence['phase error']:.2g} rad at the end of the context of {end}"
+        off = f"; phases are off by up to {evidence['phase error']:.2g} rad at the end of the context of {end}"
     of = f" of their {evidence['of']}" if evidence.get("of") else ""
     return f"{_head(evidence)} are the declared ones rounded to {evidence['rounded to']}{of}: {_at(evidence)}{off}."
 
