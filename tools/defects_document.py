@@ -30,15 +30,15 @@ def printed(code: str) -> str:
 
 def said(name: str) -> str:
     """What clockhands says of a peer, in lines for a terminal."""
-    from faults.peer_defects import DEFECTS, OTHERWISE
+    from faults.peer_defects import OTHERWISE, report_of
 
     other = {one.name: one for one in OTHERWISE}
     if name in other:
-        text = other[name].say()
+        lines = other[name].say().splitlines()
     else:
-        peer = next(peer for peer in DEFECTS if peer.name == name)
-        text = "\n".join(f"It {one.message} [{' | '.join(one.codes)}]" for one in peer.run().explanations)
-    return "".join(f"{textwrap.fill(line, 110)}\n" for line in text.splitlines())
+        told = report_of(name).explanations
+        lines = [line for one in told for line in (f"It {one.message}", f"  code: {' | '.join(one.codes)}")]
+    return "".join(f"{textwrap.fill(line, 110, break_on_hyphens=False)}\n" for line in lines)
 
 
 def right() -> str:
