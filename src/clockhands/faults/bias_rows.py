@@ -112,7 +112,7 @@ FAULTS = (
     _spec(
         "buckets-rounded-down",
         "rounds the logarithm of the distance down, as T5 does, where DeBERTa rounds up",
-        "Use ceil.",
+        "Round up, by ceil, as DeBERTa does.",
         shown_by=_FAR,
     ),
     _code(

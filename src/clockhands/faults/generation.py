@@ -106,7 +106,7 @@ FAULTS = (
         "bias-lost-in-decode",
         "forgets its bias once there is a cache: a new token does not see in which order the keys stand",
         "Compute the bias for the queries that are asked and all keys, and add it when decoding too.",
-        "HabanaAI vllm-fork#503",
+        "HabanaAI/vllm-fork#503",
         "TensorRT-LLM#13870",
         shown_by="one token at a time",
     ),

@@ -99,11 +99,11 @@ FAULTS = (
         "mlx#561",
         "sglang#33575",
         "mlx#3071",
-        shown_by="two models in one process",
+        shown_by="two models of different bases",
     ),
     _row(
         "shared-object-mutated",
-        "{what}: {told}",
+        "changes what is shared: it {what}: {told}",
         "Do not write to what layers or calls share; compute the rotary width once, from the config, into a name of"
         " its own.",
         "vllm#16904",

@@ -16,10 +16,9 @@ WIDTH = 88
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NUMBERED = re.compile(r"(\b(?:positions?|channels?|pairs?|layers?)) (?=\d)")
 _SHOWN = 3  # failures whose evidence is told; the rest says the same with other numbers
-_UNKNOWN = (
-    "Look at the first number that is wrong, and at what passed; `clockhands identify` says what a function is, if it "
-    "is another code that is known."
-)
+_UNKNOWN = "Look at the first number that is wrong, and at what passed."
+_OTHER_CODE = "`clockhands identify` says what a function is, if it is another code that is known."
+_NAMED = 12  # experiments that passed and are named
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,8 @@ class Report:
             if not self.explanations:
                 yield Line()
                 yield Line("explanation", "No known fault gives these answers.")
-                yield Line("hint", f"hint: {_UNKNOWN}", 2)
+                other = f" {_OTHER_CODE}" if self.kind in {"rotary", "additive"} else ""
+                yield Line("hint", f"hint: {_UNKNOWN}{other}", 2)
             yield Line()
             yield from self._evidence(verbose)
         yield from self._left_out(verbose)
@@ -206,8 +206,10 @@ class Report:
         if more := [failure.experiment for failure in ordered[len(shown) :]]:
             yield Line("rest", f"and {_listed(more)}.", 2)
         failed = {failure.experiment for failure in self.failures}
-        passed = [name for name in self.experiments if name not in failed]
-        yield Line("rest", f"Passed: {_listed(passed)}." if passed else "Nothing passed.")
+        passed = [name for name in dict.fromkeys(self.experiments) if name not in failed]
+        named = passed if verbose else passed[:_NAMED]
+        more = f" and {len(passed) - len(named)} more" if len(passed) > len(named) else ""
+        yield Line("rest", f"Passed: {_listed(named)}{more}." if passed else "Nothing passed.")
 
     def _left_out(self, verbose: bool) -> Iterator[Line]:
         """What was not asked; for what can be asked, how."""

@@ -1,0 +1,95 @@
+"""Every row of the table of faults: it can be told, it says what to do, and what shows it exists."""
+
+import re
+from string import Formatter
+from types import SimpleNamespace
+
+import pytest
+
+from clockhands.auditing import CODES
+from clockhands.faults import FAULTS
+from clockhands.show.explanation import fault_in_words, fault_of
+from clockhands.testing.kinds import CHECKS, experiments
+
+THREAD = re.compile(r"[\w.-]+(/[\w.-]+)?#\d+")
+# A library with its release, or the readers of one, where a defect was met by running it.
+LIBRARY = re.compile(r"[\w][\w. -]*( \d+(\.\d+)+| v\d .*)?(,? [\w'][\w' ]*)?")
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """The names of what is asked, by kind."""
+    named = {kind: {*experiments(kind), "arguments stay as they are"} for kind in ("rotary", "additive", "bias")}
+    from clockhands.testing import generation_experiments
+
+    named["generation"] = {
+        one.name
+        for counting in (True, False)
+        for takes in ({"positions"}, set())
+        for one in generation_experiments.experiments(
+            SimpleNamespace(model=SimpleNamespace(takes=takes, counting=counting))
+        )
+    }
+    return named
+
+
+@pytest.fixture(scope="module")
+def treated():
+    """The names of what is done to modules."""
+    pytest.importorskip("torch")
+    from clockhands.testing.module_treatments import treatments
+
+    return {one.name for one in treatments("aot_eager", "float32")} | {"positions matter"}
+
+
+@pytest.mark.parametrize("code", FAULTS)
+def test_a_row_is_told_in_words(code):
+    fault = FAULTS[code]
+    assert fault.code == code
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", code)
+    assert fault.kind in {"spec", "code"}
+    assert fault.about
+    assert set(fault.about) <= set(CHECKS)
+    # After "It", before the full stop.
+    assert re.match(r"[a-z]+s\b", fault.sentence), fault.sentence
+    assert not fault.sentence.endswith((".", " "))
+    assert fault.hint[0].isupper()
+    assert fault.hint.endswith(".")
+    assert len(fault.hint.split()) > 2
+    assert len(set(fault.cases)) == len(fault.cases)
+    for case in fault.cases:
+        assert THREAD.fullmatch(case) or LIBRARY.fullmatch(case), case
+
+
+@pytest.mark.parametrize("code", FAULTS)
+def test_its_sentence_is_a_template_over_names(code):
+    fault = FAULTS[code]
+    fields = [name for _, name, _, _ in Formatter().parse(fault.sentence) if name is not None]
+    assert all(name.isidentifier() for name in fields)
+    words = fault_in_words(fault)
+    assert "{" not in words
+    assert all(f"<{name.replace('_', ' ')}>" in words for name in fields)
+    assert fault_of(fault)
+
+
+@pytest.mark.parametrize("code", [code for code, fault in FAULTS.items() if set(fault.about) != {"module"}])
+def test_what_shows_it_is_asked(code, asked):
+    fault = FAULTS[code]
+    assert any(fault.shown_by in asked.get(kind, ()) for kind in fault.about), f"nothing is called {fault.shown_by!r}"
+
+
+@pytest.mark.parametrize("code", [code for code, fault in FAULTS.items() if set(fault.about) == {"module"}])
+def test_what_shows_it_in_a_module_is_done(code, treated, asked):
+    assert FAULTS[code].shown_by in treated | asked["rotary"]
+
+
+def test_each_kind_of_code_has_faults_of_both_kinds():
+    for kind in ("rotary", "additive", "bias"):
+        assert {fault.kind for fault in FAULTS.values() if kind in fault.about} == {"spec", "code"}
+    assert {kind for fault in FAULTS.values() for kind in fault.about} == set(CHECKS)
+
+
+def test_a_code_that_is_a_finding_too_is_one_of_a_loaded_module():
+    """Then `clockhands explain` tells both, which is right only where both are about the same thing."""
+    for code in set(CODES) & set(FAULTS):
+        assert "module" in FAULTS[code].about, code
