@@ -25,8 +25,9 @@ def stateful(spec: BiasCode, values: Values) -> Iterator[Suspect]:
         yield Suspect(("cache-without-slopes",), {}, lambda: _shared("octaves", values))
     if hasattr(spec, "max_distance"):
         yield Suspect(("cache-without-max-distance",), {}, lambda: _shared("max_distance", values))
-    yield Suspect(("cache-without-heads",), {}, lambda: _shared("heads", values))
-    yield Suspect(("cache-without-heads",), {}, lambda: _shared(None, values))
+    if not spec.learned:
+        yield Suspect(("cache-without-heads",), {}, lambda: _shared("heads", values))
+        yield Suspect(("cache-without-heads",), {}, lambda: _shared(None, values))
 
 
 def _shared(field: str | None, values: Values) -> Callable[[BiasCode], Apply]:

@@ -118,10 +118,11 @@ class Given:
 class Behind:
     """The learned numbers that somebody's function must have, if it is a certain code: measured."""
 
-    def __init__(self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
-        """Hold what was measured: queries, keys and numbers [heads, queries, keys]."""
-        self.blocks = blocks
-        self.known: dict[BiasCode, np.ndarray] = {}
+    def __init__(
+        self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], known: dict[BiasCode, np.ndarray]
+    ) -> None:
+        """Hold what was measured: queries, keys and numbers [heads, queries, keys]; and the tables that are known."""
+        self.blocks, self.known = blocks, known
 
     def __call__(self, spec: BiasCode) -> Any:
         """The table of this code."""

@@ -11,7 +11,6 @@ from clockhands.errors import ClockhandsError
 from clockhands.faults.biasing import Behind, Given
 from clockhands.faults.fault import Suspect
 from clockhands.testing.bias_calling import CalledBias
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked
 
 
@@ -118,11 +117,11 @@ class InsideBias:
         raise AttributeError(name)
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Its numbers; what cannot be computed is refused."""
+        """Its numbers; a suspect that cannot make them is none."""
         try:
             return self.built(queries, keys)
         except (ClockhandsError, IndexError, ValueError) as error:
-            raise Refused(str(error)) from error
+            raise Unasked(str(error)) from error
 
     def of(self, spec: BiasCode) -> "InsideBias":
         """Another model of this process."""

@@ -164,8 +164,8 @@ def answer(
         unseen = later & ~(np.isnan(got) | np.isposinf(got))
         got = np.where(unseen, 0.0, got)
         wanted = np.where(later, 0.0, wanted)
-    else:
-        got = np.where(later & (got <= _MASK) & (wanted > _MASK / 2), -np.inf, got)
+    elif masked and wanted[:, later].max() > _MASK / 2:
+        got = np.where(later, -np.inf, got)
     return BiasAnswer(asked, got, wanted, right.allowed, None, queries, keys, masked)
 
 
@@ -387,39 +387,53 @@ def every_distance(it: BiasImplementation) -> list[BiasAnswer]:
 def measured(it: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Numbers of a function that show every row of its table: queries, keys and numbers [heads, queries, keys].
 
-    Those at distances on an edge of two buckets are left out (NaN).
+    Those at keys that nobody sees are left out (NaN).
     """
     spec = it.spec
     blocks = []
     if not it.takes_positions or not spec.ordered:
         number = min(it.length, max(64, int((2**18 / spec.heads) ** 0.5))) if spec.ordered else it.length
         blocks.append(standing(it, number, number))
-        seen = {len(np.unique(row_numbers(spec, *standing(it, size, size)))) for size in (number, 2 * number)}
-        if spec.ordered and it.aligned == "end" and len(seen) > 1:
+        if spec.ordered and it.aligned == "end" and _rows_in(spec, number) < _rows_in(spec, it.length):
             blocks.append(standing(it, 1, it.length))
     else:
         at = np.arange(it.length)
         blocks += [(at[-1:], at), (at[:1], at)]
     found = []
     for queries, keys in blocks:
-        numbers = np.array(it(queries, keys))
-        apart = queries[:, None] - keys[None, :]
-        unread = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
-        if it.causal:
-            unread = unread | (apart < 0)
-        found.append((queries, keys, np.where(unread, np.nan, numbers)))
+        unseen = it.causal & (queries[:, None] < keys[None, :])
+        found.append((queries, keys, np.where(unseen, np.nan, it(queries, keys))))
     return found
+
+
+def _rows_in(spec: TableCode, length: int) -> int:
+    """How many rows the last query of so many keys takes."""
+    return len(np.unique(row_numbers(spec, 1, length)))
+
+
+def table_seen(spec: TableCode, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The table that gives these numbers, [rows, heads]; NaN where no number shows a row.
+
+    Numbers at distances on an edge of two buckets are not looked at: they may be in either.
+    """
+    parts = []
+    shown = np.zeros(spec.rows, bool)
+    for queries, keys, numbers in blocks:
+        apart = queries[:, None] - keys[None, :]
+        edge = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
+        rows, plain = row_numbers(spec, queries, keys), np.where(edge, np.nan, numbers)
+        shown[rows[np.isfinite(plain).all(axis=0)]] = True
+        parts.append((rows, plain))
+    return np.where(shown[:, None], table_of(parts, spec.rows), np.nan)
 
 
 def rows_apart(it: Any) -> list[Answer]:
     """Distances of different buckets have different numbers, in one head at least."""
-    spec: TableCode = it.spec
-    parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in measured(it)]
-    table = table_of(parts, spec.rows)
-    taken = np.unique(np.concatenate([rows[np.isfinite(numbers).all(axis=0)] for rows, numbers in parts]))
+    table = table_seen(it.spec, measured(it))
+    taken = np.flatnonzero(np.isfinite(table).all(axis=-1))
+    table = table[taken]
     unit = max(UNIT[it.dtype], 2.0**-24)
-    size = np.abs(table[taken]).max(initial=0)
-    near = np.abs(table[taken][:, None] - table[taken][None]).max(axis=-1) <= 8 * unit * size
+    near = np.abs(table[:, None] - table[None]).max(axis=-1) <= 8 * unit * np.abs(table).max(initial=0)
     alone = (near.sum(axis=-1) == 1).astype(float)
     shape = (1, 1, len(taken))
     return [

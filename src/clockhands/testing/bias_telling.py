@@ -137,14 +137,19 @@ def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:
     distances: set[int] = set()
     heads: set[int] = set()
     asked: set[int] = set()
+    parts = []
     for each in answers:
         if not isinstance(each, BiasAnswer) or each.queries is None or each.keys is None:
             return ""
         apart = each.queries[:, None] - each.keys[None, :]
-        wrong = each.shares > 1
-        asked |= set(np.unique(apart).tolist())
-        distances |= set(np.unique(apart[wrong.any(axis=0)]).tolist())
-        heads |= set(np.flatnonzero(wrong.any(axis=(1, 2))).tolist())
+        parts.append((apart, each.shares > 1, (apart == 0).any(axis=-1)))
+    # Rows that are read from the query's own key are wrong only where they are wrong, not where they are read from.
+    plain = any(wrong[:, own].any() for _, wrong, own in parts)
+    for apart, wrong, own in parts:
+        rows = own if plain else np.ones_like(own)
+        asked |= set(np.unique(apart[rows]).tolist())
+        distances |= set(np.unique(apart[rows][wrong[:, rows].any(axis=0)]).tolist())
+        heads |= set(np.flatnonzero(wrong[:, rows].any(axis=(1, 2))).tolist())
     if not distances or len(distances) > max(8, len(asked) // 200):
         return ""
     at = sorted(distances, key=abs)

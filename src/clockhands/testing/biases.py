@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,15 @@ from clockhands.specs import describe
 from clockhands.testing.bias_asking import InsideBias, OutsideBias
 from clockhands.testing.bias_bounds import looks_up
 from clockhands.testing.bias_calling import CalledBias
-from clockhands.testing.bias_experiments import EVERY, MEASURED, SMALL, BiasAnswer, masks_later_keys, measured
+from clockhands.testing.bias_experiments import (
+    EVERY,
+    MEASURED,
+    SMALL,
+    BiasAnswer,
+    masks_later_keys,
+    measured,
+    table_seen,
+)
 from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failures_of, seen, unexplained
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer
@@ -182,7 +189,8 @@ def _with_own_values(it: OutsideBias) -> OutsideBias:
             "All numbers of the function are the same: its table is not trained, or it adds no bias.",
             "Fill the table with different numbers, such as random ones, and say values=.",
         )
-    return replace(it, given=Behind(blocks), measured=True)
+    table = np.nan_to_num(table_seen(it.spec, blocks)) / getattr(it.spec, "scale", 1.0)
+    return replace(it, given=Behind(blocks, {it.spec: table}), measured=True)
 
 
 def _later(asked: list[Asked], causal: bool) -> str:
@@ -194,24 +202,25 @@ def _later(asked: list[Asked], causal: bool) -> str:
 
 def _explained(it: OutsideBias, asked: list[Asked]) -> tuple[Explanation, ...]:
     """What the failures look like."""
-    measured_too = seen(it, asked)
-
-    only = _some_heads(it, asked)
+    # Suspects are asked what is quick to ask, and every distance only where nothing else shows what is wrong.
+    compared = [one for one in asked if one.experiment in SMALL]
+    if not _any_wrong(compared):
+        compared += [one for one in asked if one.experiment is EVERY]
+    if not _any_wrong(compared):
+        return unexplained(it, asked)
+    measured_too, only = seen(it, asked), _some_heads(it, asked)
+    if only is not None:
+        compared = [Asked(one.experiment, [_of(each, only) for each in one.answers]) for one in compared]
 
     def built(suspect: Suspect) -> InsideBias:
         return InsideBias.of_suspect(suspect, it, only)
 
-    found: list[Suspect] = []
-    note = None
-    # Suspects are asked what is quick to ask, and the rest only where nothing else shows what is wrong.
-    small = [one for one in asked if one.experiment in SMALL]
-    if not any((each.shares > 1).any() for one in small for each in one.answers):
-        small = asked
-    if only is not None:
-        small = [Asked(one.experiment, [_of(each, only) for each in one.answers]) for one in small]
-    with suppress(Refused):
-        found, note = fitting(small, bias_suspects(it.spec, measured_too), built)
+    found, note = fitting(compared, bias_suspects(it.spec, measured_too), built)
     return explanations(found, FAULTS_OF_BIASES, note) if found else unexplained(it, asked)
+
+
+def _any_wrong(asked: list[Asked]) -> bool:
+    return any((each.shares > 1).any() for one in asked for each in one.answers)
 
 
 def _some_heads(it: OutsideBias, asked: list[Asked]) -> np.ndarray | None:

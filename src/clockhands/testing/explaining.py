@@ -75,8 +75,9 @@ def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: b
                 if only_whole:
                     return None, False
             finite = np.isfinite(seen.got) & np.isfinite(made.got)
-            over = np.where(finite, np.abs(seen.got - made.got), 0.0)
-            off = np.where(finite, np.abs(seen.got - seen.wanted), 0.0)
+            with np.errstate(invalid="ignore"):  # a mask beside a mask
+                over = np.where(finite, np.abs(seen.got - made.got), 0.0)
+                off = np.where(finite, np.abs(seen.got - seen.wanted), 0.0)
             bad = seen.shares > 1
             left += float(np.sum(np.where(close, 0.0, over) ** 2))
             whole += float(np.sum(np.where(bad, off, 0.0) ** 2))
