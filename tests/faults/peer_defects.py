@@ -203,7 +203,7 @@ def report_of(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Otherwise:
-    """A defect that no check of a function can find: a model's tables, a map's numbering, a wrong shape.
+    """A defect that is found by other means than the check of a function: in a module, a model, a map, a shape.
 
     Attributes:
         name: The distribution and what of it, with a comma between.
@@ -249,7 +249,36 @@ def odd_times_fm() -> str:
     return "nothing"
 
 
+def said_of(module: Any, like: ch.Rotary | Any, **options: Any) -> str:
+    report = import_module("clockhands.testing").check_module(module, like, raises=False, **options)
+    return "\n".join(f"{one.where or 'It'}: it {one.message} [{' | '.join(one.codes)}]" for one in report.explanations)
+
+
+def llama_module() -> str:
+    package = import_module("transformers.models.llama.modeling_llama")
+    module = package.LlamaRotaryEmbedding(package.LlamaConfig(head_dim=64))
+    return said_of(module, HALVES, call="x, positions -> cos, sin", without={"to_empty"})
+
+
+def x_transformers_module() -> str:
+    package = import_module("x_transformers.x_transformers")
+
+    def turned(module, x, positions):
+        return package.apply_rotary_pos_emb(x, module(positions)[0])
+
+    return said_of(package.RotaryEmbedding(64), INTERLEAVED, call=turned, axes=HEADS)
+
+
+def positional_encodings_module() -> str:
+    module = import_module("positional_encodings.torch_encodings").PositionalEncoding1D(64)
+    return said_of(module, SINUSOID, call=lambda module, x: x + module(x), axes="batch seq width")
+
+
+CAST = ("the cast rounds its buffer `inv_freq`", "cast-changes-numbers")
 OTHERWISE = (
+    Otherwise("Transformers, Llama's module", llama_module, CAST),
+    Otherwise("x-transformers, its module", x_transformers_module, CAST),
+    Otherwise("positional-encodings, its module", positional_encodings_module, CAST),
     Otherwise(
         "Transformers, a new ViT-MAE",
         new_vit_mae,
