@@ -64,8 +64,8 @@ class Hands:
 
     def waves(self, phases: np.ndarray) -> np.ndarray:
         """The waves at phases [..., width], between -1 and 1."""
-        sine = self.quarters % 2 == 0
-        out = np.where(sine, np.sin(phases), np.cos(phases))
+        with np.errstate(invalid="ignore"):  # beyond the positions of a code that is warped, a phase may be infinite
+            out = np.where(self.quarters % 2 == 0, np.sin(phases), np.cos(phases))
         return np.where(self.quarters < 0, 0.0, np.where(self.quarters >= 2, -out, out))
 
 

@@ -128,8 +128,6 @@ def other_exponents(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:
 _POWERS = {
     "each channel c has its own, c/d, where both channels of pair i have 2i/d": (0, 0, 1, 0, 0),
     "channel c has 2c/d, where both channels of pair i have 2i/d": (0, 0, 2, 0, 0),
-    "pair i has i/d, where 2i/d is right": (1, 0, 0, 0, 0),
-    "pair i has 4i/d, where 2i/d is right": (4, 0, 0, 0, 0),
     "the second wave of pair i has 2(i + 1)/d, where both have 2i/d": (2, 2, 0, 0, 0),
     "the second wave of pair i has (2i + 1)/d, where both have 2i/d": (2, 1, 0, 0, 0),
     "pair i has 2(i + 1)/d, where 2i/d is right: pairs are counted from 1": (2, 0, 0, 2, 0),

@@ -10,6 +10,7 @@ import numpy as np
 
 from clockhands.additive import AdditiveCode, Learned
 from clockhands.arguments import count, positive, shown
+from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults.additive import Seen, additive_suspects, further_suspects
 from clockhands.faults.additive_rows import ADDITIVE
@@ -111,11 +112,12 @@ def check_additive(
             call=call,
             positions=positions,
             coordinates=own.spec.number_of_axes,
+            start=own.lowest,
             backend=backend,
-            dtype=first or dtype,
+            dtype=dtype,
             timeout=timeout,
+            first=first,
         )
-        called.given, called.dtype = dtype, called.library.held(dtype)
         coarse = None
         if called.dtype in {"float32", "float64"}:
             coarse = "float16" if called.library.name == "numpy" else "bfloat16"
@@ -294,13 +296,13 @@ def _recognised(it: OutsideAdding) -> tuple[AdditiveCode, ...]:
 
     def asked(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         y = it(x[None, None], positions)[0, 0]
-        return y + x if it.call == "positions" else y
+        return (y + x if it.call == "positions" else y).astype(output_dtype(it.dtype))
 
     with suppress(ClockhandsError, Refused):
         if it.call == "x":
             rows = it(np.zeros((1, 1, min(it.length, 2048), it.spec.width)), np.arange(min(it.length, 2048)))
             matches = identify(rows[0, 0].astype(np.float32))
         else:
-            matches = identify(asked, width=it.spec.width, backend="numpy", dtype="float64", longest=it.length - 1)
+            matches = identify(asked, width=it.spec.width, backend="numpy", dtype=it.dtype, longest=it.length - 1)
         return tuple(match.spec for match in matches if isinstance(match.spec, AdditiveCode) and not match.spec.learned)
     return ()

@@ -1,6 +1,6 @@
 """Additive implementations under experiment: somebody's function, or a suspect, and what is right beside them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -90,13 +90,6 @@ class OutsideAdding(Outside):
             positions = positions - self.right.spec.first
         return self.called(x, positions, dtype=dtype)
 
-    def of(self, spec: AdditiveCode, first: str | None = None) -> "OutsideAdding":
-        """Another model of this process; its first tokens come in the dtype ``first``."""
-        build = self.build
-        if build is not None and first is not None:
-            return replace(self, build=lambda other: build(other, first)).of(spec)  # type: ignore[call-arg]
-        return super().of(spec)  # type: ignore[return-value]
-
 
 @dataclass
 class InsideAdding:
@@ -113,7 +106,7 @@ class InsideAdding:
         shape, axes = first_shape(self.like.axes, self.spec.width), self.spec.number_of_axes
         x = np.zeros(shape) if self.call == "positions" else np.ones(shape)
         at = np.arange(3) if axes == 1 else np.zeros((3, axes))
-        self(x, at, dtype=self.first)
+        self(x, self.right.lowest + at, dtype=self.first)
 
     @classmethod
     def of_suspect(cls, suspect: Suspect, like: OutsideAdding) -> "InsideAdding":

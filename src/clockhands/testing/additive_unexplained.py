@@ -38,7 +38,8 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     if which:
         return (_told("one-number-wrong", {"which": which}),)
     if isinstance(it.spec, Learned):
-        return _resized(every.answers[0])
+        one = every.answers[0]
+        return _resized(it.right.rows(np.arange(it.lowest, it.length))[0], (one.got - one.wanted)[0, 0])
     return collided(it, ADDITIVE) if it.spec.number_of_axes == 1 else ()
 
 
@@ -54,13 +55,12 @@ def _few_numbers(answer: Answer) -> str:
     return f"{where}, in channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
 
 
-def _resized(answer: Answer) -> tuple[Explanation, ...]:
-    """A learned table that is like the right one: its rows moved, or mixed otherwise.
+def _resized(right: np.ndarray, off: np.ndarray) -> tuple[Explanation, ...]:
+    """A learned table that is like the right one [rows, width], but off: its rows moved, or mixed otherwise.
 
     Rows that stand at ``p + d(p)`` with a small ``d(p) = u + v p`` differ by ``d(p)`` times the slope of the rows, by
     which ``u`` and ``v`` are measured.
     """
-    right, off = answer.wanted[0, 0], (answer.got - answer.wanted)[0, 0]
     spread = float(((right - right.mean(axis=0)) ** 2).sum())
     if len(right) < 8 or not np.isfinite(off).all() or (off**2).sum() > _ALIKE * spread:
         return ()
