@@ -55,7 +55,7 @@ def test_a_right_model_passes(code):
     assert len(report.experiments) >= 13
 
 
-@pytest.mark.parametrize("library", ["torch", "jax"])
+@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
 def test_a_right_model_passes_in_other_libraries(library):
     pytest.importorskip(library)
     report = checked(SmallModel(library, "halves"), length=8)
@@ -73,11 +73,34 @@ def test_a_wrong_model_is_named(slip, code):
     assert experiment in explanation.evidence["explains"], str(report)
 
 
-@pytest.mark.parametrize("library", ["torch", "jax"])
-def test_a_wrong_model_is_named_in_other_libraries(library):
-    pytest.importorskip(library)
-    report = checked(SmallModel(library, "interleaved", "one further"), length=8, backend=library)
+def test_a_wrong_model_is_named_in_torch():
+    pytest.importorskip("torch")
+    report = checked(SmallModel("torch", "interleaved", "one further"), length=8, backend="torch")
     assert SLIPS["one further"][0] in report.codes, str(report)
+
+
+@pytest.mark.parametrize("slip", [None, "restarts"])
+def test_arrays_and_caches_of_jax_are_taken(slip):
+    jnp = pytest.importorskip("jax.numpy")
+    model = SmallModel("numpy", "halves", slip)
+
+    # The slow tests have models of JAX itself, which compiles anew for every shape.
+    def forward(tokens, positions, mask, cache):
+        assert isinstance(tokens, jnp.ndarray)
+        assert isinstance(positions, jnp.ndarray)
+        own = cache and {name: in_each(np.asarray, value) for name, value in cache.items()}
+        logits, cache = model(
+            np.asarray(tokens), np.asarray(positions), None if mask is None else np.asarray(mask), own
+        )
+        return jnp.asarray(logits), {name: in_each(jnp.asarray, value) for name, value in cache.items()}
+
+    report = checked(forward)
+    assert report.called["library"] == "jax"
+    assert report.codes == ({"chunk-restarts"} if slip else set()), str(report)
+
+
+def in_each(change, value):
+    return [change(one) for one in value] if isinstance(value, list) else change(value)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ ARGUMENTS = ("tokens", "positions", "mask", "cache")
 
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000
+# Below this PyTorch's threads cost more than they bring.
+_SINGLE = 1_000_000
 
 
 @dataclass
@@ -47,6 +50,7 @@ class Model:
         counting: Whether it counts positions itself where none are given.
         window: Keys that a query sees at most, where its layers keep no more.
         pad: The token to pad with.
+        small: Whether it is a small PyTorch model, which threads make slower.
     """
 
     forward: Callable[..., Any]
@@ -58,6 +62,7 @@ class Model:
     counting: bool = False
     window: int | None = None
     pad: int = 0
+    small: bool = False
 
     def __call__(
         self,
@@ -91,7 +96,7 @@ class Model:
         self.counts.rows += tokens.size
         call = functools.partial(self._called, tokens, positions, mask, cache, keep)
         try:
-            logits, cache = within(self.timeout, call)
+            logits, cache = within(self.timeout, functools.partial(_alone, call) if self.small else call)
         except (KeyboardInterrupt, Refused, Unasked):
             raise
         except TimeoutError:
@@ -236,13 +241,13 @@ def opened(
     three = np.array([[1 % vocabulary, 0, 1 % vocabulary]])
     tried = []
     for library in likely_libraries(fn) if backend is None else (backend,):
-        made = Model(fn, Library(library), vocabulary, timeout, takes)
+        made = Model(fn, Library(library), vocabulary, timeout, takes, small=_is_small(fn))
         try:
             made(three)
             home = made.counts.library
             if backend is None and home in LIBRARIES and home != library:
                 # It takes arrays of others too, but answers in its own.
-                made = Model(fn, Library(home), vocabulary, timeout, takes)
+                made = Model(fn, Library(home), vocabulary, timeout, takes, small=_is_small(fn))
                 made(three)
         except Refused as error:
             tried.append((made.library.name, error))
@@ -286,6 +291,7 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         counting=True,
         window=_window(config),
         pad=int(getattr(config, "pad_token_id", None) or 0),
+        small=_is_small(model),
         model=copy.deepcopy(one) if small else one,
         pristine=one if small else None,
     )
@@ -302,6 +308,23 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         ) from error.__cause__
     made.counts = Counts(dtype=made.counts.dtype)
     return made
+
+
+def _is_small(model: Any) -> bool:
+    if "torch" not in sys.modules or not isinstance(model, sys.modules["torch"].nn.Module):
+        return False
+    return sum(parameter.numel() for parameter in model.parameters()) <= _SINGLE
+
+
+def _alone(call: Callable[[], Any]) -> Any:
+    """Call it in one thread: for the smallest products, waking others takes longer than they help."""
+    torch = sys.modules["torch"]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return call()
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _window(config: Any) -> int | None:

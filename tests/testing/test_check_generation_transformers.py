@@ -1,0 +1,206 @@
+"""Models of the Transformers library: right as they are, and wrong where one line of them is changed."""
+
+import pytest
+
+from clockhands.testing import CannotCheck, check_generation
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+pytestmark = pytest.mark.slow
+
+# Large weights, so that a slip of one position shows.
+_SIZES = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+_NAMED = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_LLAMA = {
+    **_SIZES,
+    **_NAMED,
+    "intermediate_size": 48,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 96,
+    "initializer_range": 0.3,
+}
+_GPT2 = {
+    **_NAMED,
+    "vocab_size": 64,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 64,
+    "initializer_range": 0.3,
+}
+_BLOOM = {**_NAMED, "vocab_size": 64, "hidden_size": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+_OPT = {
+    **_SIZES,
+    **_NAMED,
+    "ffn_dim": 48,
+    "max_position_embeddings": 64,
+    "word_embed_proj_dim": 32,
+    "init_std": 0.3,
+}
+FAMILIES = {
+    "Llama": ("Llama", _LLAMA),
+    "Llama in bfloat16": ("Llama", _LLAMA),
+    "Llama 3": (
+        "Llama",
+        _LLAMA
+        | {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500_000.0,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 24,
+            }
+        },
+    ),
+    "GPT-2": ("GPT2", _GPT2),
+    "GPT-J": ("GPTJ", _GPT2 | {"rotary_dim": 4}),
+    "GPT-NeoX": ("GPTNeoX", {name: value for name, value in _LLAMA.items() if name != "num_key_value_heads"}),
+    "Bloom": ("Bloom", _BLOOM),
+    "Falcon": ("Falcon", {**_SIZES, **_NAMED, "initializer_range": 0.3}),
+    "OPT": ("OPT", _OPT),
+    "Mistral": ("Mistral", _LLAMA | {"sliding_window": 8}),
+    "Gemma": ("Gemma", _LLAMA | {"num_key_value_heads": 1, "head_dim": 8}),
+    "Gemma 3": (
+        "Gemma3",
+        _LLAMA | {"head_dim": 8, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]},
+    ),
+    "Qwen 2": ("Qwen2", _LLAMA),
+    "Phi-3": ("Phi3", _LLAMA),
+}
+
+
+def built(family, **changed):
+    name, fields = FAMILIES[family]
+    config = getattr(transformers, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")
+    kind = getattr(transformers, f"{name}LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM")
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = kind(config(**fields, **changed))
+    return model.to(torch.bfloat16) if "bfloat16" in family else model
+
+
+def checked(model, **options):
+    return check_generation(model, raises=False, **options)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_right_model_passes(family):
+    report = checked(built(family))
+    assert report.sound, str(report)
+    assert {"left padding", "right padding", "pieces", "one token at a time", "a pickled cache"} <= set(
+        report.experiments
+    )
+
+
+@pytest.mark.parametrize("family", ["Llama", "GPT-NeoX", "GPT-J", "Phi-3", "Qwen 2"])
+def test_keys_that_are_turned_on_by_the_configs_own_code_stand_where_they_were_moved_to(family):
+    assert {"a shifted text", "a shifted cache", "rows taken out of the cache"} <= set(
+        checked(built(family)).experiments
+    )
+
+
+def test_the_callers_model_stays_as_it_is():
+    model = built("Llama").train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    check_generation(model)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_pads_that_count_unless_positions_are_given_are_a_note():
+    report = checked(built("GPT-2"))
+    assert report.sound
+    assert report.left_out["left padding, positions not given"].startswith("it counts pads as positions unless")
+
+
+_DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
+_LISTS = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0] * 4,
+    "long_factor": [2.0, 3.0, 5.0, 9.0],
+    "original_max_position_embeddings": 24,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "changed", "code"),
+    [
+        ("Llama", {"rope_parameters": _DYNAMIC, "max_position_embeddings": 24}, "cache-older-base"),
+        ("Phi-3", {"rope_parameters": _LISTS, "original_max_position_embeddings": 24}, "chunk-mixes-lists"),
+    ],
+)
+def test_rates_that_follow_the_length_are_told(family, changed, code):
+    name, fields = FAMILIES[family]
+    model = getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**{**fields, **changed}))
+    report = checked(model)
+    assert report.codes == {code}, str(report)
+    assert report.explanations[0].evidence["threshold"] == 24
+    assert checked(model, length=20).sound
+
+
+class Slip:
+    """A hook before a model's forward: what it is given is changed as a wrong serving loop would."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def __call__(self, module, arguments, given):
+        past = given.get("past_key_values")
+        length = 0 if past is None else past.get_seq_length()
+        return arguments, self.how(dict(given), length)
+
+
+def skips(given, length):
+    if length and given.get("position_ids") is not None:
+        given["position_ids"] = given["position_ids"] + 1
+    return given
+
+
+def restarts(given, length):
+    if length:
+        size = given["input_ids"].shape[1]
+        given["position_ids"] = torch.arange(size).expand(given["input_ids"].shape)
+    return given
+
+
+def drops_mask(given, length):
+    if given.get("attention_mask") is not None and given["attention_mask"].ndim == 4:
+        given["attention_mask"] = None
+    return given
+
+
+def counts_rows(given, length):
+    size = given["input_ids"].shape[1]
+    if given.get("position_ids") is not None:
+        given["position_ids"] = (length + torch.arange(size)).expand(given["input_ids"].shape)
+    return given
+
+
+@pytest.mark.parametrize(
+    ("slip", "family", "code"),
+    [
+        (skips, "Llama", "decode-positions"),
+        (skips, "GPT-2", "decode-positions"),
+        (restarts, "Qwen 2", "chunk-restarts"),
+        (restarts, "OPT", "chunk-restarts"),
+        (drops_mask, "Llama", "packing-ignored"),
+        (counts_rows, "GPT-2", "padding-shifts"),
+        (counts_rows, "Llama", "eviction-stops-positions"),
+    ],
+)
+def test_a_wrong_model_is_named(slip, family, code):
+    model = built(family)
+    model.register_forward_pre_hook(Slip(slip), with_kwargs=True)
+    report = checked(model)
+    assert code in report.codes, str(report)
+
+
+def test_a_model_without_numbers_is_refused():
+    with torch.device("meta"):
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**_LLAMA))
+    with pytest.raises(CannotCheck, match="on the device meta"):
+        check_generation(model)
