@@ -1,10 +1,14 @@
 """The pytest plugin: what a failing check looks like to whoever runs the tests, and what marker and fixture take."""
 
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "checking.md"
 
 pytest_plugins = ["pytester"]
 
@@ -257,6 +261,14 @@ def test_it_works_without_torch_and_jax(project):
             clockhands.check(function)
     """)
     project.runpytest_subprocess().assert_outcomes(passed=1, failed=1)
+
+
+def test_what_the_document_shows_passes(project):
+    pytest.importorskip("torch")
+    text = DOCUMENT.read_text(encoding="utf-8")
+    shown = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    project.makepyfile(test_document="\n".join(shown))
+    project.runpytest_subprocess("--strict-markers").assert_outcomes(passed=2)
 
 
 def test_the_marker_is_described(project):
