@@ -226,7 +226,7 @@ def new_vit_mae() -> str:
     config = package.ViTMAEConfig(num_hidden_layers=1, decoder_num_hidden_layers=1)
     findings = ch.audit(package.ViTMAEForPreTraining(config)).findings
     return "\n".join(
-        f"{', '.join(name for name in one.evidence if name.startswith('model:'))}: {one.message} [{one.code}]"
+        f"{', '.join(name for name in one.evidence if name.startswith('model:'))}: {one.message}\n  code: {one.code}"
         for one in findings
         if one.severity in {"error", "warning"}
     )
@@ -251,7 +251,10 @@ def odd_times_fm() -> str:
 
 def said_of(module: Any, like: ch.Rotary | Any, **options: Any) -> str:
     report = import_module("clockhands.testing").check_module(module, like, raises=False, **options)
-    return "\n".join(f"{one.where or 'It'}: it {one.message} [{' | '.join(one.codes)}]" for one in report.explanations)
+    return "\n".join(
+        f"{f'{one.where}: it' if one.where else 'It'} {one.message}\n  code: {' | '.join(one.codes)}"
+        for one in report.explanations
+    )
 
 
 def llama_module() -> str:
