@@ -174,6 +174,13 @@ MODULES = [
         " rounded.",
     ),
     (
+        "table-zero",
+        {"model:embeddings.position_embeddings": [1, 17, 64], "rows": 17, "width": 64},
+        "note",
+        "All 17 rows of embeddings.position_embeddings are zero, and can be trained: so does training of image models"
+        " begin.",
+    ),
+    (
         "buffer-persistent",
         {**_HELD},
         "note",

@@ -53,9 +53,30 @@ def test_a_table_that_a_class_leaves_at_zero_is_told():
     """ViTMAE of Transformers 5.23.0 makes zeros where its sines and cosines should be, and never trains them."""
     sizes = models.FAMILIES["vit"].config
     decoder = {"decoder_hidden_size": 32, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2}
-    made = models.transformers().ViTMAEModel(models.transformers().ViTMAEConfig(**sizes, **decoder))
-    assert not made.embeddings.position_embeddings.any(), "the library has mended it"
-    assert [found.code for found in firing(ch.audit(made))] == ["zero-table"]
+    made = models.transformers().ViTMAEForPreTraining(models.transformers().ViTMAEConfig(**sizes, **decoder))
+    assert not made.vit.embeddings.position_embeddings.any(), "the library has mended it"
+    found = firing(ch.audit(made))
+    assert [each.code for each in found] == ["zero-table", "zero-table"]
+    assert {name for each in found for name in each.evidence if ":" in name} == {
+        "model:vit.embeddings.position_embeddings",
+        "model:decoder.decoder_pos_embed",
+    }
+
+
+@pytest.mark.parametrize("name", ["deit", "vit_msn", "vivit"])
+def test_a_table_that_training_begins_at_zero_is_no_fault(name):
+    library = models.transformers()
+    made = library.AutoModel.from_config(library.AutoConfig.for_model(name, **models.FAMILIES["vit"].config))
+    assert not made.embeddings.position_embeddings.any()
+    audited = ch.audit(made)
+    assert told(audited) == []
+    assert "table-zero" in [found.code for found in audited.findings]
+
+
+def test_a_table_of_a_text_is_never_zero():
+    model = models.model_of("gpt2")
+    model.wpe.weight.data.zero_()
+    assert told(ch.audit(model)) == [("zero-table", "input")]
 
 
 def made_in_bfloat16(name):

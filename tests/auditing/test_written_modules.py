@@ -269,6 +269,17 @@ def test_whatever_is_around_a_model_its_own_config_is_found(around):
     assert told(audited) == [("buffer-zero", "2")]
 
 
+def test_of_two_models_side_by_side_the_larger_is_held_to_its_config():
+    other = Model(lambda: written.Halves(base=1e6), config={**CONFIG, "rope_theta": 1e6}, layers=1)
+    both = torch.nn.ModuleDict({"draft": other, "target": Model()})
+    audited = ch.audit(both)
+    assert told(audited) == []
+    assert [code.base for code in audited.layers] == [BASE]
+    assert audited.notes == ("draft has a config of its own, and is held to no other: audit it by itself.",)
+    both["draft"].layers[0].rotary_emb.inv_freq.zero_()
+    assert told(ch.audit(both)) == [("buffer-zero", "0")]
+
+
 def test_a_part_alone_is_audited():
     assert told(ch.audit(Model().layers[0])) == []
     broken = written.Halves()
@@ -414,3 +425,31 @@ def test_a_ladder_with_a_rate_that_is_off_by_little_more_than_float32_is_told():
 
 def test_the_width_of_a_head_is_what_the_config_says():
     assert ch.audit(Model()).layers[0].width == WIDTH
+
+
+class RotaryWithCache(torch.nn.Module):
+    """Rates called ``theta`` and a table [positions, pairs, 2] called ``cache``, as in torchtune."""
+
+    def __init__(self, base=BASE, rates=BASE):
+        super().__init__()
+        self.register_buffer("theta", ladder(base=rates), persistent=False)
+        phases = torch.outer(torch.arange(LENGTH).float(), ladder(base=base))
+        self.register_buffer("cache", torch.stack((phases.cos(), phases.sin()), dim=-1), persistent=False)
+
+    def forward(self, x, *, input_pos=None):
+        waves = self.cache[input_pos if input_pos is not None else torch.arange(x.shape[1])]
+        waves = waves.view(-1, x.shape[1], 1, x.shape[-1] // 2, 2)
+        pairs = x.float().reshape(*x.shape[:-1], -1, 2)
+        cos, sin = waves[..., 0], waves[..., 1]
+        turned = (pairs[..., 0] * cos - pairs[..., 1] * sin, pairs[..., 1] * cos + pairs[..., 0] * sin)
+        return torch.stack(turned, dim=-1).flatten(3).type_as(x)
+
+
+def test_a_table_of_pairs_of_numbers_is_held_to_the_config():
+    config = {**CONFIG, "model_type": "cohere"}
+    assert told(ch.audit(Model(RotaryWithCache, config=config))) == []
+    made = ch.audit(Model(lambda: RotaryWithCache(base=1e6), config=config))
+    assert told(made) == [("buffer-of-another-base", "0-2")]
+    made = ch.audit(Model(lambda: RotaryWithCache(rates=1e6), config=config))
+    assert told(made) == [("buffer-of-another-base", "0-2")]
+    assert firing(made)[0].evidence["base in effect"] == 1e6

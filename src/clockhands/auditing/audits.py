@@ -206,7 +206,7 @@ def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | N
         )
     found = walked(module)
     opened = overridden(open_module(module, found), overrides)
-    resolved, cases = resolve_module(found, opened, length)
+    resolved, cases = resolve_module(module, found, opened, length)
     return replace(judged(opened, resolved, cases), extension=extension(opened, resolved, length))
 
 

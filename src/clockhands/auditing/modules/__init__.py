@@ -11,7 +11,7 @@ from clockhands.auditing.arrays import audit_tables
 from clockhands.auditing.checks import Case
 from clockhands.auditing.modules.effect import effect_cases, function_codes
 from clockhands.auditing.modules.held import Walked, is_module, walked
-from clockhands.auditing.modules.opening import open_module
+from clockhands.auditing.modules.opening import config_root, open_module
 from clockhands.auditing.modules.rates import ladder_codes, rates_cases
 from clockhands.auditing.modules.serving import declared_by
 from clockhands.auditing.modules.tables import kept_cases, number_cases, row_cases, waves_cases
@@ -22,19 +22,26 @@ from clockhands.sources.resolved import Resolved
 __all__ = ["is_module", "open_module", "resolve_module", "walked"]
 
 
-def resolve_module(found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Case]]:
+def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Case]]:
     """The position codes of a module, and everything that there is to say of what it holds beside them."""
     resolved, cases = audit_tables(opened, resolve(opened, length))
     if opened.config is None:
         codes = ladder_codes(found)
         shown = {held.paths[0] for held in found.of("rates")}
         resolved = _with_codes(resolved, [*codes, *function_codes(found, shown)])
-    declared = declared_by(resolved, opened.config)
+    declared = declared_by(resolved, opened.config, config_root(module)[0])
     of_rates, wrong_parts = rates_cases(found, declared)
     of_waves, wrong_tables = waves_cases(found, declared)
-    made = [*of_rates, *of_waves, *number_cases(found), *row_cases(found, _places(cases))]
-    made += effect_cases(found, declared, wrong_parts | wrong_tables)
-    return resolved, [*made, *kept_cases(found, declared, _places(made)), *cases]
+    made = [*of_rates, *of_waves, *number_cases(found), *effect_cases(found, declared, wrong_parts | wrong_tables)]
+    made += kept_cases(found, declared, _places(made))
+    return resolved, [*made, *row_cases(found, _of_texts(resolved), cases)]
+
+
+def _of_texts(resolved: Resolved) -> frozenset[str]:
+    """The names of the tables that are declared for the positions of a text."""
+    texts = ("text", "encoder", "decoder")
+    codes = (code for code in resolved.codes if code.kind in ("learned", "sinusoidal") and code.part in texts)
+    return frozenset(code.source.get("rows", "").partition(":")[2] for code in codes)
 
 
 def _places(cases: list[Case]) -> frozenset[str]:

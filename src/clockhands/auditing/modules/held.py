@@ -18,8 +18,10 @@ from clockhands.sources.weights import TABLE
 # which of several ladders it is.
 _RATES = re.compile(r"^_?(?:(?P<kind>\w+?)_)??(?P<which>original_|long_|short_)?(?:inv_freqs?|inverse_frequency)$")
 _WAVES = re.compile(
-    r"^_?(?:cos|sin)(?:_k)?_?(?:cached|cache|table|embeddings?)?$|^cos_sin_cache$|^freqs_(?:cis|complex)$"
+    r"^_?(?:cos|sin)(?:_k)?_?(?:cached|cache|table|embeddings?)?$|^cos_sin_cache$|^freqs_(?:cis|complex|cos|sin)$"
 )
+# As `TABLE`, with words before: `decoder_pos_embed`.
+_ROWS = re.compile(r"(^|[._])pos(ition(al)?)?_(embed(ding)?s?|enc(oding)?s?)(\.weight)?$")
 _NUMBERS = re.compile(r"^position_ids$")
 _BIASES = re.compile(r"(^|\.)relative_attention_bias\.weight$")
 _LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|\w*blocks?)\.(\d+)(?:\.|$)")
@@ -167,6 +169,11 @@ def _tensors(owner: Any) -> Iterator[tuple[str, Any, bool | None]]:
 
 
 def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent: bool | None) -> Held | None:
+    # Names that may be of anything are of rates, and of what is made of them, in a part that is called rotary.
+    if _may_turn(paths[0], owner) and tensor.ndim == 1 and name in ("theta", "freqs"):
+        return Held(paths, name, "rates", owner, tensor, persistent)
+    if _may_turn(paths[0], owner) and tensor.ndim == 3 and name == "cache":
+        return Held(paths, name, "waves", owner, tensor, persistent)
     rates = _RATES.fullmatch(name)
     if rates is not None:
         which = (rates["which"] or "").rstrip("_") or None
@@ -177,7 +184,8 @@ def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent
         kind = "waves"  # GPT-J keeps sines and cosines under the name that others give to rows
     if kind is None and _BIASES.search(full):
         kind = "biases"
-    if kind is None and (TABLE.search(full) or (name == "weights" and TABLE.search(paths[0]))):
+    named = TABLE.search(full) or _ROWS.search(full) or (name == "weights" and TABLE.search(paths[0]))
+    if kind is None and named and tensor.ndim > 1:
         kind = "rows"
     return None if kind is None else Held(paths, name, kind, owner, tensor, persistent)
 

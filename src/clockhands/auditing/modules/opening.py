@@ -29,9 +29,11 @@ def open_module(module: Any, walked: Walked) -> Opened:
             f"{name} is on the meta device: its tensors have shapes and no numbers to be looked at.",
             "Load its weights first, or audit the folder or config.json that it is made from.",
         )
-    config = config_of(module)
+    root, others = config_root(module)
+    config = None if root is None else _values(_config(module.get_submodule(root)))
+    notes = tuple(f"{other} has a config of its own, and is held to no other: audit it by itself." for other in others)
     tensors = {one.full_name: info for one in walked.of("rows") if (info := _info(one)) is not None}
-    return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors)
+    return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors, notes=notes)
 
 
 def name_of(module: Any) -> str:
@@ -40,15 +42,31 @@ def name_of(module: Any) -> str:
     return type(inner).__name__
 
 
-def config_of(module: Any) -> dict[str, Any] | None:
-    """The config of a module, or of the outermost module in it that has one, as plain values."""
-    by_depth = sorted(module.named_modules(), key=lambda each: each[0].count(".") + bool(each[0]))
-    for _, one in by_depth:
-        config = vars(one).get("config")
-        values = _values(config)
-        if values:
-            return values
-    return None
+def config_root(module: Any) -> tuple[str | None, tuple[str, ...]]:
+    """The path of the outermost module that has a config, and of others that have one and lie beside it.
+
+    Of several the one with the most numbers is taken: it is the model, and others stand by.
+    """
+    roots: list[str] = []
+    for path, one in sorted(module.named_modules(), key=lambda each: each[0].count(".") + bool(each[0])):
+        if not any(within(path, root) for root in roots) and _values(_config(one)):
+            roots.append(path)
+    sizes = {root: sum(each.numel() for each in module.get_submodule(root).parameters()) for root in roots}
+    roots.sort(key=lambda root: -sizes[root])
+    return (roots[0] if roots else None), tuple(roots[1:])
+
+
+def within(path: str, root: str) -> bool:
+    """Whether a module lies in another, or is it.
+
+    >>> within("model.layers.0", "model"), within("model2", "model"), within("model", "")
+    (True, False, True)
+    """
+    return not root or path == root or path.startswith(f"{root}.")
+
+
+def _config(module: Any) -> Any:
+    return getattr(module, "config", None)
 
 
 def _values(config: Any) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.modules.ladders import Expected, expected_of
+from clockhands.auditing.modules.opening import within
 from clockhands.sources.resolved import Code, Resolved, layer_numbers, layer_ranges
 
 # Words in a path to the parts of a model that they can be in; the first that fits.
@@ -25,10 +26,12 @@ class Declared:
     Attributes:
         resolved: The position codes.
         layer_types: The kind of each layer, where a config says it, by the part whose config it is.
+        root: The path of the module whose config it is; what lies outside is held to nothing.
     """
 
     resolved: Resolved
     layer_types: tuple[str, ...]
+    root: str = ""
 
     def serving(
         self,
@@ -41,6 +44,9 @@ class Declared:
         reach: int | None = None,
     ) -> tuple[Expected, ...]:
         """What a part should hold: one, or several where nothing says which of several codes it serves."""
+        paths = [path for path in paths if within(path, self.root)]
+        if not paths:
+            return ()
         codes = [code for code in self.resolved.codes if code.kind == "rotary" and code.rates]
         codes = in_part(codes, tuple(paths))
         if layers:
@@ -71,11 +77,11 @@ class Declared:
         return joined(found)
 
 
-def declared_by(resolved: Resolved, config: Mapping[str, Any] | None) -> Declared:
-    """What a resolved config declares."""
+def declared_by(resolved: Resolved, config: Mapping[str, Any] | None, root: str | None) -> Declared:
+    """What a resolved config of the module at a path declares."""
     sections = [config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))]
     types = next((section["layer_types"] for section in sections if isinstance(section.get("layer_types"), list)), ())
-    return Declared(resolved, tuple(map(str, types)))
+    return Declared(resolved, tuple(map(str, types)), root or "")
 
 
 def in_part(codes: Iterable[Code], paths: tuple[str, ...]) -> list[Code]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.checks import Case
-from clockhands.auditing.modules.held import Held, Walked
+from clockhands.auditing.modules.held import Held, Walked, numbers_of
 from clockhands.auditing.modules.ladders import ROUNDED, Verdict
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.auditing.modules.waves import judged_waves, waves_of
@@ -109,24 +109,40 @@ def number_cases(walked: Walked) -> Iterator[Case]:
         yield "ids-of-floats", evidence, layers
 
 
-def row_cases(walked: Walked, told: frozenset[str]) -> Iterator[Case]:
-    """Tables of rows, and biases of distances, that nobody filled; ``told`` are those that are known to be zero."""
+def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Case]) -> Iterator[Case]:
+    """Tables of rows, and biases of distances, that nobody filled, beside what was found of tables by their names.
+
+    ``told`` are tables of a text's positions that are declared: those begin with random rows. Where images are looked
+    at, training begins with rows of zeros, so that zeros in a table that can be trained may be as they should.
+    """
+    begun = {held.full_name for held in walked.of("rows") if held.learned and held.full_name not in told}
+    known: set[str] = set()
+    for code, evidence, layers in cases:
+        name = next((name.removeprefix("model:") for name in evidence if name.startswith("model:")), "")
+        if code == "zero-table" and name in begun:
+            known.add(name)
+            yield "table-zero", evidence, layers
+        else:
+            known |= {name} if code == "zero-table" else set()
+            yield code, evidence, layers
     for held in (*walked.of("rows"), *walked.of("biases")):
         if held.on_meta or held.dtype not in _FLOATS or held.tensor.ndim < 2 or not held.tensor.numel():
             continue
-        array = held.numbers()
-        if array is None:
+        rows = held.tensor.detach().reshape(-1, held.tensor.shape[-1])
+        if held.kind == "rows" and not bool(rows.any()):
+            code = "table-zero" if held.full_name in begun else "zero-table"
+            place = {"rows": len(rows), "width": rows.shape[1], held.place: list(held.tensor.shape)}
+            if held.full_name not in known:
+                yield code, place, "input"
             continue
-        rows = array.reshape(-1, array.shape[-1])
-        if held.kind == "rows" and not rows.any() and held.full_name not in told:
-            yield "zero-table", {"rows": len(rows), "width": rows.shape[1], held.place: list(array.shape)}, "input"
+        rows = numbers_of(rows[:: max(1, len(rows) // _MOST_ROWS)])
+        if rows is None:
             continue
-        rows = rows[:: max(1, len(rows) // _MOST_ROWS)]
         size = np.abs(rows[np.isfinite(rows).all(axis=1) & (rows != 0).all(axis=1)])
         if not size.size or size.shape[1] < 4:
             continue
         if float(np.median(np.log2(size).std(axis=1))) > _SPREAD:
-            evidence = {held.place: list(array.shape), "least": float(size.min()), "most": float(size.max())}
+            evidence = {held.place: list(held.tensor.shape), "least": float(size.min()), "most": float(size.max())}
             yield "table-uninitialised", evidence, layer_ranges(held.layers) if held.layers else "input"
 
 

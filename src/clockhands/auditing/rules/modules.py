@@ -174,6 +174,13 @@ def _table(evidence: Evidence) -> str:
     )
 
 
+def _zero_rows(evidence: Evidence) -> str:
+    rows = spoken(evidence["rows"])
+    return (
+        f"All {rows} rows of {_place(evidence)} are zero, and can be trained: so does training of image models begin."
+    )
+
+
 def _dtype(evidence: Evidence) -> str:
     held, right = evidence["dtype"], evidence["right"]
     if evidence.get("exact"):
@@ -396,6 +403,17 @@ CODES: Mapping[str, Rule] = {
             " call in bfloat16 and kept is used for calls in float32 too, which are then no better than the first."
         ),
         hint="Make the table again in the type of the model, or keep it in float32.",
+    ),
+    "table-zero": Rule(
+        "note",
+        _zero_rows,
+        IF_SOUND + " Of a model that has been trained, look at which names the loader reports as missing.",
+        title="A table of positions that can be trained and is all zero",
+        means=(
+            "Models of images often begin with a table of zeros and learn it. Before training that is as it should be;"
+            " in a trained model it says that the table was not found in the checkpoint, and then no position can be"
+            " told from another."
+        ),
     ),
     "buffer-persistent": Rule(
         "note",
