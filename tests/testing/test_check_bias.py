@@ -367,6 +367,7 @@ WRONG = {
     "other-form": (linear(8), Alibi(8, "symmetric")),
     "bias-scaled": (linear(8, slopes=lambda n: np.array(paper_slopes(n)) / math.sqrt(64)), Alibi(8)),
     "bias-scaled left out": (T5, Buckets(4, scale=8.0), {"values": VALUES}),
+    "one-sided-buckets own": (t5(bidirectional=False), Buckets(4)),
     "heads-exchanged": (looked_up(VALUES[:, [1, 0, 2, 3]], t5_buckets), Buckets(4), {"values": VALUES}),
     "other-direction": (looked_up(VALUES, lambda d: t5_buckets(-d)), Buckets(4), {"values": VALUES}),
     "one-sided-buckets": (t5(bidirectional=False), Buckets(4), {"values": VALUES}),
@@ -374,6 +375,8 @@ WRONG = {
     "another-number-of-buckets": (t5(buckets=16), Buckets(4), {"values": VALUES}),
     "another-max-distance": (t5(furthest=256), Buckets(4), {"values": VALUES}),
     "another-max-distance own": (t5(furthest=256), Buckets(4)),
+    "another-max-distance nearer": (T5, Buckets(4, max_distance=256)),
+    "another-number-of-buckets own": (t5(buckets=16), Buckets(4)),
     "buckets-rounded-up": (t5(up=True), Buckets(4), {"values": VALUES}),
     "buckets-rounded-up own": (t5(up=True), Buckets(4)),
     "buckets-rounded-down": (

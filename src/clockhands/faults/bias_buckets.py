@@ -182,6 +182,7 @@ def _clipped_about(spec: Clipped, span: int, values: Values) -> Suspect:
         return np.clip(np.clip(apart, -span, span) + spec.span, 0, 2 * spec.span - 1)
 
     own = _measured(spec, rows, values)
+    own = values(spec) if own is None else own
     return _suspect(
         "another-max-distance",
         {"used": span, "declared": spec.span},

@@ -35,6 +35,7 @@ class SeenBias:
         values: The learned numbers of another code with this number of rows or parameters, as the implementation
             would have them; None where it cannot have any.
         causal, exact: As the check compares.
+        placed: Whether it is told where queries and keys stand, not only how many they are.
         length: Positions that it was asked for.
         first_wrong: The smallest distance at which it is wrong, or None.
         factors: What each head's numbers are times the right ones, by least squares, [heads]; NaN where they are not.
@@ -44,6 +45,7 @@ class SeenBias:
     values: Callable[[BiasCode], Any]
     causal: bool
     exact: bool
+    placed: bool
     length: int
     first_wrong: int | None
     factors: np.ndarray
@@ -322,7 +324,7 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     for places in (first_rows, first_of_fewer):
         yield _suspect(first, {"when": ""}, lambda it, places=places: right(it, seen, places=places))
     counted = "positions-ignored"
-    for places, words in ((both_counted, "the first ones"), (at_the_end, "the last of the keys")):
+    for places, words in ((both_counted, "the first ones"), (at_the_end, "the last of the keys")) * seen.placed:
         yield _suspect(counted, {"where": words}, lambda it, places=places: right(it, seen, places=places))
     for by in (-2, -1, 1, 2):
         for alone in (False, True):

@@ -84,7 +84,7 @@ class Biasing:
 
 
 def table_of(parts: list[tuple[np.ndarray, np.ndarray]], rows: int) -> np.ndarray:
-    """The mean of the numbers [heads, ...] that share a row [...], [rows, heads]."""
+    """The mean of the numbers [heads, ...] that share a row [...], [rows, heads]; NaN where nothing shows a row."""
     heads = len(parts[0][1])
     total, count = np.zeros((rows, heads)), np.zeros(rows)
     for taken, numbers in parts:
@@ -94,7 +94,13 @@ def table_of(parts: list[tuple[np.ndarray, np.ndarray]], rows: int) -> np.ndarra
         count += np.bincount(flat, minlength=rows)
         for head in range(heads):
             total[:, head] += np.bincount(flat, columns[head], minlength=rows)
-    return total / np.maximum(count, 1)[:, None]
+    return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], np.nan)
+
+
+def alone(table: np.ndarray, within: float = 1e-6) -> np.ndarray:
+    """Which rows differ from all others in some head, by more than so much of the largest number."""
+    apart = np.abs(table[:, None] - table[None]).max(axis=-1)
+    return (apart <= within * np.abs(table).max(initial=0)).sum(axis=-1) == 1
 
 
 class Given:
@@ -119,20 +125,27 @@ class Behind:
     """The learned numbers that somebody's function must have, if it is a certain code: measured."""
 
     def __init__(
-        self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], known: dict[BiasCode, np.ndarray]
+        self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], known: dict[BiasCode, np.ndarray | None]
     ) -> None:
         """Hold what was measured: queries, keys and numbers [heads, queries, keys]; and the tables that are known."""
         self.blocks, self.known = blocks, known
 
     def __call__(self, spec: BiasCode) -> Any:
-        """The table of this code."""
+        """The table of this code; None where it has rows that are alike: it tells apart what is the same."""
         assert isinstance(spec, TableCode)
         if spec not in self.known:
             parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in self.blocks]
-            self.known[spec] = table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
+            self.known[spec] = self._fitting(parts, spec)
         return self.known[spec]
 
-    def behind(self, rows: Callable[[np.ndarray], np.ndarray], spec: Any) -> np.ndarray:
+    def behind(self, rows: Callable[[np.ndarray], np.ndarray], spec: Any) -> np.ndarray | None:
         """The table, if these rows are taken."""
         parts = [(rows(queries[:, None] - keys[None, :]), numbers) for queries, keys, numbers in self.blocks]
-        return table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
+        return self._fitting(parts, spec)
+
+    @staticmethod
+    def _fitting(parts: list[tuple[np.ndarray, np.ndarray]], spec: Any) -> np.ndarray | None:
+        table = table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
+        if not alone(table[np.isfinite(table).all(axis=-1)]).all():
+            return None
+        return np.nan_to_num(table)

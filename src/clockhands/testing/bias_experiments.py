@@ -13,7 +13,7 @@ import numpy as np
 
 from clockhands.biases import Alibi, BiasCode, Buckets, Decay, Fire, Kerple, TableCode, bias, row_numbers
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults.biasing import table_of
+from clockhands.faults.biasing import alone, table_of
 from clockhands.testing.bias_bounds import beyond_edge, bias_error, near_edge
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
@@ -417,27 +417,21 @@ def table_seen(spec: TableCode, blocks: list[tuple[np.ndarray, np.ndarray, np.nd
     Numbers at distances on an edge of two buckets are not looked at: they may be in either.
     """
     parts = []
-    shown = np.zeros(spec.rows, bool)
     for queries, keys, numbers in blocks:
         apart = queries[:, None] - keys[None, :]
         edge = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
-        rows, plain = row_numbers(spec, queries, keys), np.where(edge, np.nan, numbers)
-        shown[rows[np.isfinite(plain).all(axis=0)]] = True
-        parts.append((rows, plain))
-    return np.where(shown[:, None], table_of(parts, spec.rows), np.nan)
+        parts.append((row_numbers(spec, queries, keys), np.where(edge, np.nan, numbers)))
+    return table_of(parts, spec.rows)
 
 
 def rows_apart(it: Any) -> list[Answer]:
     """Distances of different buckets have different numbers, in one head at least."""
     table = table_seen(it.spec, measured(it))
     taken = np.flatnonzero(np.isfinite(table).all(axis=-1))
-    table = table[taken]
-    unit = max(UNIT[it.dtype], 2.0**-24)
-    near = np.abs(table[:, None] - table[None]).max(axis=-1) <= 8 * unit * np.abs(table).max(initial=0)
-    alone = (near.sum(axis=-1) == 1).astype(float)
+    found = alone(table[taken], 8 * max(UNIT[it.dtype], 2.0**-24)).astype(float)
     shape = (1, 1, len(taken))
     return [
-        Answer("rows of the table", alone.reshape(shape), np.ones(shape), np.full(shape, 0.5), taken.reshape(shape))
+        Answer("rows of the table", found.reshape(shape), np.ones(shape), np.full(shape, 0.5), taken.reshape(shape))
     ]
 
 

@@ -90,7 +90,7 @@ def seen(it: OutsideBias, asked: Sequence[Asked]) -> SeenBias:
     first_wrong = min(wrong_at, default=None)
     none = np.full(it.spec.heads, np.nan)
     known = none if factors is None else factors
-    return SeenBias(it.given, it.causal, it.exact, it.length, first_wrong, known, order)
+    return SeenBias(it.given, it.causal, it.exact, it.takes_positions, it.length, first_wrong, known, order)
 
 
 def _factors(answer: BiasAnswer) -> np.ndarray:
