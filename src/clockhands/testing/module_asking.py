@@ -21,7 +21,6 @@ from clockhands.testing.reports import CannotCheck
 from clockhands.testing.rotary_experiments import telling
 
 WAVES = ("x, positions -> cos, sin", "positions -> cos, sin")
-BIASES = ("queries, keys", "counts")
 LENGTHS = (10_000, 4096, 2048, 1024, 512, 128, 32, 8)
 
 Around = Callable[[], AbstractContextManager[Any]]
@@ -70,6 +69,7 @@ class Asking:
         width: int | None,
         length: int | None,
         coordinates: int,
+        is_bias: bool,
         timeout: float,
     ) -> None:
         """Find out how many channels its tokens have and how many positions it has, unless they are known.
@@ -82,7 +82,7 @@ class Asking:
         self.axes = axes or ("batch heads seq width" if waves else "seq width")
         self.places = positions or ("batch seq" if waves else "seq")
         self.dtype, self.coordinates = dtype, coordinates
-        self.kind = "bias" if call in BIASES else "tokens"
+        self.kind = "bias" if is_bias else "tokens"
         self.width = width or 0
         self.calls = 0
         self.length = length or 0
@@ -142,23 +142,26 @@ class Asking:
             module: It may keep what it likes of being asked.
             dtype: Of its tokens.
             around: What it is called in, such as autocast.
-            positions: Where its tokens stand, if not at all telling positions.
+            positions: Where its tokens stand, if not at telling positions: few, and then all.
 
         Raises:
             Refused: It raised, or gave back something else.
         """
-        at = telling(self.length) if positions is None else positions
         self.calls += 1
         if self.kind == "bias":
-            return self._hear_bias(module, at[-40:], around)
+            return self._hear_bias(module, (telling(self.length) if positions is None else positions)[-40:], around)
+        # A short sequence first: rates that follow the length are made anew in a long one, whatever was held before.
+        asked = [telling(min(self.length, 40)), telling(self.length)] if positions is None else [positions]
+        rows = []
         try:
             called = self.called(module, self.width, dtype or self.dtype, around)
-            x = np.random.default_rng(7).choice([-1.0, 1.0], (1, 1, len(at), self.width))
-            places = at if self.coordinates == 1 else np.repeat(at[:, None], self.coordinates, axis=-1)
-            rows = called(x, places)[0, 0]
+            for at in asked:
+                x = np.random.default_rng(7).choice([-1.0, 1.0], (1, 1, len(at), self.width))
+                places = at if self.coordinates == 1 else np.repeat(at[:, None], self.coordinates, axis=-1)
+                rows.append(called(x, places)[0, 0])
         except CannotCheck as error:
             raise Refused(str(error.args[0]) if error.args else str(error)) from error
-        return Heard(rows, at, called.output)
+        return Heard(np.concatenate(rows), np.concatenate(asked), called.output)
 
     def called(self, module: torch.nn.Module, width: int, dtype: str, around: Around = nullcontext) -> Called:
         """The module as a function of NumPy arrays."""

@@ -8,6 +8,10 @@ pair of them is ``sqrt(2)`` long, and no turned one is longer than ``sqrt(2)`` t
 a code that is added is rounded twice, which is less. A bias is rounded three times at most (the slope, the distance,
 their product), relative to itself: ``4 u |bias|``. Its parameters are those of the question that it is compared with.
 
+Cast to a coarser dtype and back, computed numbers may stay rounded to it once, as the learned ones beside them do:
+``u`` is then that of the coarser dtype. Rates that stay rounded are off by that much of a phase, which grows with the
+position and is not allowed.
+
 **Other arithmetic.** What was compiled, cast to float64 or computed anew may have made its rates and phases by other
 operations, as right as the first. A phase ``p r`` made in float32 is off by ``2**-24 p r (3 |ln r| + 5)``, which for
 rates up to 1 is largest at ``r = 1``, where it is ``5 x 2**-24 p``; twice that lies between two right ones, and as much

@@ -4,7 +4,7 @@ A tensor is to blame where putting back what it held makes the answer right agai
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,8 @@ from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import shares
 from clockhands.testing.module_asking import Heard
 from clockhands.testing.module_bounds import allowed
-from clockhands.testing.module_tensors import Changed, changed, held, put, spoiled
-from clockhands.testing.module_treatments import Subject, Treated, Treatment
+from clockhands.testing.module_tensors import Changed, changed, held, numbers, put, spoiled
+from clockhands.testing.module_treatments import Subject, Treated, Treatment, alike
 from clockhands.testing.reports import Explanation, Failure
 
 
@@ -57,26 +57,35 @@ class Outcome:
         return f"the first wrong position is {evidence['first wrong position']:,}, numbers are off {off}"
 
 
-def explained(subject: Subject, outcomes: Sequence[Outcome], function_sound: bool, fastest: float) -> list[Explanation]:
-    """What the failures look like, one explanation for all that have one cause.
+def explained(
+    subject: Subject, outcomes: Sequence[Outcome], explained_before: bool, fastest: float
+) -> list[Explanation]:
+    """What the failures look like: one explanation for all that have one cause.
 
     Args:
         subject: The module.
         outcomes: What failed.
-        function_sound: Whether the module is what it should be, before any treatment.
+        explained_before: Whether what is wrong before any treatment has been explained.
         fastest: The largest rate, as for `allowed`.
     """
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.treatment.group, []).append(outcome)
     found: list[Explanation] = []
+    changes_itself = "again" in groups
     for group, failed in groups.items():
+        if changes_itself and group in ("longer", "after coarse", "positions"):
+            continue  # it is another at each call, whatever was asked before
+        if group == "positions" and explained_before:
+            continue
         if group in ("cast", "default dtype"):
             coarse = {one.failure.evidence.get("dtype") for one in groups.get("coarse", ())}
             found += _casts(subject, failed, bool(coarse), fastest)
         elif group == "coarse":
-            if function_sound:  # else the function's own explanation tells more
+            if not explained_before:
                 found.append(_told("coarse-path-differs", failed, {"dtype": "bfloat16"}))
+        elif group == "numbers":
+            found += [] if explained_before else _no_numbers(subject)
         elif group == "empty":
             found += _emptied(subject, failed)
         elif group in ("again", "several"):
@@ -87,7 +96,7 @@ def explained(subject: Subject, outcomes: Sequence[Outcome], function_sound: boo
             found.append(_told("cache-keeps-first-dtype", failed, {"dtype": "bfloat16"}))
         else:
             found.append(_told(_CODES[group], failed, {"what": failed[0].what, "told": failed[0].size}))
-    return list(_once(found))
+    return found
 
 
 _CODES = {
@@ -103,12 +112,16 @@ _CODES = {
 }
 
 
-def _once(found: Iterable[Explanation]) -> Iterable[Explanation]:
-    seen = set()
+def once(found: Iterable[Explanation]) -> tuple[Explanation, ...]:
+    """Each cause once: what is told of a place by codes that an earlier explanation has is left out."""
+    seen: set[tuple[str, str | None]] = set()
+    kept = []
     for one in found:
-        if (one.codes, one.where) not in seen:
-            seen.add((one.codes, one.where))
-            yield one
+        codes = {(code, one.where) for code in one.codes if code != "lost-by-to-empty" or len(one.codes) == 1}
+        if not codes <= seen:
+            kept.append(one)
+        seen |= {(code, one.where) for code in one.codes}
+    return tuple(kept)
 
 
 def told(
@@ -147,7 +160,7 @@ def sound(subject: Subject, module: torch.nn.Module, treated: Treated, fastest: 
         heard = subject.asking.hear(module, dtype=treated.dtype, around=treated.around, positions=wanted_at(treated))
     except Refused:
         return False
-    return right(subject, heard, wanted, treated.another, fastest)
+    return right(subject, heard, wanted, treated, fastest)
 
 
 def wanted_at(treated: Treated) -> np.ndarray | None:
@@ -155,12 +168,12 @@ def wanted_at(treated: Treated) -> np.ndarray | None:
     return None if treated.wanted is None or treated.heard is None else treated.wanted.positions
 
 
-def right(subject: Subject, heard: Heard, wanted: Heard, another: bool, fastest: float) -> bool:
+def right(subject: Subject, heard: Heard, wanted: Heard, treated: Treated, fastest: float) -> bool:
     """Whether an answer is another, to rounding."""
     if heard.rows.shape != wanted.rows.shape:
         return False
-    room = allowed(subject.asking, wanted, heard.dtype, another, fastest)
-    return bool((shares(heard.rows, wanted.rows, room) <= 1).all())
+    room = allowed(subject.asking, wanted, treated.rounded or heard.dtype, treated.another, fastest)
+    return bool((shares(*alike(heard.rows, wanted.rows), room) <= 1).all())
 
 
 def _blamed(subject: Subject, outcome: Outcome, fastest: float) -> list[Changed]:
@@ -219,46 +232,53 @@ def _casts(subject: Subject, failed: Sequence[Outcome], coarse: bool, fastest: f
 
 def _emptied(subject: Subject, failed: Sequence[Outcome]) -> list[Explanation]:
     """The tensors that nobody filled after `to_empty`, or filled with other numbers."""
-    paths: dict[str, tuple[list[Outcome], str, str]] = {}
+    unfilled: dict[str, str] = {}
+    refilled: dict[str, tuple[str, str]] = {}
     rest: list[Outcome] = []
     for outcome in failed:
         if outcome.treated is None:
             rest.append(outcome)
             continue
-        module, blamed = outcome.treated.module, False
-        for path, one in held(module).items():
-            kind = "buffer" if one.kind == "buffer" else one.kind
-            if one.tensor.is_meta:
-                why, code = f"its {kind} `{path}` is still on the meta device, without numbers", "lost-by-to-empty"
-            elif spoiled(one.tensor):
-                why = f"its {kind} `{path}` is not filled by anybody, so it holds whatever the memory held"
-                code = "lost-by-to-empty"
-            else:
-                continue
-            paths.setdefault(path, ([], why, code))[0].append(outcome)
-            blamed = True
-        if not blamed:
-            for one in changed(subject.original, module):
-                if one.kind == "parameter" or not one.wrong:
-                    continue
-                why, code = f"{one.told.removesuffix(')')}: what fills it anew is not what made it)", "lost-by-to-empty"
-                paths.setdefault(one.path, ([], why, _refilled(subject, module, one.path) or code))[0].append(outcome)
-                blamed = True
-        if not blamed:
+        module = outcome.treated.module
+        empty = {path: one.kind for path, one in held(module).items() if one.tensor.is_meta or spoiled(one.tensor)}
+        other = {} if empty else {one.path: one for one in changed(subject.original, module) if one.wrong}
+        unfilled |= empty
+        for path, one in other.items():
+            if one.kind != "parameter":
+                why = f"{one.told.removesuffix(')')}: what fills it anew is not what made it)"
+                refilled[path] = (why, _refilled(subject, module, path) or "lost-by-to-empty")
+        if not empty and not other:
             rest.append(outcome)
+    what, evidence = joined([outcome.what for outcome in failed]), _evidence(failed)
     found = []
-    for path, (outcomes, why, code) in paths.items():
-        what = joined([outcome.what for outcome in outcomes])
+    if unfilled:
+        named = [f"`{path}`" for path in unfilled]
+        kind = next(iter(unfilled.values()))
+        several = (
+            f"its {kind}s {', '.join(named[:-1])} and {named[-1]} are" if named[1:] else f"its {kind} {named[0]} is"
+        )
+        parameters = {"what": what, "told": f"{several} not filled by anybody, and what is there is chance"}
+        found.append(told("lost-by-to-empty", parameters, next(iter(unfilled)), evidence | {"tensors": list(unfilled)}))
+    for path, (why, code) in refilled.items():
         codes = ("lost-by-to-empty",) if code == "lost-by-to-empty" else (code, "lost-by-to-empty")
+        parameters = {"what": what, "told": why}
         if len(codes) > 1:
-            scaling = _scaling_words(subject.spec)
-            parameters = {"told": f"when it {what}, {why}", "scaling": scaling, "dtype": "", "base": 0, "declared": 0}
-        else:
-            parameters = {"what": what, "told": why}
-        found.append(told(codes, parameters, path, _evidence(outcomes)))
+            parameters = {"told": f"when it {what}, {why}", "scaling": _scaling_words(subject.spec)}
+        found.append(told(codes, parameters, path, evidence))
     if rest and not found:
-        parameters = {"what": joined([outcome.what for outcome in rest]), "told": rest[0].size}
-        found.append(told("lost-by-to-empty", parameters, None, _evidence(rest)))
+        found.append(told("lost-by-to-empty", {"what": what, "told": rest[0].size}, None, evidence))
+    return found
+
+
+def _no_numbers(subject: Subject) -> list[Explanation]:
+    """The tensors in which a module holds what is no number."""
+    found = []
+    for path, one in held(subject.original).items():
+        values = np.empty(0) if one.tensor.is_meta else numbers(one.tensor)
+        missing = int(np.isnan(values).sum())
+        if missing:
+            size = f"{missing:,} of {values.size:,} numbers of its {one.kind} `{path}` are no numbers"
+            found.append(told("buffer-uninitialised", {"told": size}, path))
     return found
 
 
@@ -288,6 +308,9 @@ def _repeated(subject: Subject, failed: Sequence[Outcome]) -> Explanation:
     count = _turning(subject.before)
     if outcome.heard is not None and subject.asking.kind == "tokens":
         now = _turning(outcome.heard)
+        if not now and outcome.treatment.group == "several":
+            size = f"when it {outcome.what}, it leaves its tokens as they are"
+            return told("shared-table", {"told": size}, None, _evidence(failed))
         if now < count:
             size = f"{now} of its channels turn, where {count} turned before; {outcome.size}"
             return told(
@@ -316,43 +339,40 @@ def joined(words: Sequence[str]) -> str:
     return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
 
 
-Checked = Callable[[torch.nn.Module], bool]
-
-
-def by_tensors(subject: Subject, passes: Checked) -> tuple[list[Explanation], bool]:
-    """What the module holds that is not what the code says, and whether that is all that is wrong with it.
-
-    Args:
-        subject: A module that is not its code.
-        passes: Whether another module is the code.
-    """
+def by_tensors(subject: Subject) -> tuple[list[Explanation], torch.nn.Module | None]:
+    """What the module holds that is not what the code says, and a copy in which that is mended, where it can be."""
     from clockhands.testing.module_ladders import wrong_tensors
 
     found = wrong_tensors(subject.original, subject.spec)
+    if any(one.right is None for one in found):  # a table may be filled by the first call
+        used = subject.copied()
+        with suppress(Refused):
+            subject.asking.hear(used)
+        still = {one.held.path for one in wrong_tensors(used, subject.spec)}
+        found = [one for one in found if one.right is not None or one.held.path in still]
     rates = [one for one in found if one.right is not None] or found
     if not rates:
-        return [], False
-    mended, whole = subject.copied(), False
-    if all(one.right is not None for one in rates):
-        for one in rates:
-            assert one.right is not None
-            right = torch.from_numpy(one.right.astype(np.float32)).reshape(one.held.tensor.shape)
-            put(mended, one.held.path, right)
-        whole = passes(mended)
+        return [], None
+    mended = subject.copied() if all(one.right is not None for one in rates) else None
     explanations = []
     for one in rates:
-        codes: tuple[str, ...] = (one.code,)
-        if one.code == "buffer-unscaled":
-            codes = _unscaled(subject)
+        if mended is not None and one.right is not None:
+            right = torch.from_numpy(one.right.astype(np.float32)).reshape(one.held.tensor.shape)
+            put(mended, one.held.path, right)
+        codes = _unscaled(subject) if one.code == "buffer-unscaled" else (one.code,)
         dtype = str(one.held.tensor.dtype).removeprefix("torch.")
         explanations.append(
             told(codes, {"scaling": _scaling_words(subject.spec), **one.parameters}, one.held.path, {"held in": dtype})
         )
-    return explanations, whole
+    return explanations, mended
 
 
 def _unscaled(subject: Subject) -> tuple[str, ...]:
-    """Whether the module lost its scaling, or never had it."""
+    """Whether the module lost its scaling, or never had it.
+
+    What it says of itself tells; so does a new one that is unscaled too. That a new one is scaled tells nothing: the
+    config may have been changed after the first was built.
+    """
     said = getattr(subject.original, "rope_type", None)
     if isinstance(said, str):
         return ("scaling-inert",) if said == "default" else ("buffer-unscaled",)
@@ -362,5 +382,6 @@ def _unscaled(subject: Subject) -> tuple[str, ...]:
         with suppress(Exception):
             fresh = subject.build(subject.spec) if subject.build is not None else subject.make()  # type: ignore[misc]
             still = any(one.code == "buffer-unscaled" for one in wrong_tensors(fresh, subject.spec))
-            return ("scaling-inert",) if still else ("buffer-unscaled",)
+            if still:
+                return ("scaling-inert",)
     return ("buffer-unscaled", "scaling-inert")

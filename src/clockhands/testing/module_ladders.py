@@ -10,8 +10,8 @@ import torch
 
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
+from clockhands.faults.rotary_specs import named
 from clockhands.rotary import Rotary
-from clockhands.specs import describe
 from clockhands.testing.module_tensors import Held, held, numbers
 
 _RATES = re.compile(r"freq|theta|rate|omega", re.IGNORECASE)
@@ -87,7 +87,7 @@ def _rates(one: Held, spec: Rotary) -> Wrong | None:
         return None
     plain = np.array(replace(spec, scaling=None, length=None).rates)
     told = _first_wrong(values, right, slack)
-    scaling = "" if spec.scaling is None else describe(spec.scaling)  # type: ignore[arg-type]
+    scaling = "" if spec.scaling is None else named(spec.scaling)
     if not values.any():
         return Wrong("buffer-zero", one, {}, right)
     for dtype in ("bfloat16", "float16"):

@@ -1,5 +1,6 @@
 """What a module holds: its buffers, parameters and plain attributes, how they changed, and putting them back."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -184,6 +185,13 @@ def as_it_was(module: torch.nn.Module) -> Iterator[None]:
         for owner in module.modules()
     ]
     tensors = [(one.tensor, one.tensor.detach().clone()) for one in held(module).values() if not one.tensor.is_meta]
+    # What modules remember by key is written to in place.
+    remembered = [
+        (value, copy.copy(value))
+        for owner in module.modules()
+        for name, value in vars(owner).items()
+        if isinstance(value, dict | list | set) and not name.startswith("_")
+    ]
     # A parameter may be given another storage in place.
     stored = [(parameter, parameter.data) for parameter in module.parameters()]
     try:
@@ -195,6 +203,9 @@ def as_it_was(module: torch.nn.Module) -> Iterator[None]:
             for tensor, values in tensors:
                 if not np.array_equal(numbers(tensor), numbers(values), equal_nan=True):
                     tensor.copy_(values)
+        for container, contents in remembered:
+            container.clear()
+            (container.extend if isinstance(container, list) else container.update)(contents)
         for owner, attributes, groups, hidden in kept:
             for name in set(vars(owner)) - set(attributes):
                 del vars(owner)[name]

@@ -5,7 +5,6 @@ rounds it, a file brings it back. What is computed has to be right after each.
 """
 
 import copy
-import gc
 import pickle
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -20,6 +19,7 @@ from clockhands.testing.experiments import Unasked, shares
 from clockhands.testing.module_asking import Around, Asking, Heard
 from clockhands.testing.module_bounds import allowed
 from clockhands.testing.module_tensors import as_it_was, held, put_parameters, spoil
+from clockhands.testing.rotary_experiments import telling
 
 # What modules and frameworks call to compute anew what `to_empty` left without numbers.
 HOOKS = ("reset_parameters", "reset_buffers", "init_weights", "_init_weights", "rope_init")
@@ -36,6 +36,8 @@ class Subject:
         build: Builds one of another spec, or None.
         restore: What the caller does to a module after ``to_empty``, or None.
         spec: The code that it should be, or None.
+        alike: Whether what ``make`` builds is the same each time, as far as is known.
+        notes: What is worth knowing and is no failure.
         copies: Whether its copies by copy.deepcopy are what it is; if not, new ones take their place.
         before: What it answers before any treatment.
     """
@@ -46,6 +48,8 @@ class Subject:
     build: Callable[[Any], torch.nn.Module] | None
     restore: Callable[[torch.nn.Module], Any] | None
     spec: Any
+    alike: bool = field(init=False, default=True)
+    notes: list[str] = field(init=False, default_factory=list)
     copies: bool = field(init=False, default=True)
     before: Heard = field(init=False)
 
@@ -59,8 +63,10 @@ class Subject:
             self.copies = False
 
     def copied(self) -> torch.nn.Module:
-        """A module like it, evaluating, that may be changed."""
-        if self.make is not None and not self.copies:
+        """A module like it, evaluating, that may be changed; raises `Unasked` where none can be had."""
+        if not self.copies:
+            if self.make is None:
+                raise Unasked("its copies by copy.deepcopy are not what it is, and no make= builds others")
             return self.made()
         return copy.deepcopy(self.original).eval()
 
@@ -68,6 +74,8 @@ class Subject:
         """A new one, with the learned numbers of the original; raises `Unasked` where none can be built."""
         if self.make is None:
             raise Unasked("say make=, a function that builds the module, and it is asked of new ones")
+        if not self.alike:
+            raise Unasked("what make= builds is not the same each time")
         module = self.make().eval()
         put_parameters(module, self.original)
         return module
@@ -84,6 +92,7 @@ class Treated:
         around: What it is called in.
         wanted: What it has to answer, if not what it answered before.
         another: Whether its numbers may have been made by other arithmetic, as right as the first.
+        rounded: The dtype to which its numbers may be rounded once, if coarser than that of the answer.
         kept: What to undo afterwards.
         heard: Its answer, where the treatment has asked already.
     """
@@ -94,6 +103,7 @@ class Treated:
     around: Around = nullcontext
     wanted: Heard | None = None
     another: bool = False
+    rounded: str | None = None
     kept: AbstractContextManager[Any] | None = None
     heard: Heard | None = None
 
@@ -136,7 +146,7 @@ def _there_and_back(name: str) -> Callable[[Subject], Treated]:
     def run(subject: Subject) -> Treated:
         module = subject.copied().to(getattr(torch, name)).to(torch.float32)
         put_parameters(module, subject.original)
-        return Treated(module, f"is cast to {name} and back to float32")
+        return Treated(module, f"is cast to {name} and back to float32", rounded=name)
 
     return run
 
@@ -146,9 +156,12 @@ def _coarser_tokens(subject: Subject) -> Treated:
 
 
 def _after_coarser_tokens(subject: Subject) -> Treated:
+    at = telling(min(subject.asking.length, 2100))
+    wanted = subject.asking.hear(subject.copied(), positions=at)
     module = subject.copied()
-    subject.asking.hear(module, dtype="bfloat16")
-    return Treated(module, "has had bfloat16 tokens before")
+    subject.asking.hear(module, dtype="bfloat16", positions=at)
+    heard = subject.asking.hear(module, positions=at)
+    return Treated(module, "has had bfloat16 tokens before", wanted=wanted, heard=heard)
 
 
 def _deepcopy(subject: Subject) -> Treated:
@@ -169,7 +182,7 @@ def _pickle(subject: Subject) -> Treated:
 def _state_dict(subject: Subject) -> Treated:
     used = subject.copied()
     subject.asking.hear(used)
-    fresh = subject.copied() if subject.make is None else subject.made()
+    fresh = subject.made() if subject.make is not None and subject.alike else subject.copied()
     try:
         fresh.load_state_dict(used.state_dict(), strict=True)
     except RuntimeError as error:
@@ -207,7 +220,7 @@ def _to_empty(subject: Subject) -> Treated:
 
 
 def _made_on_meta(subject: Subject) -> Treated:
-    if subject.make is None:
+    if subject.make is None or not subject.alike:
         raise Unasked("say make=, a function that builds the module, and one is built on the meta device")
     try:
         with torch.device("meta"):
@@ -223,7 +236,7 @@ def _made_on_meta(subject: Subject) -> Treated:
 
 
 def _made_coarse(subject: Subject) -> Treated:
-    if subject.make is None:
+    if subject.make is None or not subject.alike:
         raise Unasked("say make=, a function that builds the module, and one is built where bfloat16 is the default")
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
@@ -240,10 +253,13 @@ def _made_coarse(subject: Subject) -> Treated:
 
 
 def _again(subject: Subject) -> Treated:
+    at = telling(subject.asking.length)
+    wanted = subject.asking.hear(subject.copied(), positions=at)
     module = subject.copied()
     for _ in range(3):
-        subject.asking.hear(module)
-    return Treated(module, "is asked a fourth time")
+        subject.asking.hear(module, positions=at)
+    heard = subject.asking.hear(module, positions=at)
+    return Treated(module, "is asked a fourth time", wanted=wanted, heard=heard)
 
 
 def _after_longer(subject: Subject) -> Treated:
@@ -305,19 +321,28 @@ def _several(subject: Subject) -> Treated:
         with as_it_was(module):
             heard = subject.asking.hear(module)
         if differs(heard, subject.before, subject.asking):
-            return Treated(module, f"is the {_nth(number)} of four that are built, one for each layer", heard=heard)
-    return Treated(modules[-1], "is the last of four that are built, one for each layer")
+            return Treated(
+                module, f"is the {_nth(number)} of four more that are built, one for each layer", heard=heard
+            )
+    return Treated(modules[-1], "is the last of four more that are built, one for each layer")
 
 
 def _after_freed(subject: Subject) -> Treated:
-    """One that is built after another was moved away, as loaders do to free memory."""
+    """One that is built after another was let go, or moved away as loaders do to free memory."""
+    first = subject.made()
+    subject.asking.hear(first)
+    del first
+    second = subject.made()
+    with as_it_was(second):
+        heard = subject.asking.hear(second)
+    if differs(heard, subject.before, subject.asking):
+        return Treated(second, "is built after an earlier one was deleted", heard=heard)
     first = subject.made()
     kept = as_it_was(first)
     kept.__enter__()
     subject.asking.hear(first)
     if list(held(first)):
         first.to("meta")
-    gc.collect()
     second = subject.made()
     return Treated(second, "is built after an earlier one was moved to the meta device to free memory", kept=kept)
 
@@ -337,7 +362,21 @@ def differs(heard: Heard, wanted: Heard, asking: Asking) -> bool:
     """Whether two answers are more apart than the same arithmetic in the same dtype puts them."""
     if heard.rows.shape != wanted.rows.shape:
         return True
-    return bool((shares(heard.rows, wanted.rows, allowed(asking, wanted, heard.dtype, False, 1.0)) > 1).any())
+    got, right = alike(heard.rows, wanted.rows)
+    return bool((shares(got, right, allowed(asking, wanted, heard.dtype, False, 1.0)) > 1).any())
+
+
+def alike(got: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two answers in which what is no number in both is nothing in both: that it was none before is told by itself."""
+    both = np.isnan(got) & np.isnan(right)
+    return np.where(both, 0.0, got), np.where(both, 0.0, right)
+
+
+def _numbers(subject: Subject) -> Treated:
+    missing = np.isnan(subject.before.rows)
+    if missing.any():
+        raise Broke(f"gives {int(missing.sum()):,} of {missing.size:,} numbers that are no numbers")
+    return Treated(subject.original, "is asked", heard=subject.before)
 
 
 def _nth(number: int) -> str:
@@ -361,7 +400,9 @@ def undone(kept: AbstractContextManager[Any] | None) -> Any:
 
 def treatments(compiled: str | None, dtype: str) -> Iterable[Treatment]:
     """All of them, those that others are explained by first."""
+    yield Treatment("numbers", "numbers", _numbers)
     yield Treatment("asked again", "again", _again)
+    yield Treatment("one for each of four layers", "several", _several)
     yield Treatment("after a longer sequence", "longer", _after_longer)
     yield Treatment("deepcopy", "deepcopy", _deepcopy)
     yield Treatment("pickle", "pickle", _pickle)
@@ -380,7 +421,6 @@ def treatments(compiled: str | None, dtype: str) -> Iterable[Treatment]:
     yield Treatment("built on the meta device", "empty", _made_on_meta)
     if dtype == "float32":
         yield Treatment("built where bfloat16 is the default", "default dtype", _made_coarse)
-    yield Treatment("one for each of four layers", "several", _several)
     yield Treatment("after another was freed", "shared", _after_freed)
     yield Treatment("after another was cast", "shared", _beside_cast)
     yield Treatment("moved to another device", "moved", _moved)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from clockhands.testing.module_treatments import Subject, Treatment
 
 _THROUGHOUT = "whatever is done to it"
-_TWO = ("two models", "a model of coarser tokens first")
 
 
 def check_module(
@@ -110,6 +109,7 @@ def check_module(
                 "Give the module itself, or make=lambda: Module(...).",
             )
     from clockhands.testing.module_asking import Asking
+    from clockhands.testing.module_explaining import explained, once
     from clockhands.testing.module_tensors import as_it_was
     from clockhands.testing.module_treatments import Subject
 
@@ -127,6 +127,7 @@ def check_module(
             dtype=dtype,
             length=_length(spec, length),
             coordinates=spec.number_of_axes if isinstance(spec, Rotary) else 1,
+            is_bias=isinstance(spec, BiasCode) or call in ("queries, keys", "counts"),
             timeout=timeout,
             **known,
         )
@@ -136,12 +137,67 @@ def check_module(
         raise CannotCheck(f"The module was called: {error}.", "Say call=, axes= or length= for what it takes.") from (
             error
         )
-    function = None if spec is None else _as_function(subject, module, values)
+    function, explanations, subject = _untreated(subject, values)
     backend = None if compile is False else "aot_eager" if compile is True else compile
     outcomes, made, left_out, worst = _treated(subject, backend, without, _fastest(spec))
+    found = tuple(explained(subject, outcomes, bool(explanations), _fastest(spec)))
+    # What only others of the process bring about is told first by what was done to these.
+    explanations = once(found + explanations if function is not None and _of_others(function) else explanations + found)
+    if function is not None:
+        left_out, worst = {**function.left_out, **left_out}, max(worst, function.worst)
+    before = () if function is None else function.experiments
+    failures = () if function is None else function.failures
     return settled(
-        _report(subject, function, outcomes, made=made, left_out=left_out, worst=worst, values=values), raises
+        Report(
+            subject=type(module).__name__,
+            kind="module",
+            like=f"the same {_THROUGHOUT}" if spec is None else f"{describe(spec)}, {_THROUGHOUT}",
+            experiments=(*before, *made),
+            left_out=left_out,
+            failures=(*failures, *(one.failure for one in outcomes)),
+            explanations=explanations,
+            called={
+                "library": "torch",
+                "dtype": dtype,
+                "calls": asking.calls + (0 if function is None else function.called["calls"]),
+                "rows": 0 if function is None else function.called["rows"],
+                "length": asking.length,
+                "notes": (*_notes(module, spec), *subject.notes),
+            },
+            worst=worst,
+            spec=spec,
+        ),
+        raises,
     )
+
+
+def _untreated(subject: "Subject", values: Any) -> tuple[Report | None, tuple[Explanation, ...], "Subject"]:
+    """What is to be said before any treatment: as of a function, what explains it, and what is to be treated.
+
+    Where what a module holds is all that is wrong with it, a mended one is treated: what was wrong has been said.
+    """
+    from clockhands.testing.module_bounds import allowed
+    from clockhands.testing.module_explaining import by_tensors
+    from clockhands.testing.module_treatments import alike
+
+    if subject.spec is None:
+        return None, (), subject
+    found, mended = by_tensors(subject)
+    if mended is not None:
+        function = _as_function(subject, mended, values)
+        if function.sound:
+            whole = replace(subject, original=mended)
+            heard, wanted = subject.before, whole.before
+            room = allowed(subject.asking, wanted, heard.dtype, True, _fastest(subject.spec))
+            answer = Answer("a few positions", *alike(heard.rows, wanted.rows), room, wanted.positions)
+            failures, worst = failures_of([Asked(Experiment("a few positions", "", lambda _: []), [answer])], ())
+            if failures:
+                return replace(function, failures=failures, worst=worst), tuple(found), whole
+            return function, (), subject  # nobody uses what it holds
+    function = _as_function(subject, subject.original, values)
+    if function.sound:
+        return function, (), subject
+    return function, (*found, *(_shared(one) for one in function.explanations)), subject
 
 
 def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[..., Any] | None]:
@@ -211,10 +267,13 @@ def _fastest(spec: Any) -> float:
 
 def _as_function(subject: "Subject", module: Any, values: Any) -> Report:
     """The module as a function, beside the code that it should be."""
+    from clockhands.testing.module_tensors import as_it_was
+
     asking, spec, build = subject.asking, subject.spec, subject.build
     more: dict[str, Any]
     if isinstance(spec, BiasCode):
-        check, more = import_module("clockhands.testing.biases").check_bias, {"call": asking.call, "values": values}
+        check = import_module("clockhands.testing.biases").check_bias
+        more = {"call": "queries, keys" if callable(asking.call) else asking.call, "values": values}
     elif isinstance(spec, AdditiveCode):
         check = import_module("clockhands.testing.additive").check_additive
         more = {"call": asking.called_as, "axes": asking.axes, "positions": asking.places, "values": values}
@@ -223,17 +282,17 @@ def _as_function(subject: "Subject", module: Any, values: Any) -> Report:
         more = {"call": asking.called_as, "axes": asking.axes, "positions": asking.places}
     if build is not None:
         more["make"] = lambda own: asking.function(build(own).eval())
-    one = subject.copied() if module is subject.original else module.eval()
-    return check(
-        asking.function(one),
-        spec,
-        backend="torch",
-        dtype=asking.dtype,
-        length=asking.length,
-        timeout=asking.timeout,
-        raises=False,
-        **more,
-    )
+    with as_it_was(module):
+        return check(
+            asking.function(module.eval()),
+            spec,
+            backend="torch",
+            dtype=asking.dtype,
+            length=asking.length,
+            timeout=asking.timeout,
+            raises=False,
+            **more,
+        )
 
 
 def _treated(
@@ -271,20 +330,25 @@ def _treated(
         worst = max(worst, share)
         if outcome is not None:
             outcomes.append(outcome)
+            # What it builds is not what it built before, and so is all that is done to that.
+            subject.alike = subject.alike and treatment.group != "several"
     return outcomes, made, left_out, worst
 
 
 def _asked(subject: "Subject", treatment: "Treatment", treated: Any, fastest: float) -> tuple["Outcome | None", float]:
     from clockhands.testing.module_bounds import allowed
     from clockhands.testing.module_explaining import Outcome
+    from clockhands.testing.module_treatments import alike, differs
 
     wanted = treated.wanted or subject.before
     heard = treated.heard or subject.asking.hear(treated.module, dtype=treated.dtype, around=treated.around)
     if heard.rows.shape != wanted.rows.shape:
         shapes = f"gave {list(heard.rows.shape)} numbers for {list(wanted.rows.shape)}"
         return _refused(treatment, treated, shapes), np.inf
-    room = allowed(subject.asking, wanted, heard.dtype, treated.another, fastest)
-    answer = Answer(f"when it {treated.what}", heard.rows, wanted.rows, room, wanted.positions)
+    room = allowed(subject.asking, wanted, treated.rounded or heard.dtype, treated.another, fastest)
+    if treated.rounded is not None and differs(heard, wanted, subject.asking):
+        subject.notes.append(f"When it {treated.what}, its numbers stay rounded, as learned ones do.")
+    answer = Answer(f"when it {treated.what}", *alike(heard.rows, wanted.rows), room, wanted.positions)
     failures, worst = failures_of([Asked(Experiment(treatment.name, "", lambda _: []), [answer])], ())
     if not failures:
         return None, worst
@@ -319,66 +383,35 @@ def _positions_matter(subject: "Subject") -> Any:
         same = bool((np.abs(np.abs(rows) - 1) < 1e-6).all())
     if same:
         raise Broke(f"gives tokens at positions 0 and {asking.length - 3:,} the same numbers")
-    return Treated(module, "is asked at other positions")
+    return Treated(module, "is asked at other positions", heard=subject.before)
 
 
-def _report(
-    subject: "Subject",
-    function: Report | None,
-    outcomes: list["Outcome"],
-    *,
-    made: list[str],
-    left_out: dict[str, str],
-    worst: float,
-    values: Any,
-) -> Report:
-    from clockhands.testing.module_explaining import by_tensors, explained
-
-    asking, spec = subject.asking, subject.spec
-    explanations: list[Explanation] = []
-    failures: tuple[Failure, ...] = ()
-    experiments: tuple[str, ...] = ()
-    called = {"library": "torch", "dtype": asking.dtype, "calls": asking.calls, "rows": 0}
-    if function is not None:
-        failures, experiments = function.failures, function.experiments
-        left_out = {**function.left_out, **left_out}
-        worst = max(worst, function.worst)
-        called |= {"calls": called["calls"] + function.called["calls"], "rows": function.called["rows"]}
-        if failures:
-            found, whole = by_tensors(subject, lambda other: _as_function(subject, other, values).sound)
-            explanations += found + ([] if whole else [_shared(one) for one in function.explanations])
-    explanations += explained(subject, outcomes, not failures, _fastest(spec))
-    subject_name = type(subject.original).__name__
-    return Report(
-        subject=subject_name,
-        kind="module",
-        like=f"the same {_THROUGHOUT}" if spec is None else f"{describe(spec)} {_THROUGHOUT}",
-        experiments=(*experiments, *made),
-        left_out=left_out,
-        failures=(*failures, *(one.failure for one in outcomes)),
-        explanations=tuple(explanations),
-        called=called | {"length": asking.length, "notes": _notes(subject)},
-        worst=worst,
-        spec=spec,
+def _of_others(function: Report) -> bool:
+    """Whether a function is wrong only where there are several models."""
+    return bool(function.failures) and all(
+        failure.experiment.startswith(("two models", "a model of")) for failure in function.failures
     )
 
 
 def _shared(explanation: Explanation) -> Explanation:
-    """What a function calls a cache without its key, modules call a shared table."""
-    if not explanation.codes[0].startswith("cache-without"):
-        return explanation
-    return replace(explanation, codes=("shared-table", *explanation.codes))
+    """What modules call what a function's check has found: a shared table, a shared object."""
+    first = explanation.codes[0]
+    if first.startswith("cache-without"):
+        return replace(explanation, codes=("shared-table", *explanation.codes))
+    if first == "shrinks-each-call":
+        return replace(explanation, codes=("shared-object-mutated", *explanation.codes))
+    return explanation
 
 
-def _notes(subject: "Subject") -> tuple[str, ...]:
+def _notes(module: Any, spec: Any) -> tuple[str, ...]:
     """What is worth knowing and no failure: computed numbers that are written with the weights, or trained."""
     from clockhands.faults import FAULTS
     from clockhands.testing.module_tensors import held
 
     notes = []
-    for path, one in held(subject.original).items():
+    for path, one in held(module).items():
         if one.kind == "buffer" and one.persistent and one.tensor.is_floating_point():
             notes.append(f"It {FAULTS['buffer-persistent'].sentence.format(path=path)}.")
-        if one.kind == "parameter" and one.tensor.requires_grad and not getattr(subject.spec, "learned", True):
+        if one.kind == "parameter" and one.tensor.requires_grad and not getattr(spec, "learned", True):
             notes.append(f"It trains `{path}`, although the code is computed.")
     return tuple(notes)

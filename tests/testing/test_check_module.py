@@ -1,0 +1,342 @@
+"""Modules as people write them, in pairs that differ by one fault: the wrong one is named, the right one passes."""
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.scaling import Linear
+from clockhands.testing import CannotCheck, CheckFailed, check_module
+
+torch = pytest.importorskip("torch")
+
+from . import module_twins as twins  # noqa: E402
+
+LAYOUTS = ("halves", "interleaved")
+BASE = 500_000.0
+
+
+def spec_of(layout, **more):
+    return ch.Rotary(32, base=BASE, layout=layout, **more)
+
+
+def built(kind, layout, **more):
+    return kind(32, BASE, layout=layout, **more)
+
+
+# Wrong and right, the code, the treatment that fails, the tensor to blame, the options.
+PAIRS = {
+    "D2#1": (twins.NeverReset, twins.Guarded, "lost-by-to-empty", "to_empty", "inv_freq"),
+    "D2#7": (twins.CastAlong, twins.Guarded, "cast-changes-numbers", "cast to bfloat16", "inv_freq"),
+    "default dtype": (
+        twins.DefaultDtype,
+        twins.Guarded,
+        "buffer-rounded",
+        "built where bfloat16 is the default",
+        "inv_freq",
+    ),
+    "called per layer": (twins.HalvedCalls, twins.Formula, "shared-object-mutated", "asked again", None),
+    "counted": (twins.Counted, twins.Formula, "changes-with-each-call", "asked again", None),
+    "deepcopy": (twins.DefaultWhenCopied, twins.Formula, "lost-by-deepcopy", "deepcopy", None),
+    "pickle": (twins.BaseWrittenOff, twins.Formula, "lost-by-pickle", "pickle", None),
+    "state dict": (twins.GrowingTable, twins.HiddenTable, "lost-by-state-dict", "state dict", None),
+    "training": (twins.CoarseWhenTrained, twins.Formula, "mode-changes-numbers", "training mode", None),
+    "autocast": (twins.MatrixProduct, twins.GuardedProduct, "autocast-changes-numbers", "autocast", None),
+    "first dtype": (twins.FirstDtype, twins.EachDtype, "cache-keeps-first-dtype", "after bfloat16 tokens", None),
+    "D2#24": (twins.Longest, twins.Recomputed, "remembers-longest", "after a longer sequence", None),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_fault_is_named_and_its_twin_passes(name, layout):
+    wrong, right, code, treatment, where = PAIRS[name]
+    report = check_module(built(wrong, layout), make=lambda: built(wrong, layout), raises=False)
+    assert not report.sound
+    assert treatment in {failure.experiment for failure in report.failures}, report
+    explanation = next(one for one in report.explanations if code in one.codes)
+    assert explanation.where == where
+    check_module(built(right, layout), make=lambda: built(right, layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_only_the_fault_that_there_is_gets_named(layout):
+    for name in ("D2#1", "D2#7", "training", "autocast", "D2#24"):
+        wrong, _, code, _, _ = PAIRS[name]
+        report = check_module(built(wrong, layout), spec_of(layout) if name != "D2#24" else None, raises=False)
+        assert [code] == [one for each in report.explanations for one in each.codes], report
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_module_of_a_spec_is_held_to_its_exact_numbers(layout):
+    spec = spec_of(layout)
+    for kind in (twins.Formula, twins.Guarded):
+        report = check_module(
+            built(kind, layout), spec, make=lambda own, kind=kind: kind(own.head_width, own.base, layout=layout)
+        )
+        assert {"every position", "two models of different bases", "cast to bfloat16"} <= set(report.experiments)
+    with pytest.raises(CheckFailed, match="base 10,000, not 500,000"):
+        check_module(twins.Formula(32, layout=layout), spec)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+class TestWhatAModuleHolds:
+    """D2 #3 to #6: the numbers are wrong before anything is done."""
+
+    def broken(self, layout, change, spec=None, factor=1.0):
+        module = built(twins.Guarded, layout, factor=factor)
+        with torch.no_grad():
+            change(module.inv_freq)
+        report = check_module(twins.deep(module), spec or spec_of(layout), call=deep_call, raises=False)
+        first = report.explanations[0]
+        assert first.where == "attention.rotary.inv_freq"
+        return first, report
+
+    def test_zeros(self, layout):
+        first, report = self.broken(layout, lambda held: held.zero_())
+        assert first.codes == ("buffer-zero",)
+        assert "position-argument-ignored" not in report.codes or len(report.explanations) == 2
+
+    def test_garbage(self, layout):
+        garbage = torch.from_numpy(np.random.default_rng(1).standard_normal(16).astype(np.float32)) ** 9
+        garbage[0] = 6.93e-18
+        first, _ = self.broken(layout, lambda held: held.copy_(garbage))
+        assert first.codes == ("buffer-uninitialised",)
+        assert "pair 0 turns by 6.93e-18 rad/token, right is 1" in first.message
+
+    def test_no_numbers(self, layout):
+        first, _ = self.broken(layout, lambda held: held.fill_(float("nan")))
+        assert first.codes == ("buffer-uninitialised",)
+
+    def test_rounded(self, layout):
+        first, _ = self.broken(layout, lambda held: held.copy_(held.bfloat16().float()))
+        assert first.codes == ("buffer-rounded",)
+        assert "bfloat16" in first.message
+
+    def test_another_base(self, layout):
+        first, report = self.broken(layout, lambda held: held.copy_(twins.rates(32, 10_000.0)))
+        assert first.codes == ("buffer-of-another-base",)
+        assert "base 10,000, not 500,000" in first.message
+        assert len(report.explanations) == 1
+
+    def test_unscaled(self, layout):
+        spec = spec_of(layout, scaling=Linear(8.0))
+        first, _ = self.broken(layout, lambda held: held.copy_(twins.rates(32, BASE)), spec, factor=8.0)
+        assert set(first.codes) == {"buffer-unscaled", "scaling-inert"}
+        assert "factor 8" in first.message
+
+    def test_scaled_twice(self, layout):
+        spec = spec_of(layout, scaling=Linear(8.0))
+        first, _ = self.broken(layout, lambda held: held.copy_(twins.rates(32, BASE, 64.0)), spec, factor=8.0)
+        assert first.codes == ("buffer-scaled-twice",)
+
+    def test_scaling_that_never_was(self, layout):
+        """D2 #6: whoever builds it again gets the same."""
+        spec = spec_of(layout, scaling=Linear(8.0))
+        report = check_module(
+            built(twins.Guarded, layout), spec, make=lambda: built(twins.Guarded, layout), raises=False
+        )
+        assert report.explanations[0].codes == ("scaling-inert",)
+
+    def test_right_ones_pass(self, layout):
+        spec = spec_of(layout, scaling=Linear(8.0))
+        check_module(twins.deep(built(twins.Guarded, layout, factor=8.0)), spec, call=deep_call)
+
+
+def deep_call(module, x, positions):
+    return module["attention"]["rotary"](x, positions)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+class TestFilledAnew:
+    """D2 #3, #4: what repairs the buffer after `to_empty` writes other numbers."""
+
+    def test_without_the_scaling(self, layout):
+        spec = spec_of(layout, scaling=Linear(8.0))
+        report = check_module(built(twins.ResetPlain, layout, factor=8.0), spec, raises=False)
+        (one,) = report.explanations
+        assert one.codes == ("buffer-unscaled", "lost-by-to-empty")
+        assert one.where == "inv_freq"
+        check_module(built(twins.Guarded, layout, factor=8.0), spec)
+
+    def test_with_zeros(self, layout):
+        report = check_module(built(twins.ResetZero, layout), spec_of(layout), raises=False)
+        (one,) = report.explanations
+        assert one.codes == ("buffer-zero", "lost-by-to-empty")
+
+    def test_by_the_caller(self, layout):
+        def restore(module):
+            module.inv_freq.copy_(twins.rates(32, BASE))
+
+        check_module(built(twins.NeverReset, layout), restore=restore)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+class TestSeveralModules:
+    def test_a_table_without_its_base(self, layout):
+        """D2 #13."""
+        for kind in (twins.SharedTable, twins.WholeKey):
+            tables = {}
+
+            def make(own, kind=kind, tables=tables):
+                return kind(own.head_width, own.base, layout=layout, tables=tables)
+
+            report = check_module(make=make, like=spec_of(layout), raises=False)
+            if kind is twins.WholeKey:
+                assert report.sound, report
+            else:
+                assert report.explanations[0].codes == ("shared-table", "cache-without-base"), report
+
+    def test_one_that_was_moved_away(self, layout):
+        """D2 #14: queries are left as they are."""
+        known = {}
+
+        def shared():
+            return known.setdefault(layout, built(twins.Known, layout))
+
+        report = check_module(make=shared, raises=False)
+        assert "after another was freed" in {failure.experiment for failure in report.failures}
+        assert "shared-table" in report.codes
+        # What others of the process hold is as it was.
+        assert not known[layout].inv_freq.is_meta
+        assert known[layout].inv_freq.dtype == torch.float32
+        assert check_module(make=lambda: built(twins.Known, layout)).sound
+
+    def test_a_config_that_each_layer_halves(self, layout):
+        """D2 #15."""
+        report = check_module(
+            make=sharing(twins.HalvedConfig, layout), raises=False, without=("after another was freed",)
+        )
+        assert report.explanations[0].codes == ("shared-object-mutated",)
+        assert "16 of its channels turn, where 32 turned before" in report.explanations[0].message
+        assert check_module(make=sharing(twins.ReadConfig, layout)).sound
+
+
+def sharing(kind, layout):
+    """Two models' worth of layers are built before the first one is asked, so its width is its own."""
+    config = {"width": 32, "rotated": 64}
+
+    def make():
+        return kind(config, layout)
+
+    if kind is twins.ReadConfig:
+        config["rotated"] = 32
+    else:
+        config["rotated"] = 32
+    return make
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_cosines_and_sines(layout):
+    spec = spec_of(layout)
+    report = check_module(built(twins.Waves, layout), spec, call="x, positions -> cos, sin")
+    assert "every position" in report.experiments
+    check_module(built(twins.Waves, layout), call="x, positions -> cos, sin", layout=layout)
+    report = check_module(built(twins.CastWaves, layout), spec, call="x, positions -> cos, sin", raises=False)
+    assert report.explanations[0].codes == ("cast-changes-numbers",)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_numbers_of_positions_are_whole_numbers(layout):
+    """D3 #3."""
+    report = check_module(built(twins.FloatIds, layout), call="x", raises=False)
+    (one,) = report.explanations
+    assert (one.codes, one.where) == (("ids-of-floats",), "position_ids")
+    assert "first wrong position is 257" in one.message
+    check_module(built(twins.WholeIds, layout), call="x")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_positions_that_are_not_listened_to(layout):
+    report = check_module(built(twins.Deaf, layout), raises=False)
+    assert report.codes == {"position-argument-ignored"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_compiled(layout):
+    report = check_module(built(twins.OtherWhenCompiled, layout), compile="eager", raises=False)
+    assert report.codes == {"compile-changes-numbers"}
+    assert "compiled" in check_module(built(twins.Formula, layout), compile=True).experiments
+    assert "compiled" not in check_module(built(twins.Formula, layout)).experiments
+
+
+def test_slopes_of_a_bias():
+    spec = ch.Alibi(heads=12)
+    check_module(twins.Slopes(), spec)
+    report = check_module(twins.CastSlopes(), call="queries, keys", raises=False)
+    (one,) = report.explanations
+    assert (one.codes, one.where) == (("cast-changes-numbers",), "slopes")
+
+
+def test_a_table_that_is_added():
+    spec = ch.Sinusoidal(width=32)
+    check_module(twins.Sinusoids(), spec)
+    report = check_module(twins.CastSinusoids(), spec, raises=False)
+    assert [(one.codes, one.where) for one in report.explanations] == [(("cast-changes-numbers",), "frequencies")]
+    assert report.called["notes"][0] == (
+        "It writes `frequencies` with its weights, although it is computed: a file of another base brings its own."
+    )
+
+
+def test_learned_numbers_are_rounded_by_casts_and_come_from_files():
+    report = check_module(twins.Rows(), make=twins.Rows)
+    assert {"cast to bfloat16", "cast to float16 and back", "to_empty", "built on the meta device"} <= set(
+        report.experiments
+    )
+
+
+def test_the_package_s_own_modules():
+    from clockhands.torch import Additive, Bias, Rotary
+
+    for module, spec, make in (
+        (Rotary, spec_of("halves"), Rotary),
+        (Rotary, spec_of("interleaved"), Rotary),
+        (Additive, ch.Sinusoidal(width=32), Additive),
+    ):
+        check_module(module(spec), spec, make=make, compile=spec.layout == "halves" and "eager")
+    check_module(Bias(ch.Alibi(heads=4)), ch.Alibi(heads=4), method="matrix")
+
+
+def test_the_caller_s_module_is_never_changed():
+    module = built(twins.CastAlong, "halves").train()
+    module.kept = torch.ones(3)
+    held, rates = module.inv_freq, module.inv_freq.clone()
+    check_module(module, make=lambda: built(twins.CastAlong, "halves"), raises=False)
+    assert module.inv_freq is held
+    assert torch.equal(held, rates)
+    assert module.training
+    longest = built(twins.Longest, "halves")
+    check_module(longest, raises=False)
+    assert longest.longest == 512
+    growing = built(twins.GrowingTable, "halves")
+    check_module(growing, raises=False)
+    assert len(growing.phases) == 0
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_treatments_can_be_left_out():
+    report = check_module(built(twins.NeverReset, "halves"), without=("to_empty",))
+    assert report.left_out["to_empty"] == "it was not wanted"
+    with pytest.raises(InvalidValue, match="without"):
+        check_module(built(twins.Formula, "halves"), without=("melting",))
+
+
+def test_what_cannot_be_checked():
+    with pytest.raises(InvalidType, match=r"Expected a torch.nn.Module, or make=.*got 3"):
+        check_module(3)
+    with pytest.raises(InvalidType, match="got one that gives 3"):
+        check_module(make=lambda: 3)
+    with pytest.raises(CannotCheck, match=r"Linear|shape|raised"):
+        check_module(torch.nn.Linear(4, 3))
+    with pytest.raises(InvalidValue, match="`make` takes"):
+        check_module(make=lambda spec: twins.Formula(spec.head_width))
+    with pytest.raises(CannotCheck, match="positions up to 9,999"):
+        check_module(twins.Rows(), length=10_000)
+
+
+def test_a_failure_is_raised_as_a_report():
+    with pytest.raises(CheckFailed) as caught:
+        check_module(built(twins.CastAlong, "halves"))
+    text = str(caught.value)
+    assert "inv_freq: it has other numbers when it is cast to bfloat16" in " ".join(text.split())
+    assert caught.value.report.kind == "module"
