@@ -149,7 +149,7 @@ class Adding:
     """A right implementation, or one with a stage of another kind.
 
     Each stage is a function that is called with what the stage before made, and with the call (`Call`). ``reached``
-    holds the positions that the last rows were made for.
+    holds the positions that the last rows were made for; ``cells`` where the rows of a grid stand, [rows, axes].
     """
 
     def __init__(
@@ -165,6 +165,7 @@ class Adding:
         add: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = None,
         scale: float | None = None,
         token_scale: float = 1.0,
+        cells: np.ndarray | None = None,
     ) -> None:
         self.spec, self.values = spec, values
         self.hands = hands_of(spec, values) if hands is None else hands
@@ -174,7 +175,7 @@ class Adding:
         if isinstance(spec, Sinusoidal) and spec.scaled:
             self.scale = self.scale * float(np.asarray(values).reshape(()))
         self.places, self.make_phases, self.waves, self.table, self.add = places, phases, waves, table, add
-        self.token_scale = token_scale
+        self.token_scale, self.cells = token_scale, cells
         self.reached = np.zeros(0)
 
     def __call__(
@@ -182,6 +183,8 @@ class Adding:
     ) -> np.ndarray:
         """What it makes of tokens [batch, heads, seq, width], float64."""
         at = np.asarray(positions, np.float64)
+        if self.cells is not None:  # positions are the numbers of a grid's rows
+            at = self.cells[np.clip(at.astype(np.int64), 0, len(self.cells) - 1)]
         call = Call(x, at, dtype, self)
         rows = self.rows(at if self.places is None else self.places(at, call), call)
         if self.table is not None:
@@ -204,6 +207,8 @@ class Adding:
         rows = (waves - self.mean) * self.scale
         for zero in getattr(self.spec, "zero_rows", ()):
             rows[at == zero] = 0
+        if self.cells is not None:  # class tokens stand nowhere
+            rows[np.isnan(at).reshape(*rows.shape[:-1], -1).any(axis=-1)] = 0
         return rows
 
     def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:

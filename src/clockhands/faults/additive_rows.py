@@ -121,8 +121,13 @@ FAULTS = (
         "axes-exchanged",
         "exchanges the coordinates: {which}",
         "Check whether x or y comes first, and in which order meshgrid gives them.",
-        "transformers 5.23.0 OmDet-Turbo",
         shown_by="coordinates of their own",
+    ),
+    _code(
+        "rows-in-another-order",
+        "has the rows of its grid in another order: {used}, where {declared}",
+        "Check the indexing of meshgrid (ij or xy), and how the axes are flattened.",
+        "transformers 5.23.0 OmDet-Turbo",
     ),
     _code(
         "axis-dropped",

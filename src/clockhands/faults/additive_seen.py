@@ -10,6 +10,7 @@ from clockhands.additive import AdditiveCode
 from clockhands.errors import ClockhandsError
 from clockhands.faults.adding import Adding, Apply, Hands
 from clockhands.faults.fault import Suspect
+from clockhands.grids import Grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class Seen:
         factor: What it multiplied tokens by, or None where it takes none.
         given: Learned numbers before they are resized, or None.
         resized: How they are resized, or None.
+        grid: Whose cells its rows are, or None.
         fine: Whether parameters are taken as they were measured, and not rounded to a few digits.
         specs: Codes that it was recognised as.
     """
@@ -47,12 +49,14 @@ class Seen:
     factor: float | None
     given: np.ndarray | None = None
     resized: Mapping[str, Any] | None = None
+    grid: Grid | None = None
     fine: bool = False
     specs: tuple[AdditiveCode, ...] = ()
 
     def adding(self, spec: AdditiveCode, **stages: Any) -> Adding:
         """An implementation of a spec, with a stage of another kind."""
-        return Adding(spec, self.values, **{"token_scale": self.token_scale, **stages})
+        cells = None if self.grid is None else np.asarray(self.grid)
+        return Adding(spec, self.values, **{"token_scale": self.token_scale, "cells": cells, **stages})
 
     def suspect(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **stages: Any) -> Suspect:
         """An implementation of the right code with a stage of another kind."""

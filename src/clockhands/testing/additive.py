@@ -15,6 +15,7 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults.additive import Seen, additive_suspects, further_suspects
 from clockhands.faults.additive_rows import ADDITIVE
 from clockhands.faults.fault import Suspect
+from clockhands.grids import Grid
 from clockhands.positions import numpy_of
 from clockhands.specs import describe
 from clockhands.testing.additive_asking import InsideAdding, OutsideAdding, Right, answer, tokens
@@ -39,6 +40,7 @@ def check_additive(
     make: Callable[[Any], Callable[..., Any]] | None = None,
     values: Any = None,
     resized: Mapping[str, Any] | None = None,
+    grid: Grid | None = None,
     token_scale: float = 1.0,
     negative: bool | None = None,
     axes: str = "seq width",
@@ -63,6 +65,7 @@ def check_additive(
         values: The code's learned numbers: the rows of `Learned`, the rates of `FourierFeatures`, a trained scale.
         resized: How the function resizes a learned table first, as keywords of `clockhands.additive.resize`
             (``{"rows": (32, 32), "kind": "cubic"}``); ``values`` are the rows before that, ``like`` the code after it.
+        grid: The cells that its rows stand at, for a function that counts its rows itself, ``call="x"``.
         token_scale: What it multiplies tokens by before it adds the code (``width ** 0.5`` in the paper's model).
         negative: Whether it takes positions below 0. None asks, and lets pass what looks like an index from the end.
         axes: The axes of x in the function's order: ``"batch seq width"``.
@@ -96,7 +99,7 @@ def check_additive(
     __tracebackhide__ = True
     spec: AdditiveCode = resolved(like, AdditiveCode, "additive")
     given, values = _values(spec, values, resized)
-    right = Right(spec, values, positive("token_scale", token_scale))
+    right = Right(spec, values, positive("token_scale", token_scale), _grid(grid, spec, call))
     if call == "q, k, positions":
         raise InvalidValue(
             f"`call` must be of tokens for an additive code, got {shown(call)}.", 'Say call="x, positions".'
@@ -111,7 +114,7 @@ def check_additive(
             axes=axes,
             call=call,
             positions=positions,
-            coordinates=own.spec.number_of_axes,
+            coordinates=own.axes,
             start=own.lowest,
             backend=backend,
             dtype=dtype,
@@ -175,6 +178,21 @@ def _values(
     return given, own
 
 
+def _grid(grid: Any, spec: AdditiveCode, call: str) -> Grid | None:
+    if grid is None:
+        return None
+    if not isinstance(grid, Grid):
+        raise InvalidType(f"`grid` must be a grid, got {shown(grid)}.", "Give clockhands.grids.Grid((rows, columns)).")
+    if call not in ("x", "x, offset"):
+        raise InvalidValue(f"`grid` is for functions that count their rows, got call={shown(call)}.", 'Say call="x".')
+    if grid.axes != spec.number_of_axes:
+        raise InvalidValue(
+            f"`grid` must have as many axes as the code, {spec.number_of_axes}, got {grid.axes}.",
+            "Give a size for each axis of the code, in their order.",
+        )
+    return grid
+
+
 def _length(length: int, right: Right) -> int:
     wanted = count("length", length)
     if right.ends is not None and wanted > right.ends:
@@ -192,13 +210,13 @@ def _explained(
     small = [one for one in asked if one.experiment is not EVERY]
     every = next((one for one in asked if one.experiment is EVERY), None)
     first_wrong = None
-    if every is not None and it.spec.number_of_axes == 1:
+    if every is not None and it.right.axes == 1:
         first_wrong, chosen = _chosen(every.answers[0], it.lowest, it.length)
         with suppress(Refused, Unasked):
             small.append(Asked(chosen, chosen.run(it)))
     if not any((one.shares > 1).any() for each in small for one in each.answers):
         return unexplained(it, asked)
-    seen = replace(_seen(it, first_wrong), given=given, resized=resized)
+    seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 
     def built(suspect: Suspect) -> InsideAdding:
         return InsideAdding.of_suspect(suspect, it)
@@ -291,7 +309,7 @@ def _recognised(it: OutsideAdding) -> tuple[AdditiveCode, ...]:
     """What it is, where it is an additive code of another spec."""
     from clockhands.recognition import identify
 
-    if it.spec.number_of_axes > 1 or it.length < 300 or it.lowest:
+    if it.spec.number_of_axes > 1 or it.right.grid is not None or it.length < 300 or it.lowest:
         return ()
 
     def asked(x: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.faults.adding import Adding
 from clockhands.faults.fault import Suspect
+from clockhands.grids import Grid
 from clockhands.testing.additive_bounds import added_error, is_scaled, row_error, wave_error
 from clockhands.testing.asking import Outside
 from clockhands.testing.calling import first_shape, in_runs
@@ -24,11 +25,13 @@ class Right:
         spec: The code.
         values: Its learned numbers, or None.
         token_scale: What tokens are multiplied by before the code is added.
+        grid: Whose cells the rows are, where positions are the numbers of rows, or None.
     """
 
     spec: AdditiveCode
     values: Any
     token_scale: float
+    grid: Grid | None = None
     _made: dict[tuple[bytes, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _others: dict[AdditiveCode, "Right"] = field(default_factory=dict)
 
@@ -36,27 +39,44 @@ class Right:
         """The rows at these positions, float64, and their errors."""
         key = (at.tobytes(), at.shape)
         if key not in self._made:
-            rows = table(self.spec, at, "float64", values=self.values)
-            self._made[key] = rows, row_error(self.spec, self.values, at, rows)
+            self._made[key] = self._rows(at)
         return self._made[key]
+
+    def _rows(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.grid is None:
+            rows = table(self.spec, at, "float64", values=self.values)
+            return rows, row_error(self.spec, self.values, at, rows)
+        rows, cells = table(self.spec, self.grid, "float64", values=self.values)[at], np.asarray(self.grid)[at]
+        error = row_error(self.spec, self.values, np.nan_to_num(cells), rows)
+        nowhere: np.ndarray = np.any(np.isnan(cells.reshape(*at.shape, -1)), axis=-1)
+        return rows, np.where(nowhere[..., None], 0.0, error)
+
+    @property
+    def axes(self) -> int:
+        """Coordinates of a position."""
+        return 1 if self.grid is not None else self.spec.number_of_axes
 
     def of(self, spec: AdditiveCode) -> "Right":
         """The same of another spec, which has no learned numbers of its own."""
-        return self._others.setdefault(spec, Right(spec, self.values, self.token_scale))
+        return self._others.setdefault(spec, Right(spec, self.values, self.token_scale, self.grid))
 
     @property
     def lowest(self) -> int:
         """The first position that has a row."""
-        return 1 if isinstance(self.spec, WarpedPosition) and self.spec.warp != "square" else 0
+        return 1 if self.grid is None and isinstance(self.spec, WarpedPosition) and self.spec.warp != "square" else 0
 
     @property
     def goes_below_zero(self) -> bool:
         """Whether positions below 0 have rows."""
-        return self.lowest == 0 and not isinstance(self.spec, Learned | Binary | NormalizedCounter)
+        return (
+            self.lowest == 0 and self.grid is None and not isinstance(self.spec, Learned | Binary | NormalizedCounter)
+        )
 
     @property
     def ends(self) -> int | None:
         """The first position that has no row any more; None where there is none."""
+        if self.grid is not None:
+            return len(self.grid)
         if isinstance(self.spec, Learned):
             return self.spec.usable
         if isinstance(self.spec, Sinusoidal) and self.spec.standardised is not None:
@@ -79,16 +99,18 @@ class OutsideAdding(Outside):
     @property
     def lowest(self) -> int:
         """The first position that it can be asked for."""
-        # Rows that it counts itself begin where the code says that a sequence begins.
-        return max(self.right.lowest, self.right.spec.first if self.call == "x" else 0)
+        return max(self.right.lowest, self.counted_from)
+
+    @property
+    def counted_from(self) -> int:
+        """The position of the first row, where it counts its rows itself: that of a sequence's first token."""
+        return self.right.spec.first if self.call == "x" and self.right.grid is None else 0
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
     ) -> np.ndarray:
         """See `clockhands.testing.asking.Implementation`."""
-        if self.call == "x":
-            positions = positions - self.right.spec.first
-        return self.called(x, positions, dtype=dtype)
+        return self.called(x, positions - self.counted_from, dtype=dtype)
 
 
 @dataclass
@@ -103,7 +125,7 @@ class InsideAdding:
     def __post_init__(self) -> None:
         """Build the first model, and ask it what `Called` asks when it looks whether something can be called."""
         self.built = self.process(self.spec)
-        shape, axes = first_shape(self.like.axes, self.spec.width), self.spec.number_of_axes
+        shape, axes = first_shape(self.like.axes, self.spec.width), self.right.axes
         x = np.zeros(shape) if self.call == "positions" else np.ones(shape)
         at = np.arange(3) if axes == 1 else np.zeros((3, axes))
         self(x, self.right.lowest + at, dtype=self.first)
@@ -154,9 +176,9 @@ def tokens(it: Any, *shape: int, seed: int = 0, dtype: str | None = None) -> np.
     return drawn.astype(output_dtype(dtype or it.dtype)).astype(np.float64)
 
 
-def at_axes(spec: AdditiveCode, positions: np.ndarray) -> np.ndarray:
+def at_axes(axes: int, positions: np.ndarray) -> np.ndarray:
     """Positions of text: every coordinate is the token's."""
-    return positions if spec.number_of_axes == 1 else np.repeat(positions[..., None], spec.number_of_axes, axis=-1)
+    return positions if axes == 1 else np.repeat(positions[..., None], axes, axis=-1)
 
 
 def answer(
@@ -179,7 +201,7 @@ def answer(
         given: Whether positions have their coordinates already.
     """
     spec, right = it.right.spec, it.right
-    at = positions if given else at_axes(spec, positions)
+    at = positions if given else at_axes(right.axes, positions)
     try:
         rows, errors = right.rows(at)
     except ClockhandsError as error:
@@ -193,7 +215,7 @@ def answer(
         errors = it.errors(errors)
         size = np.maximum(np.abs(rows), np.abs(got - right.token_scale * x))
     allowed = added_error(x, size, errors, dtype or it.dtype, token_scale=right.token_scale, scaled=is_scaled(spec))
-    where = positions[..., 0] if given and spec.number_of_axes > 1 else positions
+    where = positions[..., 0] if given and right.axes > 1 else positions
     shown = np.broadcast_to(where, (len(x), x.shape[-2]))[:, None]
     return Answer(asked, got, right.token_scale * x + rows, allowed, shown)
 

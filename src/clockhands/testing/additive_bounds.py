@@ -76,13 +76,14 @@ def added_error(
         scaled: Whether the code has a scale.
     """
     unit = max(UNIT[dtype], SINGLE)
-    size, token = np.abs(rows), np.abs(token_scale * x)
-    roundings = (4 if scaled else 2) * unit * size + unit * token
-    if token_scale != 1:
-        roundings = roundings + 2 * unit * token
-    if UNIT[dtype] < SINGLE:
-        roundings = roundings + unit * token
-    return 1.01 * (errors + roundings) + 4 * TINY[dtype]
+    token = np.abs(token_scale * x)
+    token *= unit * (1 + 2 * (token_scale != 1) + (UNIT[dtype] < SINGLE))
+    # In place, as there may be millions.
+    token += np.abs(rows) * ((4 if scaled else 2) * unit)
+    token += errors
+    token *= 1.01
+    token += 4 * TINY[dtype]
+    return token
 
 
 def is_scaled(spec: AdditiveCode) -> bool:

@@ -132,9 +132,9 @@ def one_token_of_many_sequences(it: Any) -> list[Answer]:
 
 def coordinates_of_their_own(it: Any) -> list[Answer]:
     """Tokens whose coordinates differ, as those of an image, get the hands of each coordinate."""
-    axes = it.spec.number_of_axes
+    axes = it.right.axes
     if axes == 1:
-        raise Unasked("the code has one axis")
+        raise Unasked("the code has one axis, or its positions are the rows of a grid")
     at = np.random.default_rng(8).integers(0, min(it.length, 40), (ROWS, axes))
     return [answer(it, "coordinates that differ", tokens(it, 1, 1, ROWS, seed=7), at, given=True)]
 
@@ -171,7 +171,7 @@ def coarser_tokens_before(it: Any) -> list[Answer]:
     """Tokens of a coarser dtype leave nothing behind for those after them."""
     _needs_coarser(it)
     at = near(it)
-    it(tokens(it, 1, 1, len(at), seed=10, dtype=it.coarse), at_axes(it.spec, at), dtype=it.coarse)
+    it(tokens(it, 1, 1, len(at), seed=10, dtype=it.coarse), at_axes(it.right.axes, at), dtype=it.coarse)
     return [answer(it, f"the same positions after {it.coarse} tokens", tokens(it, 1, 1, len(at), seed=11), at)]
 
 
@@ -263,7 +263,7 @@ def two_models(what: str) -> Experiment:
 
 def every_position(it: Any) -> list[Answer]:
     """Every position below the length gets its own row."""
-    at, axes = np.arange(it.lowest, it.length), it.spec.number_of_axes
+    at, axes = np.arange(it.lowest, it.length), it.right.axes
     # Uniform numbers are drawn in a fraction of the time, and there may be millions.
     x = np.zeros((1, 1, len(at), it.spec.width))
     if it.call != "positions":

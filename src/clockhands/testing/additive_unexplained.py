@@ -40,7 +40,7 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     if isinstance(it.spec, Learned):
         one = every.answers[0]
         return _resized(it.right.rows(np.arange(it.lowest, it.length))[0], (one.got - one.wanted)[0, 0])
-    return collided(it, ADDITIVE) if it.spec.number_of_axes == 1 else ()
+    return collided(it, ADDITIVE) if it.spec.number_of_axes == 1 and it.right.grid is None else ()
 
 
 def _few_numbers(answer: Answer) -> str:
