@@ -657,7 +657,7 @@ def test_words_that_are_not_known_are_refused(options, said):
 
 
 def test_codes_of_another_kind_are_refused():
-    with pytest.raises(InvalidType, match="bias code"):
+    with pytest.raises(InvalidType, match="kind bias, got Rotary"):
         check_bias(linear(8), ch.Rotary(64))
     with pytest.raises(InvalidType, match="neither a function"):
         check_bias(None, Alibi(8))

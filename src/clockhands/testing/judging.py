@@ -34,9 +34,11 @@ def resolved(like: Any, kind: type, words: str) -> Any:
 
         spec = open_target(like if like.startswith("preset:") else f"preset:{like}").spec
     if not isinstance(spec, kind):
-        what = shown(spec) if not hasattr(spec, "__dataclass_fields__") else describe(spec)
+        what = shown(spec)
+        if hasattr(spec, "__dataclass_fields__"):
+            what = f"{type(spec).__name__} ({describe(spec)})"
         raise InvalidType(
-            f"`like` must be a {words} code, got {what}.",
+            f"`like` must be a code of kind {words}, got {what}.",
             "check_rotary, check_additive and check_bias each check one kind.",
         )
     return spec
