@@ -75,6 +75,7 @@ RIGHT = (
     rotary("x-transformers, rotary", INTERLEAVED, peers.x_transformers, each=True),
     rotary("x-transformers, rotary in bfloat16", INTERLEAVED, peers.x_transformers, each=True, **LOW),
     rotary("keras-hub, rotary", HALVES, peers.keras_hub, each=True, **KERAS),
+    rotary("keras-hub, rotary in bfloat16", HALVES, part(peers.keras_hub, dtype="bfloat16"), **KERAS, **LOW),
     rotary("keras-hub, linear", with_scaling(Linear(factor=4)), part(peers.keras_hub, scaling_factor=4.0), **KERAS),
     rotary(
         "keras-hub, NTK by the base",
