@@ -92,15 +92,19 @@ def wrong_places(spec: Rotary, seen: Seen) -> Iterator[Suspect]:
         if name not in seen.axes or several or spec.xpos is not None:
             continue
 
-        def along(x: np.ndarray, positions: np.ndarray, *_: Any, place: int = place, given: bool = False) -> np.ndarray:
+        def along(
+            it: Rotary, given: bool, x: np.ndarray, positions: np.ndarray, *_: Any, place: int = place
+        ) -> np.ndarray:
             number = x.shape[place]
             at = np.resize(np.ravel(positions), number) if given and np.size(positions) else np.arange(number)
             moved = np.moveaxis(x, place, -2)
-            return np.moveaxis(Turning(spec)(moved, at), -2, place)
+            return np.moveaxis(Turning(it)(moved, at), -2, place)
 
         for given in (False, True):
             yield Suspect(
-                ("turns-other-axis",), {"axis": axis, "one": one}, _same(functools.partial(along, given=given))
+                ("turns-other-axis",),
+                {"axis": axis, "one": one},
+                built(lambda it, along=along, given=given: functools.partial(along, it, given)),
             )
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from clockhands.faults.fault import Suspect
-from clockhands.faults.rotary_specs import told_by_fields
+from clockhands.faults.rotary_specs import told_apart, told_by_fields
 from clockhands.faults.turning import Turning, another, built
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary
+from clockhands.scaling import Linear
 
 BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
 
@@ -101,6 +102,7 @@ def measured(spec: Rotary, seen: Seen) -> Iterator[Suspect]:
     rates = seen.rates()
     if rates is not None and isinstance(spec.spacing, Geometric):
         bases = [*_bases(spec, np.abs(rates)), *bases]
+        yield from _slowed_alike(spec, np.abs(rates))
         yield from _scaled_positions(spec, np.abs(rates))
         yield from _offsets(spec, seen)
         # The right code, but for a factor that was measured too.
@@ -137,6 +139,25 @@ def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
                 for digits in (2, 4, 7):
                     yield float(f"{base:.{digits - 1}e}")
                 yield base
+
+
+def _slowed_alike(spec: Rotary, rates: np.ndarray) -> Iterator[Suspect]:
+    """Every plain rate is divided by one number, where the scaling does something else."""
+    if spec.scaling is None:
+        return
+    plain = np.array(replace(spec, scaling=None, length=None).rates)
+    turning = (plain > 0) & (rates > 0)
+    factor = float(np.median(plain[turning] / rates[turning])) if turning.any() else 1.0
+    if not 1.001 < factor < 1e6:
+        return
+    for one in dict.fromkeys((float(f"{factor:.3g}"), factor)):
+        if Linear(one) != spec.scaling:
+            words = told_apart(spec.scaling, Linear(one))
+            yield another(
+                "another-scaling",
+                words,
+                lambda it, one=one: it if it.scaling is None else replace(it, scaling=Linear(one)),
+            )
 
 
 def _scaled_positions(spec: Rotary, rates: np.ndarray) -> Iterator[Suspect]:

@@ -129,7 +129,7 @@ FAULTS = (
     ),
     _spec(
         "xpos-centre",
-        "centres the decay of xPos at {centre:g}, not at {declared:g}",
+        "centres the decay of xPos at {centre}, not at {declared:g}",
         "Fix the centre: one that follows the length in use changes keys that are cached already.",
         "rotary-embedding-torch 0.9.1",
     ),

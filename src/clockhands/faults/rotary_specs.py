@@ -62,16 +62,22 @@ def other_specs(spec: Rotary, length: int) -> Iterator[Suspect]:
         yield from _axes(spec)
     if spec.xpos is not None:
         yield another("xpos-dropped", {}, lambda it: replace(it, xpos=None))
+        for both in (False, True):
+            yield Suspect(
+                ("xpos-centre",),
+                {"centre": "half of the length in use", "declared": spec.xpos.centre},
+                built(lambda it, both=both: _moving_centre(it, both)),
+            )
         for centre in sorted({0.0, float(length // 2), *(float(n // 2) for n in (8, 16, 24, 32))}):
             if centre != spec.xpos.centre:
                 yield Suspect(
                     ("xpos-centre",),
-                    {"centre": centre, "declared": spec.xpos.centre},
+                    {"centre": f"{centre:g}", "declared": spec.xpos.centre},
                     built(lambda it, centre=centre: _keys_centred(it, centre)),
                 )
                 yield another(
                     "xpos-centre",
-                    {"centre": centre, "declared": spec.xpos.centre},
+                    {"centre": f"{centre:g}", "declared": spec.xpos.centre},
                     lambda it, centre=centre: replace(it, xpos=replace(spec.xpos or XPos(), centre=centre)),
                 )
 
@@ -80,6 +86,18 @@ def _keys_centred(spec: Rotary, centre: float) -> Apply:
     """Queries around the right centre and keys around another."""
     keys = Turning(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))
     return lambda x, at, dtype, role: (keys if role == "key" else Turning(spec))(x, at, dtype, role)
+
+
+def _moving_centre(spec: Rotary, both: bool) -> Apply:
+    """Keys, or queries too, around half of the length of each call."""
+
+    def apply(x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
+        if not both and role != "key":
+            return Turning(spec)(x, at, dtype, role)
+        centre = float((int(np.max(at, initial=-1)) + 1) // 2)
+        return Turning(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))(x, at, dtype, role)
+
+    return apply
 
 
 def laid_out(spec: Rotary) -> str:
@@ -166,6 +184,8 @@ def _scalings(spec: Rotary) -> Iterator[Suspect]:
     if isinstance(scaling, Yarn):
 
         def reversed_ramp(it: Rotary, factor: float) -> Turning:
+            if it.scaling is None:
+                return Turning(it)
             plain = np.array(replace(it, scaling=None, length=None).rates)
             return Turning(it, rates=plain + plain / scaling.factor - np.array(it.rates), factor=factor)
 
@@ -179,7 +199,7 @@ def _scalings(spec: Rotary) -> Iterator[Suspect]:
         yield another(
             "lists-swapped",
             {"declared": "long" if here else "short", "used": used},
-            lambda it: replace(it, scaling=replace(scaling, short=scaling.long, long=scaling.short)),
+            lambda it: _with(it, replace(scaling, short=scaling.long, long=scaling.short)),
         )
     factor, original = getattr(scaling, "factor", 8.0), getattr(scaling, "original", 8192)
     others = (
@@ -191,25 +211,39 @@ def _scalings(spec: Rotary) -> Iterator[Suspect]:
         Dynamic(factor, original),
     )
     for other in others:
-        if type(other) is not type(scaling) or other != scaling:
+        if other != scaling and _does_something(spec, other):
             yield another(
                 "another-scaling",
                 told_apart(scaling, other),
-                lambda it, other=other: replace(it, scaling=other),
+                lambda it, other=other: _with(it, other),
             )
 
 
+def _with(spec: Rotary, scaling: Any) -> Rotary:
+    """Another scaling in place of a model's own; a model that has none keeps none."""
+    return spec if spec.scaling is None else replace(spec, scaling=scaling)
+
+
 def _again(spec: Rotary) -> np.ndarray:
-    assert spec.scaling is not None
+    if spec.scaling is None:
+        return np.array(spec.rates)
     plain = replace(spec, scaling=None, length=None).ladder
     return np.array(spec.scaling(replace(spec.ladder, ratio=plain.ratio), spec.length).rates)
+
+
+def _does_something(spec: Rotary, scaling: Any) -> bool:
+    """Whether a scaling changes the rates at this length: one that does not is none."""
+    try:
+        return replace(spec, scaling=scaling).rates != replace(spec, scaling=None, length=None).rates
+    except ClockhandsError:
+        return False
 
 
 def _other_fields(scaling: Any, changed: Mapping[str, Any]) -> Iterator[Suspect]:
     other = replace(scaling, **changed)
     if other != scaling:
         words = told_apart(scaling, other)
-        yield another("another-scaling", words, lambda it: replace(it, scaling=other))
+        yield another("another-scaling", words, lambda it: _with(it, other))
 
 
 def _with_scaling(code: str, parameters: Mapping[str, Any], scaling: Any, **changed: Any) -> Iterator[Suspect]:
@@ -217,7 +251,7 @@ def _with_scaling(code: str, parameters: Mapping[str, Any], scaling: Any, **chan
         other = replace(scaling, **changed)
     except (ClockhandsError, TypeError):
         return
-    yield another(code, parameters, lambda it: replace(it, scaling=other))
+    yield another(code, parameters, lambda it: _with(it, other))
 
 
 def told_apart(one: Any, other: Any) -> dict[str, Any]:
@@ -295,4 +329,6 @@ def told_by_fields(spec: Rotary, other: Rotary) -> tuple[str, dict[str, Any]]:
         return "another-scaling", told_apart(spec.scaling, other.scaling)
     if other.base is not None and spec.base is not None and other.base != spec.base:
         return "another-base", {"base": other.base, "declared": spec.base}
+    if isinstance(other.spacing, Geometric) and other.spacing.span == "closed":
+        return "closed-span", {}
     return "another-scaling", {"declared": describe(spec), "scaling": describe(other)}

@@ -48,8 +48,8 @@ class Implementation(Protocol):
         """What it makes of tokens [batch, heads, seq, width], float64."""
         ...
 
-    def of(self, spec: Any) -> "Implementation":
-        """Another model of this process; raises `Unasked` where none can be built."""
+    def of(self, spec: Any, first: str | None = None) -> "Implementation":
+        """Another model of this process, its first tokens of a dtype; raises `Unasked` where none can be built."""
         ...
 
 
@@ -68,7 +68,7 @@ class Outside:
     length: int
     coarse: str | None
     keys: Called | None = None
-    build: Callable[[Any], "Outside"] | None = None
+    build: Callable[[Any, str | None], "Outside"] | None = None
 
     @property
     def dtype(self) -> str:
@@ -94,12 +94,12 @@ class Outside:
             return called(_other(x), positions, dtype=dtype, beside=x)
         return called(x, positions, dtype=dtype)
 
-    def of(self, spec: Any) -> "Outside":
+    def of(self, spec: Any, first: str | None = None) -> "Outside":
         """See `Implementation`."""
         if self.build is None:
             raise Unasked("say make=, a function that builds one for a spec, and two models are asked side by side")
         try:
-            return self.build(spec)
+            return self.build(spec, first)
         except CannotCheck as error:
             raise Unasked(error.message) from error
         except Exception as error:  # somebody's code: whatever it raises is said
@@ -119,6 +119,7 @@ class Inside:
     axes: tuple[str, ...]
     process: Callable[[Any], Any]
     crossed: bool = False
+    first: str | None = None
     built: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +130,7 @@ class Inside:
         self(
             np.ones(first_shape(self.axes, self.spec.head_width)),
             at if coordinates == 1 else np.zeros((3, coordinates)),
+            dtype=self.first,
         )
 
     @classmethod
@@ -158,9 +160,9 @@ class Inside:
             return numbered(ask, x, positions)
         return in_runs(ask, x, positions) if self.call == "x, offset" else ask(x, positions)
 
-    def of(self, spec: Any) -> "Inside":
+    def of(self, spec: Any, first: str | None = None) -> "Inside":
         """See `Implementation`."""
-        return replace(self, spec=spec)
+        return replace(self, spec=spec, first=first)
 
 
 def _other(x: np.ndarray) -> np.ndarray:

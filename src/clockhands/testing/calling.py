@@ -46,11 +46,13 @@ class Called:
         call: str = "x, positions",
         positions: str = "seq",
         coordinates: int = 1,
+        start: int = 0,
         backend: Any = None,
         dtype: str = "float32",
         timeout: float = 60.0,
+        first: str | None = None,
     ) -> None:
-        """Check how it shall be called, and find out which library it takes.
+        """Check how it shall be called, and find out which library it takes; its first tokens are of a dtype, if said.
 
         Raises:
             InvalidType: It is no function.
@@ -61,7 +63,7 @@ class Called:
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or say make=."
             )
-        self.function, self.width, self.timeout = function, width, timeout
+        self.function, self.width, self.timeout, self.start = function, width, timeout, start
         self.axes = _axes(axes)
         self.call: str = one_of("call", call, CALLS, "It names what the function is called with.")
         places: str = one_of(
@@ -70,16 +72,16 @@ class Called:
         if coordinates > 1 and "axes" not in places:
             places = f"{places} axes"
         self.places = tuple(places.split())
-        self.given: str = one_of("dtype", dtype, FLOATS, "It is the dtype of x.")
+        self.given: str = one_of("dtype", first or dtype, FLOATS, "It is the dtype of x.")
         self.calls = self.rows = 0
         self.changed: set[str] = set()
         self.output = dtype
         self._find_library(backend, coordinates)
-        self.dtype = self.library.held(dtype)
+        self.given, self.dtype = dtype, self.library.held(dtype)
 
     def _find_library(self, backend: Any, coordinates: int) -> None:
         shape = first_shape(self.axes, self.width)
-        places = np.arange(3) if coordinates == 1 else np.zeros((3, coordinates), np.int64)
+        places = self.start + (np.arange(3) if coordinates == 1 else np.zeros((3, coordinates), np.int64))
         tried: dict[str, list[str]] = {}
         for name in likely_libraries(self.function) if backend is None else (backend,):
             self.library = Library(name)
@@ -106,7 +108,7 @@ class Called:
                     trial.library = Library(name)
                     sizes = [2 if word in trial.axes else 1 for word in AXES[:2]]
                     try:
-                        trial(np.ones((*sizes, 3, self.width)), np.arange(3))
+                        trial(np.ones((*sizes, 3, self.width)), self.start + np.arange(3))
                     except Refused as error:
                         if "did not come back" in str(error):
                             return "Wrap it in a function(x, positions) that returns."

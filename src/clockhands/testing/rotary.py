@@ -16,6 +16,7 @@ from clockhands.rotary import Rotary
 from clockhands.specs import describe
 from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
 from clockhands.testing.calling import Called, Refused
+from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
@@ -83,7 +84,9 @@ def check_rotary(
     spec = resolved(like, Rotary, "rotary")
     length = _length(spec, length)
 
-    def outside(function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None) -> Outside:
+    def outside(
+        function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None
+    ) -> Outside:
         called = Called(
             function,
             own.head_width,
@@ -94,6 +97,7 @@ def check_rotary(
             backend=backend,
             dtype=dtype,
             timeout=timeout,
+            first=first,
         )
         other = None
         if key is not None:
@@ -113,7 +117,7 @@ def check_rotary(
             coarse = coarse if called.library.holds(coarse) else None
         return Outside(own, called, length, coarse, other, build)
 
-    build = None if make is None else (lambda own: outside(make(own), own))
+    build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
     if fn is None:
         if make is None:
             raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
@@ -191,7 +195,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
     told = (
         explanations(found, FAULTS, note)
         or remembers(asked)
-        or _merged(it.spec, seen)
+        or (() if it.spec.axes else collided(it, FAULTS))
         or _by_rates(it.spec, seen)
         or unexplained(it, asked)
     )
@@ -224,8 +228,7 @@ def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
 def _seen(it: Outside, first_wrong: int | None) -> Seen:
     """Measure the turning of the declared pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
-    # Neighbours that a coarse dtype does not tell apart stand beside the powers of two.
-    at = np.array(sorted({0, 1, *powers, *(place for place in (257, 2049) if place < it.length)}))
+    at = np.array([0, 1, *powers])
     spec = it.spec.in_order
     first, second = spec.channels.T
     measured = []
@@ -252,20 +255,6 @@ def _seen(it: Outside, first_wrong: int | None) -> Seen:
         axes=it.called.axes,
     )
     return replace(seen, stands=seen.apparent(it.spec))
-
-
-def _merged(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
-    """Neighbours that are turned alike, as by positions of a dtype that does not tell them apart."""
-    if not seen.pairwise or spec.axes is not None:
-        return ()
-    rows = {int(place): row for place, row in zip(seen.positions, seen.turning, strict=True)}
-    for dtype, place in (("bfloat16", 256), ("float16", 2048)):
-        if place + 1 in rows and np.abs(rows[place + 1] - rows[place]).max() < 0.01 < max(spec.rates):
-            fault = FAULTS["positions-rounded"]
-            parameters = {"dtype": dtype, "first": place + 1, "alike": (place, place + 1)}
-            said = f"{fault.sentence.format(**parameters)}: {place:,} and {place + 1:,} are turned alike."
-            return (Explanation((fault.code,), said, fault.hint, fault.cases, parameters),)
-    return ()
 
 
 def _by_rates(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
@@ -306,5 +295,5 @@ def _recognised(it: Outside) -> tuple[Rotary, ...]:
 
     with suppress(ClockhandsError, Refused):
         matches = identify(asked, width=it.spec.head_width, backend="numpy", dtype="float64", longest=it.length - 1)
-        return tuple(match.spec for match in matches if isinstance(match.spec, Rotary))
+        return tuple(match.spec for match in matches if isinstance(match.spec, Rotary) and match.spec.base)
     return ()

@@ -232,7 +232,7 @@ def coarser_model_first(it: Implementation) -> list[Answer]:
     """A model whose first tokens are of a coarser dtype gives later ones the same code."""
     if it.coarse is None or it.coarse == it.dtype:
         raise Unasked("its library or its dtype has no coarser one")
-    return coarser_tokens_before(it.of(it.spec))
+    return coarser_tokens_before(it.of(it.spec, first=it.coarse))
 
 
 def after_a_longer_sequence(it: Implementation) -> list[Answer]:
@@ -251,10 +251,12 @@ def after_a_longer_sequence(it: Implementation) -> list[Answer]:
     except Refused as error:
         raise Unasked(f"position {4 * original:,} is refused: {error}") from None
     words = f"{between[-1] + 1:,} tokens, before and after {4 * original + 1:,}"
+    # The difference of the two answers, so that what both lose to rounding is in neither.
     allowed = 4 * UNIT[it.dtype] * np.abs(before) + 4 * UNIT[it.dtype]
+    moved = after - before
     return [
         answer(it, "short again", tokens(it, 1, 1, len(short), seed=13), short),
-        Answer(words, after, before, allowed, between),
+        Answer(words, moved, np.zeros_like(moved), allowed, between),
     ]
 
 
