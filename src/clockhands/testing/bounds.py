@@ -20,6 +20,7 @@ A function that does all of this in float64 stays within the same bounds: nothin
 
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 
 import numpy as np
 
@@ -42,6 +43,7 @@ def phase_error(phases: np.ndarray, rates: np.ndarray, passed_on: np.ndarray | N
     return np.minimum(SINGLE * np.abs(phases) * shares, 2.0)
 
 
+@lru_cache(maxsize=32)
 def passed_on(spec: Rotary) -> np.ndarray | None:
     """``|d ln scaled rate / d ln plain rate|`` of a spec's scaling, [pairs]; None where it has none.
 
@@ -62,6 +64,12 @@ def passed_on(spec: Rotary) -> np.ndarray | None:
     return np.where(np.isfinite(derivative), np.abs(derivative), 1.0)
 
 
+@lru_cache(maxsize=32)
+def _plain_rates(spec: Rotary) -> np.ndarray:
+    plain = spec if spec.scaling is None else replace(spec, scaling=None, length=None)
+    return np.array(plain.rates)
+
+
 def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) -> np.ndarray:
     """How far each channel of turned tokens may be off, of x's shape.
 
@@ -73,8 +81,7 @@ def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) ->
     """
     first, second = spec.channels.T
     length = np.hypot(x[..., first], x[..., second]) * spec.attention_factor
-    plain = spec if spec.scaling is None else replace(spec, scaling=None, length=None)
-    moved = phase_error(phases, np.abs(np.array(plain.rates)), passed_on(spec))
+    moved = phase_error(phases, _plain_rates(spec), passed_on(spec))
     # Tokens of float64 may meet waves of float32.
     unit = max(UNIT[dtype], SINGLE)
     pairs = 1.01 * length * (moved + 4 * unit) + 4 * TINY[dtype]

@@ -85,6 +85,9 @@ def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: b
             right += int((~bad).sum())
             missed += int((bad & ~close).sum())
             lost += int((~bad & ~close).sum())
+        # It gives neither what is wrong nor what is right: no more of it will make it fit.
+        if (missed > wrong / 2 + 8 and left > whole / 2) or lost > right / 2 + 8:
+            return None, False
     if not wrong or not whole:
         return None, fits
     # Numbers that were right and are none of the suspect's count as much.
