@@ -15,7 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "defects-in-libraries.md"
-LINES = re.compile(r"^```python[^\n]*\n(?P<code>.*?)^```\n\n```text\n(?P<printed>.*?)^```", re.MULTILINE | re.DOTALL)
+LINES = re.compile(
+    r"^```python \(not run:[^\n]*\n(?P<code>.*?)^```\n\n```text\n(?P<printed>.*?)^```", re.MULTILINE | re.DOTALL
+)
 CHECK = re.compile(r"^<!-- check: (?P<name>[^\n]*) -->\n```text\n(?P<said>.*?)^```", re.MULTILINE | re.DOTALL)
 PASSING = re.compile(r"<!-- right -->\n(?P<list>.*?)<!-- end -->", re.DOTALL)
 
