@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.biases import (
+    Alibi,
+    Buckets,
+    CeilingBuckets,
+    Clipped,
+    Decay,
+    Fire,
+    Kerple,
+    LogWindow,
+    Window,
+    row_numbers,
+)
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.faults import FAULTS, bias_rows
 from clockhands.testing import CannotCheck, CheckFailed, check_bias
@@ -291,6 +302,23 @@ def test_only_distances_on_an_edge_may_be_in_either_bucket():
     assert at[near_edge(like, at)].tolist() == [8, 16, 32, 64, 128]
 
 
+SIZES = [(4, 64), (8, 100), (16, 64), (16, 500), (32, 64), (32, 128), (32, 1024), (64, 100), (160, 500), (320, 800)]
+
+
+@pytest.mark.parametrize(("buckets", "furthest"), SIZES)
+@pytest.mark.parametrize("divided", [False, True])
+def test_float32_puts_distances_wrong_only_where_that_is_allowed(buckets, furthest, divided):
+    like, at = Buckets(1, buckets, furthest, bidirectional=False), np.arange(furthest + 10)
+    first = buckets // 2
+    far = np.log(np.maximum(at, first).astype(np.float32) / np.float32(first))
+    steps, whole = buckets - first, math.log(furthest / first)
+    y = far * np.float32(steps / whole) if divided else far / np.float32(whole) * np.float32(steps)
+    rows = np.where(at < first, at, np.minimum(first + np.floor(y).astype(np.int64), buckets - 1))
+    wrong = rows != row_numbers(like, at, [0])[:, 0]
+    assert not (wrong & ~near_edge(like, at)).any()
+    assert near_edge(like, at).sum() <= buckets
+
+
 @pytest.mark.parametrize(("distance", "right"), [(16, True), (32, True), (17, False), (15, False)])
 def test_a_distance_in_the_bucket_before_is_right_on_an_edge_only(distance, right):
     values = table(32)
@@ -518,6 +546,35 @@ def test_a_code_that_is_no_table_needs_its_values():
         check_bias(linear(4), Kerple(4))
 
 
+def test_values_may_be_parameters():
+    torch = pytest.importorskip("torch")
+    values = torch.nn.Parameter(torch.from_numpy(VALUES))
+    rows = functools.partial(t5_buckets, xp=torch)
+
+    def forward(queries, keys):
+        return torch.moveaxis(values[rows(queries[:, None] - keys[None, :])], -1, 0)
+
+    assert asked(forward, Buckets(4), values=values).sound
+    assert not asked(forward, Buckets(4), values=2 * values).sound
+
+
+def test_a_function_of_any_array_library_is_checked():
+    strict = pytest.importorskip("array_api_strict")
+    slopes = strict.asarray(np.array(paper_slopes(8), np.float32))[:, None, None]
+
+    def forward(queries, keys):
+        return slopes * strict.astype(keys[None, :] - queries[:, None], strict.float32)[None, ...]
+
+    report = asked(forward, Alibi(8), backend=strict)
+    assert report.sound, report
+    assert report.called["library"] == "array_api_strict"
+
+
+def test_a_builder_that_raises_is_told():
+    with pytest.raises(CannotCheck, match="ZeroDivisionError"):
+        check_bias(make=lambda _: 1 / 0, like=Alibi(8))
+
+
 def test_values_of_another_shape_are_refused():
     with pytest.raises(InvalidValue, match="shape"):
         check_bias(T5, Buckets(4), values=VALUES.T)
@@ -657,7 +714,7 @@ def test_words_that_are_not_known_are_refused(options, said):
 
 
 def test_codes_of_another_kind_are_refused():
-    with pytest.raises(InvalidType, match="kind bias, got Rotary"):
+    with pytest.raises(InvalidType, match="must be a bias code, got Rotary"):
         check_bias(linear(8), ch.Rotary(64))
     with pytest.raises(InvalidType, match="neither a function"):
         check_bias(None, Alibi(8))

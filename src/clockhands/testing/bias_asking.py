@@ -12,6 +12,8 @@ from clockhands.faults.biasing import Behind, Given
 from clockhands.faults.fault import Suspect
 from clockhands.testing.bias_calling import CalledBias
 from clockhands.testing.experiments import Unasked
+from clockhands.testing.judging import made
+from clockhands.testing.reports import CannotCheck
 
 
 @dataclass
@@ -69,9 +71,9 @@ class OutsideBias:
         if self.measured:
             raise Unasked("another model has learned numbers of its own: say values=")
         try:
-            function = self.make(spec)
-        except Exception as error:
-            raise Unasked(f"make= raised {type(error).__name__} for another code") from error
+            function = made(self.make, spec)
+        except CannotCheck as error:
+            raise Unasked(str(error).partition("\n")[0]) from error
         called = self.called.beside(function, spec.heads)
         return OutsideBias(
             spec, called, self.length, self.causal, self.exact, self.given, self.make, False, self.remembered

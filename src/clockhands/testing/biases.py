@@ -30,7 +30,7 @@ from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failures_of, seen,
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, explanations, fitting
-from clockhands.testing.judging import asked_all, named, resolved
+from clockhands.testing.judging import asked_all, made, named, resolved
 from clockhands.testing.libraries import as_numpy
 from clockhands.testing.reports import CannotCheck, Explanation, Report, settled
 
@@ -115,7 +115,7 @@ def check_bias(
     if fn is None:
         if make is None:
             raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
-        fn = make(spec)
+        fn = made(make, spec)
     called = CalledBias(
         fn,
         spec.heads,

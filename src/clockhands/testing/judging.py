@@ -38,7 +38,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
         if hasattr(spec, "__dataclass_fields__"):
             what = f"{type(spec).__name__} ({describe(spec)})"
         raise InvalidType(
-            f"`like` must be a code of kind {words}, got {what}.",
+            f"`like` must be {'an' if words[0] in 'aeiou' else 'a'} {words} code, got {what}.",
             "check_rotary, check_additive and check_bias each check one kind.",
         )
     return spec
