@@ -281,3 +281,19 @@ def test_a_report_is_json():
     for slip in (None, "one further"):
         text = json.dumps(checked(SmallModel("numpy", "halves", slip)).to_dict(), allow_nan=False)
         assert json.loads(text)["kind"] == "generation"
+
+
+def test_a_slip_of_one_position_is_told_alone():
+    assert checked(SmallModel("numpy", "halves", "one further"), length=32).codes == {"decode-positions"}
+
+
+def test_a_large_vocabulary_is_compared_in_part():
+    model = SmallModel("numpy", "halves", "one further")
+    many = 20_000
+
+    def forward(tokens, positions, mask, cache):
+        logits, cache = model(tokens % VOCABULARY, positions, mask, cache)
+        return np.concatenate([logits] * (many // VOCABULARY + 1), axis=-1)[..., :many], cache
+
+    report = check_generation(forward, vocabulary=many, raises=False)
+    assert report.codes == {"decode-positions"}

@@ -167,7 +167,7 @@ def restarts(given, length):
     return given
 
 
-def drops_mask(given, length):
+def drops_mask(given, _):
     if given.get("attention_mask") is not None and given["attention_mask"].ndim == 4:
         given["attention_mask"] = None
     return given
@@ -204,3 +204,18 @@ def test_a_model_without_numbers_is_refused():
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**_LLAMA))
     with pytest.raises(CannotCheck, match="on the device meta"):
         check_generation(model)
+
+
+def test_the_first_layer_that_answers_otherwise_is_told():
+    model = built("Llama")
+
+    def stuck(_, arguments, given):
+        if given["position_embeddings"][0].shape[1] == 1:
+            given["position_embeddings"] = tuple(wave * 0 + 1 for wave in given["position_embeddings"])
+        return arguments, given
+
+    model.model.layers[1].register_forward_pre_hook(stuck, with_kwargs=True)
+    report = checked(model)
+    (failure,) = [one for one in report.failures if one.experiment == "one token at a time"]
+    assert failure.message.endswith("The first layer that answers otherwise is model.layers.1, at position 8.")
+    assert failure.evidence["layer"] == "model.layers.1"

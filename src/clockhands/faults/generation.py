@@ -44,7 +44,6 @@ FAULTS = (
         "A new token stands at the number of tokens before it; count them once, in one place.",
         "sglang#25015",
         "unsloth#3699",
-        "Megatron-LM#4075",
         shown_by="one token at a time",
     ),
     _code(
@@ -52,7 +51,6 @@ FAULTS = (
         "starts again at position 0 with every piece of a text",
         "Add the number of tokens in the cache to the positions of a piece.",
         "Megatron-LM#4075",
-        "vllm#49290",
         shown_by="pieces",
     ),
     _code(

@@ -14,6 +14,7 @@ from clockhands.testing.explaining import Asked
 from clockhands.testing.generation_calling import Model, TransformersModel, opened
 from clockhands.testing.generation_experiments import Asking, experiments
 from clockhands.testing.generation_explaining import explained
+from clockhands.testing.generation_layers import parted
 from clockhands.testing.generation_subject import Subject, measured, texts_of
 from clockhands.testing.judging import named, resolved
 from clockhands.testing.reports import CannotCheck, Failure, Report, settled
@@ -110,13 +111,14 @@ def check_generation(
             f"a slip of one position moves its logits by {subject.slip:.2g} at most, and rounding explains "
             f"{subject.allowed:.2g}; give it larger weights, or a finer dtype"
         )
+    parting = parted(subject) if any(one.experiment.name == "one token at a time" for one in failed) else None
     report = Report(
         subject=_named(model, forward),
         kind="generation",
         like="the same however a text is given",
         experiments=tuple(one.experiment.name for one in asked if one.experiment.name not in noted),
         left_out={**left_out, **noted, **notes},
-        failures=tuple(_failure(one) for one in failed),
+        failures=tuple(_failure(one, parting) for one in failed),
         explanations=reasons,
         called={
             "library": called.library.name,
@@ -158,7 +160,11 @@ def _only(reasons: Sequence[Any], experiment: Asking) -> bool:
     return bool(about) and all(reason.codes[0] in experiment.codes for reason in about)
 
 
-def _failure(one: Asked) -> Failure:
+def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
+    name = one.experiment.name
+    parts, where = "", parting if name.startswith(("one token", "pieces")) else None
+    if where is not None:
+        parts = f". The first layer that answers otherwise is {where[0]}, at position {where[1]}"
     for answer in one.answers:
         wrong = np.asarray((answer.shares > 1).any(axis=-1))
         if not wrong.any():
@@ -173,7 +179,7 @@ def _failure(one: Asked) -> Failure:
         other = int((answer.got.argmax(-1) != answer.wanted.argmax(-1)).sum())
         message = (
             f"{answer.asked}: the logits of {int(wrong.sum())} of {len(wrong)} tokens are wrong, the first at position "
-            f"{position}, where they are {size}; the likeliest next token is another one after {other} of them."
+            f"{position}, where they are {size}; the likeliest next token is another one after {other} of them{parts}."
         )
         evidence = {
             "asked": answer.asked,
@@ -185,7 +191,9 @@ def _failure(one: Asked) -> Failure:
             "allowed": allowed,
             "other next tokens": other,
         }
-        return Failure(one.experiment.name, message, evidence)
+        if where is not None:
+            evidence |= {"layer": where[0], "position in it": where[1]}
+        return Failure(name, message, evidence)
     raise AssertionError("asked of an experiment that failed")
 
 

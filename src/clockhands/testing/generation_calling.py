@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from clockhands.testing.reports import CannotCheck
 LIBRARIES = ("numpy", "torch", "jax")
 ARGUMENTS = ("tokens", "positions", "mask", "cache")
 
+# Logits that are compared, at most: what positions do, they do to all.
+_COLUMNS = 4096
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000
 # Below this PyTorch's threads cost more than they bring.
@@ -73,7 +76,7 @@ class Model:
         *,
         keep: bool = True,
     ) -> tuple[np.ndarray, Any]:
-        """Logits [batch, seq, vocabulary], float64, and the cache after these tokens.
+        """Logits [batch, seq, vocabulary], float64, and the cache after these tokens; of large vocabularies a part.
 
         Args:
             tokens: [batch, seq].
@@ -112,6 +115,8 @@ class Model:
         self.counts.dtype, self.counts.library = dtype_of(logits), library_name(logits)
         if self.counts.dtype not in FLOATS:
             raise Refused(f"it gave back {self.counts.dtype}, which are no logits")
+        if self.vocabulary > _COLUMNS:
+            logits = logits[..., :: -(-self.vocabulary // _COLUMNS)]
         return as_numpy(logits).astype(np.float64), cache
 
     def _called(
@@ -138,9 +143,7 @@ class Model:
 
             return torch.from_numpy(np.ascontiguousarray(mask))
         if self.library.name == "jax":
-            import jax.numpy as jnp
-
-            return jnp.asarray(mask)
+            return import_module("jax.numpy").asarray(mask)
         return np.array(mask) if self.library.module is None else self.library.module.asarray(mask)
 
     @property

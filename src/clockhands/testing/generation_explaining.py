@@ -1,6 +1,6 @@
 """What a model's failures look like: what it would say under each fault, asked of the model itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -19,6 +19,7 @@ from clockhands.testing.reports import Explanation
 
 # Rounding on both sides.
 _ROOM = 2.0
+_Rule = tuple[str, dict[str, Any], list[str]]
 _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
 _ROWS = {row.code: row for row in generation.FAULTS}
 
@@ -44,7 +45,8 @@ def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
         told.append(((best, *same), fits[names[0]][best], names))
         fits = {name: found for name, found in fits.items() if name not in names}
         left = {name: one for name, one in left.items() if name not in names}
-    told += [((code,), parameters, names) for code, parameters, names in _by_rule(it, left)]
+    every = [one.experiment.name for one in failed]
+    told += [((code,), parameters, names) for code, parameters, names in _by_rule(it, left, every)]
     merged: dict[tuple[str, ...], tuple[Mapping[str, Any], list[str]]] = {}
     for codes, parameters, names in told:
         first = merged.setdefault(codes, (parameters, []))
@@ -74,7 +76,7 @@ def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
     return fits or {}
 
 
-def _by_length(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
+def _by_length(it: Subject, failed: Mapping[str, Asked]) -> list[_Rule]:
     """Rates that follow the length: what one pass says of the first tokens depends on how many there are."""
     if "a longer text" not in failed:
         return []
@@ -99,7 +101,7 @@ def _by_length(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict
     return [(code, {"threshold": threshold, "next": threshold + 1}, explained_by)]
 
 
-def _left_behind(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
+def _left_behind(it: Subject, failed: Mapping[str, Asked]) -> list[_Rule]:
     """Something stays in the model between two texts."""
     if "asked again" not in failed:
         return []
@@ -123,7 +125,7 @@ def _sound(one: Asked, it: Subject) -> bool:
     return False
 
 
-def _by_rule(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[str, Any], list[str]]]:
+def _by_rule(it: Subject, failed: Mapping[str, Asked], every: Collection[str]) -> list[_Rule]:
     """What is known without another pass to compare with."""
     found = []
     steps = [name for name in failed if name.startswith(("one token", "pieces"))]
@@ -131,7 +133,7 @@ def _by_rule(it: Subject, failed: Mapping[str, Asked]) -> list[tuple[str, dict[s
         also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding, one"))]
         found.append(("bias-lost-in-decode", {}, [*steps, *also]))
     state = [name for name in ("two ends of one text", "two texts by turns") if name in failed]
-    if state and not steps:
+    if state and not any(name.startswith(("one token", "pieces", "a copied")) for name in every):
         # One text alone goes on rightly: what it goes on from is not in its cache.
         evicted = ["rows taken out of the cache"] if "rows taken out of the cache" in failed and not it.slip else []
         found.append(("model-keeps-state", {}, [*state, *evicted]))

@@ -51,6 +51,7 @@ def decoding_faults(it: Subject, text: int, cuts: list[int]) -> tuple[Instead, .
     piece = np.searchsorted(starts, at, side="right") - 1
     inside = at - starts[piece]
     later = at >= first
+    alone = np.isin(piece, np.flatnonzero(np.bincount(piece) == 1))
     causal = np.tri(size, dtype=bool)
 
     def placed(code: str, how: str, where: np.ndarray) -> Instead:
@@ -69,6 +70,7 @@ def decoding_faults(it: Subject, text: int, cuts: list[int]) -> tuple[Instead, .
         ),
         placed("decode-positions", f"one position further for every later {chunk}", at + later),
         placed("decode-positions", f"one more position further with every {chunk}", at + piece),
+        placed("decode-positions", "one position further for every token that comes alone", at + (later & alone)),
         placed("decode-positions", f"one position back for every later {chunk}", at - later),
         placed(
             "decode-positions",
