@@ -169,7 +169,12 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "llama4_text": Family({**_WIDE, "intermediate_size_mlp": 64, "num_local_experts": 2}, _ALL),
     "gemma4_text": Family(
-        {**_WIDE, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
+        {
+            **_WIDE,
+            "vocab_size_per_layer_input": 100,
+            "hidden_size_per_layer_input": 8,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        },
         {"sliding_attention_inv_freq": "0-1", "full_attention_inv_freq": "2"},
     ),
     "stablelm": Family(_GROUPED, _ALL),

@@ -110,6 +110,22 @@ MODULES = [
         " the model has been loaded: whatever stands in for them is not what the config declares.",
     ),
     (
+        "slopes-differ",
+        {"model:layers.0.slopes": "8 numbers in float32", "tensors": 2, "what": "slopes", "head": 0, "stored": 1.0,
+         "declared": 0.5, "it is": "a series that begins at 1"},
+        "error",
+        "The slopes in layers.0.slopes and 1 more like it are not those of so many heads: that of head 0 is 1, where"
+        " 0.5 is right. They are a series that begins at 1.",
+    ),
+    (
+        "buffer-rounded",
+        {"model:layers.0.slopes": "12 numbers in bfloat16", "tensors": 1, "what": "slopes", "head": 1, "stored": 0.34,
+         "declared": 0.35, "rounded to": "bfloat16"},
+        "warning",
+        "The slopes in layers.0.slopes are the declared ones rounded to bfloat16: that of head 1 is 0.34, where 0.35 is"
+        " right.",
+    ),
+    (
         "attention-factor-differs",
         {"model:rotary_emb.attention_scaling": 1.0, "declared": 1.3465735902799727},
         "error",

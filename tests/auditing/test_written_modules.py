@@ -453,3 +453,72 @@ def test_a_table_of_pairs_of_numbers_is_held_to_the_config():
     made = ch.audit(Model(lambda: RotaryWithCache(rates=1e6), config=config))
     assert told(made) == [("buffer-of-another-base", "0-2")]
     assert firing(made)[0].evidence["base in effect"] == 1e6
+
+
+# Slopes
+
+
+class Sloped(torch.nn.Module):
+    """Attention of so many heads whose scores fall with the distance."""
+
+    def __init__(self, slopes):
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(slopes).reshape(-1, 1, 1), persistent=False)
+
+
+def sloped(slopes, heads):
+    model = torch.nn.Module()
+    model.layers = torch.nn.ModuleList(Sloped(slopes) for _ in range(2))
+    model.config = {"model_type": "bloom", "hidden_size": 64, "n_layer": 2, "n_head": heads, "vocab_size": 100}
+    return model
+
+
+EIGHT = [2.0**-power for power in range(1, 9)]
+SIX = [0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125]
+
+
+@pytest.mark.parametrize(
+    ("slopes", "heads", "code", "words"),
+    [
+        (EIGHT, 8, None, ""),
+        ([-slope for slope in EIGHT], 8, None, ""),
+        (SIX, 6, None, ""),
+        ([2.0 * slope for slope in EIGHT], 8, "slopes-differ", "a series that begins at 1"),
+        (
+            [2.0 ** (-8 * head / 6) for head in range(1, 7)],
+            6,
+            "slopes-differ",
+            "one geometric series through all heads",
+        ),
+        (sorted(SIX, reverse=True), 6, "slopes-differ", "the declared ones in another order of heads"),
+        ([0.0] * 8, 8, "slopes-differ", "all zero"),
+        ([float("nan")] * 8, 8, "buffer-uninitialised", "8 of 8 heads"),
+    ],
+)
+def test_slopes_are_held_to_the_number_of_heads(slopes, heads, code, words):
+    found = firing(ch.audit(sloped(slopes, heads)))
+    assert [(each.code, each.layers) for each in found] == ([] if code is None else [(code, "0-1")])
+    assert all(words in each.message for each in found)
+
+
+def test_slopes_that_were_cast_are_told():
+    heads = 32  # 2 ** -0.25 and the like, which few bits do not hold
+    slopes = [2.0 ** (-8 * head / heads) for head in range(1, heads + 1)]
+    assert told(ch.audit(sloped(slopes, heads))) == []
+    assert told(ch.audit(sloped(slopes, heads).half())) == [("buffer-rounded", "0-1")]
+
+
+def test_slopes_without_a_config_are_recognised():
+    (code,) = ch.audit(Sloped(EIGHT)).layers
+    assert (code.kind, code.spec) == ("alibi", ch.Alibi(8))
+
+
+class PositionalEncoding(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("inv_freq", ladder(32), persistent=False)
+
+
+def test_rates_of_a_table_that_is_added_are_not_called_a_rotation():
+    (code,) = ch.audit(PositionalEncoding()).layers
+    assert (code.kind, code.width, code.rotated, code.base) == ("sinusoidal", 32, None, BASE)

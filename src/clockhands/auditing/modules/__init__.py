@@ -11,9 +11,10 @@ from clockhands.auditing.arrays import audit_tables
 from clockhands.auditing.checks import Case
 from clockhands.auditing.modules.effect import effect_cases, function_codes
 from clockhands.auditing.modules.held import Walked, is_module, walked
-from clockhands.auditing.modules.opening import config_root, open_module
+from clockhands.auditing.modules.opening import config_root, name_of, open_module
 from clockhands.auditing.modules.rates import ladder_codes, rates_cases
 from clockhands.auditing.modules.serving import declared_by
+from clockhands.auditing.modules.slopes import slope_cases, slope_codes
 from clockhands.auditing.modules.tables import kept_cases, number_cases, row_cases, waves_cases
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
@@ -28,11 +29,12 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
     if opened.config is None:
         codes = ladder_codes(found)
         shown = {held.paths[0] for held in found.of("rates")}
-        resolved = _with_codes(resolved, [*codes, *function_codes(found, shown)])
+        resolved = _with_codes(resolved, [*codes, *function_codes(found, shown), *slope_codes(found)], module)
     declared = declared_by(resolved, opened.config, config_root(module)[0])
     of_rates, wrong_parts = rates_cases(found, declared)
     of_waves, wrong_tables = waves_cases(found, declared)
-    made = [*of_rates, *of_waves, *number_cases(found), *effect_cases(found, declared, wrong_parts | wrong_tables)]
+    made = [*of_rates, *of_waves, *number_cases(found), *slope_cases(found, declared)]
+    made += effect_cases(found, declared, wrong_parts | wrong_tables)
     made += kept_cases(found, declared, _places(made))
     return resolved, [*made, *row_cases(found, _of_texts(resolved), cases)]
 
@@ -49,10 +51,13 @@ def _places(cases: list[Case]) -> frozenset[str]:
     return frozenset(name.partition(":")[2] for _, evidence, _ in cases for name in evidence if ":" in name)
 
 
-def _with_codes(resolved: Resolved, more: list[Any]) -> Resolved:
+def _with_codes(resolved: Resolved, more: list[Any], module: Any) -> Resolved:
     """What is declared nowhere, with the codes that the module itself shows."""
     if not more:
-        return resolved
+        count = sum(1 for _ in (*module.parameters(), *module.buffers()))
+        says = {f"{name_of(module)} (loaded)": f"{count} tensors, none with a name known for position"}
+        kept = (replace(fact, evidence=says) if fact.code == "nothing-declared" else fact for fact in resolved.facts)
+        return replace(resolved, facts=tuple(kept))
     known = tuple(code for code in resolved.codes if code.kind is not None or code.rows is not None)
     facts = tuple(fact for fact in resolved.facts if fact.code != "nothing-declared")
     return replace(resolved, codes=(*known, *more), facts=facts)

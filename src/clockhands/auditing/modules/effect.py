@@ -6,7 +6,6 @@ known way to go wrong is read by `clockhands.identify`, as is a part that turns 
 """
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.checks import Case
-from clockhands.auditing.modules.held import Held, Walked, layers_in, numbers_of
+from clockhands.auditing.modules.held import Held, Walked, layers_in, numbers_of, parameters_of
 from clockhands.auditing.modules.ladders import Expected, Verdict
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.auditing.modules.waves import Waves, judged_waves, single
@@ -117,9 +116,7 @@ def _positions(length: int) -> np.ndarray:
 
 def _asked(owner: Any, layer_type: str | None, positions: np.ndarray, dtype: str, pairs: int) -> Waves | None:
     """The cosines and sines that a part gives for these positions; None where it gives no such thing."""
-    names = _parameters(owner)
-    if names is None:
-        return None
+    names = parameters_of(owner)
     import torch
 
     part = copied(owner)
@@ -150,13 +147,6 @@ def copied(owner: Any) -> Any:
     """A part of its own numbers, whatever it shares with the model otherwise (its config, above all)."""
     memo = {id(value): value for name, value in vars(owner).items() if name == "config"}
     return copy.deepcopy(owner, memo)
-
-
-def _parameters(owner: Any) -> frozenset[str] | None:
-    try:
-        return frozenset(inspect.signature(owner.forward).parameters)
-    except (TypeError, ValueError, AttributeError):
-        return None
 
 
 def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Waves | None:
@@ -233,8 +223,8 @@ def _by_itself(owner: Any, expected: Expected) -> Verdict | None:
 
 def turning_function(owner: Any, width: int) -> Callable[[Any, Any], Any] | None:
     """A part that takes rows and positions, as function(x [seq, width], positions [seq]); None where it is no such."""
-    names = _parameters(owner)
-    at = next((name for name in _AT if names is not None and name in names), None)
+    names = parameters_of(owner)
+    at = next((name for name in _AT if name in names), None)
     if at is None:
         return None
     import torch

@@ -4,6 +4,7 @@ A module is walked and never run; PyTorch is not imported here, because who has 
 found by its name, as libraries give it, wherever it is kept: as a buffer, a parameter or a plain attribute.
 """
 
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ _WAVES = re.compile(
 # As `TABLE`, with words before: `decoder_pos_embed`.
 _ROWS = re.compile(r"(^|[._])pos(ition(al)?)?_(embed(ding)?s?|enc(oding)?s?)(\.weight)?$")
 _NUMBERS = re.compile(r"^position_ids$")
+_SLOPES = re.compile(r"^(?:alibi_)?slopes$")
 _BIASES = re.compile(r"(^|\.)relative_attention_bias\.weight$")
 _LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|\w*blocks?)\.(\d+)(?:\.|$)")
 _NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
@@ -38,7 +40,8 @@ class Held:
     Attributes:
         paths: Every path under which the module that holds it is found; the first is the one that is told.
         name: Its name in that module.
-        kind: ``rates``, ``waves`` (cosines and sines), ``numbers`` of positions, ``rows``, or ``biases`` of distances.
+        kind: ``rates``, ``waves`` (cosines and sines), ``numbers`` of positions, ``rows``, ``slopes``, or ``biases`` of
+            distances.
         owner: The module that holds it.
         tensor: The tensor.
         persistent: Whether it is written with the weights; None for a plain attribute.
@@ -190,13 +193,21 @@ def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent
     return None if kind is None else Held(paths, name, kind, owner, tensor, persistent)
 
 
-_BY_NAME = (("waves", _WAVES), ("numbers", _NUMBERS))
+_BY_NAME = (("waves", _WAVES), ("numbers", _NUMBERS), ("slopes", _SLOPES))
 
 
 def _may_turn(path: str, owner: Any) -> bool:
     """Whether a part is called like one that turns, or is all that was given; it has no parts of its own."""
     called = re.search(r"rotary|rope", f"{path.rpartition('.')[2]} {type(owner).__name__}", re.IGNORECASE)
     return bool(called or not path) and next(owner.children(), None) is None
+
+
+def parameters_of(owner: Any) -> frozenset[str]:
+    """The names of what a module takes when it is called; none where that cannot be told."""
+    try:
+        return frozenset(inspect.signature(owner.forward).parameters)
+    except (TypeError, ValueError, AttributeError):
+        return frozenset()
 
 
 def numbers_of(tensor: Any) -> np.ndarray | None:

@@ -1,13 +1,14 @@
 """The rates that a loaded module holds, beside those that its config declares, each module and each layer by itself."""
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from clockhands.auditing.checks import Case
-from clockhands.auditing.modules.held import Held, Walked
+from clockhands.auditing.modules.held import Held, Walked, parameters_of
 from clockhands.auditing.modules.ladders import ROUNDED, Expected, Verdict, judged, recognised_spec, unlike_any
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.sources.resolved import Code, layer_ranges
@@ -160,11 +161,36 @@ def ladder_codes(walked: Walked) -> list[Code]:
             continue
         place = group[0].place
         layers = joined(layer_ranges(held.layers) if held.layers else None for held in group)
-        source: dict[str, str] = dict.fromkeys(("kind", "rates", "rotated", *(("layers",) if layers else ())), place)
+        kind = kind_of(group[0])
+        width = {"rotary": "rotated", "sinusoidal": "width"}.get(kind or "", "rates")
+        known = ("rates", width, *(("kind",) if kind else ()), *(("layers",) if layers else ()))
+        source: dict[str, str] = dict.fromkeys(known, place)
         slack = 2.0**-20 if group[0].dtype not in ROUNDED else 2 * ROUNDED[group[0].dtype]
         spec = recognised_spec(np.array(rates), slack) if min(rates) >= 0 else None
         base = None if spec is None else spec.base
         if base is not None:
             source["base"] = f"{place} (recognised)"
-        codes.append(Code("text", layers, "rotary", rotated=2 * len(rates), base=base, rates=rates, source=source))
+        channels = {"width": None, "rotated": None} | ({} if width == "rates" else {width: 2 * len(rates)})
+        codes.append(
+            Code(
+                "text",
+                layers,
+                kind,
+                width=channels["width"],
+                rotated=channels["rotated"],
+                base=base,
+                rates=rates,
+                source=source,
+            )
+        )
     return codes
+
+
+def kind_of(held: Held) -> str | None:
+    """What rates are used for, by the name of their module and by what it takes; None where neither says."""
+    name = f"{held.paths[0].rpartition('.')[2]} {type(held.owner).__name__}".lower()
+    if re.search(r"rotary|rope", name):
+        return "rotary"
+    if re.search(r"sinus|posit\w*_?enc|timestep", name):
+        return "sinusoidal"
+    return "rotary" if parameters_of(held.owner) & {"position_ids", "seq_len"} else None

@@ -34,6 +34,8 @@ def _at(evidence: Evidence) -> str:
     if "declared" not in evidence or "stored" not in evidence:
         return ""
     stored, declared = spoken(evidence["stored"]), spoken(evidence["declared"])
+    if "head" in evidence:
+        return f"that of head {spoken(evidence['head'])} is {stored}, where {declared} is right"
     if "position" in evidence:
         wave = evidence.get("wave", "cosine")
         pair, position = spoken(evidence["pair"]), spoken(evidence["position"])
@@ -181,6 +183,11 @@ def _zero_rows(evidence: Evidence) -> str:
     )
 
 
+def _differing_slopes(evidence: Evidence) -> str:
+    it_is = f" They are {evidence['it is']}." if evidence.get("it is") else ""
+    return f"{_head(evidence)} are not those of so many heads: {_at(evidence)}.{it_is}"
+
+
 def _dtype(evidence: Evidence) -> str:
     held, right = evidence["dtype"], evidence["right"]
     if evidence.get("exact"):
@@ -324,6 +331,18 @@ CODES: Mapping[str, Rule] = {
             " cache, or shares it with another model, leaves queries unturned without a word."
         ),
         cases=("sgl-project/sglang#33575 (August 2026)",),
+    ),
+    "slopes-differ": _rule(
+        "error",
+        _differing_slopes,
+        "Slopes of a loaded model that are not those of its heads",
+        (
+            "Each head lowers its scores by a slope of its own for every token of distance, and the slopes follow from"
+            " the number of heads. They begin at a half for eight heads, and for numbers that are no power of two they"
+            " are two series, not one. A model that was trained with these slopes is wrong with others, most of all on"
+            " long texts."
+        ),
+        cases=("paiml/aprender#2143 (June 2026)", "ml-explore/mlx#3071 (January 2026)"),
     ),
     "attention-factor-differs": _rule(
         "error",
