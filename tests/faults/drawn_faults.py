@@ -248,6 +248,16 @@ def _factory(name, *codes, **slip):
     return build
 
 
+def _factory_of(name, *codes):
+    """A builder that shares nothing among what it builds."""
+
+    def build(draw, framework):
+        spec = drawn_specs.rotary(draw, framework, scaled=False)
+        return codes, spec, {"make": _wrong(name, framework)}
+
+    return build
+
+
 def _by_width(spec):
     return spec.rotated
 
@@ -323,7 +333,7 @@ ROTARY = {
     "cache-without-width": _factory("keyed_rates", "cache-without-width"),
     "no-rotation": _dropped_after,
     "shrinks-each-call": _factory("shrinking", "shrinks-each-call"),
-    "cache-keeps-first-dtype": _slip("first_dtype", "cache-keeps-first-dtype"),
+    "cache-keeps-first-dtype": _factory_of("first_dtype", "cache-keeps-first-dtype"),
     "cache-keeps-offset": _offset_call("offset_cache", "cache-keeps-offset"),
     "restarting": _offset_call("restarting", "positions-ignored"),
     "remembers-longest": _slip("dynamic", "remembers-longest", partial=False),
@@ -410,7 +420,9 @@ def _bias(draw, framework):
     else:
         odd = draw.choice((3, 6, 12, 20, 24, 40))
         heads = odd if fault in ("one row", "not strided", "slopes") else draw.choice((4, 8, 16, 32))
-        spec = dataclasses.replace(drawn_specs.alibi(draw, heads), form="distance")
+        # The first rows of -slope (q - k) differ from the last ones by a constant, which softmax does not see.
+        form = "symmetric" if fault == "first rows" else "distance"
+        spec = dataclasses.replace(drawn_specs.alibi(draw, heads), form=form)
         low = low_dtype(_coarse(draw), framework)
         codes, slip = {
             "first one": (("first-slope-one",), {"rule": "first one"}),

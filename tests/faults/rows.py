@@ -24,6 +24,8 @@ class Row:
         slip: Keywords of the builder.
         options: Keywords of the check.
         factory: Whether the builder makes a builder (what several models share lives between the two).
+        fresh: Whether a check is given the builder, to make a new function for each experiment.
+        values: spec -> the trained numbers, where it has some; the builder takes them too.
         frameworks: Where it can be written.
         layouts: Where it differs.
     """
@@ -35,6 +37,8 @@ class Row:
     slip: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     factory: bool = False
+    fresh: bool = False
+    values: Callable[[Any], Any] | None = None
     frameworks: tuple[str, ...] = ("torch", "numpy", "jax")
     layouts: tuple[str, ...] = LAYOUTS
 

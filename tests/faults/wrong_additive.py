@@ -162,6 +162,13 @@ def of_another(spec, wrong=True, xp=np, change=None):
     return on_the_fly(change(spec) if wrong else spec, xp=xp)
 
 
+def learned(spec, wrong=True, xp=np, *, values=None, moved=0, resized=None):
+    """Rows of a trained table: those of other positions, or of a table that was resized otherwise."""
+    table = xp.asarray(resized(spec) if wrong and resized else values)
+    first = spec.offset + (moved if wrong else 0)
+    return lambda x, positions: added(x, table[xp.clip(positions + first, 0, len(table) - 1)], xp)
+
+
 def paper(layout):
     return ch.Sinusoidal(WIDTH, layout=layout)
 
@@ -186,6 +193,57 @@ def of_base(base):
     return change
 
 
+def trained(rows):
+    """Numbers as training leaves them: neighbouring rows alike."""
+    steps = np.random.default_rng(3).standard_normal((rows, WIDTH))
+    return (np.cumsum(steps, axis=0) / np.sqrt(rows)).astype(np.float32)
+
+
+def resized_to(rows, old, rule):
+    """A trained table of `old` rows for `rows` positions; linear, where the new rows stand by the rule."""
+    table, new = trained(old), np.arange(rows)
+    if rule == "antialias":  # triangles as wide as the step, their weights summing to 1
+        step = old / rows
+        away = np.abs(np.arange(old)[None] - ((new + 0.5) * step - 0.5)[:, None]) / step
+        weights = np.clip(1 - away, 0, None)
+        return (weights / weights.sum(axis=1, keepdims=True) @ table).astype(np.float32)
+    where = new * (old - 1) / (rows - 1) if rule == "corners" else (new + 0.5) * old / rows - 0.5
+    columns = [np.interp(where, np.arange(old), column) for column in table.T]
+    return np.stack(columns, axis=-1).astype(np.float32)
+
+
+def roberta(_layout):
+    return ch.Learned(WIDTH, rows=514, offset=2)
+
+
+def roberta_values(spec):
+    return trained(spec.rows)
+
+
+def larger(_layout):
+    return ch.Learned(WIDTH, rows=512)
+
+
+def smaller(_layout):
+    return ch.Learned(WIDTH, rows=128)
+
+
+def by_corners(spec):
+    return resized_to(spec.rows, 128, "corners")
+
+
+def by_edges(spec):
+    return resized_to(spec.rows, 128, "edges")
+
+
+def smooth(spec):
+    return resized_to(spec.rows, 512, "antialias")
+
+
+def skipping(spec):
+    return resized_to(spec.rows, 512, "edges")
+
+
 def _row(case, builder, *codes, spec=paper, slip=None, options=None, **more):
     return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, **more)
 
@@ -203,6 +261,12 @@ D3 = (
     _row("D3#17", "exponents", "exponent", slip={"doubled": True}),
     _row("D3#18", "on_the_fly", "other-layout", slip={"other": True}),
     _row("D3#18", "on_the_fly", "open-span", spec=whisper, slip={"turn_ends": True}),
+    _row("D3#1", "learned", "positions-offset", "rows-moved", spec=roberta, slip={"moved": -2},
+         values=roberta_values, layouts=("halves",)),
+    _row("D3#19", "learned", "rows-moved", "rows-rescaled", spec=larger, slip={"resized": by_edges},
+         values=by_corners, layouts=("halves",)),
+    _row("D3#20", "learned", "rows-moved", "rows-rescaled", spec=smaller, slip={"resized": skipping},
+         values=smooth, layouts=("halves",)),
     _row("D3#21", "ending", "table-ends"),
 )  # fmt: skip
 
@@ -214,7 +278,7 @@ FURTHER = (
     _row("table", "on_the_fly", "table-rounded", slip={"table_in": "float16"}),
     _row("positions", "ignoring", "positions-ignored"),
     _row("base", "of_another", "another-base", slip={"change": of_base(1000.0)}),
-    _row("positional-encodings", "first_dtype", "cache-keeps-first-dtype"),
+    _row("positional-encodings", "first_dtype", "cache-keeps-first-dtype", fresh=True),
     _row("offsets", "offset_cache", "cache-keeps-offset", options={"call": "x, offset"}),
     _row("scale", "on_the_fly", "scale-forgotten", "another-scale", spec=scaled, slip={"scale": 1.0}),
     _row("twice", "times", "added-twice", slip={"number": 2}),
@@ -233,4 +297,6 @@ def made(row, framework, wrong):
     builder = globals()[row.builder]
     if row.factory:
         return functools.partial(builder(**slip), wrong=wrong)
+    if row.values:
+        return lambda spec: builder(spec, wrong=wrong, values=row.values(spec), **slip)
     return functools.partial(builder, wrong=wrong, **slip)

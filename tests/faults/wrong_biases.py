@@ -75,7 +75,9 @@ def counted(spec, wrong=True, xp=np, what="first rows"):
             return xp.zeros((spec.heads, 1, keys), dtype=xp.float32)
         longest[0] = max(longest[0], keys)
         n = longest[0]
-        full = -slopes * cast(xp, xp.arange(n)[:, None] - xp.arange(n)[None, :], "float32")
+        distances = xp.arange(n)[:, None] - xp.arange(n)[None, :]
+        # Of another row, -slope (q - k) is off by a constant, which softmax does not see; -slope |q - k| is not.
+        full = -slopes * cast(xp, xp.abs(distances) if spec.form == "symmetric" else distances, "float32")
         if wrong and what == "first rows":  # OpenNMT-py
             return full[:, :queries, :keys]
         return full[:, keys - queries : keys, :keys]
@@ -145,6 +147,8 @@ def trained(spec):
 
 
 def _row(case, builder, *codes, spec=twelve, slip=None, options=None, **more):
+    if builder == "bucketed":
+        more["values"] = trained
     return Row(case, builder, frozenset(codes), spec, slip or {}, options or {}, layouts=("halves",), **more)
 
 
@@ -168,7 +172,7 @@ D3 = (
 )
 
 FURTHER = (
-    _row("OpenNMT-py", "counted", "bias-of-first-rows", spec=eight, slip={"what": "first rows"}, options=COUNTS),
+    _row("OpenNMT-py", "counted", "bias-of-first-rows", spec=symmetric, slip={"what": "first rows"}, options=COUNTS),
     _row("sign", "alibi", "slope-sign", "other-direction", spec=eight, slip={"sign": -1}),
     _row("sign", "alibi", "slope-sign", spec=symmetric, slip={"sign": -1}),
     _row("order", "alibi", "slopes-rule", spec=eight, slip={"rule": "reversed"}),
@@ -184,7 +188,7 @@ def made(row, framework, wrong):
     slip = dict(keywords(row, framework), xp=arrays_of(framework))
 
     def build(spec):
-        more = {"values": trained(spec)} if row.builder == "bucketed" else {}
+        more = {"values": row.values(spec)} if row.values else {}
         return globals()[row.builder](spec, wrong=wrong, **slip, **more)
 
     return functools.wraps(globals()[row.builder])(build)

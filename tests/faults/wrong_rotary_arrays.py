@@ -252,7 +252,7 @@ def dynamic(spec, wrong=True, xp=np, trained=4096):
 def coarse_path(spec, wrong=True, xp=np):
     def forward(x, positions):
         t, inv_freq = as_float32(xp, positions), rates(spec, xp)
-        if wrong and x.dtype == BF16:
+        if wrong and x.dtype.itemsize == 2:  # both of the coarse dtypes
             t, inv_freq = t.astype(BF16), inv_freq.astype(BF16)
         return turned(x, (t[..., None] * inv_freq).astype(xp.float32), spec.layout, xp)
 

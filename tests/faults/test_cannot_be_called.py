@@ -1,0 +1,204 @@
+"""What cannot be called as a check calls it gets one sentence: what was tried, and what came back."""
+
+import time
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands import testing
+from clockhands.testing import CannotCheck, check_rotary
+from faults.right_functions import fly
+from faults.rows import arrays_of
+from faults.wrong_biases import alibi
+
+SPEC = ch.Rotary(16)
+RIGHT = fly(SPEC, np)
+
+
+def takes_one(x):
+    return x
+
+
+def takes_four(x, _cos, _sin, _unsqueeze_dim):
+    return x
+
+
+def raises(_x, _positions):
+    raise RuntimeError("the size of tensor a (64) must match the size of tensor b (32)")
+
+
+def of_another_shape(x, positions):
+    return RIGHT(x, positions)[..., :8]
+
+
+def transposed(x, positions):
+    return RIGHT(x, positions).T
+
+
+def sleeps(x, _positions):
+    time.sleep(8)
+    return x
+
+
+def gives_a_tuple(x, positions):
+    return RIGHT(x, positions), x
+
+
+def gives_none(x, _positions):
+    x + 0
+
+
+def gives_a_string(_x, _positions):
+    return "rotated"
+
+
+def gives_a_generator(x, positions):
+    yield RIGHT(x, positions)
+
+
+def gives_complex(x, positions):
+    return RIGHT(x, positions) + 0j
+
+
+CANNOT = {
+    takes_one: "argument",
+    takes_four: "argument",
+    raises: "must match the size",
+    of_another_shape: "8",
+    transposed: "shape",
+    sleeps: "1",
+    gives_a_tuple: "tuple",
+    gives_none: "nothing",
+    gives_a_string: "str",
+    gives_a_generator: "generator",
+    gives_complex: "complex",
+}
+
+
+@pytest.mark.parametrize("function", CANNOT, ids=lambda function: function.__name__)
+def test_one_sentence_says_what_came_back(function):
+    with pytest.raises(CannotCheck) as caught:
+        check_rotary(function, SPEC, backend="numpy", timeout=1, length=100)
+    assert CANNOT[function] in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("function", [None, 3, "rotate", object()], ids=["None", "number", "text", "object"])
+def test_what_is_no_function_is_refused(function):
+    with pytest.raises((CannotCheck, TypeError, ValueError)) as caught:
+        check_rotary(function, SPEC)
+    assert str(caught.value)
+
+
+def test_a_class_or_a_module_of_another_signature_is_refused():
+    class Rope:
+        def __call__(self, queries, keys, values, mask):
+            return queries
+
+    with pytest.raises(CannotCheck):
+        check_rotary(Rope(), SPEC, backend="numpy", length=100)
+
+
+def test_numbers_that_are_nan_are_a_failure():
+    def nan(x, positions):
+        out = RIGHT(x, positions)
+        out[..., 3] = np.nan
+        return out
+
+    report = check_rotary(nan, SPEC, backend="numpy", raises=False, length=100)
+    assert not report.sound
+    assert "nan" in str(report).lower()
+
+
+def test_infinite_numbers_at_one_place_are_a_failure():
+    def infinite(x, positions):
+        out = RIGHT(x, positions)
+        out[..., 2] = np.where(np.asarray(positions) == 57, np.inf, out[..., 2])
+        return out
+
+    report = check_rotary(infinite, SPEC, backend="numpy", raises=False, length=100)
+    assert not report.sound
+
+
+def test_changed_arguments_are_a_failure():
+    def in_place(x, positions):
+        x[...] = RIGHT(x, positions)
+        return x
+
+    report = check_rotary(in_place, SPEC, backend="numpy", raises=False, length=100)
+    assert not report.sound
+    assert "changes-its-arguments" in report.codes
+
+
+def test_changed_positions_are_a_failure():
+    def counts_on(x, positions):
+        out = RIGHT(x, positions)
+        positions += 1
+        return out
+
+    report = check_rotary(counts_on, SPEC, backend="numpy", raises=False, length=100)
+    assert not report.sound
+    assert "changes-its-arguments" in report.codes
+
+
+def test_an_array_of_another_library_is_told():
+    torch = pytest.importorskip("torch")
+
+    def of_torch(x, positions):
+        return torch.from_numpy(RIGHT(np.asarray(x), np.asarray(positions)))
+
+    def of_numpy(x, positions):
+        return RIGHT(x.numpy(), positions.numpy())
+
+    for function, backend in ((of_torch, "numpy"), (of_numpy, "torch")):
+        with pytest.raises(CannotCheck, match=r"(?i)torch|numpy"):
+            check_rotary(function, SPEC, backend=backend, length=100, raises=False)
+
+
+def test_a_builder_that_raises_is_told():
+    def build(_spec):
+        raise KeyError("rope_theta")
+
+    with pytest.raises(CannotCheck, match="rope_theta"):
+        check_rotary(make=build, like=SPEC, backend="numpy", length=100)
+
+
+@pytest.mark.parametrize("words", ["x, speed", "positions, x", "", 3])
+def test_a_call_that_is_not_known_is_refused(words):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        check_rotary(RIGHT, SPEC, call=words, length=100)
+    assert "call" in str(caught.value)
+
+
+@pytest.mark.parametrize("words", ["seq", "width seq time", "seq seq width", "", 3])
+def test_axes_that_are_not_known_are_refused(words):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        check_rotary(RIGHT, SPEC, axes=words, length=100)
+    assert "axes" in str(caught.value)
+
+
+def test_the_other_kinds_say_it_too():
+    with pytest.raises(CannotCheck):
+        testing.check_additive(takes_four, ch.Sinusoidal(16), backend="numpy", length=100)
+    with pytest.raises(CannotCheck):
+        testing.check_additive(of_another_shape, ch.Sinusoidal(16), backend="numpy", length=100)
+    right = alibi(ch.Alibi(4), wrong=False)
+    with pytest.raises(CannotCheck):
+        testing.check_bias(lambda queries, keys: right(queries, keys)[0], ch.Alibi(4), backend="numpy")
+    with pytest.raises(CannotCheck):
+        testing.check_bias(raises, ch.Alibi(4), backend="numpy")
+
+
+def test_a_spec_of_another_kind_is_refused():
+    for check, like in ((check_rotary, ch.Alibi(4)), (testing.check_additive, SPEC), (testing.check_bias, SPEC)):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            check(RIGHT, like)
+        assert type(like).__name__ in str(caught.value)
+
+
+def test_a_function_that_hangs_in_jax_or_torch_is_told():
+    arrays_of("torch")
+    with pytest.raises(CannotCheck, match="1"):
+        check_rotary(sleeps, SPEC, backend="torch", timeout=1, length=100)
