@@ -694,6 +694,18 @@ def test_what_cannot_be_called_gets_one_sentence(fn, said):
     assert "\nhint: " in str(caught.value)
 
 
+def test_a_table_that_ends_is_asked_for_its_length():
+    whole = SYMMETRIC(np.arange(512), np.arange(512))
+
+    def forward(queries, keys):
+        return whole[:, queries][:, :, keys]
+
+    with pytest.raises(CannotCheck, match="IndexError") as caught:
+        check_bias(forward, Alibi(8, "symmetric"))
+    assert "Say length= for a function of fewer than 10,000 positions" in str(caught.value)
+    assert asked(forward, Alibi(8, "symmetric"), length=512).sound
+
+
 def test_a_call_that_would_work_is_named():
     with pytest.raises(CannotCheck, match='call="counts"'):
         check_bias(counting(linear(8)), Alibi(8), backend="numpy")

@@ -441,7 +441,7 @@ def _experiment(name: str, run: Callable[[Any], list[Any]], needed: bool = False
 
 SMALL = (
     _experiment("full pass", full_pass, needed=True),
-    _experiment("decoding equals the full pass", decoding),
+    _experiment("decoding equals the full pass", decoding, needed=True),
     _experiment("chunks equal the full pass", chunks),
     _experiment("longer than before", longer_than_before),
     _experiment("asked again", asked_again),
@@ -455,4 +455,4 @@ SMALL = (
 MEASURED = (_experiment("buckets of their own", rows_apart),)
 """Asked where a function's own learned numbers are measured."""
 
-EVERY = _experiment("every distance", every_distance)
+EVERY = _experiment("every distance", every_distance, needed=True)

@@ -63,6 +63,9 @@ def check_bias(
     longer and shorter sequences than before, any order, and every distance below `length`. What fails is explained by
     trying every known fault.
 
+    T5's of Transformers, for instance, which counts and is told how many keys came before:
+    ``check_bias(lambda q, k: attention.compute_bias(q, k, past_seen_tokens=k - q), "t5:heads=12", call="counts")``.
+
     Softmax does not see a number that is added to a whole row of scores. So rows are compared up to a constant, unless
     `exact`: ``slope k`` is as right as ``-slope (q - k)``. Axes of size 1 before the heads are allowed, and one row
     for all queries where they are alike, as in ``[1, heads, 1, keys]``.
