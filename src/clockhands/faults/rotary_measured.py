@@ -134,7 +134,7 @@ def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
     for numbers in (rates / np.where(kept > 0, kept, 1.0), rates):
         logarithms = -np.log(np.maximum(numbers[own], 1e-300)) / exponents[own]
         for logarithm in (logarithms[0], np.median(logarithms), logarithms[-1]):
-            base = float(np.exp(logarithm))
+            base = float(np.exp(min(logarithm, 70.0)))
             if 1 < base < 1e30:
                 for digits in (2, 4, 7):
                     yield float(f"{base:.{digits - 1}e}")

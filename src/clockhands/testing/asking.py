@@ -157,7 +157,7 @@ class Inside:
 
         # State is kept from call to call, so a suspect is called as often as what is checked.
         if self.call == "x":
-            return numbered(ask, x, positions)
+            return numbered(ask, x, positions, self.length)
         return in_runs(ask, x, positions) if self.call == "x, offset" else ask(x, positions)
 
     def of(self, spec: Any, first: str | None = None) -> "Inside":

@@ -34,6 +34,7 @@ class Called:
         output: The dtype of what it gave back last.
         calls, rows: How often it was called, and with how many tokens in all.
         changed: The names of the arguments that it changed.
+        most: Rows that a function which counts them may be given, where that is known.
         asked: What it is called with, in words.
     """
 
@@ -73,6 +74,7 @@ class Called:
             places = f"{places} axes"
         self.places = tuple(places.split())
         self.given: str = one_of("dtype", first or dtype, FLOATS, "It is the dtype of x.")
+        self.most: int | None = None
         self.calls = self.rows = 0
         self.changed: set[str] = set()
         self.output = dtype
@@ -83,18 +85,20 @@ class Called:
         shape = first_shape(self.axes, self.width)
         places = self.start + (np.arange(3) if coordinates == 1 else np.zeros((3, coordinates), np.int64))
         tried: dict[str, list[str]] = {}
+        raised: BaseException | None = None
         for name in likely_libraries(self.function) if backend is None else (backend,):
             self.library = Library(name)
             try:
                 self(np.ones(shape), places)
             except Refused as error:
                 tried.setdefault(str(error), []).append(self.library.name)
+                raised = raised or error.__cause__
             else:
                 return
         said = "; ".join(f"with arrays of {' and '.join(names)} {error}" for error, names in tried.items())
         raise CannotCheck(
             f"The function was called as {self.asked(shape)}: {said}.", self._advice(backend, coordinates)
-        )
+        ) from raised  # whose traceback says where
 
     def _advice(self, backend: Any, coordinates: int) -> str:
         """How it can be called, where another way works; else how to wrap it."""
@@ -142,7 +146,7 @@ class Called:
         """
         dtype = dtype or self.given
         if self.call == "x":
-            return numbered(lambda part, at: self._asked(part, at, dtype), x, positions)
+            return numbered(lambda part, at: self._asked(part, at, dtype), x, positions, self.most)
         if self.call == "x, offset":
             return in_runs(lambda part, at: self._asked(part, at[0], dtype), x, positions)
         return self._asked(x, positions, dtype, beside)
@@ -227,16 +231,24 @@ def first_shape(axes: tuple[str, ...], width: int) -> tuple[int, ...]:
     return (*(2 if word in axes else 1 for word in AXES[:2]), 3, width)
 
 
-def numbered(ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Ask something that numbers its rows itself: rows stand where their positions say, among others."""
+def numbered(
+    ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray, most: int | None = None
+) -> np.ndarray:
+    """Ask something that numbers its rows itself: rows stand where their positions say, among others.
+
+    Of these there are as many as make a power of two, and no more than `most`: libraries that compile do so for each
+    number of rows.
+    """
     out = np.empty(x.shape)
     for batch, at in _sequences(x, positions):
         if len(np.unique(at)) < len(at):
             for place in range(len(at)):
                 part = (batch, slice(None), slice(place, place + 1))
-                out[part] = numbered(ask, x[part], at[place : place + 1])
+                out[part] = numbered(ask, x[part], at[place : place + 1], most)
             continue
         number = int(at.max(initial=-1)) + 1
+        if most is not None and number:
+            number = max(number, min(max(64, 1 << (number - 1).bit_length()), most))
         whole = np.zeros((*x[batch].shape[:2], number, x.shape[-1]))
         whole[:, :, at] = x[batch]
         out[batch] = ask(whole, np.arange(number))[:, :, at]

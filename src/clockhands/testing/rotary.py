@@ -99,6 +99,7 @@ def check_rotary(
             timeout=timeout,
             first=first,
         )
+        called.most = length
         other = None
         if key is not None:
             other = Called(
