@@ -165,8 +165,8 @@ def _leave_out_our_frames(error: BaseException) -> None:
     seen: BaseException | None = error
     while seen is not None:
         kept = [each for name, each in _frames(seen.__traceback__) if not name.startswith("clockhands.")]
-        for one, following in zip(kept, [*kept[1:], None], strict=True):
-            one.tb_next = following
+        for number, one in enumerate(kept, 1):
+            one.tb_next = kept[number] if number < len(kept) else None
         seen.__traceback__ = kept[0] if kept else None
         seen = seen.__cause__ if seen.__cause__ is not None or seen.__suppress_context__ else seen.__context__
 
