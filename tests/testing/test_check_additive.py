@@ -457,7 +457,7 @@ def test_two_models_that_share_nothing_pass():
 
 def test_every_fault_has_a_function_that_shows_it():
     shown = set().union(*(codes for *_, codes in FAULTS), *(codes for _, codes in BUILT))
-    below = {"rows-moved", "rows-rescaled", "rows-in-another-order"}
+    below = {"rows-moved", "rows-rescaled", "rows-in-another-order", "cells-elsewhere"}
     assert set(ADDITIVE) - shown == below, "those of learned tables and of grids are shown below"
 
 
@@ -490,6 +490,20 @@ def test_rows_of_a_grid(wrong, code, said):
     assert check_additive(grid_sum(ACROSS, DOWN), spec, call="x", grid=GRID).sound
     report = check_additive(wrong, spec, call="x", grid=GRID, raises=False)
     assert report.codes == {code}
+    assert said in report.explanations[0].message
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "said"),
+    [
+        (ACROSS + 0.5, DOWN + 0.5, "axis 0 from 0.5 in steps of 1 and axis 1 from 0.5 in steps of 1"),
+        (ACROSS * 16 / 5, DOWN * 16 / 3, "axis 0 from 0 in steps of 3.2 and axis 1 from 0 in steps of 5.33333"),
+        (ACROSS / 4, DOWN / 2, "axis 0 from 0 in steps of 0.25 and axis 1 from 0 in steps of 0.5"),
+    ],
+)
+def test_cells_that_stand_elsewhere_are_measured(x, y, said):
+    report = check_additive(grid_sum(x, y), AxialSinusoidal(32), call="x", grid=GRID, raises=False)
+    assert report.codes == {"cells-elsewhere"}
     assert said in report.explanations[0].message
 
 

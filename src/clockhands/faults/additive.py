@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from clockhands.additive import AdditiveCode
 from clockhands.errors import ClockhandsError
 from clockhands.faults.additive_code import wrong_arithmetic, wrong_places, wrong_sums
+from clockhands.faults.additive_grids import other_cells
 from clockhands.faults.additive_learned import resized_otherwise
 from clockhands.faults.additive_measured import measured
 from clockhands.faults.additive_seen import Seen
@@ -23,6 +24,7 @@ def additive_suspects(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:
         wrong_sums,
         measured,
         wrong_places,
+        other_cells,
         wrong_arithmetic,
         resized_otherwise,
         stateful,
@@ -31,7 +33,7 @@ def additive_suspects(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:
 
 def further_suspects(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:
     """Suspects of odd parameters, by what was measured or recognised, to be tried where no plain one fits."""
-    return _of(spec, seen, recognised) if seen.specs else _of(spec, seen, measured)
+    return _of(spec, seen, recognised) if seen.specs else _of(spec, seen, measured, other_cells)
 
 
 def _of(

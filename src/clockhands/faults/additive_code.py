@@ -1,6 +1,5 @@
 """Additive suspects that apply the right code wrongly: positions are read otherwise, numbers rounded, sums changed."""
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -9,7 +8,6 @@ from clockhands.additive import AdditiveCode
 from clockhands.faults.adding import Call, rounded
 from clockhands.faults.additive_seen import Seen
 from clockhands.faults.fault import Suspect
-from clockhands.grids import Grid
 
 COARSE = {"bfloat16": 257, "float16": 2049}
 """Coarse dtypes, and the first whole number that each does not hold."""
@@ -55,55 +53,12 @@ def wrong_places(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:
     yield seen.suspect("positions-of-first-sequence", {}, places=of_first)
     yield seen.suspect("sign-for-negative-positions", {}, places=lambda at, _: np.abs(at))
     yield from _ends(spec, seen)
-    if seen.grid is not None:
-        yield from _other_cells(seen, seen.grid)
-        yield from _other_units(seen, seen.grid)
     if several:
 
         def first_of_all(at: np.ndarray, _: Call) -> np.ndarray:
             return np.repeat(at[..., :1], at.shape[-1], axis=-1)
 
         yield seen.suspect("axis-dropped", {"which": "all coordinates but the first"}, places=first_of_all)
-
-
-def _other_cells(seen: Seen, grid: Grid) -> Iterator[Suspect]:
-    """The cells of a grid come in another order, or from the other end of an axis."""
-    for order in itertools.permutations(range(grid.axes)):
-        for turned in itertools.product((False, True), repeat=grid.axes):
-            if order == grid.order and not any(turned):
-                continue
-            ends = [
-                (start + (size - 1) * step, -step) if back else (start, step)
-                for start, step, size, back in zip(grid.start, grid.step, grid.sizes, turned, strict=True)
-            ]
-            starts, steps = zip(*ends, strict=True)
-            other = Grid(grid.sizes, start=starts, step=steps, order=order, prefix=grid.prefix)
-            words = [f"axis {axis} from its end" for axis, back in enumerate(turned) if back]
-            if order != grid.order:
-                words.insert(0, f"axis {order[-1]} runs fastest")
-            yield seen.suspect(
-                "rows-in-another-order",
-                {"used": " and ".join(words), "declared": f"axis {grid.order[-1]} runs fastest"},
-                cells=np.asarray(other),
-            )
-
-
-def _other_units(seen: Seen, grid: Grid) -> Iterator[Suspect]:
-    """Cells are counted where they should be measured; class tokens stand at the other end."""
-    counted = Grid(grid.sizes, order=grid.order, prefix=grid.prefix)
-    step = float(grid.step[0])
-    if counted != grid and step:
-        yield seen.suspect("positions-scaled", {"factor": 1 / step}, cells=np.asarray(counted))
-    if grid.prefix:
-        cells = np.asarray(grid)
-        yield seen.suspect(
-            "rows-in-another-order",
-            {
-                "used": f"the {grid.prefix} that stand nowhere come last",
-                "declared": f"the {grid.prefix} that stand nowhere come first",
-            },
-            cells=np.concatenate([cells[grid.prefix :], cells[: grid.prefix]]),
-        )
 
 
 def _ends(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:

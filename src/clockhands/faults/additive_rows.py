@@ -10,7 +10,10 @@ from clockhands.faults.fault import Fault
 
 _ADDITIVE = ("additive",)
 _FEW, _EVERY = "a few positions", "every position"
-_KEY = "Make everything that the numbers depend on a part of the key: base, width, order, dtype."
+_KEY = (
+    "Make everything that the numbers depend on a part of the key: base, width, order, dtype. A make= that does not "
+    "read its spec looks the same."
+)
 
 
 def _spec(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FEW) -> Fault:
@@ -128,6 +131,11 @@ FAULTS = (
         "has the rows of its grid in another order: {used}, where {declared}",
         "Check the indexing of meshgrid (ij or xy), and how the axes are flattened.",
         "transformers 5.23.0 OmDet-Turbo",
+    ),
+    _code(
+        "cells-elsewhere",
+        "has the cells of its grid elsewhere: {used}, where {declared}",
+        "Check what coordinates are divided by, whether cells stand at their centres, and the interpolation scale.",
     ),
     _code(
         "axis-dropped",

@@ -92,10 +92,10 @@ class Seen:
         }
         if 0 not in at or 1 not in at:
             return None
-        rates, known = _wrapped(at[1] - at[0]), 1
+        rates, known = wrapped(at[1] - at[0]), 1
         for place in sorted(at):
             if known < place <= 4 * known:
-                rates = rates + _wrapped(at[place] - at[0] - place * rates) / place
+                rates = rates + wrapped(at[place] - at[0] - place * rates) / place
                 known = place
         return rates
 
@@ -105,5 +105,6 @@ class Seen:
         return float((self.rows * self.right).sum()) / size if size and np.isfinite(self.rows).all() else None
 
 
-def _wrapped(angles: np.ndarray) -> np.ndarray:
+def wrapped(angles: np.ndarray) -> np.ndarray:
+    """Angles between half a turn backward and half a turn forward."""
     return (angles + np.pi) % (2 * np.pi) - np.pi

@@ -280,6 +280,8 @@ def _seen(it: OutsideAdding, first_wrong: int | None) -> Seen:
     others = np.setdiff1d(np.arange(min(it.length, ROWS)), powers)
     at = np.sort(np.concatenate([powers, others[: ROWS - len(powers)]]))
     at = at[at >= it.lowest]
+    if it.right.grid is not None:  # as far as the second row of a grid
+        at = np.arange(min(it.length, 4 * ROWS))
     width = it.spec.width
     try:
         zeros = answer(it, "rows", np.zeros((1, 1, len(at), width)), at)
