@@ -11,13 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from clockhands.biases import Alibi, BiasCode, Buckets, Decay, Fire, Kerple, TableCode, bias, row_numbers
+from clockhands.biases import Alibi, BiasCode, Buckets, Decay, Fire, Kerple, bias
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults.biasing import alone, table_of
 from clockhands.testing.bias_bounds import beyond_edge, bias_error, near_edge
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
-from clockhands.testing.libraries import UNIT
 
 # What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048) and lies in different buckets.
 TELLING = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17, 19, 23, 24, 29, 33, 39, 47, 63, 65, 77, 90, 91, 107, 127, 129)
@@ -384,75 +382,22 @@ def every_distance(it: BiasImplementation) -> list[BiasAnswer]:
     return answers
 
 
-def measured(it: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Numbers of a function that show every row of its table: queries, keys and numbers [heads, queries, keys].
-
-    Those at keys that nobody sees are left out (NaN).
-    """
-    spec = it.spec
-    blocks = []
-    if not it.takes_positions or not spec.ordered:
-        number = min(it.length, max(64, int((2**18 / spec.heads) ** 0.5))) if spec.ordered else it.length
-        blocks.append(standing(it, number, number))
-        if spec.ordered and it.aligned == "end" and _rows_in(spec, number) < _rows_in(spec, it.length):
-            blocks.append(standing(it, 1, it.length))
-    else:
-        at = np.arange(it.length)
-        blocks += [(at[-1:], at), (at[:1], at)]
-    found = []
-    for queries, keys in blocks:
-        unseen = it.causal & (queries[:, None] < keys[None, :])
-        found.append((queries, keys, np.where(unseen, np.nan, it(queries, keys))))
-    return found
-
-
-def _rows_in(spec: TableCode, length: int) -> int:
-    """How many rows the last query of so many keys takes."""
-    return len(np.unique(row_numbers(spec, 1, length)))
-
-
-def table_seen(spec: TableCode, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The table that gives these numbers, [rows, heads]; NaN where no number shows a row.
-
-    Numbers at distances on an edge of two buckets are not looked at: they may be in either.
-    """
-    parts = []
-    for queries, keys, numbers in blocks:
-        apart = queries[:, None] - keys[None, :]
-        edge = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
-        parts.append((row_numbers(spec, queries, keys), np.where(edge, np.nan, numbers)))
-    return table_of(parts, spec.rows)
-
-
-def rows_apart(it: Any) -> list[Answer]:
-    """Distances of different buckets have different numbers, in one head at least."""
-    table = table_seen(it.spec, measured(it))
-    taken = np.flatnonzero(np.isfinite(table).all(axis=-1))
-    found = alone(table[taken], 8 * max(UNIT[it.dtype], 2.0**-24)).astype(float)
-    shape = (1, 1, len(taken))
-    return [
-        Answer("rows of the table", found.reshape(shape), np.ones(shape), np.full(shape, 0.5), taken.reshape(shape))
-    ]
-
-
-def _experiment(name: str, run: Callable[[Any], list[Any]], needed: bool = False) -> Experiment:
+def experiment(name: str, run: Callable[[Any], list[Any]], needed: bool = False) -> Experiment:
+    """An experiment that asks what the first line of its function says."""
     return Experiment(name, (run.__doc__ or "").partition("\n")[0], run, needed)
 
 
 SMALL = (
-    _experiment("full pass", full_pass, needed=True),
-    _experiment("decoding equals the full pass", decoding, needed=True),
-    _experiment("chunks equal the full pass", chunks),
-    _experiment("longer than before", longer_than_before),
-    _experiment("asked again", asked_again),
-    _experiment("positions that start later", starting_later),
-    _experiment("any order", any_order),
-    _experiment("far distances", far_distances),
-    _experiment("two models in one process", two_models),
+    experiment("full pass", full_pass, needed=True),
+    experiment("decoding equals the full pass", decoding, needed=True),
+    experiment("chunks equal the full pass", chunks),
+    experiment("longer than before", longer_than_before),
+    experiment("asked again", asked_again),
+    experiment("positions that start later", starting_later),
+    experiment("any order", any_order),
+    experiment("far distances", far_distances),
+    experiment("two models in one process", two_models),
 )
 """Quick to ask: a suspect is asked all of them."""
 
-MEASURED = (_experiment("buckets of their own", rows_apart),)
-"""Asked where a function's own learned numbers are measured."""
-
-EVERY = _experiment("every distance", every_distance, needed=True)
+EVERY = experiment("every distance", every_distance, needed=True)

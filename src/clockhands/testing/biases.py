@@ -17,15 +17,8 @@ from clockhands.specs import describe
 from clockhands.testing.bias_asking import InsideBias, OutsideBias
 from clockhands.testing.bias_bounds import looks_up
 from clockhands.testing.bias_calling import CalledBias
-from clockhands.testing.bias_experiments import (
-    EVERY,
-    MEASURED,
-    SMALL,
-    BiasAnswer,
-    masks_later_keys,
-    measured,
-    table_seen,
-)
+from clockhands.testing.bias_experiments import EVERY, SMALL, BiasAnswer, masks_later_keys
+from clockhands.testing.bias_measuring import MEASURED, measured, table_seen
 from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failures_of, seen, unexplained
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer
