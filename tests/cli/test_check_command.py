@@ -177,6 +177,7 @@ def test_a_spec_that_identify_wrote_is_taken(run, checked):
     [
         ("apply_rotary", (), "What the function should be is not said.", "Say it: --like PRESET"),
         ("apply_rotary", ("--like", "lama2"), "There is no preset 'lama2'.", "Did you mean llama2?"),
+        ("apply_rotary", ("--like", "nowhere.json"), "nowhere.json does not exist.", "Check the spelling"),
         ("apply_rotari", LLAMA, "somebodys has no 'apply_rotari'.", "Did you mean apply_rotary?"),
         ("number", LLAMA, "somebodys:number is of type int, which cannot be called.", "Name a function"),
         ("apply_rotary", ("--like", "llama2:widht=3"), "Rotary has no field 'widht'.", ""),
@@ -190,7 +191,7 @@ def test_a_spec_that_identify_wrote_is_taken(run, checked):
         (
             "apply_rotary",
             (*LLAMA, "--call", "x"),
-            "The function was called as function(x [3, 16]): ",
+            "The function was called as function(x [4, 16]): ",
             "It can be called",
         ),
     ],
@@ -220,7 +221,7 @@ def test_a_function_that_hangs_does_not_keep_the_process(tmp_path):
     done = in_a_process(tmp_path, "somebodys:hangs", *LLAMA, "--timeout", "0.5", "--backend", "numpy")
     assert (done.returncode, done.stdout) == (2, "")
     error, hint = done.stderr.splitlines()
-    assert error.startswith("error: The function was called as function(x [3, 16], positions [seq]): ")
+    assert error.startswith("error: The function was called as function(x [4, 16], positions [seq]): ")
     assert error.endswith("it did not come back within 0.5 seconds.")
     assert hint.startswith("hint: ")
     assert time.monotonic() - start < 90, "the call that hangs would go on for ever"

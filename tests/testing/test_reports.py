@@ -95,6 +95,12 @@ def test_verbose_tells_all_evidence_and_every_reason():
     assert not any("--verbose" in line for line in told)
 
 
+def test_what_is_noticed_beside_the_experiments_is_counted():
+    failures = tuple(Failure(name, "wrong.") for name in ("a", "arguments stay as they are"))
+    told = lines(Report("f", "rotary", "g", ("a",), failures=failures))
+    assert "Failed, 2 of 2 experiments:" in told
+
+
 def test_what_nothing_explains_says_so():
     told = lines(Report("f", "generation", "g", ("a",), failures=(Failure("a", "wrong."),)))
     assert told[2] == "No known fault gives these answers."

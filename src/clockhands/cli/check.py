@@ -140,11 +140,11 @@ def _like(like: str | None, width: int | None) -> dict[str, Any]:
 
     if like is None:
         return {} if width is None else {"width": width}
-    path, values = Path(like), None
-    if like.lower().endswith(".json") and path.exists():
+    values = None
+    if like.lower().endswith(".json"):  # as no preset does
         from clockhands.cli.found import read_found
 
-        spec, _, values = read_found(path)
+        spec, _, values = read_found(Path(like))
     else:
         spec = spec_of(like)
     if width is not None:

@@ -199,7 +199,9 @@ class Report:
             key=lambda failure: (failure.experiment not in telling, failure.experiment != "every position"),
         )
         shown = ordered if verbose else ordered[:_SHOWN]
-        yield Line("heading", f"Failed, {len(self.failures)} of {_counted(len(self.experiments), 'experiment')}:")
+        # What is noticed beside an experiment, such as a changed argument, counts as one.
+        made = len(self.experiments) + sum(failure.experiment not in self.experiments for failure in self.failures)
+        yield Line("heading", f"Failed, {len(self.failures)} of {_counted(made, 'experiment')}:")
         for failure in shown:
             said = "" if failure.message.startswith(failure.experiment) else f"{failure.experiment}: "
             yield Line("evidence", f"{said}{failure.message}", 2)
