@@ -67,7 +67,7 @@ DEFECTS = (
         INTERLEAVED,
         peers.lucidrains_axis,
         {"cache-keeps-offset"},
-        "offset",
+        "later calls that start elsewhere",
         call="x, offset",
         backend="torch",
     ),
