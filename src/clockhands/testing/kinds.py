@@ -23,7 +23,7 @@ CHECKS = {
 _EXPERIMENTS = {
     "rotary": ("rotary_experiments", ("SMALL", "EVERY")),
     "additive": ("additive_experiments", ("SMALL", "EVERY")),
-    "bias": ("bias_experiments", ("SMALL", "MEASURED", "EVERY")),
+    "bias": ("biases", ("SMALL", "MEASURED", "EVERY")),
 }
 
 
