@@ -107,3 +107,8 @@ def test_the_document_is_what_is_printed_and_said_now(document):
         installed(one)
     text = document.DOCUMENT.read_text(encoding="utf-8")
     assert document.refreshed(text) == text, "run `KERAS_BACKEND=torch .venv/bin/python tools/defects_document.py`"
+
+
+def test_what_is_printed_otherwise_is_noticed(document):
+    text = "```python (not run: here)\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    assert document.refreshed(text) == text.replace("3", "2")
