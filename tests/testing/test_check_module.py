@@ -242,7 +242,7 @@ def test_numbers_of_positions_are_whole_numbers(layout):
     report = check_module(built(twins.FloatIds, layout), call="x", raises=False)
     (one,) = report.explanations
     assert (one.codes, one.where) == (("ids-of-floats",), "position_ids")
-    assert "first wrong position is 257" in one.message
+    assert "position 257 is the first that is wrong" in one.message
     check_module(built(twins.WholeIds, layout), call="x")
 
 
@@ -340,3 +340,99 @@ def test_a_failure_is_raised_as_a_report():
     text = str(caught.value)
     assert "inv_freq: it has other numbers when it is cast to bfloat16" in " ".join(text.split())
     assert caught.value.report.kind == "module"
+
+
+class Kept(twins.Formula):
+    """Its rates are a plain attribute, which no move takes along."""
+
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        self.kept = twins.rates(self.width, self.base)
+
+    def rates(self):
+        return self.kept
+
+
+class Elsewhere(Kept):
+    """The right twin: they follow the tokens."""
+
+    def forward(self, x, positions):
+        return twins.turned(x, positions.float()[..., None] * self.kept.to(x.device), self.layout)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it is the GPU that is asked")
+def test_what_stays_behind_when_the_module_moves():
+    report = check_module(Kept(), raises=False)
+    assert report.codes == {"left-behind-by-move"}
+    assert "its attribute `kept` stays where it was" in report.explanations[0].message
+    assert check_module(Elsewhere()).sound
+
+
+class Nudged(twins.Formula):
+    """Off by a little while it trains."""
+
+    def __init__(self, off, **more):
+        super().__init__(**more)
+        self.off = off
+
+    def forward(self, x, positions):
+        return super().forward(x, positions) + (self.off if self.training else 0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_bound_is_one_and_not_many(layout):
+    # Four roundings of a pair of length sqrt(2): the largest number of a turned pair is no larger.
+    bound = 4 * 2.0**-24 * 2
+    assert check_module(Nudged(bound / 2, layout=layout)).sound
+    report = check_module(Nudged(2 * bound, layout=layout), raises=False)
+    assert report.codes == {"mode-changes-numbers"}
+
+
+def test_a_nudge_at_one_position_is_caught():
+    class At(Nudged):
+        def forward(self, x, positions):
+            y = twins.Formula.forward(self, x, positions)
+            return y + (positions == 257)[..., None] * (self.off if self.training else 0)
+
+    report = check_module(At(1e-3), raises=False)
+    (failure,) = report.failures
+    assert failure.evidence["first wrong position"] == 257
+
+
+def test_what_is_no_number_is_told_without_a_code_too():
+    module = built(twins.Guarded, "halves")
+    module.inv_freq[3] = float("nan")
+    report = check_module(module, without=("to_empty",), raises=False)
+    (one,) = report.explanations
+    assert (one.codes, one.where) == (("buffer-uninitialised",), "inv_freq")
+    assert "1 of 16 numbers of its buffer `inv_freq` are no numbers" in one.message
+
+
+def test_a_table_that_stays_rounded_is_a_note():
+    class Table(twins.Sinusoids):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("pe", super().forward(torch.zeros(64, 32), torch.arange(64)))
+
+        def forward(self, x, positions):
+            return x + self.pe[positions].to(x.dtype)
+
+    report = check_module(Table(), ch.Sinusoidal(width=32))
+    assert (
+        "When it is cast to bfloat16 and back to float32, its numbers stay rounded, as learned ones do."
+        in (report.called["notes"])
+    )
+
+
+def test_a_builder_that_fails_is_told():
+    def make():
+        raise KeyError("rope_theta")
+
+    with pytest.raises(CannotCheck, match="`make` was called to build the module: it raised KeyError: 'rope_theta'"):
+        check_module(make=make)
+
+
+def test_a_module_in_bfloat16_is_asked_in_bfloat16():
+    report = check_module(built(twins.Formula, "halves"), spec_of("halves"), dtype="bfloat16")
+    assert report.called["dtype"] == "bfloat16"
+    assert "cast to bfloat16" not in report.experiments

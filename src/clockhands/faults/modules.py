@@ -165,7 +165,7 @@ FAULTS = (
     ),
     _row(
         "left-behind-by-move",
-        "has other numbers when it {what}: {told}",
+        "leaves numbers behind when it is moved to another device: {told}",
         "Register tensors as buffers, or make them on the device of the tokens.",
         shown_by="moved to another device",
     ),

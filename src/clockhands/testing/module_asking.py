@@ -177,6 +177,14 @@ class Asking:
             timeout=self.timeout,
         )
 
+    def arguments(self, device: str) -> tuple[torch.Tensor, ...]:
+        """What it is called with, on a device: tokens, and positions where it takes them."""
+        sizes = {"batch": 1, "heads": 1, "seq": 3, "width": self.width}
+        x = torch.ones([sizes[word] for word in self.axes.split()], device=device)
+        places = [{**sizes, "axes": self.coordinates}[word] for word in self.places.split()]
+        positions = torch.zeros(places, dtype=torch.int64, device=device)
+        return {"x": (x,), "positions": (positions,)}.get(self.called_as, (x, positions))
+
     def _hear_bias(self, module: torch.nn.Module, at: np.ndarray, around: Around) -> Heard:
         function = self.function(module, around)
         if self.call == "counts":

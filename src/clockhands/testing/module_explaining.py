@@ -6,7 +6,7 @@ A tensor is to blame where putting back what it held makes the answer right agai
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,8 @@ class Outcome:
             return self.failure.message.removesuffix(".")
         most = evidence.get("largest error")
         off = "by what is no number" if most is None else f"by up to {most:.2g}"
-        return f"the first wrong position is {evidence['first wrong position']:,}, numbers are off {off}"
+        first = evidence["first wrong position"]
+        return f"position {first:,} is the first that is wrong of those asked, and numbers are off {off}"
 
 
 def explained(
@@ -95,7 +96,7 @@ def explained(
         elif group == "after coarse":
             found.append(_told("cache-keeps-first-dtype", failed, {"dtype": "bfloat16"}))
         else:
-            found.append(_told(_CODES[group], failed, {"what": failed[0].what, "told": failed[0].size}))
+            found.append(_by_group(group, failed))
     return found
 
 
@@ -141,6 +142,16 @@ def told(
         dict(evidence or {}) | dict(parameters),
         where,
     )
+
+
+def _by_group(group: str, failed: Sequence[Outcome]) -> Explanation:
+    """One that the treatment alone names."""
+    code, first = _CODES[group], failed[0]
+    size = f"when it {first.what}, {first.size}" if group == "shared" else first.size
+    explanation = _told(code, failed, {"what": first.what, "told": size})
+    if first.treated is None:
+        return replace(explanation, message=f"{first.failure.message.removeprefix('it ').rstrip('.')}.")
+    return explanation
 
 
 def _told(code: str, failed: Sequence[Outcome], parameters: Mapping[str, Any]) -> Explanation:

@@ -291,10 +291,20 @@ def _autocast(subject: Subject) -> Treated:
 
 
 def _moved(subject: Subject) -> Treated:
-    if not torch.cuda.is_available():
+    """To a GPU and back; without one to the meta device, on which attributes that stay behind are refused."""
+    if torch.cuda.is_available():
+        return Treated(subject.copied().to("cuda").to("cpu"), "is moved to another device and back")
+    module = subject.copied().to("meta")
+    behind = [path for path, one in held(module).items() if one.kind == "attribute" and not one.tensor.is_meta]
+    if not behind or subject.asking.kind == "bias":
         raise Unasked("there is no other device here")
-    module = subject.copied().to("cuda").to("cpu")
-    return Treated(module, "is moved to another device and back")
+    try:
+        subject.asking.function(module)(*subject.asking.arguments("meta"))
+    except RuntimeError as error:
+        if "device" in str(error):
+            stays = f"its attribute `{behind[0]}` stays where it was"
+            raise Broke(f"cannot be moved: {stays}, and then {_said(error)}") from error
+    raise Unasked("there is no other device here")
 
 
 def _compiled(backend: str) -> Callable[[Subject], Treated]:

@@ -91,10 +91,12 @@ def check_module(
         CannotCheck: The module cannot be called like that; the message says what came back.
         InvalidValue, InvalidType: An argument cannot be used, or is no module.
 
-    >>> import clockhands as ch
-    >>> from clockhands.torch import Rotary
-    >>> check_module(Rotary(ch.Rotary(head_width=16)), ch.Rotary(head_width=16), length=100).sound
-    True
+    Example::
+
+        from clockhands.torch import Rotary
+
+        spec = ch.Rotary(head_width=64)
+        check_module(Rotary(spec), spec, make=Rotary)
     """
     __tracebackhide__ = True
     module, make = _given(module, make)
@@ -102,7 +104,7 @@ def check_module(
     make_one, build = _builders(make, spec)
     if module is None:
         assert make_one is not None
-        module = make_one()
+        module = _first(make_one)
         if not _is_module(module):
             raise InvalidType(
                 f"Expected a function that builds a torch.nn.Module, got one that gives {shown(module)}.",
@@ -214,6 +216,16 @@ def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[
     )
 
 
+def _first(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception as error:
+        raise CannotCheck(
+            f"`make` was called to build the module: it raised {type(error).__name__}: {error}.",
+            "Give a function of nothing, lambda: Module(...), or a function of a spec and like=.",
+        ) from error
+
+
 def _is_module(value: Any) -> bool:
     import sys
 
@@ -303,7 +315,7 @@ def _treated(
 
     outcomes, made, left_out, worst = [], [], {}, 0.0
     known = [*treatments(backend, subject.asking.dtype), Treatment("positions matter", "positions", _positions_matter)]
-    names = {one.name for one in known}
+    names = {one.name for one in (*known, *treatments("eager", "float32"))}
     for name in without:
         one_of("without", name, tuple(sorted(names)), "It names treatments.")
     for treatment in known:
@@ -346,11 +358,11 @@ def _asked(subject: "Subject", treatment: "Treatment", treated: Any, fastest: fl
         shapes = f"gave {list(heard.rows.shape)} numbers for {list(wanted.rows.shape)}"
         return _refused(treatment, treated, shapes), np.inf
     room = allowed(subject.asking, wanted, treated.rounded or heard.dtype, treated.another, fastest)
-    if treated.rounded is not None and differs(heard, wanted, subject.asking):
-        subject.notes.append(f"When it {treated.what}, its numbers stay rounded, as learned ones do.")
     answer = Answer(f"when it {treated.what}", *alike(heard.rows, wanted.rows), room, wanted.positions)
     failures, worst = failures_of([Asked(Experiment(treatment.name, "", lambda _: []), [answer])], ())
     if not failures:
+        if treated.rounded is not None and differs(heard, wanted, subject.asking):
+            subject.notes.append(f"When it {treated.what}, its numbers stay rounded, as learned ones do.")
         return None, worst
     failure = replace(failures[0], evidence={**failures[0].evidence, "dtype": heard.dtype})
     return Outcome(treatment, failure, treated, heard), worst
