@@ -396,6 +396,7 @@ FAULTS = [
     (SPEC, lambda x, p: x * np.float32(math.sqrt(32)) + wave_table(p, 32), {}, {"tokens-scaled"}),
     (SPEC, adding(), {"token_scale": math.sqrt(32)}, {"tokens-scaled"}),
     (SPEC, lambda x, p: 3 * (x + wave_table(p, 32)), {}, {"sum-scaled"}),
+    (SPEC, lambda x, p: 3 * (x + wave_table(p, 32)), {"token_scale": 3.0}, {"sum-scaled"}),
     (SPEC, lambda x, p: x * wave_table(p, 32), {}, {"code-multiplied"}),
     (Sinusoidal(9, odd="extra"), summed(lambda p: odd_table(p, 9)), {}, {"odd-width"}),
     (Sinusoidal(32, zero_rows=(1,)), adding(), {}, {"padding-row"}),
@@ -646,11 +647,11 @@ def test_numbers_that_are_nan_are_a_failure():
 
 CANNOT = [
     (lambda x: x, {}, "it raised TypeError"),
-    (lambda x, _: x[:1], {}, "it gave back shape [1, 32] for x of shape [3, 32]"),
+    (lambda x, _: x[:1], {}, "it gave back shape [1, 32] for x of shape [4, 32]"),
     (lambda *_: None, {}, "it gave back nothing, not an array"),
     (lambda x, _: x.astype(int), {}, "not real numbers"),
     (lambda *_: 1 / 0, {}, "it raised ZeroDivisionError: division by zero"),
-    (lambda positions: wave_table(positions, 16), {"call": "positions"}, "it gave back shape [3, 16]"),
+    (lambda positions: wave_table(positions, 16), {"call": "positions"}, "it gave back shape [4, 16]"),
 ]
 
 

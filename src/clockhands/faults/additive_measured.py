@@ -41,7 +41,11 @@ def _scales(spec: AdditiveCode, seen: Seen) -> Iterator[Suspect]:
     """Another factor of the code, of the tokens, or of both."""
     share, declared = seen.share(), seen.adding(spec).scale
     known = {1.0, 2.0, 1 / declared if declared else 1.0}
-    if share is not None and all(abs(share - one) > 1e-3 * one for one in known) and abs(share) > 1e-4:
+    together = seen.token_scale != 1 and share is not None and abs(share - seen.token_scale) < 1e-3 * seen.token_scale
+    if together:
+        # Multiplied with the tokens, after the code was added.
+        yield seen.suspect("sum-scaled", {"factor": seen.token_scale}, table=lambda rows, _: rows * seen.token_scale)
+    elif share is not None and all(abs(share - one) > 1e-3 * one for one in known) and abs(share) > 1e-4:
         for factor in _rounded(share * declared, seen.fine):
             yield seen.suspect(
                 "another-scale",
