@@ -166,7 +166,7 @@ def test_a_summary_names_each_failed_check(failing):
         ("test_with_a_wrong_name", "There is no preset 'lama2'."),
         ("test_like_nothing", "`like` is missing: the code that the function should be."),
         ("test_of_a_number", "Expected a function, got 3."),
-        ("test_of_another_signature", "The function was called as function(x [3, 16], positions [seq]): "),
+        ("test_of_another_signature", "The function was called as function(x [4, 16], positions [seq]): "),
     ],
 )
 def test_misuse_is_a_sentence_and_a_hint(failing, name, told):
