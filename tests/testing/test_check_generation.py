@@ -19,10 +19,10 @@ EVERY = (*ROTARY, *ADDED, "alibi", "none")
 # all (where all positions shift alike, a relative code says the same).
 SLIPS = {
     "slots are counted": ("padding-shifts", "left padding", ADDED),
-    "slots are counted in decoding": ("padding-shifts", "left padding, one token at a time", (*ROTARY, *ADDED)),
+    "slots are counted in decoding": ("padding-shifts", "left padding and decoding", (*ROTARY, *ADDED)),
     "documents are not told apart": ("packing-ignored", "packing", ADDED),
     "leaks": ("packing-ignored", "packing", (*ROTARY, *ADDED, "alibi")),
-    "first row's positions": ("decode-positions", "left padding, one token at a time", (*ROTARY, *ADDED)),
+    "first row's positions": ("decode-positions", "left padding and decoding", (*ROTARY, *ADDED)),
     "one further": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
     "one back": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
     "stuck": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),

@@ -113,7 +113,7 @@ def test_the_callers_model_stays_as_it_is():
 def test_pads_that_count_unless_positions_are_given_are_a_note():
     report = checked(built("GPT-2"))
     assert report.sound
-    assert report.left_out["left padding, positions not given"].startswith("it counts pads as positions unless")
+    assert report.left_out["left padding without positions"].startswith("it counts pads as positions unless")
 
 
 _DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}

@@ -177,9 +177,10 @@ def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
         position = int(answer.positions[first])
         size = "not a number" if np.isnan(largest) else f"off by {largest:.2g} (rounding explains {allowed:.2g})"
         other = int((answer.got.argmax(-1) != answer.wanted.argmax(-1)).sum())
+        changed = f"another one after {other} of them" if other else "the same after each"
         message = (
             f"{answer.asked}: the logits of {int(wrong.sum())} of {len(wrong)} tokens are wrong, the first at position "
-            f"{position}, where they are {size}; the likeliest next token is another one after {other} of them{parts}."
+            f"{position}, where they are {size}; the likeliest next token is {changed}{parts}."
         )
         evidence = {
             "asked": answer.asked,

@@ -291,27 +291,25 @@ def experiments(it: Subject) -> Iterator[Asking]:
     yield Asking("left padding", "Whether a text after pads is the text.", lambda it: _left_padded(it, not named))
     if it.model.counting and named:
         yield Asking(
-            "left padding, positions not given",
+            "left padding without positions",
             "Whether a text after pads is the text where only a mask says what is padding.",
             lambda it: _left_padded(it, True),
             note="it counts pads as positions unless position_ids are given, as generate gives them",
             codes=frozenset({"padding-shifts"}),
         )
     yield Asking("right padding", "Whether a text before pads is the text.", _right_padded)
-    yield Asking(
-        "left padding, one token at a time", "Whether padded texts go on as they would alone.", _padded_decoding
-    )
+    yield Asking("left padding and decoding", "Whether padded texts go on as they would alone.", _padded_decoding)
     yield Asking("packing", "Whether documents that share a row are kept apart.", lambda it: _packed(it, True))
     if it.model.counting and named:
         yield Asking(
-            "packing, by positions alone",
+            "packing by positions alone",
             "Whether documents that share a row are told apart by positions that start again.",
             lambda it: _packed(it, False),
             note="positions that start again do not tell its documents apart; give it a mask of queries and keys",
             codes=frozenset({"packing-ignored"}),
         )
     for itself in (False, True) if it.model.counting and named else (not named and it.model.counting,):
-        also = ", positions not given" if itself and named else ""
+        also = " without positions" if itself and named else ""
         yield Asking(
             f"pieces{also}",
             "Whether a prompt in pieces is the prompt.",

@@ -130,7 +130,7 @@ def _by_rule(it: Subject, failed: Mapping[str, Asked], every: Collection[str]) -
     found = []
     steps = [name for name in failed if name.startswith(("one token", "pieces"))]
     if steps and _blind_to_order(it):
-        also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding, one"))]
+        also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding and"))]
         found.append(("bias-lost-in-decode", {}, [*steps, *also]))
     state = [name for name in ("two ends of one text", "two texts by turns") if name in failed]
     if state and not any(name.startswith(("one token", "pieces", "a copied")) for name in every):
