@@ -28,6 +28,8 @@ _STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
 # A ladder's fastest hand makes between a hundredth of a radian and a hundred a token, wherever anybody wrote one down.
 _FASTEST = (0.01, 100.0)
 _SLOWEST = 1e-12
+_ROUNDS = 12
+_LARGEST = 50.0  # the logarithm of a base that nobody has
 _EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
 
 
@@ -302,21 +304,51 @@ def _of_other_bases(numbers: np.ndarray, spec: Rotary) -> Iterator[tuple[str, np
     """The same code by the base that the fast pairs, or all of them, have."""
     if not isinstance(spec.spacing, Geometric) or len(numbers) < 2 or (numbers <= 0).any():
         return
-    steps = float(spec.spacing.denominator(spec.rotated))
-    fast = steps * math.log(numbers[0] / numbers[1])
-    whole = steps * math.log(numbers[0] / numbers[-1]) / (len(numbers) - 1)
-    for exponent in (whole, fast):
-        if not 0 < exponent < 50:
-            continue
+    for exponent in _exponents(numbers, spec):
         for base in _written(math.exp(exponent)):
             for scaling in dict.fromkeys((spec.scaling, None)):
-                try:
-                    other = replace(spec, spacing=replace(spec.spacing, base=base), scaling=scaling)
-                except ClockhandsError:
+                other = _with_base(spec, base, scaling)
+                if other is None:
                     continue
                 dropped = {"scaling dropped": True} if spec.scaling is not None and scaling is None else {}
                 evidence = {"base in effect": base, "declared base": spec.base, **dropped}
                 yield "buffer-of-another-base", np.array(other.rates), evidence
+
+
+def _with_base(spec: Rotary, base: float, scaling: Any) -> Rotary | None:
+    assert isinstance(spec.spacing, Geometric)
+    try:
+        return replace(spec, spacing=replace(spec.spacing, base=base), scaling=scaling)
+    except ClockhandsError:
+        return None
+
+
+def _exponents(numbers: np.ndarray, spec: Rotary) -> Iterator[float]:
+    """Logarithms of bases that these rates may have: of all pairs, of the fast ones, and with the scaling taken off.
+
+    What a scaling does to a pair depends on its rate, so it is taken off by what it does at the base found before.
+    """
+    assert isinstance(spec.spacing, Geometric)
+    steps = float(spec.spacing.denominator(spec.rotated))
+
+    def of(rates: np.ndarray) -> float:
+        return steps * math.log(rates[0] / rates[-1]) / (len(rates) - 1)
+
+    found = [of(numbers), steps * math.log(numbers[0] / numbers[1])]
+    exponent = math.log(spec.spacing.base)
+    for _ in range(_ROUNDS if spec.scaling is not None else 0):
+        scaled, plain = (_with_base(spec, math.exp(exponent), scaling) for scaling in (spec.scaling, None))
+        if scaled is None or plain is None or not all(scaled.rates):
+            break
+        last, exponent = exponent, of(numbers * np.array(plain.rates) / np.array(scaled.rates))
+        if not 0 < exponent < _LARGEST:
+            break
+        if abs(exponent - last) < 1e-7:
+            found.append(exponent)
+            break
+    for each in dict.fromkeys(found):
+        if 0 < each < _LARGEST:
+            yield each
 
 
 def _written(value: float) -> Sequence[float]:
