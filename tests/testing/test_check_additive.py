@@ -711,3 +711,17 @@ def test_laws_that_are_broken_are_among_the_failures():
     assert {"bounded", "scores depend on distance only"} <= {one.experiment for one in wrong.failures}
     rounded = check_additive(adding(positions_in="float16"), SPEC, raises=False)
     assert "bounded" not in {one.experiment for one in rounded.failures}
+
+
+def test_any_library_of_the_array_api_can_be_asked():
+    xp = pytest.importorskip("array_api_strict")
+
+    def forward(x, positions):
+        phases = xp.astype(positions, xp.float32)[:, None] * xp.asarray(rates(16))[None, :]
+        waves = xp.stack([xp.sin(phases), xp.cos(phases)], axis=-1)
+        return x + xp.reshape(waves, (positions.shape[0], 16))
+
+    report = check_additive(forward, Sinusoidal(16), backend=xp, length=600)
+    assert report.called["library"] == "array_api_strict"
+    wrong = check_additive(lambda x, p: forward(x, p + 1), Sinusoidal(16), backend=xp, length=600, raises=False)
+    assert wrong.codes == {"positions-offset"}

@@ -208,6 +208,7 @@ def test_every_fault_is_some_suspects_or_some_rules():
     by_rules = {
         "changes-its-arguments",
         "coarse-path-differs",
+        "not-finite",
         "one-number-wrong",
         "other-rates",
         "queries-and-keys-crossed",

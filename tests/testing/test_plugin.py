@@ -281,7 +281,8 @@ def test_what_the_document_shows_passes(project):
 
 
 def test_the_marker_is_described(project):
-    result = project.runpytest_inprocess("--markers")
+    # In a process of its own: what plugins import must not be taken out of this one again.
+    result = project.runpytest_subprocess("--markers")
     result.stdout.fnmatch_lines(["@pytest.mark.clockhands(like=None, [*][*]options): what clockhands.check(function)*"])
 
 

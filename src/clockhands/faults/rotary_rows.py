@@ -3,6 +3,8 @@
 Cases are public threads, named as ``repository#number``; the evidence is described in `docs/checking.md`.
 """
 
+from collections.abc import Mapping
+
 from clockhands.faults.fault import Fault
 
 _ROTARY = ("rotary",)
@@ -348,6 +350,15 @@ FAULTS = (
         "{declared:.4g} is right",
         "Compare the rates with those of the code, pair by pair.",
     ),
+    Fault(
+        "not-finite",
+        "code",
+        ("rotary", "additive"),
+        "gives back {what}{where}",
+        "Look for a division by zero, an overflow of a coarse dtype, or memory that was never filled.",
+        ("vllm#52665",),
+        _FEW,
+    ),
     _code(
         "one-number-wrong",
         "is right but for {which}",
@@ -355,3 +366,6 @@ FAULTS = (
         shown_by=_EVERY,
     ),
 )
+
+ROTARY: Mapping[str, Fault] = {fault.code: fault for fault in FAULTS}
+"""The faults of rotary codes by their codes, with the cases that were rotary."""

@@ -13,7 +13,7 @@ from clockhands.faults.fault import Suspect
 from clockhands.grids import Grid
 from clockhands.testing.additive_bounds import added_error, is_scaled, row_error, wave_error
 from clockhands.testing.asking import Outside
-from clockhands.testing.calling import first_shape, in_runs
+from clockhands.testing.calling import first_places, first_shape, in_runs
 from clockhands.testing.experiments import Answer, Unasked
 
 
@@ -125,10 +125,9 @@ class InsideAdding:
     def __post_init__(self) -> None:
         """Build the first model, and ask it what `Called` asks when it looks whether something can be called."""
         self.built = self.process(self.spec)
-        shape, axes = first_shape(self.like.axes, self.spec.width), self.right.axes
+        shape = first_shape(self.like.axes, self.spec.width)
         x = np.zeros(shape) if self.call == "positions" else np.ones(shape)
-        at = np.arange(3) if axes == 1 else np.zeros((3, axes))
-        self(x, self.right.lowest + at, dtype=self.first)
+        self(x, self.right.lowest + first_places(self.right.axes), dtype=self.first)
 
     @classmethod
     def of_suspect(cls, suspect: Suspect, like: OutsideAdding) -> "InsideAdding":

@@ -12,7 +12,7 @@ from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked
 from clockhands.testing.reports import Explanation
-from clockhands.testing.unexplained import AFTER_COARSER
+from clockhands.testing.unexplained import AFTER_COARSER, not_finite
 
 # Rows of another table are not told from rows that were resized otherwise where more than this share of their spread
 # is different.
@@ -22,6 +22,8 @@ _ALIKE = 0.5
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common."""
     failed = {one.experiment.name: one for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    if told := not_finite(asked):
+        return told
     if it.called.changed:
         return (_told("changes-its-arguments", {"names": " and ".join(sorted(it.called.changed))}),)
     if failed and set(failed) <= {"coarser tokens"}:

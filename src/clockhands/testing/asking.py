@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from clockhands.faults.fault import Suspect
-from clockhands.testing.calling import Called, Refused, first_shape, in_runs, numbered
+from clockhands.faults.turning import Turning
+from clockhands.testing.calling import Called, Refused, first_places, first_shape, in_runs, numbered
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.reports import CannotCheck
 
@@ -125,13 +126,8 @@ class Inside:
     def __post_init__(self) -> None:
         """Build the first model, and ask it what `Called` asks when it looks whether something can be called."""
         self.built = self.process(self.spec)
-        at = np.arange(3)
-        coordinates = getattr(self.spec, "number_of_axes", 1)
-        self(
-            np.ones(first_shape(self.axes, self.spec.head_width)),
-            at if coordinates == 1 else np.zeros((3, coordinates)),
-            dtype=self.first,
-        )
+        at = first_places(getattr(self.spec, "number_of_axes", 1))
+        self(np.ones(first_shape(self.axes, self.spec.head_width)), at, dtype=self.first)
 
     @classmethod
     def of_suspect(cls, suspect: Suspect, like: Implementation) -> "Inside":
@@ -140,10 +136,9 @@ class Inside:
         return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, suspect.make(), crossed)
 
     @property
-    def rates(self) -> np.ndarray | None:
-        """The rates that it turns by, where they are those of as many pairs; faster ones lose more to rounding."""
-        rates = getattr(self.built, "rates", None)
-        return rates if rates is not None and len(rates) == self.spec.rotated // 2 else None
+    def turning(self) -> Turning | None:
+        """The rotation that it does, where it is one."""
+        return self.built if isinstance(self.built, Turning) else None
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None

@@ -83,7 +83,7 @@ class Called:
 
     def _find_library(self, backend: Any, coordinates: int) -> None:
         shape = first_shape(self.axes, self.width)
-        places = self.start + (np.arange(3) if coordinates == 1 else np.zeros((3, coordinates), np.int64))
+        places = self.start + first_places(coordinates)
         tried: dict[str, list[str]] = {}
         raised: BaseException | None = None
         for name in likely_libraries(self.function) if backend is None else (backend,):
@@ -110,9 +110,8 @@ class Called:
                 trial.__dict__.update(self.__dict__ | {"axes": _axes(axes), "call": call, "changed": set()})
                 for name in likely_libraries(self.function) if backend is None else (backend,):
                     trial.library = Library(name)
-                    sizes = [2 if word in trial.axes else 1 for word in AXES[:2]]
                     try:
-                        trial(np.ones((*sizes, 3, self.width)), self.start + np.arange(3))
+                        trial(np.ones(first_shape(trial.axes, self.width)), self.start + first_places())
                     except Refused as error:
                         if "did not come back" in str(error):
                             return "Wrap it in a function(x, positions) that returns."
@@ -226,9 +225,15 @@ class Called:
         return np.moveaxis(positions, -1, 0) if axes and self.places[0] == "axes" else positions
 
 
+def first_places(coordinates: int = 1) -> np.ndarray:
+    """Where the first tokens stand that something is called with."""
+    return np.arange(4) if coordinates == 1 else np.zeros((4, coordinates), np.int64)
+
+
 def first_shape(axes: tuple[str, ...], width: int) -> tuple[int, ...]:
     """The shape of the first tokens that something is called with, [batch, heads, seq, width]."""
-    return (*(2 if word in axes else 1 for word in AXES[:2]), 3, width)
+    # No two sizes are one, so that no axis passes for another.
+    return (3 if "batch" in axes else 1, 2 if "heads" in axes else 1, 4, width)
 
 
 def numbered(
@@ -295,9 +300,9 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     return answer
 
 
-def hanging() -> bool:
-    """Whether a call that did not come back in time is still running: a process that ends may crash beside it."""
-    return any(answers.empty() for answers in _unanswered)
+def hanging() -> int:
+    """How many calls that did not come back in time still run: a process that ends may crash beside them."""
+    return sum(answers.empty() for answers in _unanswered)
 
 
 _left: list[queue.SimpleQueue] = []

@@ -9,9 +9,9 @@ import numpy as np
 
 from clockhands.arguments import count
 from clockhands.errors import ClockhandsError, InvalidType
-from clockhands.faults import FAULTS
 from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen, rotary_suspects
+from clockhands.faults.rotary_rows import ROTARY
 from clockhands.rotary import Rotary
 from clockhands.specs import describe
 from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
@@ -194,9 +194,9 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
         if seen.specs:
             found, note = fitting(small, rotary_suspects(it.spec, seen), built)
     told = (
-        explanations(found, FAULTS, note)
+        explanations(found, ROTARY, note)
         or remembers(asked)
-        or (() if it.spec.axes else collided(it, FAULTS))
+        or (() if it.spec.axes else collided(it, ROTARY))
         or _by_rates(it.spec, seen)
         or unexplained(it, asked)
     )
@@ -280,7 +280,7 @@ def _by_rates(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
     }
     falling = bool((np.diff(rates) < 0).all() and rates[-1] > 0)
     code = "rates-uninitialised" if not falling and len(wrong) > len(rates) // 2 else "other-rates"
-    fault = FAULTS[code]
+    fault = ROTARY[code]
     return (Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters),)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.faults import FAULTS
+from clockhands.faults.rotary_rows import ROTARY
 from clockhands.testing.explaining import Asked
 from clockhands.testing.reports import Explanation
 
@@ -18,6 +18,8 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common, by rules."""
     failed = {one.experiment.name: one for one in asked if any((each.shares > 1).any() for each in one.answers)}
     sound = {one.experiment.name for one in asked} - set(failed)
+    if told := not_finite(asked):
+        return told
     changed = getattr(it.called, "changed", set())
     if changed:
         return (_told("changes-its-arguments", {"names": " and ".join(sorted(changed))}),)
@@ -48,6 +50,21 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     few = _few_numbers(failed.get("every position"))
     if few and "a few positions" in sound | {"a few positions"}:
         return (_told("one-number-wrong", {"which": few}),)
+    return ()
+
+
+def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """Whether it gives back NaN or infinite numbers for tokens that are finite."""
+    for one in asked:
+        for each in one.answers:
+            bad = ~np.isfinite(each.got)
+            if not bad.any():
+                continue
+            what = "NaN" if np.isnan(each.got).any() else "infinite numbers"
+            rows = bad.any(axis=-1)
+            where = "" if each.positions is None else int(np.broadcast_to(each.positions, rows.shape)[rows].min())
+            parameters = {"what": what, "where": f" from position {where:,} on" if where else ""}
+            return (_told("not-finite", parameters),)
     return ()
 
 
@@ -85,5 +102,5 @@ def _few_numbers(every: Asked | None) -> str:
 
 
 def _told(code: str, parameters: dict[str, Any]) -> Explanation:
-    fault = FAULTS[code]
+    fault = ROTARY[code]
     return Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters)
