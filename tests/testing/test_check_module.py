@@ -436,3 +436,28 @@ def test_a_module_in_bfloat16_is_asked_in_bfloat16():
     report = check_module(built(twins.Formula, "halves"), spec_of("halves"), dtype="bfloat16")
     assert report.called["dtype"] == "bfloat16"
     assert "cast to bfloat16" not in report.experiments
+
+
+class KeptPhases(twins.Formula):
+    """Keeps what the first call made, wherever that was."""
+
+    outside = True
+
+    def forward(self, x):
+        if not hasattr(self, "made"):
+            with torch.inference_mode(self.outside and torch.is_inference_mode_enabled()):
+                self.made = (torch.arange(512.0)[:, None] * self.rates()).cos().repeat_interleave(2, dim=-1)
+        return x * self.made[: len(x)]
+
+
+class KeptNumbers(KeptPhases):
+    """The right twin."""
+
+    outside = False
+
+
+def test_a_table_that_is_made_in_inference_mode():
+    report = check_module(KeptPhases(), call="x", raises=False)
+    assert report.codes == {"mode-changes-numbers"}
+    assert "cannot be trained after it has run in torch.inference_mode" in report.explanations[0].message
+    assert "training after inference" in check_module(KeptNumbers(), call="x").experiments

@@ -18,8 +18,8 @@ from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import shares
 from clockhands.testing.module_asking import Heard
 from clockhands.testing.module_bounds import allowed
+from clockhands.testing.module_subject import Subject, Treated, Treatment, alike
 from clockhands.testing.module_tensors import Changed, changed, held, numbers, put, spoiled
-from clockhands.testing.module_treatments import Subject, Treated, Treatment, alike
 from clockhands.testing.reports import Explanation, Failure
 
 

@@ -22,7 +22,7 @@ from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
 if TYPE_CHECKING:
     from clockhands.testing.module_explaining import Outcome
-    from clockhands.testing.module_treatments import Subject, Treatment
+    from clockhands.testing.module_subject import Subject, Treatment
 
 _THROUGHOUT = "whatever is done to it"
 
@@ -112,8 +112,8 @@ def check_module(
             )
     from clockhands.testing.module_asking import Asking
     from clockhands.testing.module_explaining import explained, once
+    from clockhands.testing.module_subject import Subject
     from clockhands.testing.module_tensors import as_it_was
-    from clockhands.testing.module_treatments import Subject
 
     known = {"layout": layout or getattr(spec, "layout", "halves"), "width": width or _width(spec)}
     one_of("layout", known["layout"], ("halves", "interleaved"), "It says which channels cosines and sines turn.")
@@ -180,7 +180,7 @@ def _untreated(subject: "Subject", values: Any) -> tuple[Report | None, tuple[Ex
     """
     from clockhands.testing.module_bounds import allowed
     from clockhands.testing.module_explaining import by_tensors
-    from clockhands.testing.module_treatments import alike
+    from clockhands.testing.module_subject import alike
 
     if subject.spec is None:
         return None, (), subject
@@ -311,7 +311,8 @@ def _treated(
     subject: "Subject", backend: str | None, without: Collection[str], fastest: float
 ) -> tuple[list["Outcome"], list[str], dict[str, str], float]:
     """Make every treatment: those that failed, the names of all, those that could not be made, the largest share."""
-    from clockhands.testing.module_treatments import Broke, Treatment, treatments, undone
+    from clockhands.testing.module_subject import Broke, Treatment, undone
+    from clockhands.testing.module_treatments import treatments
 
     outcomes, made, left_out, worst = [], [], {}, 0.0
     known = [*treatments(backend, subject.asking.dtype), Treatment("positions matter", "positions", _positions_matter)]
@@ -350,7 +351,7 @@ def _treated(
 def _asked(subject: "Subject", treatment: "Treatment", treated: Any, fastest: float) -> tuple["Outcome | None", float]:
     from clockhands.testing.module_bounds import allowed
     from clockhands.testing.module_explaining import Outcome
-    from clockhands.testing.module_treatments import alike, differs
+    from clockhands.testing.module_subject import alike, differs
 
     wanted = treated.wanted or subject.before
     heard = treated.heard or subject.asking.hear(treated.module, dtype=treated.dtype, around=treated.around)
@@ -378,7 +379,7 @@ def _refused(treatment: "Treatment", treated: Any, said: str) -> "Outcome":
 
 def _positions_matter(subject: "Subject") -> Any:
     """Whether anything that it gives depends on where its tokens stand: else there is no code."""
-    from clockhands.testing.module_treatments import Broke, Treated
+    from clockhands.testing.module_subject import Broke, Treated
 
     asking = subject.asking
     if asking.kind == "bias":
