@@ -3,6 +3,7 @@
 import pytest
 
 from clockhands.testing import CannotCheck, check_generation
+from packaged_weights import smollm2_file
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -219,3 +220,16 @@ def test_the_first_layer_that_answers_otherwise_is_told():
     (failure,) = [one for one in report.failures if one.experiment == "one token at a time"]
     assert failure.message.endswith("The first layer that answers otherwise is model.layers.1, at position 8.")
     assert failure.evidence["layer"] == "model.layers.1"
+
+
+def test_a_real_model_passes(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    file = smollm2_file()
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name)
+    report = checked(model.eval(), length=8)
+    assert report.sound, str(report)
+    assert {"a shifted text", "a shifted cache", "rows taken out of the cache", "packing"} <= set(report.experiments)
+    # The tokens of a trained model depend on their order: a slip of one position is far above rounding.
+    assert report.called["a slip of one position"] > 1000 * report.called["rounding explains"]
+    with pytest.raises(CannotCheck, match="in training mode"):
+        check_generation(model.train())

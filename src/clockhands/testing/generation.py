@@ -46,7 +46,8 @@ def check_generation(
     positions or of other keys. Random weights will do, if they are large enough for positions to matter.
 
     Args:
-        model: A causal model of Transformers, which is called as it is and not changed; or a function like `forward`.
+        model: A causal model of Transformers; or a function like `forward`. A small one is copied for every experiment
+            and never changed, one of more than 20 million numbers is asked itself and must be in eval mode.
         forward: A function(tokens [batch, seq], positions [batch, seq], mask, cache) -> (logits [batch, seq,
             vocabulary], cache), of arrays of one's own library. ``cache`` is None at first; ``mask`` is None, or
             booleans [batch, keys] of the keys that are no padding, or [batch, seq, keys] of those that each query sees

@@ -64,11 +64,10 @@ def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
             if instead.code in here:
                 continue
             with suppress(Refused, Unasked):
-                said = instead.ask()
-                if (
-                    said.shape == answer.got.shape
-                    and (shares(answer.got, said, _ROOM * np.asarray(answer.allowed)) <= 1).all()
-                ):
+                said, room = instead.ask(), _ROOM * np.asarray(answer.allowed)
+                if said.shape != answer.got.shape or (shares(said, answer.wanted, room) <= 1).all():
+                    continue  # what would be right too explains nothing
+                if (shares(answer.got, said, room) <= 1).all():
                     here[instead.code] = instead.parameters
         fits = here if fits is None else {code: fits[code] for code in fits if code in here}
         if not fits:

@@ -3,8 +3,10 @@ r"""A model under experiment: its texts, what it says of each alone, and how far
 How far is measured, not assumed: the same passes are made in shapes in which sums come in another order (a text beside
 others, a text before it grew longer), and the largest difference ``d`` of a logit is what rounding does to one pass
 beside another. Two passes of other shapes may each be as far off, on either side, and there are dozens of answers of
-which the worst one counts: ``8 d`` is allowed, and never less than 16 roundings of the largest logit, in float32 also
-where the answers are float64, behind which float32 may stand. A difference above ``2**11`` roundings, or a quarter of
+which the worst one counts: ``8 d`` is allowed. Where all these shapes happen to sum in one order, ``d`` says nothing of
+a single token, which other kernels answer: never less is allowed than 64 roundings of the largest logit, what roundings
+at random come to in sums of 4,096 terms, as wide as layers are, in float32 also where the answers are float64, behind
+which float32 may stand. A difference above ``2**11`` roundings, or a quarter of
 the largest logit, is not taken for rounding: it is an answer that depends on how the text is given, and an experiment
 says so. In bfloat16 and float16 most roundings of two passes are the same ones, and ``d`` says too little: where a
 model can be copied, what its float32 copy says is ``e`` away, and each of two passes may be that far off, the worst of
@@ -143,7 +145,7 @@ def measured(subject: Subject) -> Subject:
     moved = [float(np.abs(each).max()) for each in found if np.isfinite(each).all()]
     noise = max([0.0, *(each for each in moved if each <= most)])
     own = 0.0
-    floor = 16 * max(unit, UNIT["float32"]) * scale
+    floor = 64 * max(unit, UNIT["float32"]) * scale
     finer = made.model.finer() if unit > UNIT["float32"] else None
     if finer is not None:
         floor, own = 0.0, float(np.abs(finer(text[None])[0][0] - wanted).max())
