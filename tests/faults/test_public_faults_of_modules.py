@@ -71,3 +71,12 @@ def test_fault_of_a_model_is_named_whatever_its_code(row, code):
 def test_right_model_passes(code):
     report = _generation(wrong_generation.ROWS[0], code, wrong=False)
     assert report.sound, str(report)
+
+
+@pytest.mark.parametrize("length", [16, 48, 64])
+def test_right_model_passes_at_any_length(length):
+    """What sums in another order do to a single token is not what its position does."""
+    report = check_generation(
+        forward=wrong_generation.Model("halves"), vocabulary=VOCABULARY, length=length, raises=False
+    )
+    assert report.sound, str(report)
