@@ -322,6 +322,12 @@ def test_weights_that_lie_elsewhere_are_no_fault():
     for layer in model.layers:
         layer.q_proj.to("meta")
     assert told(ch.audit(model)) == []
+    rows = Embeddings()
+    rows.wpe.to("meta")
+    audited = ch.audit(rows)
+    assert told(audited) == []
+    assert audited.notes == ("wpe.weight has no numbers here, being on the meta device, and was not looked at.",)
+    assert audited.notes[0] in str(audited)
 
 
 def test_a_tensor_of_whole_numbers_of_few_bits_is_left_alone():

@@ -89,7 +89,7 @@ class Audit:
         >>> print(audit("vaswani2017"))
         vaswani2017: No fault found in what is declared.
         """
-        lines = [f"{self.target}: {self.verdict}"]
+        lines = [f"{self.target}: {self.verdict}", *self.notes]
         for found in self.findings:
             where = f", layers {found.layers}" if found.layers and found.layers != "input" else ""
             lines += [f"{found.severity} {found.code}{where}", f"  {found.message}", f"  hint: {found.hint}"]

@@ -32,6 +32,10 @@ def open_module(module: Any, walked: Walked) -> Opened:
     root, others = config_root(module)
     config = None if root is None else _values(_config(module.get_submodule(root)))
     notes = tuple(f"{other} has a config of its own, and is held to no other: audit it by itself." for other in others)
+    away = [one.full_name for one in walked.held if one.on_meta]
+    if away:
+        more = f" (and {len(away) - 1} more)" if len(away) > 1 else ""
+        notes += (f"{away[0]}{more} has no numbers here, being on the meta device, and was not looked at.",)
     tensors = {one.full_name: info for one in walked.of("rows") if (info := _info(one)) is not None}
     return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors, notes=notes)
 
