@@ -17,7 +17,6 @@ AFTER_COARSER = {"coarser tokens before", "a model of coarser tokens first"}
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common, by rules."""
     failed = {one.experiment.name: one for one in asked if any((each.shares > 1).any() for each in one.answers)}
-    sound = {one.experiment.name for one in asked} - set(failed)
     if told := not_finite(asked):
         return told
     changed = getattr(it.called, "changed", set())
@@ -48,7 +47,7 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         )
         return (_told("unrotated-channels-turned", {"channels": some}),)
     few = _few_numbers(failed.get("every position"))
-    if few and "a few positions" in sound | {"a few positions"}:
+    if few:
         return (_told("one-number-wrong", {"which": few}),)
     return ()
 
