@@ -53,8 +53,7 @@ $(STAMPS)/test: $(STAMPS)/package $(STAMPS)/model
 # or another PyTorch.
 $(STAMPS)/peers: $(STAMPS)/test
 	$(PIP) --editable '.[peers]'
-	$(PIP) --no-deps fair-esm kagglehub kagglesdk keras-hub lightning lightning-utilities litgpt OpenNMT-py torchmetrics \
-		torchscale
+	$(PIP) --no-deps fair-esm kagglehub kagglesdk keras-hub lightning lightning-utilities litgpt OpenNMT-py torchmetrics
 	@touch $@
 
 $(STAMPS)/lint: $(STAMPS)/package
