@@ -246,17 +246,19 @@ def numbered(
     """
     out = np.empty(x.shape)
     for batch, at in _sequences(x, positions):
-        if len(np.unique(at)) < len(at):
-            for place in range(len(at)):
-                part = (batch, slice(None), slice(place, place + 1))
-                out[part] = numbered(ask, x[part], at[place : place + 1], most)
-            continue
         number = int(at.max(initial=-1)) + 1
         if most is not None and number:
             number = max(number, min(max(64, 1 << (number - 1).bit_length()), most))
-        whole = np.zeros((*x[batch].shape[:2], number, x.shape[-1]))
-        whole[:, :, at] = x[batch]
-        out[batch] = ask(whole, np.arange(number))[:, :, at]
+        left = np.arange(len(at))
+        while True:  # a position that stands there twice is asked for twice
+            places, first = np.unique(at[left], return_index=True)
+            rows = left[first]
+            whole = np.zeros((*x[batch].shape[:2], number, x.shape[-1]))
+            whole[:, :, places] = x[batch][:, :, rows]
+            out[batch][:, :, rows] = ask(whole, np.arange(number))[:, :, places]
+            left = np.delete(left, first)
+            if not left.size:
+                break
     return out
 
 
