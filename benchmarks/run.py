@@ -1,4 +1,4 @@
-"""Time and memory of tables, rotations, imports and audits, beside other libraries; run by `make bench`.
+"""Time and memory of tables, rotations, imports, audits and checks, beside other libraries; run by `make bench`.
 
 Every figure is a ratio of medians of interleaved runs: one repetition times every contestant once, in an order that
 is drawn anew, and positions start elsewhere in each repetition. Read ratios, not milliseconds.
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from audits import audits
+from checks import checks
 from rich.console import Console
 from rich.table import Table
 from timing import Target, command, interleaved, keep_memory, say_free_cores
@@ -259,7 +260,7 @@ def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
     ]
 
 
-PARTS = ("tables", "linear", "next", "memory", "start", "audit", "rotations")
+PARTS = ("tables", "linear", "next", "memory", "start", "audit", "check", "rotations")
 
 
 def draw_targets(show: Console, targets: Iterable[Target]) -> None:
@@ -310,13 +311,21 @@ def main() -> None:
         "memory": peaks,
         "start": lambda: processes(21 // share),
         "audit": lambda: audits(9 // share),
+        "check": lambda: checks(9 // share),
     }
     figures: dict[str, object] = {"versions": versions}
     targets: list[Target] = []
     if "tables" in asked.only:
         figures["tables"], reached = tables({SMALL: 45 // share, LARGE: 15 // share}, show)
         targets += reached
-    units = {"linear": "ns an entry", "next": "us", "memory": "MiB beyond the output", "start": "ms", "audit": ""}
+    units = {
+        "linear": "ns an entry",
+        "next": "us",
+        "memory": "MiB beyond the output",
+        "start": "ms",
+        "audit": "",
+        "check": "s",
+    }
     for name, measure in parts.items():
         if name in asked.only:
             measured, reached = measure()
