@@ -93,7 +93,8 @@ def _off_at(spec, xp, by, position=7_777, channel=5):
     return forward
 
 
-@pytest.mark.parametrize(("framework", "layout"), PLACES)
+# Right to float64 but there: JAX has no such numbers.
+@pytest.mark.parametrize(("framework", "layout"), PLACES[:4])
 def test_twice_what_is_allowed_at_one_place_is_caught(framework, layout):
     """What is allowed there is read from a report: an error that is large, as a share of it."""
     xp, spec, large = arrays_of(framework), ch.Rotary(64, layout), 1.0
