@@ -114,7 +114,7 @@ def test_a_wrong_function_is_exit_code_1_and_is_explained_before_the_evidence(ch
             It turns with base 500,000, not 10,000.
               hint: Pass the base on to where the rates are made, and look for a default
                 that stands in for it.
-              met before: SpecForge#265, DeepSpeed#8341, transformers v5 configs read by v4
+              met before: SpecForge#265, DeepSpeed#8341, MarinFold#184
               code: another-base (clockhands explain another-base)
 
             Failed, """)

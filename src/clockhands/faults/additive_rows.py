@@ -41,7 +41,6 @@ FAULTS = (
         "open-span",
         "ends its rates one step before 1/base (it divides by d/2, where d/2 - 1 is right)",
         "Divide the exponent by d/2 - 1; in diffusers that is downscale_freq_shift=1.",
-        "OpenNMT-py#2288",
         "wenet#2141",
     ),
     _spec(
@@ -153,6 +152,7 @@ FAULTS = (
         "behaves as if positions were rounded to {dtype} (first wrong at {first:,})",
         "Make positions as integers, or in float32, whatever the dtype of the tokens.",
         "keras-hub 0.32.0 SinePositionEncoding",
+        "positional-encodings",
     ),
     _code(
         "rates-rounded",
@@ -169,7 +169,6 @@ FAULTS = (
         "table-rounded",
         "behaves as if its table were rounded to {dtype}",
         "Keep the table in float32 where the tokens are float32.",
-        "positional-encodings",
     ),
     _code(
         "positions-offset",

@@ -80,20 +80,17 @@ FAULTS = (
         "one-sided-buckets",
         "has no buckets for keys after the query: all buckets are for keys before, as in a decoder",
         "Pass bidirectional=True for encoders.",
-        "mlx-examples#113",
     ),
     _spec(
         "two-sided-buckets",
         "has half of its buckets for keys after the query, as in an encoder",
         "Pass bidirectional=False for decoders.",
-        "mlx-examples#113",
         shown_by=_FAR,
     ),
     _spec(
         "another-number-of-buckets",
         "has {used} buckets, where {declared} are right",
         "Pass the number of buckets on; the default of 32 fits most models and hides it.",
-        "mlx-examples#113",
         shown_by=_FAR,
     ),
     _spec(
@@ -106,7 +103,6 @@ FAULTS = (
         "buckets-rounded-up",
         "rounds the logarithm of the distance up, as DeBERTa does, where T5 rounds down",
         "Round towards zero: (...).to(int64), or floor.",
-        "mlx-examples#113",
         shown_by=_FAR,
     ),
     _spec(

@@ -179,7 +179,6 @@ FAULTS = (
         "position-argument-ignored",
         "gives the same whatever position it is told: {told}",
         "Use the positions that are passed in.",
-        "chronos-forecasting#491",
         shown_by="positions matter",
     ),
 )

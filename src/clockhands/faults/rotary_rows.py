@@ -26,7 +26,7 @@ FAULTS = (
         "Pass the base on to where the rates are made, and look for a default that stands in for it.",
         "SpecForge#265",
         "DeepSpeed#8341",
-        "transformers v5 configs read by v4",
+        "MarinFold#184",
     ),
     _spec(
         "scaling-dropped",
@@ -35,6 +35,7 @@ FAULTS = (
         "unsloth#6907",
         "Soup#793",
         "mlx-vlm#1710",
+        "mlxcel#1355",
     ),
     _spec(
         "scaling-twice",
@@ -59,7 +60,6 @@ FAULTS = (
         "another-scaling",
         "scales by {scaling}, not by {declared}",
         "Use the formula that the rope type names.",
-        "mlxcel#1355",
         "keras-hub 0.32.0 'dynamic'",
     ),
     _spec(
@@ -87,6 +87,7 @@ FAULTS = (
         "Pair channels as the weights were trained, or permute the rows of the query and key projections.",
         "shainet#111",
         "AiDotNet#2074",
+        "lattice#96",
     ),
     _spec(
         "other-rotated-width",
@@ -119,7 +120,6 @@ FAULTS = (
         "gives pairs to the coordinates as {used}, not as {declared}",
         "Follow mrope_interleaved: sections stand one after another, or take turns.",
         "vllm-gaudi#1437",
-        "lattice#96",
         shown_by="coordinates of their own",
     ),
     _spec(
@@ -179,7 +179,7 @@ FAULTS = (
         "Use the positions that are passed in: packed, padded and cached tokens do not start at 0.",
         "OLMo-core#591",
         "nanoVLM#201",
-        "Megatron-LM#208",
+        "Megatron-LM#4075",
         shown_by="positions that start later",
     ),
     _code(
@@ -275,7 +275,6 @@ FAULTS = (
         "gives the second model the first one's table: the cache does not know its base",
         "Make everything that the numbers depend on a part of the key: base, scaling, width, dtype.",
         "aprender#1607",
-        "mlx#561",
         "equinox 0.13.8",
         shown_by=_TWO,
     ),
