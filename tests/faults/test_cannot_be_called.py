@@ -1,5 +1,6 @@
 """What cannot be called as a check calls it gets one sentence: what was tried, and what came back."""
 
+import threading
 import time
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import clockhands as ch
 from clockhands import testing
 from clockhands.testing import CannotCheck, check_rotary
+from clockhands.testing.calling import within
 from faults.right_functions import fly
 from faults.rows import arrays_of
 from faults.wrong_biases import alibi
@@ -202,3 +204,36 @@ def test_a_function_that_hangs_in_jax_or_torch_is_told():
     arrays_of("torch")
     with pytest.raises(CannotCheck, match="1"):
         check_rotary(sleeps, SPEC, backend="torch", timeout=1, length=100)
+
+
+def test_its_own_timeout_error_is_told_as_what_it_raised():
+    def asks_a_server(_x, _positions):
+        raise TimeoutError("no answer from the server")
+
+    with pytest.raises(CannotCheck, match="it raised TimeoutError: no answer from the server"):
+        check_rotary(asks_a_server, SPEC, backend="numpy", length=100)
+
+
+def test_a_call_does_not_wait_for_that_of_another_thread():
+    started, go_on, told = threading.Event(), threading.Event(), []
+
+    def waits():
+        started.set()
+        return go_on.wait(60)
+
+    other = threading.Thread(target=lambda: told.append(within(60, waits)))
+    other.start()
+    try:
+        assert started.wait(60)
+        assert within(30, lambda: "mine") == "mine"
+    finally:
+        go_on.set()
+        other.join()
+    assert told == [True]
+
+
+def test_a_function_that_is_checked_may_check_another():
+    def checked(x, positions):
+        return within(30, lambda: RIGHT(x, positions))
+
+    assert check_rotary(checked, SPEC, backend="numpy", length=100, timeout=60).sound

@@ -8,7 +8,7 @@ import numpy as np
 
 from clockhands.arguments import one_of, shown
 from clockhands.errors import InvalidType
-from clockhands.testing.calling import Refused, within
+from clockhands.testing.calling import Refused, answered
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
@@ -156,17 +156,7 @@ class CalledBias:
         self.rows += number
         before = {name: as_numpy(array).copy() for name, array in arguments.items() if hasattr(array, "shape")}
         called = self.library.calling(self.function)
-        try:
-            answer = within(self.timeout, functools.partial(called, *arguments.values()))
-        except KeyboardInterrupt:
-            raise
-        except TimeoutError:
-            raise Refused(f"it did not come back within {self.timeout:g} seconds") from None
-        except BaseException as error:
-            text = " ".join(str(error).split())
-            raise Refused(
-                f"it raised {type(error).__name__}: {text[:160]}" if text else f"it raised {type(error).__name__}"
-            ) from error
+        answer = answered(functools.partial(called, *arguments.values()), self.timeout)
         for name, array in before.items():
             if not np.array_equal(array, as_numpy(arguments[name])):
                 self.changed.add(name)

@@ -4,6 +4,7 @@ import contextvars
 import functools
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from clockhands.arguments import one_of, shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.testing.experiments import Unasked
 from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
@@ -166,17 +168,7 @@ class Called:
             arguments["positions"] = self.library.integers(self._places(positions, len(x)))
         before = {name: as_numpy(array).copy() for name, array in arguments.items() if hasattr(array, "shape")}
         called = self.library.calling(self.function)
-        try:
-            answer = within(self.timeout, functools.partial(called, *arguments.values()))
-        except KeyboardInterrupt:
-            raise
-        except TimeoutError:
-            raise Refused(f"it did not come back within {self.timeout:g} seconds") from None
-        except BaseException as error:
-            text = " ".join(str(error).split())
-            raise Refused(
-                f"it raised {type(error).__name__}: {text[:160]}" if text else f"it raised {type(error).__name__}"
-            ) from error
+        answer = answered(functools.partial(called, *arguments.values()), self.timeout)
         for name, array in before.items():
             if not np.array_equal(array, as_numpy(arguments[name]), equal_nan=array.dtype.kind == "f"):
                 self.changed.add(name)
@@ -281,22 +273,46 @@ def _sequences(x: np.ndarray, positions: np.ndarray) -> Iterator[tuple[slice, np
         yield slice(place, place + 1), at
 
 
+class TookTooLong(Exception):
+    """A call did not come back in time; what the call itself raises is of other types."""
+
+
+def answered(call: Callable[[], Any], seconds: float) -> Any:
+    """What a call of somebody's code returns.
+
+    Raises:
+        Refused: It raised, or did not come back in time.
+        Unasked: The call itself says that it cannot be made.
+    """
+    try:
+        return within(seconds, call)
+    except (KeyboardInterrupt, Refused, Unasked):
+        raise
+    except TookTooLong:
+        raise Refused(f"it did not come back within {seconds:g} seconds") from None
+    except BaseException as error:
+        text = " ".join(str(error).split())[:160]
+        raise Refused(f"it raised {type(error).__name__}{f': {text}' if text else ''}") from error
+
+
 def within(seconds: float, call: Callable[[], Any]) -> Any:
     """What the call returns, or what it raises, unless it takes longer.
 
     It runs in a thread of its own: one that does not come back can be left alone, whatever it is busy with.
 
     Raises:
-        TimeoutError: It does not come back in time.
+        TookTooLong: It does not come back in time.
     """
     answers: queue.SimpleQueue = queue.SimpleQueue()
-    _worker().put((contextvars.copy_context(), call, answers))
+    _worker().waiting.put((contextvars.copy_context(), call, answers))
     try:
         answer, error = answers.get(timeout=seconds)
-    except queue.Empty:
-        _left.clear()  # the next call gets another thread
+    except BaseException as error:  # in vain, or stopped from the keyboard: the call may still run
+        _own.worker = None  # the next call gets another thread
         _unanswered.append(answers)
-        raise TimeoutError from None
+        if isinstance(error, queue.Empty):
+            raise TookTooLong from None
+        raise
     if error is not None:
         raise error
     return answer
@@ -307,28 +323,37 @@ def hanging() -> int:
     return sum(answers.empty() for answers in _unanswered)
 
 
-_left: list[queue.SimpleQueue] = []
+class _Worker:
+    """A thread that calls, and ends when nobody asks it any more."""
+
+    def __init__(self) -> None:
+        self.waiting: queue.SimpleQueue = queue.SimpleQueue()
+        threading.Thread(target=_work, args=(self.waiting,), daemon=True, name="clockhands check").start()
+        # Not when the process ends: daemons are left alone then.
+        weakref.finalize(self, self.waiting.put, None).atexit = False
+
+
+# Of each thread that asks, so that none waits for another's call, nor a call that asks itself for its own end.
+_own = threading.local()
 _unanswered: list[queue.SimpleQueue] = []
-_lock = threading.Lock()
 
 
-def _worker() -> queue.SimpleQueue:
-    """The queue of a thread that calls; the same one while it comes back, as libraries keep pools for each thread."""
-    with _lock:
-        if not _left:
-            _left.append(queue.SimpleQueue())
-            threading.Thread(target=_work, args=(_left[0],), daemon=True, name="clockhands check").start()
-        return _left[0]
+def _worker() -> _Worker:
+    """The thread that calls; the same one while it comes back, as libraries keep pools for each thread."""
+    worker: _Worker | None = getattr(_own, "worker", None)
+    if worker is None:
+        worker = _own.worker = _Worker()
+    return worker
 
 
 def _work(waiting: queue.SimpleQueue) -> None:
-    while True:
-        context, call, answers = waiting.get()
+    while (asked := waiting.get()) is not None:
+        context, call, answers = asked
         try:
             answers.put((context.run(call), None))
         except BaseException as error:  # noqa: BLE001 - it is raised again where it was asked for
             answers.put((None, error))
-        del context, call, answers
+        del asked, context, call, answers
 
 
 def runs(positions: np.ndarray) -> Iterator[slice]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.testing.calling import Refused, within
+from clockhands.testing.calling import Refused, answered
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
@@ -98,15 +98,7 @@ class Model:
         self.counts.calls += 1
         self.counts.rows += tokens.size
         call = functools.partial(self._called, tokens, positions, mask, cache, keep)
-        try:
-            logits, cache = within(self.timeout, functools.partial(_alone, call) if self.small else call)
-        except (KeyboardInterrupt, Refused, Unasked):
-            raise
-        except TimeoutError:
-            raise Refused(f"it did not come back within {self.timeout:g} seconds") from None
-        except BaseException as error:
-            text = " ".join(str(error).split())
-            raise Refused(f"it raised {type(error).__name__}{f': {text[:160]}' if text else ''}") from error
+        logits, cache = answered(functools.partial(_alone, call) if self.small else call, self.timeout)
         if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
             raise Refused(f"it gave back a value of type {type(logits).__name__}, where logits belong")
         shape = (*tokens.shape, self.vocabulary)

@@ -15,7 +15,7 @@ import torch
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType
-from clockhands.testing.calling import CALLS, Called, Refused, within
+from clockhands.testing.calling import CALLS, Called, Refused, answered
 from clockhands.testing.libraries import as_numpy, dtype_of
 from clockhands.testing.reports import CannotCheck
 from clockhands.testing.rotary_experiments import telling
@@ -239,23 +239,6 @@ class Asking:
             "Say call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x,"
             " positions).",
         )
-
-
-def answered(call: Callable[[], Any], timeout: float) -> Any:
-    """What a call gives, within a time.
-
-    Raises:
-        Refused: It raised, or did not come back.
-    """
-    try:
-        return within(timeout, call)
-    except TimeoutError:
-        raise Refused(f"it did not come back within {timeout:g} seconds") from None
-    except Exception as error:
-        text = " ".join(str(error).split())[:160]
-        raise Refused(
-            f"it raised {type(error).__name__}: {text}" if text else f"it raised {type(error).__name__}"
-        ) from (error)
 
 
 def turned_by(x: torch.Tensor, waves: Any, layout: str) -> torch.Tensor:
