@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.additive import AxialSinusoidal
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.scaling import Linear
 from clockhands.testing import CannotCheck, CheckFailed, check_module
@@ -461,3 +462,19 @@ def test_a_table_that_is_made_in_inference_mode():
     assert report.codes == {"mode-changes-numbers"}
     assert "cannot be trained after it has run in torch.inference_mode" in report.explanations[0].message
     assert "training after inference" in check_module(KeptNumbers(), call="x").experiments
+
+
+def test_a_code_of_two_coordinates():
+    spec = AxialSinusoidal(width=16)
+
+    class Cells(torch.nn.Module):
+        def __init__(self, first=0):
+            super().__init__()
+            self.order = [first, 1 - first]
+
+        def forward(self, x, positions):  # positions [seq, row and column]
+            return ch.add(x, spec, positions[:, self.order])
+
+    told = {"like": spec, "positions": "seq axes", "length": 100}
+    check_module(Cells(), **told)
+    assert check_module(Cells(first=1), raises=False, **told).codes == {"axes-exchanged"}

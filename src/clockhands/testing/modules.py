@@ -128,7 +128,7 @@ def check_module(
             positions=positions,
             dtype=dtype,
             length=_length(spec, length),
-            coordinates=spec.number_of_axes if isinstance(spec, Rotary) else 1,
+            coordinates=spec.number_of_axes if isinstance(spec, Rotary | AdditiveCode) else 1,
             is_bias=isinstance(spec, BiasCode) or call in ("queries, keys", "counts"),
             timeout=timeout,
             **known,
@@ -274,7 +274,8 @@ def _length(spec: Any, length: int | None) -> int | None:
 
 def _fastest(spec: Any) -> float:
     rates = getattr(spec, "rates", None)
-    return 1.0 if rates is None else max(1.0, *(abs(float(rate)) for rate in rates))
+    each = () if rates is None else (np.abs(np.atleast_1d(one)) for one in rates)  # codes of several axes have rows
+    return max([1.0, *(float(one.max(initial=0)) for one in each)])
 
 
 def _as_function(subject: "Subject", module: Any, values: Any) -> Report:
