@@ -277,3 +277,78 @@ def test_units_are_half_the_distance_of_neighbours():
     for dtype, unit in UNIT.items():
         if dtype != "bfloat16":
             assert unit == np.finfo(dtype).eps / 2
+
+
+def _along_heads(k, _):
+    return np.swapaxes(ch.rotate(np.swapaxes(k, 1, 2), ch.Rotary(16), np.arange(k.shape[1])), 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("side", "wrong", "code"),
+    [
+        ("keys", lambda k, _: k, "no-rotation"),
+        ("queries", lambda q, _: q, "no-rotation"),
+        ("keys", _along_heads, "turns-other-axis"),
+        ("keys", lambda k, positions: ch.rotate(k, ch.Rotary(16), positions[:1]), "positions-of-first-sequence"),
+        ("keys", lambda k, positions: ch.rotate(k, ch.Rotary(16, base=5e5), positions), "another-base"),
+        ("queries", lambda q, positions: ch.rotate(q, ch.Rotary(16), positions + 1), "positions-offset"),
+    ],
+)
+def test_a_fault_of_keys_or_of_queries_alone_is_said_to_be_theirs(side, wrong, code):
+    def both(q, k, positions):
+        turned = {"queries": q, "keys": k}
+        return tuple(
+            wrong(x, positions) if name == side else ch.rotate(x, ch.Rotary(16), positions)
+            for name, x in turned.items()
+        )
+
+    report = check_rotary(both, ch.Rotary(16), call="q, k, positions", length=600, raises=False, **BATCHES)
+    assert code in report.codes
+    assert f"for {side} only" in report.explanations[0].message
+
+
+def test_keys_of_one_head_given_to_all_are_wrong():
+    def both(q, k, positions):
+        turned = ch.rotate(k, ch.Rotary(16), positions)
+        return ch.rotate(q, ch.Rotary(16), positions), np.broadcast_to(turned[:, :1], k.shape)
+
+    report = check_rotary(both, ch.Rotary(16), call="q, k, positions", length=600, raises=False, **BATCHES)
+    assert {failure.experiment for failure in report.failures} == {
+        "keys beside each other",
+        "keys at positions of their own",
+    }
+
+
+def test_what_both_have_wrong_is_not_said_of_one():
+    def both(q, k, positions):
+        return tuple(ch.rotate(x, ch.Rotary(16), np.minimum(positions, 399)) for x in (q, k))
+
+    report = check_rotary(both, ch.Rotary(16), call="q, k, positions", length=600, raises=False, **BATCHES)
+    assert "table-ends" in report.codes
+    assert "only" not in report.explanations[0].message
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (lambda at: at >= 0, "gives back NaN."),
+        (lambda at: at >= 450, "gives back NaN from position 450 on."),
+        (lambda at: at == 5, "gives back NaN at position 5."),
+        (lambda at: at % 7 == 3, "gives back NaN at positions 3 and others."),
+    ],
+)
+def test_numbers_that_are_not_finite_are_placed_and_raise_no_warning_of_numpy(rows, said):
+    def broken(x, positions):
+        y = ch.rotate(x, ch.Rotary(16), positions)
+        y[rows(positions)] = np.nan
+        return y
+
+    report = check_rotary(broken, ch.Rotary(16), length=600, raises=False)
+    assert report.codes == {"not-finite"}
+    assert report.explanations[0].message == said
+
+
+@pytest.mark.filterwarnings("error")
+def test_zeros_raise_no_warning_of_numpy():
+    assert "attention-factor" in check_rotary(lambda x, _: 0 * x, ch.Rotary(16), length=300, raises=False).codes

@@ -70,6 +70,8 @@ class Seen:
         """The position below the length whose turning comes nearest to what was seen at each position."""
         if not self.pairwise or spec.axes is not None or not len(self.positions):
             return None
+        if not np.isfinite(self.turning).all():
+            return None
         sign = -1 if spec.direction == "backward" else 1
         reach = np.arange(self.length)
         known = np.exp(1j * sign * reach[:, None] * np.array(spec.rates))

@@ -108,6 +108,20 @@ class Outside:
             raise Unasked(f"make= raised {type(error).__name__}: {text[:120]}") from error
 
 
+@dataclass(frozen=True)
+class OneSide:
+    """A suspect for queries or for keys alone; the others are turned as they should be."""
+
+    spec: Any
+    apply: Any
+    side: str
+
+    def __call__(self, x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
+        """See `Turning`."""
+        own = (role or "query") == self.side
+        return (self.apply if own else Turning(self.spec))(x, at, dtype, role)
+
+
 @dataclass
 class Inside:
     """A suspect, asked as somebody's function is."""
@@ -130,15 +144,18 @@ class Inside:
         self(np.ones(first_shape(self.axes, self.spec.head_width)), at, dtype=self.first)
 
     @classmethod
-    def of_suspect(cls, suspect: Suspect, like: Implementation) -> "Inside":
-        """In a process of its own."""
+    def of_suspect(cls, suspect: Suspect, like: Implementation, side: str | None = None) -> "Inside":
+        """In a process of its own; a suspect for one side is right for the other."""
         crossed = "queries-and-keys-crossed" in suspect.codes
-        return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, suspect.make(), crossed)
+        make = suspect.make()
+        process = make if side is None else lambda spec: OneSide(spec, make(spec), side)
+        return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, process, crossed)
 
     @property
     def turning(self) -> Turning | None:
         """The rotation that it does, where it is one."""
-        return self.built if isinstance(self.built, Turning) else None
+        built = self.built.apply if isinstance(self.built, OneSide) else self.built
+        return built if isinstance(built, Turning) else None
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None

@@ -21,8 +21,16 @@ from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
-from clockhands.testing.rotary_experiments import EVERY, SMALL, answer, tokens
-from clockhands.testing.unexplained import only_coarse, remembers, unexplained
+from clockhands.testing.rotary_experiments import (
+    EVERY,
+    KEYS,
+    KEYS_UP_TO,
+    LIKE_KEYS,
+    SMALL,
+    answer,
+    tokens,
+)
+from clockhands.testing.unexplained import one_sided, only_coarse, remembers, unexplained
 
 LENGTH = 10_000
 
@@ -176,7 +184,8 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
             small.append(Asked(chosen, chosen.run(it)))
     if not any((one.shares > 1).any() for each in small for one in each.answers):
         return unexplained(it, asked)
-    seen = _seen(it, first_wrong)
+    side = _wrong_side(it, asked)
+    seen = _seen(it, first_wrong, side)
 
     def tried() -> Iterator[Suspect]:
         yield from rotary_suspects(it.spec, seen)
@@ -186,7 +195,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
             yield Suspect(("queries-and-keys-crossed",), {}, lambda: Turning)
 
     def built(suspect: Suspect) -> Inside:
-        return Inside.of_suspect(suspect, it)
+        return Inside.of_suspect(suspect, it, side)
 
     found, note = fitting(small, tried(), built)
     failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
@@ -201,7 +210,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
         or _by_rates(it.spec, seen)
         or unexplained(it, asked)
     )
-    return only_coarse(told, asked, it.coarse)
+    return one_sided(only_coarse(told, asked, it.coarse), side)
 
 
 def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
@@ -227,7 +236,25 @@ def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
     return first, Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
 
 
-def _seen(it: Outside, first_wrong: int | None) -> Seen:
+def _wrong_side(it: Outside, asked: list[Asked]) -> str | None:
+    """``"key"`` or ``"query"`` where only one of both is wrong."""
+    if it.call != PAIRS:
+        return None
+    names = {one.experiment.name for one in asked}
+    failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    if failed & set(KEYS):
+        return "key" if failed <= set(KEYS) else None
+    for one in asked:
+        # Keys are asked for less: what they pass says only something of what was asked of both.
+        if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:
+            for each in one.answers:
+                rows = (each.shares > 1).any(axis=-1)
+                if rows.any() and (np.broadcast_to(each.positions, rows.shape)[rows] < KEYS_UP_TO).any():
+                    return "query"
+    return None
+
+
+def _seen(it: Outside, first_wrong: int | None, side: str | None = None) -> Seen:
     """Measure the turning of the declared pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
     at = np.array([0, 1, *powers])
@@ -237,7 +264,7 @@ def _seen(it: Outside, first_wrong: int | None) -> Seen:
     try:
         for seed in (19, 20):
             x = tokens(it, 1, 1, len(at), seed=seed)
-            y = answer(it, "the turning of pairs", x, at).got
+            y = answer(it, "the turning of pairs", x, at, role="key" if side == "key" else None).got
             with np.errstate(invalid="ignore", divide="ignore"):
                 measured.append(((y[..., first] + 1j * y[..., second]) / (x[..., first] + 1j * x[..., second]))[0, 0])
     except Refused:

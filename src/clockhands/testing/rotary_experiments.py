@@ -25,6 +25,7 @@ from clockhands.testing.libraries import UNIT
 # whole number is rounded.
 TELLING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 127, 128, 255, 256, 257, 259, 401, 511, 512, 1001, 1024, 2049)
 ROWS = 40
+KEYS_UP_TO = 300
 TELLING_FAR = (2051, 2048, 4095, 4096, 4097, 7001, 8191, 8192, 16384, 30011, 32768, 65536, 99991, 131071)
 
 
@@ -210,10 +211,31 @@ def coordinates_of_their_own(it: Implementation) -> list[Answer]:
 
 def keys_as_well(it: Implementation) -> list[Answer]:
     """Keys that stand beside queries are made of keys."""
+    _keys_apart(it)
+    at = telling(min(it.length, KEYS_UP_TO))
+    return [answer(it, "keys", tokens(it, 1, 1, len(at), seed=9), at, role="key")]
+
+
+def keys_beside_each_other(it: Implementation) -> list[Answer]:
+    """Keys of several heads and sequences, at the same positions, are turned alike."""
+    _keys_apart(it)
+    batch, heads, words = beside(it)
+    at = np.minimum(np.arange(2, 7), it.length - 1)
+    return [answer(it, f"keys, {words}", tokens(it, batch, heads, 5, seed=18), at, role="key")]
+
+
+def keys_at_positions_of_their_own(it: Implementation) -> list[Answer]:
+    """Keys of sequences that have positions of their own get what each gets alone."""
+    _keys_apart(it)
+    _, heads, _ = beside(it, "batch")
+    at = np.minimum(np.stack([np.arange(6), np.arange(3, 9), np.maximum(np.arange(6) - 2, 0)]), it.length - 1)
+    asked = "keys of 3 sequences, each with positions of its own"
+    return [answer(it, asked, tokens(it, 3, heads, 6, seed=19), at, role="key")]
+
+
+def _keys_apart(it: Implementation) -> None:
     if it.call != PAIRS and it.spec.xpos is None:
         raise Unasked("it takes queries and keys alike")
-    at = telling(min(it.length, 300))
-    return [answer(it, "keys", tokens(it, 1, 1, len(at), seed=9), at, role="key")]
 
 
 def coarser_tokens(it: Implementation) -> list[Answer]:
@@ -323,13 +345,14 @@ def norms_are_kept(it: Implementation) -> list[Answer]:
 
     wanted = lengths(asked.wanted)
     # Pairs of other channels have lengths that depend on phases, which suspects are asked for elsewhere.
-    unit = np.inf if isinstance(it, Inside) else max(UNIT[it.dtype], SINGLE)
+    inside = isinstance(it, Inside)
+    unit = max(UNIT[it.dtype], SINGLE)
     return [
         replace(
             asked,
             got=lengths(asked.got),
             wanted=wanted,
-            allowed=1.01 * 8 * unit * wanted + 1e-30,
+            allowed=np.full(wanted.shape, np.inf) if inside else 1.01 * 8 * unit * wanted + 1e-30,
         )
     ]
 
@@ -352,6 +375,8 @@ SMALL = (
     Experiment("one token of many sequences", "", one_token_of_many_sequences),
     Experiment("coordinates of their own", "", coordinates_of_their_own),
     Experiment("keys as well", "", keys_as_well),
+    Experiment("keys beside each other", "", keys_beside_each_other),
+    Experiment("keys at positions of their own", "", keys_at_positions_of_their_own),
     Experiment("asked again", "", asked_again),
     Experiment("coarser tokens", "", coarser_tokens),
     Experiment("coarser tokens before", "", coarser_tokens_before),
@@ -362,6 +387,15 @@ SMALL = (
     Experiment("a model of coarser tokens first", "", coarser_model_first),
 )
 """Quick to ask: a suspect is asked all of them."""
+
+LIKE_KEYS = {
+    "a short sequence": "keys as well",
+    "heads beside each other": "keys beside each other",
+    "positions of their own": "keys at positions of their own",
+}
+"""Which look at keys as others do at queries."""
+
+KEYS = tuple(LIKE_KEYS.values())
 
 EVERY = Experiment("every position", "", every_position, needed=True)
 SMALL, EVERY = (

@@ -54,17 +54,24 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
 
 def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """Whether it gives back NaN or infinite numbers for tokens that are finite."""
-    for one in asked:
-        for each in one.answers:
-            bad = ~np.isfinite(each.got)
-            if not bad.any():
-                continue
-            what = "NaN" if np.isnan(each.got).any() else "infinite numbers"
-            rows = bad.any(axis=-1)
-            where = "" if each.positions is None else int(np.broadcast_to(each.positions, rows.shape)[rows].min())
-            parameters = {"what": what, "where": f" from position {where:,} on" if where else ""}
-            return (_told("not-finite", parameters),)
-    return ()
+    bad = [each for one in asked for each in one.answers if not np.isfinite(each.got).all()]
+    if not bad:
+        return ()
+    longest = max(bad, key=lambda each: each.got.size)  # which says best where it begins
+    what = "NaN" if np.isnan(longest.got).any() else "infinite numbers"
+    where = _from_where(~np.isfinite(longest.got).all(axis=-1), longest.positions)
+    return (_told("not-finite", {"what": what, "where": where}),)
+
+
+def _from_where(rows: np.ndarray, positions: np.ndarray | None) -> str:
+    """Where bad rows begin, or which they are, in words; nothing where all are bad."""
+    if positions is None or rows.all():
+        return ""
+    at = np.broadcast_to(positions, rows.shape)
+    first = int(at[rows].min())
+    if at[rows].size == 1 or not rows[at >= first].all():
+        return f" at position {first:,}" if np.ptp(at[rows]) == 0 else f" at positions {first:,} and others"
+    return f" from position {first:,} on"
 
 
 def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
@@ -84,6 +91,15 @@ def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: st
     first = told[0]
     message = f"{first.message[:-1]}, for {dtype} tokens only: float32 ones are right."
     return (replace(first, codes=(*first.codes, "coarse-path-differs"), message=message), *told[1:])
+
+
+def one_sided(told: tuple[Explanation, ...], side: str | None) -> tuple[Explanation, ...]:
+    """What was told, with the word that it is so for keys or for queries only, where it is."""
+    if side is None or not told:
+        return told
+    one, others = ("keys", "queries") if side == "key" else ("queries", "keys")
+    message = f"{told[0].message.removesuffix('.')}, for {one} only: {others} are right."
+    return (replace(told[0], message=message), *told[1:])
 
 
 def _few_numbers(every: Asked | None) -> str:
