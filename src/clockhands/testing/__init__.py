@@ -4,6 +4,7 @@
 model that keeps a cache. `laws` are what holds for every code of a kind.
 
 >>> import clockhands as ch
+>>> from clockhands.testing import check_rotary
 >>> spec = ch.Rotary(head_width=16)
 >>> check_rotary(lambda x, positions: ch.rotate(x, spec, positions), spec, length=100).sound
 True
