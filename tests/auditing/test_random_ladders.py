@@ -113,3 +113,22 @@ def test_random_ladders_are_named():
     assert share_named(named) >= 0.98, named
     for code in ("buffer-rounded", "buffer-zero", "buffer-uninitialised"):
         assert {seen for wanted, seen in named if wanted == code} == {code}
+
+
+@pytest.mark.parametrize("base", [1e4, 5e5, 1e6, 8e6, 11158840.0, 8e7])
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_rates_made_by_an_exponential_are_right(base, width):
+    config = models.transformers().LlamaConfig(
+        hidden_size=2 * width,
+        num_attention_heads=2,
+        num_hidden_layers=2,
+        rope_parameters={"rope_type": "default", "rope_theta": base},
+    )
+    right = part(config)
+    steps, logarithm = torch.arange(0, width, 2), torch.log(torch.tensor(base))
+    ways = {
+        "a constant": torch.exp(steps * (-logarithm / width)),
+        "three factors": torch.exp(-logarithm * steps / width),
+        "a quotient": 1 / torch.exp(logarithm * (steps / width)),
+    }
+    assert {way: found for way, rates in ways.items() if (found := ch.audit(with_rates(right, rates)).errors)} == {}

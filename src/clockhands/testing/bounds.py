@@ -12,8 +12,9 @@ is off by at most ``e |p| (k (3 x + 3) + 12)`` where there is a scaling, ``e |p|
 its cosine and sine together, as a point on the circle, by no more, and never by more than 2.
 
 **Waves and products.** Cosine and sine are rounded to the tokens' dtype (or to a finer one), times the attention factor
-(``u`` each); two products and a sum are rounded: ``4 u (|a cos| + |b sin|)``, at most ``4 u`` of the pair's length.
-Second orders, and products below the smallest normal number, are within another percent and one unit of the dtype.
+(``u`` each); two products and a sum are rounded: ``4 u (|a cos| + |b sin|)``, at most ``4 u`` of the pair's length; an
+attention factor that is not 1 is rounded itself, which makes it ``5 u``. Second orders, and products below the smallest
+normal number, are within another percent and one unit of the dtype.
 
 A function that does all of this in float64 stays within the same bounds: nothing here has to be as bad as it may be.
 """
@@ -84,7 +85,7 @@ def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) ->
     moved = phase_error(phases, _plain_rates(spec), passed_on(spec))
     # Tokens of float64 may meet waves of float32.
     unit = max(UNIT[dtype], SINGLE)
-    pairs = 1.01 * length * (moved + 4 * unit) + 4 * TINY[dtype]
+    pairs = 1.01 * length * (moved + (4 + (spec.attention_factor != 1)) * unit) + 4 * TINY[dtype]
     allowed = np.zeros(np.broadcast_shapes(x.shape, (*phases.shape[:-1], x.shape[-1])))
     allowed[..., first] = pairs
     allowed[..., second] = pairs

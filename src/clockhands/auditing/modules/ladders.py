@@ -115,14 +115,16 @@ def _ladders(code: Code, spec: Rotary | None, which: str | None, reach: int | No
 def _slack(code: Code) -> float:
     """How far float32 may put a rate from the exact one, in parts of it.
 
-    ``base ** -x`` loses ``ln(base)`` times what ``x`` has lost, half a unit in the last place, and a few units beside;
-    where a scaling blends two rates, the share of the fast one is lost to a unit, and it is ``factor`` times the other.
+    ``base ** -x`` and ``exp(-x ln(base))`` are off by what the exponent is off by: it is a product of three numbers,
+    each rounded, or of two and a rounding of its own, so three roundings of its size, which is at most the logarithm of
+    what lies between the fastest rate and the slowest. The power, a quotient and a few more add eight. Where a scaling
+    blends two rates, the share of the fast one is lost to a unit, and it is ``factor`` times the other.
     """
     assert code.rates
     turning = [rate for rate in code.rates if rate > 0]
     spread = math.log(max(turning) / min(turning)) if turning else 0.0
     factor = (code.scaling or {}).get("factor") or 0.0
-    return 2.0**-24 * (8 + spread + 2 * factor)
+    return 2.0**-24 * (8 + 3 * spread + 2 * factor)
 
 
 def judged(numbers: np.ndarray, dtype: str, expected: Expected, context: int | None) -> Verdict:
