@@ -80,7 +80,9 @@ def one_of(name: str, value: object, allowed: Iterable[str], hint: str) -> Any:
     """``value``, if it is one of some words."""
     words = tuple(allowed)
     if not isinstance(value, str) or value not in words:
-        raise InvalidValue(f"`{name}` must be one of {', '.join(words)}, got {shown(value)}.", hint)
+        mark = '"' * any("," in word for word in words)
+        listed = ", ".join(f"{mark}{word}{mark}" for word in words)
+        raise InvalidValue(f"`{name}` must be one of {listed}, got {shown(value)}.", hint)
     return value
 
 

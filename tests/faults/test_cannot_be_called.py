@@ -8,7 +8,8 @@ import pytest
 
 import clockhands as ch
 from clockhands import testing
-from clockhands.testing import CannotCheck, check_rotary
+from clockhands.errors import InvalidType, InvalidValue, TooLarge
+from clockhands.testing import CannotCheck, check_additive, check_rotary
 from clockhands.testing.calling import within
 from faults.right_functions import fly
 from faults.rows import arrays_of
@@ -237,3 +238,38 @@ def test_a_function_that_is_checked_may_check_another():
         return within(30, lambda: RIGHT(x, positions))
 
     assert check_rotary(checked, SPEC, backend="numpy", length=100, timeout=60).sound
+
+
+def _turned(x, positions):
+    return ch.rotate(x, ch.Rotary(8), positions)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.dtype("float64"), "float64"])
+def test_a_dtype_is_a_name_or_a_librarys_own(dtype):
+    assert check_rotary(_turned, ch.Rotary(8), dtype=dtype, length=100).called["dtype"] == "float64"
+
+
+def test_a_dtype_of_pytorch_is_one():
+    torch = pytest.importorskip("torch")
+    assert check_rotary(_turned, ch.Rotary(8), dtype=torch.float64, length=100).called["dtype"] == "float64"
+
+
+def test_words_that_have_commas_are_listed_in_quotes_and_need_no_spaces():
+    assert check_rotary(_turned, ch.Rotary(8), call="x,positions", length=100).sound
+    with pytest.raises(InvalidValue, match=r'one of "x, positions", "x", "x, offset", "q, k, positions"'):
+        check_rotary(_turned, ch.Rotary(8), call="q, k")
+
+
+def test_an_unknown_backend_is_refused_by_name():
+    with pytest.raises(InvalidType, match="`backend` must be numpy, torch, jax or a module"):
+        check_rotary(_turned, ch.Rotary(8), backend="cupy")
+
+
+def test_a_length_that_cannot_fit_is_refused_before_anything_is_asked():
+    def never(_x, _positions):
+        raise AssertionError
+
+    with pytest.raises(TooLarge, match="What every position is asked with"):
+        check_rotary(never, ch.Rotary(64), length=10**12)
+    with pytest.raises(TooLarge, match="What every position is asked with"):
+        check_additive(never, ch.Sinusoidal(64), length=10**12)

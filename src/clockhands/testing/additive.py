@@ -16,6 +16,7 @@ from clockhands.faults.additive import Seen, additive_suspects, further_suspects
 from clockhands.faults.additive_rows import ADDITIVE
 from clockhands.faults.fault import Suspect
 from clockhands.grids import Grid
+from clockhands.memory import refuse_larger
 from clockhands.positions import numpy_of
 from clockhands.specs import describe
 from clockhands.testing.additive_asking import InsideAdding, OutsideAdding, Right, answer, tokens
@@ -26,7 +27,7 @@ from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
-from clockhands.testing.rotary_experiments import ROWS
+from clockhands.testing.rotary_experiments import COPIES, ROWS
 from clockhands.testing.unexplained import only_coarse
 
 LENGTH = 10_000
@@ -200,6 +201,7 @@ def _length(length: int, right: Right) -> int:
             f"`length` must be at most the {right.ends:,} positions of the code, got {wanted:,}.",
             "Leave it out to ask all of them.",
         )
+    refuse_larger((wanted, right.spec.width), COPIES * 8, "What every position is asked with", "Say a smaller length=.")
     return wanted
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from clockhands.arguments import one_of, shown
 from clockhands.errors import InvalidType
-from clockhands.testing.calling import Refused, answered
+from clockhands.testing.calling import Refused, answered, spaced
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
+from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, float_name, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
 CALLS = ("queries, keys", "counts", "keys")
@@ -56,9 +56,9 @@ class CalledBias:
                 f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or say make=."
             )
         self.function, self.heads, self.timeout = function, heads, timeout
-        self.call = one_of("call", call, CALLS, "It names what the function is called with.")
+        self.call = one_of("call", spaced(call), CALLS, "It names what the function is called with.")
         self.aligned = one_of("aligned", aligned, ("end", "start"), "It says which keys the queries stand at.")
-        self.dtype = one_of("dtype", dtype, FLOATS, "It is what the numbers should be good for.")
+        self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is what the numbers should be good for.")
         self.calls = self.rows = 0
         self.changed: set[str] = set()
         self.output, self.home = dtype, ""

@@ -13,7 +13,7 @@ import numpy as np
 from clockhands.arguments import one_of, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
+from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, float_name, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
 CALLS = ("x, positions", "x", "x, offset", "q, k, positions", "positions")
@@ -68,13 +68,14 @@ class Called:
             )
         self.function, self.width, self.timeout, self.start = function, width, timeout, start
         self.axes = _axes(axes)
-        self.call: str = one_of("call", call, CALLS, "It names what the function is called with.")
+        self.call: str = one_of("call", spaced(call), CALLS, "It names what the function is called with.")
         places: str = one_of(
             "positions", positions, PLACES, "It names the axes of the positions that the function takes."
         )
         if coordinates > 1 and "axes" not in places:
             places = f"{places} axes"
         self.places = tuple(places.split())
+        dtype = float_name(dtype)
         self.given: str = one_of("dtype", first or dtype, FLOATS, "It is the dtype of x.")
         self.most: int | None = None
         self.calls = self.rows = 0
@@ -215,6 +216,11 @@ class Called:
         elif wide and "batch" not in self.places:
             raise Refused('it takes one row of positions for all (say positions="batch seq" if it takes more)')
         return np.moveaxis(positions, -1, 0) if axes and self.places[0] == "axes" else positions
+
+
+def spaced(call: Any) -> Any:
+    """Words with a comma between them, with one space after each."""
+    return ", ".join(word.strip() for word in call.split(",")) if isinstance(call, str) else call
 
 
 def first_places(coordinates: int = 1) -> np.ndarray:

@@ -13,6 +13,7 @@ from clockhands.errors import InvalidType
 from clockhands.recognition.functions_calling import as_numpy, library_name, likely_libraries
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
+LIBRARIES = ("numpy", "torch", "jax")
 
 # Half the distance of neighbouring numbers, relative to their size: what one rounding is off by, at most.
 UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
@@ -30,7 +31,7 @@ class Library:
     def __init__(self, backend: Any) -> None:
         """Take a name (numpy, torch, jax) or a module of the array API."""
         self.module = None if isinstance(backend, str) else backend
-        if self.module is not None and not hasattr(self.module, "asarray"):
+        if backend not in LIBRARIES if isinstance(backend, str) else not hasattr(backend, "asarray"):
             raise InvalidType(
                 f"`backend` must be numpy, torch, jax or a module with the array API, got {shown(backend)}.",
                 "Leave it out to have it found.",
@@ -83,9 +84,26 @@ class Library:
         return called
 
 
+def float_name(dtype: Any) -> Any:
+    """The name of a dtype that is said by its name or as a library's own; what is neither comes back as it is."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    name = name.removeprefix("torch.")
+    return name if name in FLOATS else dtype
+
+
 def dtype_of(array: Any) -> str:
     """The name of an array's dtype, in any library."""
     return str(array.dtype).removeprefix("torch.").rpartition(".")[2]
 
 
-__all__ = ["FLOATS", "TINY", "UNIT", "Library", "as_numpy", "dtype_of", "library_name", "likely_libraries"]
+__all__ = [
+    "FLOATS",
+    "TINY",
+    "UNIT",
+    "Library",
+    "as_numpy",
+    "dtype_of",
+    "float_name",
+    "library_name",
+    "likely_libraries",
+]

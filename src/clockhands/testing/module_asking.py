@@ -235,7 +235,7 @@ class Asking:
                 return
         last = LENGTHS[0] - 1 if length is None else length - 1
         raise CannotCheck(
-            f"The module was asked for positions up to {last:,}: {refused}.",
+            f"The module was asked for positions up to {last:,}: {refused.removesuffix('.')}.",
             "Say call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x,"
             " positions).",
         )

@@ -12,6 +12,7 @@ from clockhands.errors import ClockhandsError, InvalidType
 from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen, rotary_suspects
 from clockhands.faults.rotary_rows import ROTARY
+from clockhands.memory import refuse_larger
 from clockhands.rotary import Rotary
 from clockhands.specs import describe
 from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
@@ -22,6 +23,7 @@ from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import (
+    COPIES,
     EVERY,
     KEYS,
     KEYS_UP_TO,
@@ -157,7 +159,11 @@ def check_rotary(
 
 def _length(spec: Rotary, length: int | None) -> int:
     if length is not None:
-        return count("length", length)
+        length = count("length", length)
+        refuse_larger(
+            (length, spec.head_width), COPIES * 8, "What every position is asked with", "Say a smaller length=."
+        )
+        return length
     original = getattr(spec.scaling, "original", None)
     # Rates that follow the length in use are those of the spec only up to there.
     if original is not None and _follows_length(spec):
@@ -249,7 +255,10 @@ def _wrong_side(it: Outside, asked: list[Asked]) -> str | None:
         if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:
             for each in one.answers:
                 rows = (each.shares > 1).any(axis=-1)
-                if rows.any() and (np.broadcast_to(each.positions, rows.shape)[rows] < KEYS_UP_TO).any():
+                if (
+                    each.positions is not None
+                    and (np.broadcast_to(each.positions, rows.shape)[rows] < KEYS_UP_TO).any()
+                ):
                     return "query"
     return None
 

@@ -26,6 +26,8 @@ from clockhands.testing.libraries import UNIT
 TELLING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 127, 128, 255, 256, 257, 259, 401, 511, 512, 1001, 1024, 2049)
 ROWS = 40
 KEYS_UP_TO = 300
+# Numbers that are held at once for one that is asked: tokens, answers, what is right, what is allowed, on the way too.
+COPIES = 8
 TELLING_FAR = (2051, 2048, 4095, 4096, 4097, 7001, 8191, 8192, 16384, 30011, 32768, 65536, 99991, 131071)
 
 

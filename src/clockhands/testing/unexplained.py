@@ -59,11 +59,11 @@ def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         return ()
     longest = max(bad, key=lambda each: each.got.size)  # which says best where it begins
     what = "NaN" if np.isnan(longest.got).any() else "infinite numbers"
-    where = _from_where(~np.isfinite(longest.got).all(axis=-1), longest.positions)
+    where = _from_where(np.asarray(~np.isfinite(longest.got)).any(axis=-1), longest.positions)
     return (_told("not-finite", {"what": what, "where": where}),)
 
 
-def _from_where(rows: np.ndarray, positions: np.ndarray | None) -> str:
+def _from_where(rows: Any, positions: np.ndarray | None) -> str:
     """Where bad rows begin, or which they are, in words; nothing where all are bad."""
     if positions is None or rows.all():
         return ""
