@@ -143,8 +143,6 @@ def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:
     """
     try:
         built = make(spec)
-    except KeyboardInterrupt:
-        raise
     except Exception as error:
         text = " ".join(str(error).split())
         said = f"{type(error).__name__}: {text[:160]}" if text else type(error).__name__
