@@ -115,7 +115,9 @@ def _beyond(rows: int, dtype: str) -> Phases:
         if not at.size or at.max() < rows:
             return fine
         coarse = rounded(call.turning.phases(rounded(at, dtype), rounded(call.turning.rates, dtype)), dtype)
-        return np.where((at >= rows)[..., None], coarse, fine)
+        axes = call.turning.spec.axes
+        late = at >= rows
+        return np.where(late[..., None] if axes is None else late[..., list(axes)], coarse, fine)
 
     return phases
 
