@@ -233,3 +233,15 @@ def test_a_real_model_passes(monkeypatch):
     assert report.called["a slip of one position"] > 1000 * report.called["rounding explains"]
     with pytest.raises(CannotCheck, match="in training mode"):
         check_generation(model.train())
+
+
+def test_rates_other_than_those_of_the_config_are_not_called_a_cache_that_stands_still():
+    """Keys are turned on by the check itself, at the declared rates, so the model cannot have left them behind."""
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**_LLAMA))
+    model.model.rotary_emb.inv_freq.mul_(0.5)
+    report = check_generation(model, raises=False)
+    (failure,) = report.failures
+    assert failure.experiment == "a shifted cache"
+    assert "at the rates of its spec" in failure.message
+    assert "cached-keys-keep-positions" not in report.codes

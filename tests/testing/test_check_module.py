@@ -237,6 +237,15 @@ def test_cosines_and_sines(layout):
     assert report.explanations[0].codes == ("cast-changes-numbers",)
 
 
+@pytest.mark.parametrize("like", [None, spec_of("halves")], ids=["by itself", "beside a spec"])
+def test_a_module_of_cosines_and_sines_is_told_how_it_is_called(like):
+    """Once, by one hint."""
+    with pytest.raises(CannotCheck, match="gave back tuple of 2, not an array") as caught:
+        check_module(built(twins.Waves, "halves"), like)
+    assert str(caught.value).count("hint:") == 1
+    assert '"x, positions -> cos, sin"' in caught.value.hint
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_numbers_of_positions_are_whole_numbers(layout):
     """D3 #3."""

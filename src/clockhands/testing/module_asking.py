@@ -21,6 +21,10 @@ from clockhands.testing.reports import CannotCheck
 from clockhands.testing.rotary_experiments import telling
 
 WAVES = ("x, positions -> cos, sin", "positions -> cos, sin")
+_HINT = (
+    "Say call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x, positions),"
+    ' or "x, positions -> cos, sin" where it gives back cosines and sines.'
+)
 LENGTHS = (10_000, 4096, 2048, 1024, 512, 128, 32, 8)
 
 Around = Callable[[], AbstractContextManager[Any]]
@@ -219,10 +223,10 @@ class Asking:
             try:
                 self.called(module, width, self.dtype)
             except CannotCheck as error:
-                said = said or str(error)
+                said = said or error.message
             else:
                 return width
-        raise CannotCheck(said or "No width of tokens is known.", "Say width=, the channels of its tokens.")
+        raise CannotCheck(said or "No width of tokens is known.", _HINT if said else "Say width=, of its tokens.")
 
     def _find_length(self, module: torch.nn.Module, length: int | None) -> None:
         refused = ""
@@ -236,8 +240,7 @@ class Asking:
         last = LENGTHS[0] - 1 if length is None else length - 1
         raise CannotCheck(
             f"The module was asked for positions up to {last:,}: {refused.removesuffix('.')}.",
-            "Say call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x,"
-            " positions).",
+            _HINT,
         )
 
 
