@@ -267,7 +267,7 @@ def _length(spec: Any, length: int | None) -> int | None:
     """Positions to ask: fewer than usual where the rates of a code follow the length in use."""
     if length is None and isinstance(spec, Rotary):
         rotary = import_module("clockhands.testing.rotary")
-        found = rotary._length(spec, None)  # noqa: SLF001 - one rule for both checks
+        found = rotary.asked_length(spec, None)
         return None if found == rotary.LENGTH else found
     return length
 

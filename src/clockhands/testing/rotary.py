@@ -92,7 +92,7 @@ def check_rotary(
     """
     __tracebackhide__ = True
     spec = resolved(like, Rotary, "rotary")
-    length = _length(spec, length)
+    length = asked_length(spec, length)
 
     def outside(
         function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None
@@ -157,7 +157,8 @@ def check_rotary(
     return settled(report, raises)
 
 
-def _length(spec: Rotary, length: int | None) -> int:
+def asked_length(spec: Rotary, length: int | None) -> int:
+    """Positions that are asked: those that are said, or as many as the rates of the spec hold for."""
     if length is not None:
         length = count("length", length)
         refuse_larger(
