@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.errors import InvalidValue
 from clockhands.faults import FAULTS
 from clockhands.faults.rotary import Seen, rotary_suspects
 from clockhands.rotary import XPos, chunked, interleaved
@@ -235,6 +236,18 @@ def test_xpos_is_asked_for_queries_and_keys():
     assert "keys as well" in check_rotary(queries, spec, keys=keys, length=1500).experiments
     report = check_rotary(queries, spec, keys=queries, length=1500, raises=False)
     assert [failure.experiment for failure in report.failures] == ["keys as well"]
+
+
+def test_xpos_for_queries_alone_is_not_asked_for_keys():
+    spec = ch.Rotary(16, "interleaved", xpos=XPos())
+    report = check_rotary(lambda x, positions: ch.rotate(x, spec, positions, role="query"), spec, length=600)
+    assert "say keys=" in report.left_out["keys as well"]
+
+
+@pytest.mark.parametrize("call", ["x", "x, offset", "x,offset"])
+def test_tokens_of_several_coordinates_are_not_counted(call):
+    with pytest.raises(InvalidValue, match="3 coordinates cannot be counted"):
+        check_rotary(lambda x, *_: x, "qwen2-vl", call=call)
 
 
 def test_a_failure_is_raised_with_its_report():

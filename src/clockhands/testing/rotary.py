@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count
-from clockhands.errors import ClockhandsError, InvalidType
+from clockhands.arguments import count, shown
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen, rotary_suspects
 from clockhands.faults.rotary_rows import ROTARY
@@ -16,7 +16,7 @@ from clockhands.memory import refuse_larger
 from clockhands.rotary import Rotary
 from clockhands.specs import describe
 from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
-from clockhands.testing.calling import Called, Refused
+from clockhands.testing.calling import Called, Refused, spaced
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, fitting
@@ -93,6 +93,11 @@ def check_rotary(
     __tracebackhide__ = True
     spec = resolved(like, Rotary, "rotary")
     length = asked_length(spec, length)
+    if spec.number_of_axes > 1 and spaced(call) in {"x", "x, offset"}:
+        raise InvalidValue(
+            f"`call` is {shown(call)}, and tokens of {spec.number_of_axes} coordinates cannot be counted.",
+            'Say call="x, positions" or "q, k, positions": wrap the function so that it takes them.',
+        )
 
     def outside(
         function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None

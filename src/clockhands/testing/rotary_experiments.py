@@ -15,7 +15,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.faults.turning import Turning
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, rotate
-from clockhands.testing.asking import PAIRS, Implementation, Inside
+from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
 from clockhands.testing.bounds import SINGLE, turned_error
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
@@ -238,6 +238,8 @@ def keys_at_positions_of_their_own(it: Implementation) -> list[Answer]:
 def _keys_apart(it: Implementation) -> None:
     if it.call != PAIRS and it.spec.xpos is None:
         raise Unasked("it takes queries and keys alike")
+    if it.call != PAIRS and isinstance(it, Outside) and it.keys is None:
+        raise Unasked("xPos treats keys otherwise: say keys=, the function for them")
 
 
 def coarser_tokens(it: Implementation) -> list[Answer]:
