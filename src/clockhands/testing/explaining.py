@@ -56,7 +56,7 @@ def fitting(
 
 def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: bool) -> tuple[float | None, bool]:
     """What a suspect leaves, 1 where it is as much as may be, and whether it leaves nothing but rounding."""
-    left, whole, fits = 0.0, 0.0, True
+    left, whole, fits, explains = 0.0, 0.0, True, False
     wrong = missed = right = lost = 0
     implementation = build()
     for one in asked:
@@ -79,6 +79,8 @@ def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: b
                 over = np.where(finite, np.abs(seen.got - made.got), 0.0)
                 off = np.where(finite, np.abs(seen.got - seen.wanted), 0.0)
             bad = seen.shares > 1
+            # What is right where the implementation is wrong explains nothing, however near that is.
+            explains = explains or bool((bad & (shares(made.got, seen.wanted, seen.allowed) > 1)).any())
             left += float(np.sum(np.where(close, 0.0, over) ** 2))
             whole += float(np.sum(np.where(bad, off, 0.0) ** 2))
             wrong += int(bad.sum())
@@ -88,6 +90,8 @@ def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: b
         # It gives neither what is wrong nor what is right: no more of it will make it fit.
         if (missed > wrong / 2 + 8 and left > whole / 2) or lost > right / 2 + 8:
             return None, False
+    if not explains:
+        return None, False
     if not wrong or not whole:
         return None, fits
     # Numbers that were right and are none of the suspect's count as much.
