@@ -217,6 +217,7 @@ def as_numpy(array: Any) -> np.ndarray:
 
 
 def library_name(array: Any) -> str:
+    """The library that an array is of."""
     name = library_of(array)
     return "jax" if name == "jaxlib" else name
 

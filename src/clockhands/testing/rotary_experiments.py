@@ -102,20 +102,18 @@ def answer(
     allowed = turned_error(sizes, own, _aligned(phases), dtype or implementation.dtype)
     if own.reordered:
         allowed = _reordered(allowed, own)
-    if growth is not None:  # an exponent that is made in float32
-        allowed = allowed * (1 + 8 * np.abs(np.log(np.maximum(_spread(growth, own, x.shape), 1e-300))))
+    if growth is not None:
+        # The exponent is made in float32, of eight roundings at most: a share of the pair's length.
+        first, second = own.channels.T
+        lengths = np.hypot(sizes[..., first], sizes[..., second]) * own.attention_factor
+        lost = 8 * SINGLE * np.abs(np.log(np.maximum(_aligned(growth), 1e-300))) * lengths
+        for channels in (first, second):
+            allowed[..., channels] += lost
     return Answer(asked, got, wanted, allowed, where[:, None])
 
 
 def _aligned(numbers: np.ndarray) -> np.ndarray:
     return numbers[:, None] if numbers.ndim == 3 else numbers
-
-
-def _spread(growth: np.ndarray, spec: Rotary, shape: tuple[int, ...]) -> np.ndarray:
-    whole = np.ones(shape)
-    for channels in spec.channels.T:
-        whole[..., channels] = _aligned(growth)
-    return whole
 
 
 def _reordered(allowed: np.ndarray, spec: Rotary) -> np.ndarray:
