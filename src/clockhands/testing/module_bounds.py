@@ -19,15 +19,19 @@ again passes through a scaling. It is ``20 x 2**-24 p`` times the fastest rate, 
 may be off by 20 roundings in float32.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from clockhands.testing.libraries import TINY, UNIT
-from clockhands.testing.module_asking import Asking, Heard
+
+if TYPE_CHECKING:  # it imports PyTorch, and the bounds need none
+    from clockhands.testing.module_asking import Asking, Heard
 
 _OTHER = 20 * 2.0**-24
 
 
-def allowed(asking: Asking, wanted: Heard, dtype: str, another: bool, fastest: float) -> np.ndarray:
+def allowed(asking: "Asking", wanted: "Heard", dtype: str, another: bool, fastest: float) -> np.ndarray:
     """How far each number of an answer may be off.
 
     Args:
