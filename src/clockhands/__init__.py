@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from clockhands.biases import Alibi, Buckets, bias
     from clockhands.clocks import kernel, shift
     from clockhands.conversion import convert_table
+    from clockhands.measures import properties
     from clockhands.presets import preset
     from clockhands.recognition import identify
     from clockhands.rotary import Rotary, rotate
@@ -35,6 +36,7 @@ __all__ = [
     "identify",
     "kernel",
     "preset",
+    "properties",
     "rotate",
     "shift",
     "table",
@@ -57,6 +59,7 @@ _HOME = {
     "identify": "recognition",
     "kernel": "clocks",
     "preset": "presets",
+    "properties": "measures",
     "rotate": "rotary",
     "shift": "clocks",
     "table": "additive",
@@ -76,6 +79,7 @@ _SUBMODULES = frozenset(
         "jax",
         "ladders",
         "layouts",
+        "measures",
         "mixtures",
         "presets",
         "recognition",

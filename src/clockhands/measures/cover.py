@@ -1,0 +1,9 @@
+"""Which distances have a hand of their own."""
+
+from clockhands.measures.property import Property, not_computed
+from clockhands.measures.subject import Subject
+
+
+def cover(subject: Subject) -> Property:
+    """Not measured yet."""
+    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")

@@ -1,0 +1,9 @@
+"""How alike two positions are by their distance."""
+
+from clockhands.measures.property import Property, not_computed
+from clockhands.measures.subject import Subject
+
+
+def kernel(subject: Subject) -> Property:
+    """Not measured yet."""
+    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")

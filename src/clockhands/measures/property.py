@@ -1,0 +1,52 @@
+"""One property of one position code: whether it holds, with its numbers, in a few words and in a sentence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["measured", "not applicable", "not computed"]
+
+
+@dataclass(frozen=True)
+class Property:
+    """What is known of one property.
+
+    Attributes:
+        state: ``"measured"``; ``"not applicable"`` where the question makes no sense for the code; ``"not computed"``
+            where it does, and something is missing or would take too long. ``says`` has the reason.
+        holds: The answer, where the question has a yes or a no.
+        brief: The answer in the few words that fit a cell of a table.
+        says: The answer in one sentence or two, with its own numbers.
+        numbers: The figures by name: plain JSON values.
+    """
+
+    state: State
+    holds: bool | None
+    brief: str
+    says: str
+    numbers: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The property as JSON values."""
+        return {
+            "state": self.state,
+            "holds": self.holds,
+            "brief": self.brief,
+            "says": self.says,
+            "numbers": dict(self.numbers),
+        }
+
+
+def measured(brief: str, says: str, *, holds: bool | None = None, **numbers: Any) -> Property:
+    """A property that was measured."""
+    return Property("measured", holds, brief, says, numbers)
+
+
+def not_applicable(why: str) -> Property:
+    """A property that makes no sense for a code, and why."""
+    return Property("not applicable", None, "makes no sense", why)
+
+
+def not_computed(why: str, **numbers: Any) -> Property:
+    """A property that could be told, and why it was not."""
+    return Property("not computed", None, "not computed", why, numbers)
