@@ -1,0 +1,29 @@
+"""What is said about position codes, recomputed: sentence, verdict, condition, numbers, argument and source.
+
+A claim is a function with its data beside it (`claim.py`), in the file of its subject; every one that stands in such a
+file is found here by itself.
+"""
+
+from types import MappingProxyType
+
+from clockhands.claims import attention, frequencies, projections
+from clockhands.claims.claim import Claim, Recomputed, recompute
+
+SUBJECTS = MappingProxyType(
+    {
+        "Frequencies and wavelengths": frequencies,
+        "What adding and projecting do": projections,
+        "Attention and order": attention,
+    }
+)
+"""Each subject with the file that holds its claims, in the order of reports."""
+
+
+def _claims_in(module: object) -> list[Claim]:
+    return [each for each in vars(module).values() if isinstance(each, Claim)]
+
+
+CLAIMS: dict[str, Claim] = {each.id: each for module in SUBJECTS.values() for each in _claims_in(module)}
+"""Every claim by its ID, in the order of reports."""
+
+__all__ = ["CLAIMS", "SUBJECTS", "Claim", "Recomputed", "recompute"]

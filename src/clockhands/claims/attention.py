@@ -1,0 +1,1 @@
+"""Claims about attention: what it can tell of order without a code, and with one."""

@@ -1,0 +1,195 @@
+"""One thing that people say about position codes: whether it is so, and the numbers that show it.
+
+A claim is a function with its data beside it. The function computes the numbers again each time; the data say what they
+were when the claim was written, to how many digits. A number that is no longer what was stated has *moved*::
+
+    @claim(
+        "step-of-one-token",
+        "Neighbouring positions are closer the wider the code is.",
+        "false",
+        numbers={"distance_at_width_512": near("3.714")},
+        argument="…",
+        source="…",
+    )
+    def step_of_one_token() -> Numbers:
+        return {"distance_at_width_512": …}
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+Verdict = Literal["true", "false", "only if"]
+Number = float | int | bool
+Numbers = dict[str, Number]
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A number as it is stated, and how far the recomputed one may be from it.
+
+    Attributes:
+        text: The number as it is written.
+        within: The greatest difference: half a unit of the last digit that is written, or 0.
+        limit: Whether the number is a bound, which the recomputed one may not exceed in size.
+    """
+
+    text: str
+    within: Decimal
+    limit: bool = False
+
+    @property
+    def value(self) -> Number:
+        """The number: True or False, an integer where it is exact, else a float."""
+        if self.text in ("True", "False"):
+            return self.text == "True"
+        return int(self.text) if self.within == 0 and not self.limit else float(self.text)
+
+    def holds(self, number: Number) -> bool:
+        """Whether a recomputed number is the one that is stated; NaN and infinity never are.
+
+        >>> near("3.714").holds(3.71449), near("3.714").holds(3.7146), near("3.714").holds(float("nan"))
+        (True, False, False)
+        """
+        if isinstance(self.value, bool) or isinstance(number, bool):
+            return isinstance(number, bool) and number is self.value
+        if not math.isfinite(number):
+            return False
+        if self.limit:
+            return abs(Decimal(number)) <= Decimal(self.text)
+        return abs(Decimal(number) - Decimal(self.text)) <= self.within
+
+    def to_dict(self) -> dict[str, Any]:
+        """The stated number as JSON values."""
+        if self.limit:
+            return {"at_most": self.value}
+        return {"value": self.value, "tolerance": float(self.within)}
+
+
+def exactly(number: int | bool) -> Stated:
+    """A count, or a yes or no: nothing else will do."""
+    if not isinstance(number, int):
+        raise TypeError(f"`exactly` takes a count, True or False, got {number!r}. Write the digits: near('{number}').")
+    return Stated(str(number), Decimal(0))
+
+
+def near(digits: str) -> Stated:
+    """A number to the digits that are written, which therefore come as text: half a unit of the last one is allowed.
+
+    >>> near("60,611.5").within, near("2.10e-3").within
+    (Decimal('0.05'), Decimal('0.000005'))
+    """
+    if not isinstance(digits, str):
+        raise TypeError(f"`near` takes the digits as text, got {digits!r}: a float forgets its last zeros.")
+    text = digits.replace(",", "")
+    exponent = Decimal(text).as_tuple().exponent
+    assert isinstance(exponent, int), "NaN and infinity are stated of nothing"
+    return Stated(text, Decimal(5).scaleb(exponent - 1))
+
+
+def at_most(bound: str) -> Stated:
+    """Zero, but for rounding: the recomputed number may not exceed the bound in size.
+
+    >>> at_most("1e-12").holds(-3e-15), at_most("1e-12").holds(2e-12)
+    (True, False)
+    """
+    return Stated(bound, Decimal(0), limit=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What people say, and what is so.
+
+    Attributes:
+        id: Its name, words joined by hyphens.
+        statement: The sentence as people say it.
+        verdict: ``"true"``, ``"false"``, or ``"only if"`` with the ``condition``.
+        condition: When it is true; empty for the other verdicts, or what the verdict is about.
+        numbers: The numbers that show it, as they are stated, by name.
+        argument: Why, in about two lines.
+        source: Where it is said, or who showed it.
+        compute: Computes the numbers again.
+        waits_for: The measurement that would decide what cannot be shown without training; empty where nothing waits.
+    """
+
+    id: str
+    statement: str
+    verdict: Verdict
+    condition: str
+    numbers: Mapping[str, Stated]
+    argument: str
+    source: str
+    compute: Callable[[], Numbers]
+    waits_for: str = ""
+
+
+def claim(
+    id: str,  # noqa: A002 - it is what the claim calls it
+    statement: str,
+    verdict: Verdict,
+    *,
+    numbers: Mapping[str, Stated],
+    argument: str,
+    source: str,
+    condition: str = "",
+    waits_for: str = "",
+) -> Callable[[Callable[[], Numbers]], Claim]:
+    """Make a claim of the function that computes its numbers; the arguments are the fields of `Claim`."""
+    assert verdict != "only if" or condition, f"{id}: only if what?"
+    assert numbers, f"{id}: a claim has at least one number"
+
+    def made(compute: Callable[[], Numbers]) -> Claim:
+        return Claim(id, statement, verdict, condition, numbers, argument, source, compute, waits_for)
+
+    return made
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A claim with its numbers, computed just now.
+
+    Attributes:
+        claim: The claim.
+        numbers: Its numbers by name.
+        moved: The names of those that are not what was stated.
+    """
+
+    claim: Claim
+    numbers: Numbers
+    moved: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every number is what was stated."""
+        return not self.moved
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim as JSON values; a number that is not finite is null."""
+        told = self.claim
+        return {
+            "id": told.id,
+            "statement": told.statement,
+            "verdict": told.verdict,
+            "condition": told.condition,
+            "numbers": {name: number if math.isfinite(number) else None for name, number in self.numbers.items()},
+            "expected": {name: stated.to_dict() for name, stated in told.numbers.items()},
+            "argument": told.argument,
+            "source": told.source,
+            "waits_for": told.waits_for,
+            "holds": self.holds,
+        }
+
+
+def recompute(told: Claim) -> Recomputed:
+    """Compute the numbers of a claim again, and compare them with what it states."""
+    numbers = {name: _plain(number) for name, number in told.compute().items()}
+    assert set(numbers) == set(told.numbers), f"{told.id} states {set(told.numbers)} and computes {set(numbers)}"
+    ordered = {name: numbers[name] for name in told.numbers}
+    return Recomputed(told, ordered, tuple(n for n, stated in told.numbers.items() if not stated.holds(ordered[n])))
+
+
+def _plain(number: Any) -> Number:
+    """NumPy's numbers as Python's."""
+    return number.item() if hasattr(number, "item") else number

@@ -1,0 +1,85 @@
+"""Every claim is what it says; a number that moves is seen."""
+
+from dataclasses import replace
+
+import pytest
+
+from clockhands.claims import CLAIMS, SUBJECTS, recompute
+from clockhands.claims.claim import Claim, at_most, claim, exactly, near
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_the_numbers_are_what_is_stated(name):
+    found = recompute(CLAIMS[name])
+    assert found.moved == (), found.numbers
+    assert found.holds
+
+
+def moved(number):
+    """A number just far enough away to be another one."""
+
+    def other(stated):
+        if isinstance(stated.value, bool):
+            return not stated.value
+        if stated.limit:
+            return 1.01 * stated.value
+        return stated.value + (1 if stated.within == 0 else 1.01 * float(stated.within))
+
+    return other(number)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name, each in CLAIMS.items() for number in each.numbers]
+)
+def test_a_number_that_moves_is_named(name, number):
+    told = CLAIMS[name]
+    true = {each: stated.value for each, stated in told.numbers.items()}
+    assert recompute(replace(told, compute=lambda: true)).holds
+    wrong = true | {number: moved(told.numbers[number])}
+    assert recompute(replace(told, compute=lambda: wrong)).moved == (number,)
+    if not isinstance(true[number], bool):
+        assert recompute(replace(told, compute=lambda: true | {number: float("nan")})).moved == (number,)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_says_all_that_it_must(name):
+    told = CLAIMS[name]
+    assert told.id == told.id.lower().replace(" ", "-").replace("_", "-")
+    for sentence in (told.statement, told.argument, *filter(None, (told.condition, told.waits_for))):
+        assert sentence[-1] in ".!?", sentence
+    assert told.source
+    assert 60 <= len(told.argument) <= 420, f"about two lines, not {len(told.argument)} characters"
+    assert (told.verdict == "only if") == bool(told.condition)
+
+
+def test_no_id_is_given_twice():
+    assert len(CLAIMS) == sum(isinstance(each, Claim) for module in SUBJECTS.values() for each in vars(module).values())
+
+
+def test_digits_say_how_far_a_number_may_be():
+    assert near("3.714").holds(3.71351)
+    assert not near("3.714").holds(3.71451)
+    assert near("60,611.5").holds(60611.549)
+    assert near("2.8e-3").holds(2.75e-3 + 1e-12)
+    assert not near("2.8e-3").holds(2.74e-3)
+    assert exactly(769).holds(769)
+    assert not exactly(769).holds(770)
+    assert exactly(True).holds(True)
+    assert not exactly(True).holds(1)
+    assert not exactly(1).holds(True)
+    assert at_most("1e-12").holds(0.0)
+
+
+@pytest.mark.parametrize(("make", "given"), [(near, 3.714), (exactly, 3.714)])
+def test_a_number_whose_digits_are_unknown_is_refused(make, given):
+    with pytest.raises(TypeError, match=r"digits"):
+        make(given)
+
+
+def test_a_claim_that_computes_something_else_is_a_fault_of_ours():
+    @claim("any", "Any.", "true", numbers={"one": exactly(1)}, argument="Because.", source="Nobody.")
+    def other():
+        return {"two": 2}
+
+    with pytest.raises(AssertionError, match="any states"):
+        recompute(other)
