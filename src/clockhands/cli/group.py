@@ -19,12 +19,13 @@ from clockhands.errors import ClockhandsError
 
 COMMANDS = {
     "audit": "What a model is told about position, and what is wrong with it.",
+    "properties": "What a position code can and cannot do, in its own numbers.",
     "check": "Whether a function or a module is the code that it should be.",
     "explain": "What a finding or a fault means, and how to mend it.",
     "diff": "Where two position codes part, or two readings of one.",
     "identify": "What made the numbers of a table, or what a function does.",
     "table": "The numbers of a position code, exact at every position.",
-    "convert": "A checkpoint's query and key weights, moved to the other pairing.",
+    "convert": "A model's query and key weights, moved to the other pairing.",
     "presets": "The published position codes that are known by name.",
 }
 """Every command with its line in the help; `clockhands.cli.NAME` holds it as `command`."""

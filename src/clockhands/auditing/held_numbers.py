@@ -1,0 +1,182 @@
+"""What is known of a position code of a target: its spec, else its rates, and the learned numbers that the file holds.
+
+A config says how a learned table is shaped and not what is in it; the weights beside it say that. Numbers that lie in
+blocks of a GGUF type are read by the format's own library where it is installed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import Learned
+from clockhands.biases.codes import BiasCode, TableCode
+from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.ladders import Explicit
+from clockhands.recognition import Match, identify
+from clockhands.rotary import Rotary
+from clockhands.scaling import LongRope
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.opened import Opened
+from clockhands.sources.position_tables import is_table, rows_of
+from clockhands.sources.quantised import is_quantised, quantised_rows
+from clockhands.sources.resolved import Code
+from clockhands.sources.weights import BUCKETS, part_in, rows_and_width
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A code as far as a target tells it.
+
+    Attributes:
+        spec: The code; None where too little is known to make one.
+        values: Its learned numbers; None where it has none, or the target does not hold them.
+        notes: What was assumed, and which numbers are not there, in sentences.
+        why: Why there is no spec.
+    """
+
+    spec: Any = None
+    values: Any = None
+    notes: tuple[str, ...] = ()
+    why: str | None = None
+
+
+def held_by(opened: Opened, code: Code) -> Held:
+    """What a target tells of one of its codes."""
+    spec, notes = code.spec, ()
+    if spec is None and code.kind == "rotary" and code.rates:
+        try:
+            spec = _of_rates(code)
+        except ClockhandsError as error:
+            return Held(why=f"Its rates make no ladder: {error.message}")
+        notes = ("How its channels pair is not known; no figure here depends on it.",)
+    if spec is None:
+        return Held(why=_why_unknown(code))
+    if isinstance(spec, Learned):
+        return _learned(opened, code, spec)
+    if isinstance(spec, TableCode) and spec.learned:
+        return _looked_up(opened, code, spec)
+    if getattr(spec, "learned", False):
+        return Held(spec, None, ("Its learned numbers are not in the file.",))
+    return Held(spec, None, notes)
+
+
+def held_array(info: TensorInfo) -> Held:
+    """What a bare array is: a computed code where it is recognised as one, else rows that were learned.
+
+    Raises:
+        Unreadable: It is no table of rows of numbers, or cannot be read.
+    """
+    where = f"{info.name} in {info.file}" if info.name != info.file.name else str(info.file)
+    if not is_table(info):
+        raise Unreadable(
+            f"{where} is no table of positions: its shape is {list(info.shape)}, of {info.dtype}.",
+            "Name an array of real numbers with one row for each position, [rows, width].",
+        )
+    rows = rows_of(info)
+    unfit = _not_finite(rows)
+    if unfit is not None:
+        raise Unreadable(f"{where} cannot be measured: {unfit}", "`clockhands audit` lists the rows that are wrong.")
+    match = next(iter(identify(rows)), None)
+    if match is not None and _is_computed(match):
+        return Held(match.spec, match.values, (_recognised(match),))
+    count, width = rows.shape
+    seen = "" if match is None else f" (they are like {match.name or 'a known code'}, and not it)"
+    note = f"The numbers follow from no code that is known{seen}: they are measured as they stand."
+    return Held(Learned(width, count), np.asarray(rows), (note,))
+
+
+def _is_computed(match: Match) -> bool:
+    """Whether a spec makes exactly these rows, at the positions from its first one on."""
+    first = getattr(match.spec, "first", 0)
+    positions = match.positions
+    from_the_start = isinstance(positions, range) and positions.step == 1 and positions.start == first
+    learned = match.values is not None and np.size(match.values) > 1
+    return from_the_start and match.residual is None and match.computed_in is None and not learned
+
+
+def _recognised(match: Match) -> str:
+    return f"The array is recognised as {match.name or 'a computed code'}, off by at most {match.error:.2g}."
+
+
+def _of_rates(code: Code) -> Rotary:
+    """A rotary code of these rates, in a layout that no property depends on."""
+    assert code.rates is not None
+    rotated = code.rotated or 2 * len(code.rates)
+    factor = code.attention_factor
+    ones = (1.0,) * len(code.rates)
+    scaling = None if factor in (None, 1.0) else LongRope(ones, ones, 2, 1.0, attention_factor=factor)
+    width = code.width if code.width is not None and code.width >= rotated else rotated
+    return Rotary(width, "halves", spacing=Explicit(code.rates), rotated=rotated, scaling=scaling)
+
+
+def _why_unknown(code: Code) -> str:
+    if code.kind == "none":
+        return "These layers have no position code, and what has none has no properties."
+    if code.kind is None:
+        return "What code this is was not recognised."
+    if code.kind == "rotary":
+        return "Its rates cannot be computed from what the files say."
+    missing = [name for name in ("width", "rows", "offset") if getattr(code, name) is None]
+    if code.kind == "learned" and missing:
+        return f"The files do not say all of the table: {' and '.join(missing)} of it are not known."
+    return f"The files do not say all of its numbers, so that this {code.kind} code cannot be made."
+
+
+# Learned numbers
+
+
+def _learned(opened: Opened, code: Code, spec: Learned) -> Held:
+    name = code.source.get("rows", "").partition(":")[2]
+    if name not in opened.tensors:
+        return Held(spec, None, ("The rows of its table are not in what was read: a config says their number alone.",))
+    return _with(spec, opened.tensors[name], spec.values_shape)
+
+
+def _looked_up(opened: Opened, code: Code, spec: TableCode) -> Held:
+    """A bias whose table stands once for all layers, in the first."""
+    shape = next(iter(spec.shapes.values()))
+    found = [info for name, info in opened.tensors.items() if BUCKETS.search(name) and code.part == part_in(name)]
+    fits = [info for info in found if info.shape == shape]
+    if not fits:
+        return Held(spec, None, ("Its learned numbers are not in what was read.",))
+    return _with(spec, fits[0], shape)
+
+
+def _with(spec: Learned | BiasCode, info: TensorInfo, shape: Sequence[int]) -> Held:
+    """The spec with its numbers out of one tensor, or without and the reason."""
+    try:
+        values = numbers_of(info)
+    except ClockhandsError as error:
+        return Held(spec, None, (f"Its numbers cannot be read: {error.message}",))
+    if values.shape != tuple(shape):
+        return Held(spec, None, (f"{info.name} is of shape {list(info.shape)} and not {list(shape)}.",))
+    unfit = _not_finite(values)
+    if unfit is not None:
+        return Held(spec, None, (f"Its numbers are left out: {unfit}",))
+    return Held(spec, values)
+
+
+def numbers_of(info: TensorInfo) -> np.ndarray:
+    """A table [rows, width] in memory; one in blocks of a GGUF type as float32.
+
+    Raises:
+        Unreadable: It cannot be read, or the library for its type is not installed.
+        TooLarge: It takes more than 4 GiB.
+    """
+    if not is_quantised(info):
+        return np.asarray(rows_of(info))
+    found = rows_and_width(info.shape)
+    rows = info.elements // info.shape[-1] if found is None else found[0]
+    return quantised_rows(info, np.arange(rows))
+
+
+def _not_finite(rows: np.ndarray) -> str | None:
+    """The first row that holds a NaN or an infinity, in a sentence; None where all are numbers."""
+    step = max(1, 2**20 // max(1, rows.shape[-1]))
+    for begin in range(0, len(rows), step):
+        bad = np.flatnonzero(~np.isfinite(np.asarray(rows[begin : begin + step])).all(axis=-1))
+        if len(bad):
+            return f"row {begin + int(bad[0])} holds NaN or infinite numbers."
+    return None

@@ -1,0 +1,204 @@
+"""What the position codes of a target can and cannot do: each with its own numbers, at a length and in a dtype."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+from clockhands.additive import Learned
+from clockhands.arguments import count
+from clockhands.auditing.arrays import audit_tables
+from clockhands.auditing.findings import json_value
+from clockhands.auditing.held_numbers import Held, held_array, held_by
+from clockhands.dtypes import output_dtype
+from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.measures import Properties, properties
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolve import code_of, resolve
+from clockhands.sources.resolved import Code
+from clockhands.sources.targets import open_target
+from clockhands.specs import describe, to_dict
+
+WITHOUT_CONTEXT = 2_048
+"""Tokens that a code is measured over where nothing says how many it serves."""
+
+MOST = 8_192
+MOST_LEARNED = 4_096
+"""Tokens that are measured unless more are asked for: a report shall take seconds. All pairs of learned rows count."""
+
+
+@dataclass(frozen=True)
+class CodeProperties:
+    """One position code of a target and what it can do.
+
+    Attributes:
+        code: The code as it was read.
+        spec: The spec that was measured; None where too little is known.
+        length: Tokens that it was measured over, and ``dtype`` what its numbers were rounded to.
+        properties: What was measured; None without a spec.
+        notes: What was assumed, which numbers are not there, and where the length comes from.
+        why: Why nothing was measured.
+    """
+
+    code: Code
+    spec: Any
+    length: int | None
+    dtype: str
+    properties: Properties | None
+    notes: tuple[str, ...] = ()
+    why: str | None = None
+
+    @property
+    def says(self) -> str:
+        """The code in words."""
+        if self.spec is not None:
+            return describe(self.spec)
+        return "no position code" if self.code.kind == "none" else self.code.kind or "a code that is not recognised"
+
+    def to_dict(self) -> dict[str, Any]:
+        """One element of ``codes`` in the JSON of `clockhands properties`."""
+        found = self.properties
+        return {
+            "part": self.code.part,
+            "layers": self.code.layers,
+            "says": self.says,
+            "spec": None if self.spec is None else to_dict(self.spec),
+            "usable_length": self.code.usable_length,
+            "window": self.code.window,
+            "length": self.length,
+            "dtype": self.dtype,
+            "notes": list(self.notes),
+            "why": self.why,
+            "properties": None if found is None else {name: json_value(each.to_dict()) for name, each in found},
+        }
+
+
+@dataclass(frozen=True)
+class TargetProperties:
+    """What all position codes of a target can do.
+
+    Attributes:
+        target: As the caller wrote it.
+        codes: The codes, one for each group of layers that share one.
+        notes: What was decided on the way that another reader might have decided otherwise.
+    """
+
+    target: str
+    codes: tuple[CodeProperties, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {"target": self.target, "notes": list(self.notes), "codes": [code.to_dict() for code in self.codes]}
+
+
+def target_properties(
+    target: str | os.PathLike[str],
+    length: int | None = None,
+    dtype: str = "float32",
+    *,
+    stdin: IO[bytes] | None = None,
+) -> TargetProperties:
+    """What the position codes of a preset, a config, a file of weights or a bare array can and cannot do.
+
+    Learned numbers are read from the weights where the target has them. Without a length each code is measured over
+    the positions that it serves, at most 8,192 of them (4,096 of a learned table), and 2,048 where nothing says how
+    many; a layer that sees a window alone, over its window.
+
+    Args:
+        target: What to measure, as `clockhands.audit` takes it.
+        length: Tokens to measure over; None chooses by the target.
+        dtype: What the numbers are rounded to.
+        stdin: Where `-` is read from; None is the process's own standard input.
+
+    Raises:
+        Unreadable: The target cannot be read, or holds no position code that could be measured.
+        InvalidValue: The length is below 1 or beyond a learned table that is the only code, or the dtype does not
+            exist.
+    """
+    asked = None if length is None else count("length", length)
+    name = output_dtype(dtype).name
+    opened = open_target(target, stdin)
+    measured: dict[Any, Properties] = {}
+    found: list[CodeProperties] = []
+    refused: list[ClockhandsError] = []
+    for code, held in _held(opened, asked):
+        one = CodeProperties(code, held.spec, None, name, None, held.notes, held.why)
+        if held.spec is not None:
+            try:
+                one = _measured(one, held.values, asked, measured)
+            except ClockhandsError as error:
+                refused.append(error)
+                one = replace(one, why=f"{error.message} {error.hint}")
+        found.append(one)
+    if not any(one.properties is not None for one in found):
+        raise refused[0] if refused else _nothing_to_measure(opened, found)
+    return TargetProperties(opened.target, tuple(found), tuple(opened.notes))
+
+
+def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
+    """How many tokens a code is measured over unless it is said, and the sentence to say where it is not all of them.
+
+    >>> usual_length(Code("text", "0-3", "rotary", usable_length=131072), None)
+    (8192, 'Measured over the first 8,192 of 131,072 positions; --length 131072 measures all.')
+    """
+    served = spec.usable if isinstance(spec, Learned) else code.usable_length
+    if code.window is not None and (served is None or code.window < served):
+        # A query meets no distance beyond, so that whatever holds at one means nothing for the model.
+        seen = min(code.window, MOST)
+        return seen, f"A query here sees the last {code.window:,} positions only: measured over {seen:,}."
+    most = MOST_LEARNED if isinstance(spec, Learned) else MOST
+    if served is None:
+        preset = code.source.get("kind", "").startswith("preset")
+        return WITHOUT_CONTEXT, None if preset else f"No context is declared: measured over {WITHOUT_CONTEXT:,} tokens."
+    if served <= most:
+        return served, None
+    return most, f"Measured over the first {most:,} of {served:,} positions; --length {served} measures all."
+
+
+def _held(opened: Opened, length: int | None) -> Iterator[tuple[Code, Held]]:
+    """Each code of a target with what is known of it."""
+    if opened.form == "array":
+        for info in opened.tensors.values():
+            held = held_array(info)
+            yield replace(code_of(held.spec, None, None), part="other", usable_length=_rows(info.shape)), held
+        return
+    resolved = resolve(opened, length)
+    if opened.config is None and opened.spec is None:
+        resolved, _ = audit_tables(opened, resolved)  # weights alone do not say what their tables are
+    for code in resolved.codes:
+        name = code.source.get("rows", "").partition(":")[2]
+        if code.spec is None and code.kind is None and name in opened.tensors:
+            yield code, held_array(opened.tensors[name])
+        else:
+            yield code, held_by(opened, code)
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    return max(shape[:-1])
+
+
+def _measured(one: CodeProperties, values: Any, asked: int | None, known: dict[Any, Properties]) -> CodeProperties:
+    """The code with its properties; layers that share a spec without learned numbers share them."""
+    length, note = (asked, None) if asked is not None else usual_length(one.code, one.spec)
+    key = (one.spec, length) if values is None else None
+    found = known.get(key) if key is not None else None
+    if found is None:
+        found = properties(one.spec, length, one.dtype, values=values)
+        if key is not None:
+            known[key] = found
+    return replace(one, length=length, properties=found, notes=(*one.notes, *([note] if note else ())))
+
+
+def _nothing_to_measure(opened: Opened, found: list[CodeProperties]) -> Unreadable:
+    """The error for a target without any position code that could be measured."""
+    if found and all(one.code.kind == "none" for one in found):
+        return Unreadable(
+            f"{opened.target} declares no position code, so that there is nothing to measure.",
+            "`clockhands order` shows what attention does without one.",
+        )
+    why = " ".join(dict.fromkeys(one.why for one in found if one.why)) or "Nothing in it says what its code is."
+    return Unreadable(
+        f"{opened.target} holds no position code that could be measured. {why}",
+        "`clockhands audit` says what was read; a preset with fields measures any code.",
+    )

@@ -1,0 +1,49 @@
+"""`clockhands properties`: what the position codes of a target can and cannot do, in its own numbers."""
+
+import click
+
+from clockhands.cli.group import talk
+from clockhands.cli.output import print_json
+
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+
+EXAMPLES = """\b
+Examples:
+  clockhands properties path/to/model
+  clockhands properties model.gguf --length 32768
+  clockhands properties positions.npy --dtype bfloat16
+  clockhands properties vaswani2017:width=64 --json
+"""
+
+
+@click.command("properties", epilog=EXAMPLES)
+@click.argument("target", metavar="TARGET")
+@click.option(
+    "--length",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tokens to measure over; without it, all that the code serves, at most 8,192 (4,096 learned rows).",
+)
+@click.option(
+    "--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="What the numbers are rounded to."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(target: str, length: int | None, dtype: str, as_json: bool) -> None:
+    """Say what the position codes of a model can and cannot do: unique, smooth, a rotation under shifts, and so on.
+
+    A TARGET is one of `clockhands audit`: a model folder, a config, a file of weights (whose learned tables are read),
+    a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset
+    (PRESET:field=value,...), or - for a config on standard input.
+    """
+    # Imported when it is called: the help of all commands needs none of it.
+    from clockhands.auditing.target_properties import target_properties
+
+    report = target_properties(target, length, dtype)
+    for note in report.notes:
+        talk(f"note: {note}")
+    if as_json:
+        print_json(report.to_dict())
+        return
+    from clockhands.show.properties import print_properties
+
+    print_properties(report)

@@ -1,0 +1,74 @@
+"""What a position code can and cannot do, as text: each property as the question that it answers."""
+
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from clockhands.auditing.target_properties import CodeProperties, TargetProperties
+from clockhands.measures import QUESTIONS
+from clockhands.measures.property import Property
+from clockhands.show.page import Page, broken, safe
+from clockhands.show.terminal import title_of
+
+_MARKS = {True: "yes", False: "no", None: "-"}
+_STYLES = {"yes": "bold green", "no": "bold yellow", "-": "bold cyan", "?": "dim"}
+_INDENT = 5
+
+
+def print_properties(report: TargetProperties, file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print what the codes of one target can do.
+
+    Args:
+        report: What to show.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's, or 80 where there is none.
+    """
+    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    page.line(Text(safe(report.target), style="bold"))
+    for code in report.codes:
+        page.line()
+        _print_code(page, code)
+
+
+def _print_code(page: Page, one: CodeProperties) -> None:
+    page.line(Text(title_of(one.code), style="bold"))
+    if one.spec is not None:
+        page.paragraph(one.says, indent=2)
+    if one.length is not None:
+        tokens = f"{one.length:,} token{'' if one.length == 1 else 's'}"
+        each = ", along each axis" if getattr(one.spec, "number_of_axes", 1) > 1 else ""
+        page.paragraph(f"over {tokens} in {one.dtype}{each}", indent=2)
+    for note in one.notes:
+        page.paragraph(note, style="dim", indent=2)
+    if one.why is not None:
+        page.paragraph(one.why, indent=2)
+    if one.properties is None:
+        return
+    asked = [(name, each) for name, each in one.properties if each.state != "not applicable"]
+    for name, each in asked:
+        page.line()
+        _print_property(page, name, each)
+    senseless = [(name, each) for name, each in one.properties if each.state == "not applicable"]
+    if senseless:
+        page.line()
+        page.paragraph("What makes no sense to ask of this code", indent=2)
+    for why, names in _together(senseless).items():
+        page.paragraph(f"{', '.join(names)}: {why}", style="dim", indent=_INDENT)
+
+
+def _print_property(page: Page, name: str, found: Property) -> None:
+    mark = "?" if found.state == "not computed" else _MARKS[found.holds]
+    lines = broken(QUESTIONS[name], min(page.width, 88) - _INDENT)
+    page.line(Text.assemble((mark.ljust(_INDENT), _STYLES[mark]), (lines[0], "bold")))
+    for line in lines[1:]:
+        page.line(Text(" " * _INDENT + line, style="bold"))
+    page.paragraph(found.says, indent=_INDENT)
+
+
+def _together(found: list[tuple[str, Property]]) -> dict[str, list[str]]:
+    """Names of properties by the reason for which they make no sense."""
+    reasons: dict[str, list[str]] = {}
+    for name, each in found:
+        reasons.setdefault(each.says, []).append(name.replace("_", " "))
+    return reasons
