@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_file
+from clockhands.measures.turning import completes
 from clockhands.sources.resolved import Code, Resolved
-
-# A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
-_TURN = 2 * math.pi * (1 - 1e-12)
 
 
 def never_turning(subject: Subject) -> Iterator[Case]:
@@ -23,7 +21,7 @@ def never_turning(subject: Subject) -> Iterator[Case]:
         if not code.rates or length is None or (code.kind == "sinusoidal" and _axes(code) > 1):
             continue  # how far a table goes along each of several axes, its rows alone do not say
         moving = [rate for rate in code.rates if rate > 0]
-        slow = [rate for rate in moving if rate * length < _TURN]
+        slow = [rate for rate in moving if not completes(rate, length)]
         if not slow:
             continue
         evidence: dict[str, Any] = {
