@@ -1,9 +1,316 @@
-"""How alike two positions are by their distance."""
+"""How alike two positions are by their distance: the dot product of their codes.
 
-from clockhands.measures.property import Property, not_computed
+Of a code with a clock it is the kernel ``g(k) = sum_i cos(rate_i k)`` of `clockhands.kernel`, whatever the positions;
+it is even in ``k``, so it does not tell before from after. Of any other code the dot product of two tokens depends on
+where both stand, and what is told is its mean over the pairs of each distance.
+
+**The numbers** of `kernel` (distances in tokens, from 0 to ``length - 1``; a share is between 0 and 1):
+
+* ``at_zero``: ``g(0)``, the number of pairs; ``at_the_length``: ``g(length - 1) / g(0)``;
+* ``first_rise``: the first distance ``k`` from which it rises, ``g(k + 1) > g(k)``; None where it only falls;
+* ``share_of_steps_rising``: of the steps from ``k`` to ``k + 1``, how many rise;
+* ``share_out_of_order``: of the pairs of distances ``k < k'``, how many have ``g(k) < g(k')``, counted one by one;
+* ``first_negative``: the first ``k`` with ``g(k) < 0``, else None;
+* ``octaves``: for each the first distance (1, 2, 4, …); ``mean_by_octave``: the mean of ``g(k) / g(0)`` from there up
+  to the next;
+* ``explained_by_distance``: of codes without a kernel, the share of the variance of all dot products of two different
+  tokens that a function of the distance explains (1: a kernel; 0: distance says nothing); None where all are equal;
+* ``cosine_of_neighbours``: of those, the mean cosine of a token and the next.
+
+**Accuracy.** `kernel_by_distance` is a product of two tables of units, ``g(a n + b) = sum_i Re(u_i(a n) u_i(b))``.
+Units of 2**-53 below. The parts of ``u`` are within 1.55 (`clockhands.phases`); a decay ``exp(d k)`` is within 2.4 (one
+ulp of the exponential, and ``x exp(-x) < 0.37`` for the rounding of ``d k``) and its product with a part rounded once
+more: 5 in all. The product of two is within ``sqrt(2) (5 + 5) < 15``. A sum of ``2 n`` products in any order adds
+``2 n`` times the sum of their sizes, which is at most ``n``. Together `kernel_bound`: ``n (2 n + 15) 2**-53``, 1.5e-11
+for 256 pairs. A rise, or a negative value, is counted only where it is larger than that. Sums over pairs of tokens are
+made by Fourier transforms of the channels: means within 1e-12 of the largest dot product.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.arguments import count
+from clockhands.clocks import Clock
+from clockhands.errors import InvalidValue
+from clockhands.ladders import Ladder
+from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.memory import refuse_larger
+from clockhands.phases import units
+from clockhands.positions import positions_of
+from clockhands.rotary import Rotary
+
+# Multiplications of a measure over pairs of tokens; more tokens than that allows are not all looked at.
+_WORK = 4e9
+
+_FARTHEST = 1 << 22  # distances of a report; more would take longer than anybody waits for one property
+
+
+def kernel_by_distance(ladder: Ladder, length: int, decay: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """``g(k) = sum_i cos(rate_i k)`` for every distance ``k`` below ``length``, float64 [length].
+
+    The same as `clockhands.kernel` at ``range(length)``, in a fraction of the time: a shift is a rotation, so the units
+    of ``length`` distances are products of those of about ``2 sqrt(length)``, and summing the products over the pairs
+    is one product of matrices.
+
+    Args:
+        ladder: The rates; its attention factor is left out.
+        length: How many distances, from 0 on.
+        decay: A logarithm for each pair, at most 0, per token (xPos): then ``sum_i exp(decay_i k) cos(rate_i k)``.
+
+    Accuracy: `kernel_bound`, 1.5e-11 for 256 pairs; derived in the module.
+
+    Raises:
+        InvalidValue: The length is below 1.
+        TooLarge: So many numbers would not fit in memory.
+
+    >>> from clockhands.additive import Sinusoidal
+    >>> kernel_by_distance(Sinusoidal(width=512).ladder, 11)[[0, 10]].round(4).tolist()
+    [256.0, 173.7897]
+    """
+    length = count("length", length)
+    refuse_larger((length,), 16, "A kernel", "Ask for fewer distances.")
+    fine_number = 1 << max(0, (length.bit_length() + 1) // 2)
+    coarse_number = -(-length // fine_number)
+    coarse_at = np.arange(coarse_number, dtype=np.int64) * fine_number
+    fine_at = np.arange(fine_number, dtype=np.int64)
+    coarse, fine = (units(ladder, positions_of(at)) for at in (coarse_at, fine_at))
+    if decay is not None:
+        coarse *= np.exp(np.multiply.outer(coarse_at, decay))
+        fine *= np.exp(np.multiply.outer(fine_at, decay))
+    made = coarse.real @ fine.real.T
+    made -= coarse.imag @ fine.imag.T
+    return made.reshape(-1)[:length]
+
+
+def kernel_bound(pairs: int) -> float:
+    """How far a number of `kernel_by_distance` may be from the real one; the module derives it.
+
+    >>> f"{kernel_bound(256):.1e}"
+    '1.5e-11'
+    """
+    return pairs * (2 * pairs + 15) * 2.0**-53
+
+
+def first_rise(values: NDArray[np.float64], error: float = 0.0) -> int | None:
+    """The first distance ``k`` with ``values[k + 1] > values[k]``, where it stops falling; None where none has.
+
+    Args:
+        values: A kernel by distance.
+        error: How far each may be off; a rise of at most twice that is none.
+
+    >>> first_rise(np.array([3.0, 1.0, 2.0]))
+    1
+    """
+    rising = np.flatnonzero(np.diff(values) > 2 * error)
+    return int(rising[0]) if rising.size else None
+
+
+def first_negative(values: NDArray[np.float64], error: float = 0.0) -> int | None:
+    """The first distance with a value below 0 by more than ``error``, None where none has.
+
+    >>> first_negative(np.array([3.0, 1.0, -2.0]))
+    2
+    """
+    below = np.flatnonzero(values < -error)
+    return int(below[0]) if below.size else None
+
+
+def out_of_order(values: NDArray[np.float64]) -> int:
+    """How many pairs of places ``i < j`` have ``values[i] < values[j]``: what a sequence that only falls has none of.
+
+    Counted exactly, one bit of the ranks after another: among numbers that agree in the higher bits, each 1 that comes
+    after a 0 is one such pair. Time ``n log(n)**2`` at most.
+
+    >>> out_of_order(np.array([5.0, 1.0, 3.0, 3.0]))
+    2
+    """
+    ranks = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    found = 0
+    for bit in range(int(ranks.max(initial=0)).bit_length() - 1, -1, -1):
+        group = ranks >> (bit + 1)  # sorted: each round puts the zeros of a group before its ones
+        one = (ranks >> bit) & 1
+        zeros = np.cumsum(1 - one)
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        earlier = np.repeat(zeros[starts] - (1 - one[starts]), np.diff(starts, append=len(group)))
+        found += int(((zeros - earlier) * one).sum())
+        ranks = ranks[np.argsort(ranks >> bit, kind="stable")]
+    return found
+
+
+def mean_by_octave(values: NDArray[np.float64]) -> tuple[list[int], list[float]]:
+    """The first distance of each octave, 1, 2, 4, …, and the mean of the values from there up to the next.
+
+    >>> mean_by_octave(np.array([9.0, 4.0, 2.0, 1.0, 5.0]))
+    ([1, 2, 4], [4.0, 1.5, 5.0])
+    """
+    starts = [1 << octave for octave in range(max(0, (len(values) - 1).bit_length())) if 1 << octave < len(values)]
+    return starts, [float(values[start : 2 * start].mean()) for start in starts]
+
+
+def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], float | None]:
+    """The mean dot product of two tokens at each distance, [tokens], and what share of all of them distance explains.
+
+    The share is one minus the sum of squares within the distances over that about the common mean, over all pairs of
+    different tokens; None where all dot products are the same (or there are fewer than two).
+
+    Args:
+        rows: The numbers of the tokens, [tokens, channels].
+
+    Accuracy: means within 1e-12 of the largest squared norm, the share within 1e-9.
+    """
+    tokens = len(rows)
+    size = 1 << (2 * tokens - 1).bit_length()
+    power = np.zeros(size // 2 + 1)
+    for begin in range(0, rows.shape[1], 64):
+        waves = np.fft.rfft(rows[:, begin : begin + 64], size, axis=0)
+        power += (waves.real**2 + waves.imag**2).sum(axis=1)
+    sums = np.fft.irfft(power, size)[:tokens]
+    numbers = np.arange(tokens, 0, -1)
+    means = sums / numbers
+    if tokens < 3:
+        return means, None
+    # The sum of squares of all dot products is that of the smaller of the two matrices of products.
+    squares = rows.T @ rows if tokens > rows.shape[1] else rows @ rows.T
+    norms = np.einsum("tc,tc->t", rows, rows)
+    total = (float((squares**2).sum()) - float((norms**2).sum())) / 2
+    pairs, largest = tokens * (tokens - 1) / 2, float(norms.max(initial=0)) ** 2
+    common = float(sums[1:].sum()) / pairs
+    about = total - pairs * common**2
+    if about <= pairs * largest * 1e-13:
+        return means, None
+    return means, float(np.clip((numbers[1:] * (means[1:] - common) ** 2).sum() / about, 0, 1))
 
 
 def kernel(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """How alike two positions are by their distance, by the figures that the module names.
+
+    Accuracy: see the module. A code of several axes is measured along each, by the hands of that axis alone; told is
+    the axis with the largest share of pairs out of order.
+    """
+    if subject.kind == "none":
+        return not_applicable("Without a code all positions are the same, so none are more alike than others.")
+    if subject.kind == "bias":
+        return not_applicable(
+            "A bias has no code for a position that could be like another: it adds to scores, by the numbers of "
+            "reach and told_apart."
+        )
+    if subject.length == 1:
+        return not_computed("One token has no distance to another: ask for a length of at least 2.")
+    if subject.length > _FARTHEST:
+        return not_computed(
+            f"Distances beyond {_FARTHEST:,} tokens are not looked at one by one: ask for a shorter length, or call "
+            "clockhands.kernel at the distances in question."
+        )
+    own = _own_ladders(subject)
+    if own:
+        each = [_of_ladder(subject, ladder) for ladder in own]
+        worst = max(range(len(each)), key=lambda axis: each[axis]["share_out_of_order"] or 0.0)
+        return _told_of_ladder(subject, each[worst], worst)
+    if subject.missing is not None:
+        return not_computed(subject.missing)
+    return _of_rows(subject)
+
+
+def _own_ladders(subject: Subject) -> tuple[Ladder, ...]:
+    """The ladder of each axis, where the dot product of two codes is the kernel of its rates; else none."""
+    if isinstance(subject.spec, Rotary):
+        return subject.ladders
+    clock: Clock | None = subject.clock
+    return () if clock is None else clock.axes or (clock.ladder,)
+
+
+def _of_ladder(subject: Subject, ladder: Ladder) -> dict[str, Any]:
+    xpos = subject.spec.xpos if isinstance(subject.spec, Rotary) else None
+    decay = None if xpos is None else xpos.logarithms(ladder.pairs)
+    return _figures(kernel_by_distance(ladder, subject.length, decay), kernel_bound(ladder.pairs))
+
+
+def _figures(values: NDArray[np.float64], error: float) -> dict[str, Any]:
+    """The figures of a kernel by distance."""
+    length = len(values)
+    octaves, means = mean_by_octave(values / values[0] if values[0] else values)
+    return {
+        "at_zero": float(values[0]),
+        "at_the_length": float(values[-1] / values[0]) if values[0] else 0.0,
+        "first_rise": first_rise(values, error),
+        "share_of_steps_rising": float((np.diff(values) > 2 * error).mean()),
+        "share_out_of_order": out_of_order(values) / (length * (length - 1) / 2),
+        "first_negative": first_negative(values, error),
+        "octaves": octaves,
+        "mean_by_octave": means,
+    }
+
+
+def _told_of_ladder(subject: Subject, found: dict[str, Any], axis: int) -> Property:
+    if subject.axes > 1:
+        found |= {"axis": axis}
+    where = f" along axis {axis}" if subject.axes > 1 else ""
+    rise, negative, last = found["first_rise"], found["first_negative"], subject.length - 1
+    far = f"at distance {last:,} it is {found['at_the_length']:.2f} of a token's likeness to itself"
+    if rise is None:
+        course = f"falls at every step to distance {last:,}"
+    else:
+        course = (
+            f"falls up to distance {rise:,} and then wavers: {found['share_of_steps_rising']:.0%} of the steps "
+            f"rise, and {found['share_out_of_order']:.1%} of the pairs of distances are out of order"
+        )
+    below = f"first below 0 at distance {negative:,}" if negative is not None else "nowhere below 0"
+    says = f"Likeness{where} {course}; it is {below}, and {far}. It does not tell before from after."
+    if isinstance(subject.spec, Rotary):
+        found["attention_factor_squared"] = subject.spec.attention_factor**2
+        found["even"] = subject.spec.xpos is None
+        if subject.spec.xpos is not None:
+            says = says.replace("It does not tell before from after.", "For keys to come it grows instead of decaying.")
+        says = "This is what a key like the query scores. " + says
+    else:
+        found["even"] = True
+    brief = f"falls to {rise:,}, then wavers" if rise is not None else "falls at every step"
+    return measured(brief, says, **found)
+
+
+def _of_rows(subject: Subject) -> Property:
+    """Of a code whose dot products depend on where both tokens stand: of its rows."""
+    width = subject.rows(0, 1).shape[-1]
+    tokens = subject.length
+    if tokens * width * min(tokens, width) > _WORK:
+        tokens = max(2, int(min(_WORK / width**2, (_WORK / width) ** 0.5)))
+    each: list[tuple[dict[str, Any], float]] = []
+    for axis in range(subject.axes):
+        try:
+            rows = subject.rows(0, tokens, axis, "float64")
+        except InvalidValue as error:
+            return not_computed(str(error).splitlines()[0])
+        means, explained = dot_products_by_distance(rows)
+        norms = np.sqrt(np.einsum("tc,tc->t", rows, rows))
+        length = norms[1:] * norms[:-1]
+        dots = np.einsum("tc,tc->t", rows[1:], rows[:-1])
+        cosine = float((dots[length > 0] / length[length > 0]).mean()) if (length > 0).any() else None
+        found = _figures(means, 1e-12 * float(norms.max(initial=0)) ** 2)
+        found |= {"explained_by_distance": explained, "cosine_of_neighbours": cosine, "even": None, "tokens": tokens}
+        each.append((found, 1.0 if explained is None else explained))
+    axis = min(range(len(each)), key=lambda number: each[number][1])
+    found, _ = each[axis]
+    if subject.axes > 1:
+        found |= {"axis": axis}
+    where = f" along axis {axis}" if subject.axes > 1 else ""
+    over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
+    explained = found["explained_by_distance"]
+    near = found["cosine_of_neighbours"]
+    neighbours = "" if near is None else f" Neighbours have a cosine of {near:.3f} on average."
+    if explained is None:
+        return measured(
+            "too few or all alike",
+            f"The dot products{where} do not differ from one another{over}.{neighbours}",
+            **found,
+        )
+    if explained > 1 - 1e-9:
+        says = f"The dot product of two tokens{where} depends on their distance alone{over}.{neighbours}"
+        return measured("by distance alone", says, **(found | {"even": True}))
+    says = (
+        f"The dot product of two tokens{where} depends on where both stand: distance explains {explained:.1%} of its "
+        f"variance{over}.{neighbours}"
+    )
+    return measured(f"distance explains {explained:.0%}", says, **found)
