@@ -5,16 +5,18 @@ blocks of a GGUF type are read by the format's own library where it is installed
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Learned
+from clockhands.additive import Learned, Sinusoidal
 from clockhands.biases.codes import BiasCode, TableCode
 from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.grids import Grid
 from clockhands.ladders import Explicit
 from clockhands.recognition import Match, identify
+from clockhands.recognition.given import LOW_PRECISION
 from clockhands.rotary import Rotary
 from clockhands.scaling import LongRope
 from clockhands.sources.arrays import TensorInfo
@@ -34,12 +36,14 @@ class Held:
         values: Its learned numbers; None where it has none, or the target does not hold them.
         notes: What was assumed, and which numbers are not there, in sentences.
         why: Why there is no spec.
+        length: Rows of a bare array, or of its longest axis; None for what is no such array.
     """
 
     spec: Any = None
     values: Any = None
     notes: tuple[str, ...] = ()
     why: str | None = None
+    length: int | None = None
 
 
 def held_by(opened: Opened, code: Code) -> Held:
@@ -53,6 +57,8 @@ def held_by(opened: Opened, code: Code) -> Held:
         notes = ("How its channels pair is not known; no figure here depends on it.",)
     if spec is None:
         return Held(why=_why_unknown(code))
+    if isinstance(spec, Rotary) and spec.scaling is None and spec.length is not None:
+        spec = replace(spec, length=None)  # nothing in it depends on a length, and it stays the one that is known
     if isinstance(spec, Learned):
         return _learned(opened, code, spec)
     if isinstance(spec, TableCode) and spec.learned:
@@ -79,25 +85,32 @@ def held_array(info: TensorInfo) -> Held:
     if unfit is not None:
         raise Unreadable(f"{where} cannot be measured: {unfit}", "`clockhands audit` lists the rows that are wrong.")
     match = next(iter(identify(rows)), None)
-    if match is not None and _is_computed(match):
-        return Held(match.spec, match.values, (_recognised(match),))
     count, width = rows.shape
-    seen = "" if match is None else f" (they are like {match.name or 'a known code'}, and not it)"
-    note = f"The numbers follow from no code that is known{seen}: they are measured as they stand."
-    return Held(Learned(width, count), np.asarray(rows), (note,))
+    if match is not None and (found := _computed(match)) is not None:
+        return Held(found[0], match.values, (_recognised(match),), length=found[1])
+    seen = "" if match is None or match.name is None else f" (they are near to {match.name}, and not it)"
+    note = f"The numbers are those of no code that is known{seen}: they are measured as they stand."
+    return Held(Learned(width, count), np.asarray(rows), (note,), length=count)
 
 
-def _is_computed(match: Match) -> bool:
-    """Whether a spec makes exactly these rows, at the positions from its first one on."""
-    first = getattr(match.spec, "first", 0)
-    positions = match.positions
-    from_the_start = isinstance(positions, range) and positions.step == 1 and positions.start == first
+def _computed(match: Match) -> tuple[Any, int] | None:
+    """The spec that makes exactly these rows from its first position on, and how many there are along an axis."""
     learned = match.values is not None and np.size(match.values) > 1
-    return from_the_start and match.residual is None and match.computed_in is None and not learned
+    if learned or match.residual is not None or match.computed_in in LOW_PRECISION:
+        return None
+    at = match.positions
+    if isinstance(at, Grid):
+        return (match.spec, max(at.sizes)) if set(at.start) == {0} and set(at.step) == {1} else None
+    if not isinstance(at, range) or at.step != 1:
+        return None
+    if at.start == getattr(match.spec, "first", 0):
+        return match.spec, len(at)
+    return (replace(match.spec, first=at.start), len(at)) if isinstance(match.spec, Sinusoidal) else None
 
 
 def _recognised(match: Match) -> str:
-    return f"The array is recognised as {match.name or 'a computed code'}, off by at most {match.error:.2g}."
+    name = match.name or "a computed code"
+    return f"The array is recognised as {name}, off by at most {match.error:.2g}; the code is measured."
 
 
 def _of_rates(code: Code) -> Rotary:

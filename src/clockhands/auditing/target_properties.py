@@ -161,7 +161,7 @@ def _held(opened: Opened, length: int | None) -> Iterator[tuple[Code, Held]]:
     if opened.form == "array":
         for info in opened.tensors.values():
             held = held_array(info)
-            yield replace(code_of(held.spec, None, None), part="other", usable_length=_rows(info.shape)), held
+            yield replace(code_of(held.spec, None, None), part="other", usable_length=held.length), held
         return
     resolved = resolve(opened, length)
     if opened.config is None and opened.spec is None:
@@ -169,13 +169,10 @@ def _held(opened: Opened, length: int | None) -> Iterator[tuple[Code, Held]]:
     for code in resolved.codes:
         name = code.source.get("rows", "").partition(":")[2]
         if code.spec is None and code.kind is None and name in opened.tensors:
-            yield code, held_array(opened.tensors[name])
+            held = held_array(opened.tensors[name])
+            yield replace(code_of(held.spec, code.layers, None), part=code.part, usable_length=held.length), held
         else:
             yield code, held_by(opened, code)
-
-
-def _rows(shape: tuple[int, ...]) -> int:
-    return max(shape[:-1])
 
 
 def _measured(one: CodeProperties, values: Any, asked: int | None, known: dict[Any, Properties]) -> CodeProperties:
