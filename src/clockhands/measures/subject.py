@@ -9,11 +9,12 @@ import numpy as np
 from clockhands.additive import AdditiveCode, Learned, NoPosition, WarpedPosition, table
 from clockhands.arguments import count, shown
 from clockhands.biases import BiasCode
+from clockhands.biases.values import values_of
 from clockhands.clocks import Clock
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Ladder
-from clockhands.positions import positions_of
+from clockhands.positions import numpy_of, positions_of
 from clockhands.rotary import Rotary
 from clockhands.rotary.rotating import cosine_sine
 from clockhands.specs import SPECS
@@ -88,7 +89,11 @@ class Subject:
         return bool(getattr(self.spec, "learned", False))
 
     def rows(self, start: int, stop: int, axis: int = 0, dtype: object = None) -> np.ndarray:
-        """The numbers of the tokens ``start`` to ``stop - 1``, counted from the first, [tokens, channels].
+        """The numbers of the tokens ``start`` to ``stop - 1``, as `rows_at` gives them."""
+        return self.rows_at(range(start, stop), axis, dtype)
+
+    def rows_at(self, tokens: range | np.ndarray, axis: int = 0, dtype: object = None) -> np.ndarray:
+        """The numbers of these tokens, counted from the first, [tokens, channels].
 
         Of an additive code its channels; of a rotary one the cosines of all pairs, then their sines, as queries are
         turned by them. Along one axis; the other coordinates stand at the first position.
@@ -98,9 +103,13 @@ class Subject:
         """
         if self.missing is not None:
             raise InvalidValue(self.missing, "Give the learned numbers, or ask for what follows from the spec alone.")
-        places: Any = range(self.first + start, self.first + stop)
+        places: Any = (
+            range(self.first + tokens.start, self.first + tokens.stop, tokens.step)
+            if isinstance(tokens, range)
+            else self.first + np.asarray(tokens, np.int64)
+        )
         if self.axes > 1:
-            along = np.full((stop - start, self.axes), self.first, np.int64)
+            along = np.full((len(tokens), self.axes), self.first, np.int64)
             along[:, axis] = places
             places = along
         kind = self.dtype if dtype is None else output_dtype(dtype)
@@ -133,4 +142,16 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Subj
         )
     if isinstance(spec, AdditiveCode) and values is not None:
         spec.check_values(np.shape(values))
+    if isinstance(spec, BiasCode) and values is not None:
+        values = _numbers_of_bias(spec, values)
     return Subject(spec, number, output_dtype(dtype), values)  # type: ignore[arg-type]
+
+
+def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:
+    """The learned numbers of a bias, checked, by name, float64."""
+    given = values_of(type(spec).__name__, values, spec.shapes).arrays
+    arrays = {name: numpy_of(array, name).astype(np.float64) for name, array in given.items()}
+    wrong = spec.refuse(arrays)
+    if wrong:
+        raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
+    return arrays
