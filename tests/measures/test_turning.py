@@ -1,8 +1,143 @@
 """Pairs that complete a turn within a length, and those that never do."""
 
-from clockhands.measures.turning import turned_through
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.additive import (
+    Counter,
+    FourierFeatures,
+    Learned,
+    NoPosition,
+    SineOnly,
+    Sinusoidal,
+    WarpedPosition,
+)
+from clockhands.biases import Alibi
+from clockhands.ladders import Explicit, geometric
+from clockhands.measures.subject import subject_of
+from clockhands.measures.turning import completes, turned_through, turning
+from clockhands.rotary import Rotary
+from clockhands.scaling import Proportional
+
+SMOLLM2 = Rotary(head_width=64, base=100_000.0)
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+
+
+def found(spec, length, dtype="float32", values=None):
+    return turning(subject_of(spec, length, dtype, values))
 
 
 def test_pairs_that_turn_through():
     assert turned_through((1.0, 0.5, 0.0), 12) == 1
     assert turned_through((1.0, 0.5, 0.0), 13) == 2
+
+
+def test_a_wavelength_that_equals_the_length_completes_its_turn():
+    """Pi is not a float64, and the product may fall short of a whole turn by a rounding."""
+    for wavelength in range(1, 400):
+        assert completes(2 * math.pi / wavelength, wavelength), wavelength
+        assert not completes(2 * math.pi / (wavelength + 1e-6), wavelength)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_smollm2_has_twelve_pairs_of_thirty_two(dtype):
+    """Pair i needs 2 pi 10**(5 i / 32) tokens: pair 19 has 5,846 and pair 20 has 8,378, more than 8,192."""
+    numbers = found(SMOLLM2, 8192, dtype).numbers
+    assert (numbers["never_completing"], numbers["completing"], numbers["pairs"]) == (12, 20, 32)
+    assert numbers["first_never_completing"] == 20
+    slowest = 2 * math.pi * 10 ** (5 * 31 / 32)
+    assert numbers["slowest_wavelength"] == pytest.approx(slowest, rel=1e-14)
+    assert numbers["slowest_share_of_circle"] == pytest.approx(8192 / slowest, rel=1e-14)
+    assert found(SMOLLM2, 8379, dtype).numbers["never_completing"] == 11
+    assert found(SMOLLM2, 2048, dtype).numbers["never_completing"] == 15
+
+
+def test_the_sentence_names_the_numbers():
+    said = found(SMOLLM2, 8192)
+    assert said.brief == "12 of 32 pairs"
+    assert said.says == (
+        "12 of 32 pairs, from pair 20 on, never complete a turn within 8,192 tokens; the slowest would need 438,460 "
+        "tokens and sees 1.9 % of its circle."
+    )
+
+
+def test_the_audit_counts_the_same():
+    config = {
+        "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9, "num_hidden_layers": 2,
+        "max_position_embeddings": 8192, "rope_theta": 100000.0,
+    }  # fmt: skip
+    audit = ch.audit("-", stdin=io.BytesIO(json.dumps(config).encode()))
+    (finding,) = (one for one in audit.findings if one.code == "never-turning")
+    assert finding.evidence["pairs that never complete a turn"] == found(SMOLLM2, 8192).numbers["never_completing"]
+
+
+def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():
+    """Rates 4, 3, 1/1000 and 0: one beyond pi a token, one that needs 6,283 tokens, one that never moves."""
+    spec = Rotary(head_width=8, spacing=Explicit((4.0, 3.0, 0.001, 0.0)))
+    numbers = found(spec, 100).numbers
+    assert (numbers["completing"], numbers["never_completing"], numbers["standing_still"]) == (2, 1, 1)
+    assert numbers["more_than_half_a_turn_a_token"] == 1
+    assert numbers["first_never_completing"] == 2
+    assert found(spec, 100).brief == "2 of 4 pairs"
+    assert "1 of 4 pairs stand still" in found(spec, 100).says
+    assert found(spec, 6284).numbers["first_never_completing"] == 3
+    assert found(spec, 6284).brief == "1 of 4 pairs"
+
+
+def test_pairs_that_a_scaling_stopped_are_told_apart():
+    spec = Rotary(head_width=64, scaling=Proportional(fraction=0.25))
+    assert found(spec, 2048).numbers["standing_still"] == spec.rates.count(0.0) == 24
+
+
+def test_the_slowest_axis_is_said():
+    spec = Rotary(head_width=8, axes=(0, 0, 1, 1), spacing=Explicit((1.0, 0.1, 0.5, 0.01)))
+    numbers = found(spec, 100).numbers
+    assert (numbers["axis"], numbers["never_completing_by_axis"]) == (1, [0, 1])
+    assert numbers["first_never_completing"] == 1
+    assert "the slowest, along axis 1, would need 628 tokens" in found(spec, 100).says
+
+
+def test_a_warped_position_is_counted_by_how_far_it_runs():
+    """From 1 to 101 the logarithm runs over 4.6, the square from 0 to 10,000, the reciprocal over 1 - 1/101."""
+    assert found(WarpedPosition(width=8, warp="log"), 100).numbers["completing"] == 0
+    assert found(WarpedPosition(width=8, warp="reciprocal"), 10**6).numbers["completing"] == 0
+    square = found(WarpedPosition(width=8), 100).numbers
+    assert (square["completing"], square["slowest_share_of_circle"]) == (4, pytest.approx(10 / (2 * math.pi)))
+    assert found(WarpedPosition(width=8), 79).numbers["never_completing"] == 1  # 79 squared is 6,241, below 2,000 pi
+    assert found(WarpedPosition(width=8, warp="log"), 534).numbers["completing"] == 0
+    assert found(WarpedPosition(width=8, warp="log"), 535).numbers["completing"] == 1  # exp(2 pi) = 535.49
+
+
+def test_rates_that_are_values_are_read_from_them():
+    spec = FourierFeatures(width=8, axes=2, multiplier=2.0)
+    assert found(spec, 100).state == "not computed"
+    assert "values=" in found(spec, 100).says
+    rates = np.array([[0.5, -0.25, 0.0, 0.001], [1.0, 1.0, 1.0, 2.0]])
+    numbers = found(spec, 100, values=rates).numbers
+    assert (numbers["pairs"], numbers["completing"]) == (8, 6)
+    assert (numbers["standing_still"], numbers["never_completing_by_axis"]) == (1, [1, 0])
+    assert numbers["slowest_wavelength"] == pytest.approx(1000 * math.pi)
+
+
+@pytest.mark.parametrize("spec", [Alibi(heads=8), Counter(width=8), Learned(rows=64, width=8), NoPosition(width=8)])
+def test_codes_without_hands_say_so(spec):
+    said = found(spec, 64)
+    assert (said.state, said.holds) == ("not applicable", None)
+    assert said.says.endswith(".")
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_short_texts(length):
+    assert found(Sinusoidal(width=4), length).numbers["completing"] == 0
+    assert found(SineOnly(width=3), length).brief == "3 of 3 waves"
+
+
+def test_a_wrong_rate_would_be_noticed():
+    """Divided by 31 in place of 32 the exponent makes pair 19 need 7,282 tokens in place of 5,846."""
+    twin = geometric(32, 100_000.0, span="closed").rates
+    assert turned_through(twin, 6000) == found(SMOLLM2, 6000).numbers["completing"] - 1

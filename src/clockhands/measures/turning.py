@@ -1,21 +1,46 @@
-"""Pairs that never complete a turn within a length."""
+"""Pairs that complete a turn within a length, and pairs that never do.
+
+A pair of rate ``w`` (rad/token) needs its wavelength, ``2 pi / w`` tokens, for a whole turn. Within ``n`` tokens it
+turns through ``n w / (2 pi)`` of its circle; where that is less than 1 the rest of its angles are met at no position,
+and a model trained at this length has never seen them. A pair of more than ``pi`` rad/token turns by more than half a
+turn from one token to the next: it reads the same as a slower one that turns the other way (aliasing).
+
+The numbers of `turning`, counted over all axes; a pair whose wavelength equals the length completes its turn:
+
+* ``pairs``: all of them; ``completing``: those with ``n w >= 2 pi``.
+* ``never_completing``: those that move and do not complete a turn; ``standing_still``: those of rate 0.
+* ``first_never_completing``: the first pair of these two, counted from 0 along the axis ``axis``; None where there is
+  none.
+* ``slowest_wavelength``: tokens; None where no pair moves. ``slowest_share_of_circle``: ``n w / (2 pi)`` of that pair,
+  above 1 where it turns more than once.
+* ``more_than_half_a_turn_a_token``: pairs with ``w > pi``; None for a warped position, whose steps differ.
+* ``axis``: the axis of the slowest pair, counted from 0; ``never_completing_by_axis``: one number for each axis.
+
+Accuracy: a wavelength and a share are within a relative 2**-51; the counts take a product within a relative 1e-12 of
+``2 pi`` as equal to it, and no two numbers of a ladder in use are that near.
+"""
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from typing import Any
 
-from clockhands.measures.property import Property, not_computed
+from clockhands.additive import FourierFeatures, NoPosition, SineOnly, WarpedPosition
+from clockhands.ladders import Ladder, working
+from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.positions import numpy_of
 
 # A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
 _TURN = 2 * math.pi * (1 - 1e-12)
 
 
-def completes(rate: float, length: int) -> bool:
+def completes(rate: float, length: float) -> bool:
     """Whether a pair of this rate (rad/token) completes a turn within a length (tokens)."""
     return rate * length >= _TURN
 
 
-def turned_through(rates: Sequence[float], length: int) -> int:
+def turned_through(rates: Sequence[float], length: float) -> int:
     """How many pairs complete a turn within a length; those of rate 0 never do.
 
     >>> turned_through((1.0, 0.01, 0.0), 629)
@@ -24,6 +49,112 @@ def turned_through(rates: Sequence[float], length: int) -> int:
     return sum(completes(rate, length) for rate in rates)
 
 
+def turning_ladders(subject: Subject) -> tuple[Ladder, ...] | Property:
+    """The rates of the pairs that turn, one ladder for each axis; or why there are none, as the property to return.
+
+    Of Fourier features they are the sizes of the rates among the values, in radians per unit of a coordinate.
+    """
+    spec = subject.spec
+    if isinstance(spec, FourierFeatures):
+        if subject.values is None:
+            return not_computed("The rates of Fourier features are drawn or trained: pass them as values=.")
+        rates = abs(numpy_of(subject.values, "values").astype("float64")).reshape(-1, spec.pairs)[: spec.axes]
+        with localcontext(working()):
+            factor = Decimal(spec.multiplier)
+            return tuple(Ladder(tuple(Decimal(rate) * factor for rate in row)) for row in rates.tolist())
+    if subject.ladders:
+        return subject.ladders
+    if subject.kind == "bias":
+        return not_applicable("A bias adds a number to each score: it has no pairs of channels that turn.")
+    if isinstance(spec, NoPosition):
+        return not_applicable("Without a code nothing turns with the position.")
+    why = "its numbers are learned rows" if subject.spec_is_learned else "its channels are no waves"
+    return not_applicable(f"{type(spec).__name__} has no pairs that turn: {why}.")
+
+
+def span(subject: Subject) -> float:
+    """Over how many units of what its rates multiply a code runs within the length: its tokens, unless warped."""
+    if isinstance(subject.spec, WarpedPosition):
+        begin, end = subject.first, subject.first + subject.length
+        warp = {"square": lambda p: p * p, "log": math.log, "reciprocal": lambda p: 1 / p}[subject.spec.warp]
+        return abs(warp(end) - warp(begin))
+    return subject.length
+
+
+def said(number: float) -> str:
+    """A number as a sentence has it: thousands with commas, three digits of what is small.
+
+    >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
+    ('8,192', '438,001', '0.0123', '12.5')
+    """
+    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
+
+
 def turning(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """Which pairs complete a turn within the length, by the numbers that the module names."""
+    ladders = turning_ladders(subject)
+    if isinstance(ladders, Property):
+        return ladders
+    reach, warped = span(subject), isinstance(subject.spec, WarpedPosition)
+    never = [sum(rate > 0 and not completes(rate, reach) for rate in ladder.rates) for ladder in ladders]
+    still = sum(ladder.rates.count(0.0) for ladder in ladders)
+    moving = [(rate, axis) for axis, ladder in enumerate(ladders) for rate in ladder.rates if rate]
+    slowest, axis = min(moving, default=(0.0, 0))
+    pairs = sum(ladder.pairs for ladder in ladders)
+    missing = (pair for pair, rate in enumerate(ladders[axis].rates) if not completes(rate, reach))
+    numbers = {
+        "pairs": pairs,
+        "completing": pairs - sum(never) - still,
+        "never_completing": sum(never),
+        "standing_still": still,
+        "first_never_completing": next(missing, None),
+        "slowest_wavelength": 2 * math.pi / slowest if slowest else None,
+        "slowest_share_of_circle": reach * slowest / (2 * math.pi) if slowest else None,
+        "more_than_half_a_turn_a_token": None if warped else sum(rate > math.pi for rate, _ in moving),
+        "axis": axis,
+        "never_completing_by_axis": never,
+    }
+    incomplete = sum(never) + still
+    return measured(
+        f"{incomplete or 'none'} of {pairs} {_pairs(subject, pairs)}",
+        _sentence(subject, numbers, reach),
+        **numbers,
+    )
+
+
+def _pairs(subject: Subject, number: int) -> str:
+    """What turns: a hand of two channels, or of a sine without its cosine one channel."""
+    one = "wave" if isinstance(subject.spec, SineOnly) else "pair"
+    return one if number == 1 else f"{one}s"
+
+
+def _sentence(subject: Subject, numbers: dict[str, Any], reach: float) -> str:
+    pairs, never, still = numbers["pairs"], numbers["never_completing"], numbers["standing_still"]
+    what, within, unit = _pairs(subject, pairs), f"{subject.length:,} tokens", "tokens"
+    if isinstance(subject.spec, WarpedPosition):
+        within, unit = f"{within} ({said(reach)} of the warped position)", "of it"
+    axes = len(numbers["never_completing_by_axis"])
+    slowest = "the slowest" if axes == 1 else f"the slowest, along axis {numbers['axis']},"
+    told = []
+    if never:
+        first = numbers["first_never_completing"]
+        since = f", from pair {first} on," if axes == 1 and first == pairs - never and not still else ""
+        share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never == 1 else "complete"
+        told.append(
+            f"{never} of {pairs} {what}{since} never {never_does} a turn within {within}; "
+            f"{slowest} would need {said(numbers['slowest_wavelength'])} {unit} and sees {share:.2g} % of its circle."
+        )
+    elif still < pairs:
+        told.append(
+            f"{'The other' if still else 'All'} {pairs - still} {what} complete a turn within {within}; "
+            f"{slowest} needs {said(numbers['slowest_wavelength'])} {unit}."
+        )
+    if still:
+        told.insert(len(told) if never else 0, f"{still} of {pairs} {what} stand still at every position (rate 0).")
+    fast = numbers["more_than_half_a_turn_a_token"]
+    if fast:
+        told.append(
+            f"{fast} {'turns' if fast == 1 else 'turn'} by more than half a turn from one token to the next, and "
+            "cannot be told from slower ones that turn backwards."
+        )
+    return " ".join(told)
