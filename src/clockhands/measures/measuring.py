@@ -7,7 +7,9 @@ from typing import Any
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding import adding
 from clockhands.measures.base_bound import base_bound, critical_dimension
-from clockhands.measures.bias_numbers import edges, reach, told_apart
+from clockhands.measures.bias_apart import told_apart
+from clockhands.measures.bias_edges import edges
+from clockhands.measures.bias_reach import reach
 from clockhands.measures.bounded import bounded
 from clockhands.measures.cover import cover
 from clockhands.measures.kernels import kernel

@@ -1,0 +1,255 @@
+"""Which distances a head tells apart, once its numbers are rounded to a dtype.
+
+Two distances that get one number in a head are one to that head, whatever the contents. Numbers are those of the last
+token's row, by distance from it, each rounded once to the dtype; what is lost when they are then added to a score is
+not counted. A key form of ALiBi says the same as the distance form where a mask hides keys to come, since a softmax
+does not see what all keys of a row share; but its numbers grow with the place in the text, so rounding merges the
+nearest keys of a late token, where the distance form merges the farthest.
+
+Numbers, all whole and exact; distances in tokens, lists by head:
+
+* ``distances``: how many are compared, 0 to ``length - 1``; fewer where all beyond share one bucket. Of windows: how
+  many steps down and across.
+* ``distinct_by_head``: how many different numbers they get; ``fewest_distinct`` and ``fewest_distinct_head``.
+* ``first_merged_by_head``: the smallest distance that gets the number of a smaller one, after the smallest such;
+  None where all differ. ``first_merged``: the first of all heads. Of windows: rows of the table.
+* ``distinct_together``, ``first_merged_together``: the same of all heads together, two distances being one if they
+  are in every head.
+* ``keys_after``: what keys after the query get: ``"as before"`` (left and right are not told apart), ``"as itself"``,
+  ``"more"`` (a causal mask is needed) or ``"own"``.
+* ``values_known``: False where the numbers are learned and not given. Then buckets are compared in place of numbers:
+  what shares one is never told apart, what does not can be.
+
+``holds``: every head tells every distance within the length from every other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow, TableCode, Window, row_numbers
+from clockhands.biases.values import values_of
+from clockhands.dtypes import before_rounding
+from clockhands.errors import InvalidValue
+from clockhands.measures.bias_edges import Plane, rows_of_window, sides
+from clockhands.measures.bias_lines import (
+    AFTER_SAYS,
+    MOST_NUMBERS,
+    keys_after,
+    line,
+    name,
+    no_bias,
+    too_many,
+    unknown,
+)
+from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.subject import Subject
+
+
+def told_apart(subject: Subject) -> Property:
+    """Which distances get numbers of their own in the subject's dtype; see the module.
+
+    Not applicable to codes that give no number to a distance; not computed where learned numbers that matter are not
+    given, where a number does not fit the dtype, or where there would be too many.
+    """
+    spec = subject.spec
+    if subject.kind != "bias":
+        return not_applicable(no_bias(subject, "no head merges distances by itself", "unique"))
+    missing = unknown(subject)
+    if isinstance(spec, Window | LogWindow):
+        return _of_window(subject, spec, missing)
+    if isinstance(spec, Buckets | CeilingBuckets | Clipped):
+        # One distance more than the first of the last bucket: beyond it nothing new comes.
+        number = min(subject.length, sides(spec)[0].firsts[-1] + 2)
+        heads = 1 if missing else spec.heads
+    elif missing:
+        return missing
+    else:
+        number, heads = subject.length, spec.heads  # type: ignore[union-attr]
+    if heads * number > MOST_NUMBERS:
+        return too_many(subject, heads * number)
+    if missing:
+        assert isinstance(spec, TableCode)
+        return _told(subject, row_numbers(spec, range(number), [0]).T.astype(np.float64), False)
+    try:
+        return _told(subject, line(subject, number), True)
+    except InvalidValue as refused:
+        return not_computed(f"{refused.message} {refused.hint}")
+
+
+def distinct(numbers: np.ndarray) -> tuple[list[int], list[list[int] | None]]:
+    """How many different numbers each row has, and the first two places that have the same.
+
+    Args:
+        numbers: [rows, places].
+
+    Returns:
+        For each row its count, and the smallest place whose number stands at an earlier one, after the first such
+        place; None where all differ.
+
+    >>> distinct(np.array([[5, 7, 7, 5], [1, 2, 3, 4]]))
+    ([2, 4], [[1, 2], None])
+    """
+    places = numbers.shape[1]
+    order = numbers.argsort(axis=1, kind="stable")
+    sorted_ = np.take_along_axis(numbers, order, axis=1)
+    again = sorted_[:, 1:] == sorted_[:, :-1]
+    # A stable order keeps equal numbers in the order of their places: all but the first of each come again.
+    later = np.where(again, order[:, 1:], places).min(axis=1, initial=places)
+    firsts: list[list[int] | None] = [
+        None if place == places else [int((row == row[place]).argmax()), int(place)]
+        for row, place in zip(numbers, later.tolist(), strict=True)
+    ]
+    return (places - again.sum(axis=1)).tolist(), firsts
+
+
+def _together(numbers: np.ndarray) -> tuple[int, list[int] | None]:
+    """The same of all rows at once: places are one if they are in every row."""
+    columns = np.ascontiguousarray(numbers.T) + 0.0  # no minus zeros, which have other bytes
+    keys = columns.view(f"V{columns.shape[1] * columns.itemsize}")[:, 0]
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    repeated = np.flatnonzero(first[which] != np.arange(len(keys)))
+    return len(first), None if not repeated.size else [int(first[which[repeated[0]]]), int(repeated[0])]
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """How many of some places each head tells apart, and which two it does not.
+
+    Attributes:
+        places: How many there are.
+        counts: Different numbers by head.
+        merged: The first two places with one number, by head.
+        together: Different places of all heads together, and the first two that are not.
+    """
+
+    places: int
+    counts: list[int]
+    merged: list[list[int] | None]
+    together: tuple[int, list[int] | None]
+
+    @property
+    def fewest(self) -> int:
+        """The head that tells fewest apart."""
+        return min(range(len(self.counts)), key=self.counts.__getitem__)
+
+    @property
+    def first(self) -> list[int] | None:
+        """The first two places that any head does not tell apart."""
+        return min((pair for pair in self.merged if pair is not None), key=lambda pair: pair[1], default=None)
+
+    def numbers(self) -> dict[str, Any]:
+        """The figures by name."""
+        return {
+            "distances": self.places,
+            "distinct_by_head": self.counts,
+            "fewest_distinct": self.counts[self.fewest],
+            "fewest_distinct_head": self.fewest,
+            "first_merged_by_head": self.merged,
+            "first_merged": self.first,
+            "distinct_together": self.together[0],
+            "first_merged_together": self.together[1],
+        }
+
+
+def _apart(numbers: np.ndarray, names: Sequence[int] | None = None) -> _Apart:
+    """What numbers [heads, places] tell apart, each place by its name, or by its number if it has none."""
+    counts, merged = distinct(numbers)
+    together = _together(numbers) if any(merged) else (numbers.shape[1], None)
+
+    def named(pair: list[int] | None) -> list[int] | None:
+        return pair if pair is None or names is None else [int(names[place]) for place in pair]
+
+    return _Apart(numbers.shape[1], counts, list(map(named, merged)), (together[0], named(together[1])))
+
+
+def _told(subject: Subject, numbers: np.ndarray, known: bool) -> Property:
+    """The property of a line, [heads, distances], or of the buckets [1, distances] where numbers are not known."""
+    spec: Any = subject.spec
+    apart = _apart(numbers)
+    said = _says(subject, apart) if known else _says_of_buckets(subject, apart)
+    worst = apart.merged[apart.fewest]
+    return measured(
+        f"yes: all {apart.places:,}" if worst is None else f"no: {worst[0]:,} and {worst[1]:,} alike",
+        f"{said} {AFTER_SAYS[keys_after(spec)]}",
+        holds=worst is None,
+        **apart.numbers(),
+        keys_after=keys_after(spec),
+        values_known=known,
+    )
+
+
+def _says_of_buckets(subject: Subject, apart: _Apart) -> str:
+    spec: Any = subject.spec
+    if apart.first is None:
+        return f"Each of the {apart.places:,} distances within the length has a bucket of {name(spec)} of its own."
+    near, far = apart.first
+    return (
+        f"The {subject.length:,} distances within the length fall into {apart.counts[0]:,} buckets, so no head can "
+        f"tell more of them apart, whatever is learned: {near:,} and {far:,} are the first two in one bucket."
+    )
+
+
+def _says(subject: Subject, apart: _Apart) -> str:
+    spec: Any = subject.spec
+    kind, pair = subject.dtype.name, apart.merged[apart.fewest]
+    of_keys = isinstance(spec, Alibi) and spec.form == "key"
+    if pair is None:
+        said = f"Every head of {name(spec)} gives each of the {apart.places:,} distances a number of its own in {kind}."
+        same = " It numbers keys, not distances; below a causal mask a softmax sees no difference."
+        return said + same * of_keys
+    which = f"Head {apart.fewest}" if len(apart.counts) > 1 else "The head"
+    said = (
+        f"{which} of {name(spec)} has {apart.counts[apart.fewest]:,} different numbers in {kind} for "
+        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two that it cannot tell apart."
+    )
+    merges = (
+        f" It numbers keys, not distances, so rounding to {kind} merges the keys nearest to a late query, where the "
+        "distance form would merge the farthest."
+    )
+    return said + merges * of_keys
+
+
+def _of_window(subject: Subject, spec: Plane, missing: Property | None) -> Property:
+    """The steps of a plane in place of distances; rows of a class token are its own and left out."""
+    if missing and isinstance(spec, LogWindow):
+        return missing
+    used = np.flatnonzero(rows_of_window(spec, subject.length)[: spec.differences])
+    if not used.size:
+        return not_computed(f"The first token of {name(spec)} is its class token: ask for a length of at least 2.")
+    tokens = min(subject.length, spec.tokens)
+    plane = f"Between the first {tokens:,} tokens of the window lie {used.size:,} different steps down and across"
+    alike = "Pairs of tokens with the same step look alike wherever they stand."
+    if missing:
+        return measured(
+            f"yes: all {used.size:,} steps",
+            f"{plane}, each with a row of its own. {alike}",
+            holds=True,
+            distances=int(used.size),
+            keys_after="own",
+            values_known=False,
+        )
+    table = np.asarray(spec.table(values_of(type(spec).__name__, subject.values, spec.shapes)))[used].T
+    with np.errstate(over="ignore"):
+        rounded = before_rounding(table, subject.dtype).astype(subject.dtype).astype(np.float64)
+    if not np.isfinite(rounded).all():
+        return not_computed(
+            f"A learned number of {np.abs(table).max():.3g} in size does not fit {subject.dtype.name}. Use float32."
+        )
+    apart = _apart(rounded, used.tolist())
+    worst, kind = apart.merged[apart.fewest], subject.dtype.name
+    told = (
+        f"every head has a number of its own for each in {kind}"
+        if worst is None
+        else f"head {apart.fewest} has {apart.counts[apart.fewest]:,} different numbers for them in {kind}"
+    )
+    return measured(
+        f"yes: all {used.size:,} steps" if worst is None else f"no: rows {worst[0]:,} and {worst[1]:,} alike",
+        f"{plane}; {told}. {alike}",
+        holds=worst is None,
+        **apart.numbers(),
+        keys_after="own",
+        values_known=True,
+    )

@@ -1,0 +1,188 @@
+"""Where the buckets of a bias begin, and which rows of its table no pair of tokens ever takes.
+
+Numbers of buckets (`Buckets`, `CeilingBuckets`, `Clipped`), all whole and exact:
+
+* ``rows``: rows of the learned table.
+* ``first_distances_before``, ``first_distances_after``: the smallest distance (tokens) of each bucket, for keys at or
+  before the query and for keys after it, whatever the length; 0 is the query itself in both.
+* ``exact_through_before``, ``exact_through_after``: every distance up to this one has a bucket of its own; -1 where not
+  even 0 has one.
+* ``last_from_before``, ``last_from_after``: from this distance on all share one bucket.
+* ``rows_used``: rows that some pair of tokens within the length takes.
+* ``rows_unused``: the others; ``rows_never_used``: those that no pair takes at any length.
+
+Numbers of windows (`Window`, `LogWindow`): ``rows``, ``rows_used``, ``rows_unused`` and ``rows_never_used`` as above;
+``tokens`` of the window, and ``steps_down`` and ``steps_across``, the largest difference each way.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
+from clockhands.measures.bias_lines import MOST_DISTANCE, name, no_bias
+from clockhands.measures.property import Property, measured, not_applicable
+from clockhands.measures.subject import Subject
+
+Bucketed = Buckets | CeilingBuckets | Clipped
+Plane = Window | LogWindow
+
+
+@dataclass(frozen=True)
+class Side:
+    """The buckets of one direction, outwards from the query.
+
+    Attributes:
+        firsts: The smallest distance of each; the first is 0.
+        rows: The row of the table that each takes.
+    """
+
+    firsts: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def exact_through(self) -> int:
+        """The largest distance up to which every distance has a bucket of its own; -1 if there is none."""
+        ends = (*self.firsts[1:], None)
+        own = (
+            end == first + 1 == number + 1 for number, (first, end) in enumerate(zip(self.firsts, ends, strict=True))
+        )
+        return next((number for number, alone in enumerate(own) if not alone), len(self.firsts)) - 1
+
+    def within(self, length: int) -> "Side":
+        """The buckets that distances below the length reach."""
+        reached = sum(first < length for first in self.firsts)
+        return Side(self.firsts[:reached], self.rows[:reached])
+
+
+def sides(spec: Bucketed) -> tuple[Side, Side]:
+    """The buckets of keys at or before the query, and of keys after it (both begin with the query itself).
+
+    >>> before, after = sides(Buckets(heads=1, buckets=16, max_distance=64))
+    >>> before.firsts, after.rows
+    ((0, 1, 2, 3, 4, 8, 16, 32), (0, 9, 10, 11, 12, 13, 14, 15))
+    """
+    known = range(1, spec.span + 1) if isinstance(spec, Clipped) else spec.boundaries
+    places = np.array([0, *(each for each in known if each < MOST_DISTANCE)], np.uint64)
+    return _side(places, row_numbers(spec, places, [0])[:, 0]), _side(places, row_numbers(spec, [0], places)[0])
+
+
+def _side(places: np.ndarray, rows: np.ndarray) -> Side:
+    begins = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
+    return Side(tuple(places[begins].tolist()), tuple(rows[begins].tolist()))
+
+
+def rows_of_window(spec: Plane, length: int) -> np.ndarray:
+    """Which rows of a window's table some pair of its first ``length`` tokens takes, bool [rows]."""
+    number = min(length, spec.tokens) - spec.first_token
+    used = np.zeros((2 * spec.height - 1, 2 * spec.width - 1), bool)
+    lines, left = divmod(max(number, 0), spec.width)
+    down, across = spec.height - 1, spec.width - 1  # where a difference of 0 stands
+    if lines:
+        used[down : down + lines] = True
+    if left:
+        used[down, across : across + left] = True
+        # From the last, broken line to every token of a line above it.
+        used[down + 1 : down + lines + 1, : across + left] = True
+    used |= used[::-1, ::-1]
+    extra = spec.rows - used.size  # a class token's rows: to a token, from a token, to itself
+    return np.concatenate([used.reshape(-1), np.array([number > 0, number > 0, True][:extra], bool)])
+
+
+def edges(subject: Subject) -> Property:
+    """At which distances a bucket begins, exactly as the formula in real numbers says.
+
+    Not applicable to codes without buckets: where every distance has a number of its own, or none has.
+    """
+    spec = subject.spec
+    if subject.kind != "bias":
+        return not_applicable(no_bias(subject, "there are no buckets of distances", "kernel"))
+    if isinstance(spec, Window | LogWindow):
+        return _of_window(spec, subject.length)
+    if not isinstance(spec, Bucketed):
+        of = "place of a key" if isinstance(spec, Alibi) and spec.form == "key" else "distance"
+        return not_applicable(f"{name(spec)} has no buckets: a formula gives every {of} its own number.")  # type: ignore[arg-type]
+    before, after = sides(spec)
+    used = {*before.within(subject.length).rows, *after.within(subject.length).rows}
+    ever = {*before.rows, *after.rows}
+    unused = [row for row in range(spec.rows) if row not in used]
+    never = [row for row in range(spec.rows) if row not in ever]
+    return measured(
+        _brief(before),
+        f"{_says(before, 'Back from the query')}{_setting(spec, max(before.firsts[-1], after.firsts[-1]))} "
+        f"{_after_says(before, after)} {_used(spec.rows, unused, never, subject.length)}",
+        rows=spec.rows,
+        first_distances_before=list(before.firsts),
+        first_distances_after=list(after.firsts),
+        exact_through_before=before.exact_through,
+        exact_through_after=after.exact_through,
+        last_from_before=before.firsts[-1],
+        last_from_after=after.firsts[-1],
+        rows_used=len(used),
+        rows_unused=unused,
+        rows_never_used=never,
+    )
+
+
+def _brief(side: Side) -> str:
+    own, last = side.exact_through, side.firsts[-1]
+    if last == 0:
+        return "one for all distances"
+    widens = ", then wider" if last > own + 1 else ""
+    return f"{'each to ' if own else 'own for '}{own:,}{widens}, one from {last:,}"
+
+
+def _says(side: Side, way: str) -> str:
+    own, last = side.exact_through, side.firsts[-1]
+    if last == 0:
+        return f"{way}, all distances share one bucket."
+    each = f"the distances 0 to {own:,} have a bucket each" if own else "only the distance 0 has a bucket of its own"
+    if last == own + 1:
+        return f"{way}, {each}, and all from {last:,} on share one."
+    return f"{way}, {each}, from {own + 1:,} on buckets widen, and all distances from {last:,} on share the last one."
+
+
+def _after_says(before: Side, after: Side) -> str:
+    if len(after.firsts) == 1:
+        return "All keys after the query are in the bucket of the query itself."
+    if after.firsts == before.firsts:
+        return "Keys after the query have as many buckets, beginning at the same distances."
+    return _says(after, "For keys after it")
+
+
+def _setting(spec: Bucketed, last: int) -> str:
+    """What the setting of the name does, where the last bucket begins before the distance that it names."""
+    if isinstance(spec, Clipped) or last >= spec.max_distance:
+        return ""
+    return f" The setting max_distance={spec.max_distance:,} only says how fast they widen."
+
+
+def _used(rows: int, unused: list[int], never: list[int], length: int) -> str:
+    taken = f"{rows - len(unused):,} of the {rows:,} rows"
+    said = f"1 token takes {taken}" if length == 1 else f"{length:,} tokens take {taken}"
+    if not never:
+        return f"{said}."
+    which = f"row {never[0]:,} is" if len(never) == 1 else f"{len(never):,} rows are"
+    return f"{said}; {which} never taken at any length."
+
+
+def _of_window(spec: Plane, length: int) -> Property:
+    used = rows_of_window(spec, length)
+    unused = np.flatnonzero(~used).tolist()
+    never = np.flatnonzero(~rows_of_window(spec, spec.tokens)).tolist()
+    asked = "learned by a row of the table" if isinstance(spec, Window) else "answered by the network by itself"
+    extra = " Three more rows are for the class token." if spec.rows > spec.differences else ""
+    within = min(length, spec.tokens)
+    return measured(
+        f"a row for each of {spec.differences:,} steps",
+        f"The window of {spec.height} x {spec.width} has no buckets: each of the {spec.differences:,} steps, up to "
+        f"{spec.height - 1} down or up and {spec.width - 1} left or right, is {asked}.{extra} "
+        f"{_used(spec.rows, unused, never, within)}",
+        rows=spec.rows,
+        tokens=spec.tokens,
+        steps_down=spec.height - 1,
+        steps_across=spec.width - 1,
+        rows_used=int(used.sum()),
+        rows_unused=unused,
+        rows_never_used=never,
+    )

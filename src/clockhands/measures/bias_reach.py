@@ -1,0 +1,256 @@
+"""How far each head looks: at which distance its bias takes the weight of a key to a half, to 1/e, to a hundredth.
+
+The bias of a head falls by ``fall(d) = b(0) - b(d)`` from the query itself to a key ``d`` tokens back. Where contents
+score alike that key weighs ``exp(-fall(d))`` beside the query, so the three falls asked for are ``ln 2``, 1 and
+``ln 100``. A code reaches as far as a key still has a hundredth of the weight.
+
+Numbers, lists by head; a distance in tokens, None where the fall is never reached below 2**63 tokens:
+
+* ``half_weight_distance_by_head``, ``fall_of_one_distance_by_head``, ``hundredth_weight_distance_by_head``. By a
+  formula they are real numbers: ``fall / slope`` of `Alibi` and `Decay`, ``(exp(fall / p) - 1) / a`` and
+  ``(fall / a) ** (1 / p)`` of `Kerple`. Of learned tables and networks they are the first whole distances at which
+  the number has fallen so far. Of `Fire` they are seen from the last token and within the length; of windows a
+  distance is the larger of the steps down and across, and the number is the mean of all steps as far.
+* ``shortest_reach``, ``longest_reach`` (of the hundredths) and ``shortest_reach_head``, ``longest_reach_head``.
+* ``farthest_distance``, ``length - 1``; of windows the largest step. ``farthest_fall_by_head`` and
+  ``farthest_weight_by_head``, ``exp(-fall)``, there; ``smallest_farthest_weight`` of them.
+* ``heads_seeing_all``: heads whose farthest key weighs a hundredth or more.
+* ``strongest_distance_by_head``, of learned numbers: where within the length the number is largest.
+* ``slopes_by_head``, of straight lines, in 1/token.
+
+Accuracy: float64, with ``u = 2**-53`` for one rounding. Distances of straight lines are within a relative ``3.01 u`` of
+the real number: the slope, ``fall`` and their quotient are each the nearest float64. Those of the logarithmic kernel
+are within ``(5 + 2 fall / p) u``, of the power kernel within ``(4 + (2 + |ln(fall / a)|) / p) u``. Weights of formulas
+are within a relative ``(3 + 5 fall) u`` down to 2.3e-308; below 5e-324 they are 0. A fall that float64 does not hold is
+None.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.biases.values import values_of
+from clockhands.measures.bias_edges import Plane, rows_of_window, sides
+from clockhands.measures.bias_lines import (
+    AFTER_SAYS,
+    MOST_DISTANCE,
+    MOST_NUMBERS,
+    keys_after,
+    line,
+    name,
+    no_bias,
+    tokens,
+    too_many,
+    unknown,
+)
+from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.subject import Subject
+
+HALF, ONE, HUNDREDTH = math.log(2), 1.0, math.log(100)
+
+_FALLS = {"half_weight": HALF, "fall_of_one": ONE, "hundredth_weight": HUNDREDTH}
+
+
+def reach(subject: Subject) -> Property:
+    """How far each head looks; see the module for what is measured and how exactly.
+
+    Not applicable to codes that give no number to a distance, not computed where learned numbers are not given.
+    """
+    spec = subject.spec
+    if subject.kind != "bias":
+        return not_applicable(no_bias(subject, "no head has a reach by itself", "kernel"))
+    missing = unknown(subject)
+    if missing is not None:
+        return _without_values(subject, missing)
+    if isinstance(spec, Alibi | Decay):
+        return _told(subject, _of_line(spec, subject.length - 1), slopes_by_head=list(spec.slopes))
+    if isinstance(spec, Kerple):
+        return _told(subject, _of_kernel(spec, subject.values, subject.length - 1))
+    if isinstance(spec, Window | LogWindow):
+        return _of_window(subject, spec)
+    if isinstance(spec, Fire):
+        if spec.heads * subject.length > MOST_NUMBERS:
+            return too_many(subject, spec.heads * subject.length)
+        return _of_steps(subject, range(subject.length), line(subject, subject.length, "float64"))
+    assert isinstance(spec, Buckets | CeilingBuckets | Clipped)
+    before = sides(spec)[0]
+    scale = spec.scale if isinstance(spec, Buckets) else 1.0
+    return _of_steps(subject, before.firsts, scale * subject.values["table"][list(before.rows)].T)
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """What each head reaches.
+
+    Attributes:
+        distances: By the name of a fall, the distance of each head at which it is reached.
+        falls: The fall of each head at the farthest key.
+        farthest: How far that is; in steps of a plane, or in tokens.
+        plane: Which of the two.
+    """
+
+    distances: dict[str, list[Any]]
+    falls: np.ndarray
+    farthest: int
+    plane: bool = False
+
+    @property
+    def hundredths(self) -> list[Any]:
+        """Where each head gives a hundredth of the weight."""
+        return self.distances["hundredth_weight"]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """What each head gives the farthest key; a number may rise by more than float64 has the exponential of."""
+        return np.exp(np.minimum(-self.falls, 700.0))
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The heads that reach least and most far."""
+        known = [math.inf if each is None else each for each in self.hundredths]
+        heads = range(len(known))
+        return min(heads, key=known.__getitem__), max(heads, key=known.__getitem__)
+
+    @property
+    def seeing(self) -> int:
+        """Heads that give the farthest key a hundredth of the weight or more."""
+        return int((self.weights >= 0.01).sum())
+
+
+def _of_line(spec: Alibi | Decay, farthest: int) -> _Reached:
+    def distance(fall: float, slope: float) -> float | None:
+        return fall / slope if fall < slope * MOST_DISTANCE else None
+
+    reached = {each: [distance(fall, slope) for slope in spec.slopes] for each, fall in _FALLS.items()}
+    return _Reached(reached, np.array(spec.slopes) * farthest, farthest)
+
+
+def _of_kernel(spec: Kerple, values: dict[str, np.ndarray], farthest: int) -> _Reached:
+    def distance(fall: float, p: float, a: float) -> float | None:
+        try:
+            found = math.expm1(fall / p) / a if spec.kernel == "log" else (fall / a) ** (1 / p)
+        except OverflowError:
+            return None
+        return found if found < MOST_DISTANCE else None
+
+    heads = list(zip(values["p"].tolist(), values["a"].tolist(), strict=True))
+    falls = [p * math.log1p(a * farthest) if spec.kernel == "log" else a * float(farthest) ** p for p, a in heads]
+    reached = {each: [distance(fall, *head) for head in heads] for each, fall in _FALLS.items()}
+    return _Reached(reached, np.array(falls), farthest)
+
+
+def _of_steps(subject: Subject, firsts: Sequence[int], numbers: np.ndarray) -> Property:
+    """The reach of numbers that stay the same from one of some distances to the next, [heads, distances]."""
+    within = sum(first < subject.length for first in firsts)
+    strongest = [firsts[int(place)] for place in numbers[:, :within].argmax(axis=1)]
+    distances, falls = _first_falls(firsts, numbers)
+    return _told(
+        subject, _Reached(distances, falls[:, within - 1], subject.length - 1), strongest_distance_by_head=strongest
+    )
+
+
+def _first_falls(firsts: Sequence[int], numbers: np.ndarray) -> tuple[dict[str, list[Any]], np.ndarray]:
+    """The first place of each head at which each fall is reached, and the falls, [heads, places]."""
+    falls = numbers[:, :1] - numbers
+
+    def first(fallen: np.ndarray) -> int | None:
+        return int(firsts[int(fallen.argmax())]) if fallen.any() else None
+
+    return {each: [first(head >= fall) for head in falls] for each, fall in _FALLS.items()}, falls
+
+
+def _of_window(subject: Subject, spec: Plane) -> Property:
+    """The reach over a plane: the mean number of all steps of one size, over those that the tokens take."""
+    used = rows_of_window(spec, subject.length)[: spec.differences]
+    down, across = np.indices((2 * spec.height - 1, 2 * spec.width - 1)).reshape(2, -1)
+    steps = np.maximum(abs(down - spec.height + 1), abs(across - spec.width + 1))[used]
+    if not steps.size:
+        return not_computed(f"The first token of {name(spec)} is its class token: ask for a length of at least 2.")
+    values = values_of(type(spec).__name__, subject.values, spec.shapes)
+    table = np.asarray(spec.table(values))[: spec.differences][used]
+    rings = np.array([np.bincount(steps, head) for head in table.T]) / np.bincount(steps)
+    distances, falls = _first_falls(range(rings.shape[1]), rings)
+    reached = _Reached(distances, falls[:, -1], rings.shape[1] - 1, plane=True)
+    return _told(subject, reached, strongest_distance_by_head=rings.argmax(axis=1).tolist())
+
+
+def _told(subject: Subject, reached: _Reached, **more: Any) -> Property:
+    spec: Any = subject.spec
+    shortest, longest = reached.ends
+    return measured(
+        _brief(reached.hundredths[shortest], reached.hundredths[longest]),
+        f"{_looks(spec, reached)} {_farthest(reached)} {AFTER_SAYS[keys_after(spec)]}",
+        heads=len(reached.hundredths),
+        **{f"{each}_distance_by_head": list(distances) for each, distances in reached.distances.items()},  # type: ignore[arg-type]
+        shortest_reach=reached.hundredths[shortest],
+        shortest_reach_head=shortest,
+        longest_reach=reached.hundredths[longest],
+        longest_reach_head=longest,
+        farthest_distance=reached.farthest,
+        farthest_fall_by_head=[fall if math.isfinite(fall) else None for fall in reached.falls.tolist()],
+        farthest_weight_by_head=reached.weights.tolist(),
+        smallest_farthest_weight=float(reached.weights.min()),
+        heads_seeing_all=reached.seeing,
+        keys_after=keys_after(spec),
+        **more,
+    )
+
+
+def _brief(shortest: float | None, longest: float | None) -> str:
+    if shortest is None:
+        return "to any distance"
+    if longest is None:
+        return f"from {tokens(shortest)} to any distance"
+    if tokens(shortest) == tokens(longest):
+        return tokens(shortest)
+    return f"{tokens(shortest).rpartition(' ')[0]} to {tokens(longest)}"
+
+
+def _looks(spec: Any, reached: _Reached) -> str:
+    """How far the heads look that look least and most far."""
+    shortest, longest = reached.ends
+    near, far = reached.hundredths[shortest], reached.hundredths[longest]
+    if near is None:
+        return f"No head of {name(spec)} ever takes a key to a hundredth of the weight of the query itself."
+    where = f"{tokens(near)} back" if not reached.plane else f"{near} steps down or across"
+    said = f"At equal content, a key weighs a hundredth of the query itself {where} in head {shortest}"
+    if len(reached.hundredths) == 1:
+        return f"{said}."
+    if far is None:
+        return f"{said}, and at no distance in head {longest}."
+    return f"{said}, and {far if reached.plane else f'{tokens(far)} back'} in head {longest}."
+
+
+def _farthest(reached: _Reached) -> str:
+    """What the farthest key weighs."""
+    heads, smallest = len(reached.hundredths), float(reached.weights.min())
+    away = f"{reached.farthest} steps away" if reached.plane else f"{tokens(reached.farthest)} back"
+    least = "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}"
+    if heads == 1:
+        return f"The farthest key, {away}, weighs {least}."
+    return (
+        f"{reached.seeing} of {heads} heads give the farthest key, {away}, a hundredth or more; the least is {least}."
+    )
+
+
+def _without_values(subject: Subject, missing: Property) -> Property:
+    """What the spec alone says of the reach of learned numbers."""
+    spec = subject.spec
+    if isinstance(spec, Buckets | CeilingBuckets | Clipped):
+        last = sides(spec)[0].firsts[-1]
+        return not_computed(
+            f"{missing.says} Whatever they are, keys {last:,} tokens back and further all have one number, so the "
+            "farthest of them weighs as much as the nearest.",
+            one_number_from=last,
+        )
+    if isinstance(spec, LogWindow):
+        return not_computed(
+            f"{missing.says} Whatever they are, numbers lie between 0 and 16, so no key weighs less than exp(-16) = "
+            f"{math.exp(-16):.2g} beside another of equal content.",
+            least_weight=math.exp(-16),
+        )
+    return missing
