@@ -20,6 +20,7 @@ from clockhands.errors import ClockhandsError
 COMMANDS = {
     "audit": "What a model is told about position, and what is wrong with it.",
     "properties": "What a position code can and cannot do, in its own numbers.",
+    "order": "Whether attention can tell one order of the words from another.",
     "check": "Whether a function or a module is the code that it should be.",
     "explain": "What a finding or a fault means, and how to mend it.",
     "diff": "Where two position codes part, or two readings of one.",

@@ -1,0 +1,35 @@
+"""`clockhands order`: attention with and without a position code, on the same words in two orders."""
+
+import click
+
+from clockhands.cli.output import print_json
+from clockhands.measures.order_matters import order
+
+EXAMPLES = """\b
+Examples:
+  clockhands order
+  clockhands order --text "who let the cat out" --other "who let out the cat"
+  clockhands order --json --seed 7
+"""
+
+
+@click.command("order", epilog=EXAMPLES)
+@click.option("--text", metavar="WORDS", default="dog bites man", help="A sentence, if not 'dog bites man'.")
+@click.option("--other", metavar="WORDS", help="The same words in another order, if not from the end.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Where drawn numbers come from.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
+    """Show whether attention can tell one order of the same words from another.
+
+    Networks are drawn, not trained, and asked in float64: without a position code and with every kind, without a mask
+    and with a causal one. What no drawn network tells is the same for all weights, so it cannot be learned either.
+    """
+    found = order(text, other, seed=seed)
+    if as_json:
+        print_json(found.to_dict())
+        return 0
+    # A program that asks for JSON does not pay for the drawing.
+    from clockhands.show.order import print_order
+
+    print_order(found)
+    return 0

@@ -1,0 +1,227 @@
+"""Attention as models have it, in float64, with weights that are drawn instead of trained; each result with its error.
+
+A layer of several heads: queries, keys and values are projections of the tokens; scores are divided by the root of the
+head's width; a position code may turn queries and keys or add a bias; the softmax of the scores weighs the values; the
+heads are projected back and added to the tokens; then, where there is one, a network of two layers with a ReLU does the
+same for each token by itself. There is no normalisation: it acts on each token by itself, so it would not change
+what an order can do.
+
+**Errors.** Whether two results are equal is asked here, and rounding makes equal results differ. So every token carries
+a bound ``d`` of the length of its error, the difference to the vector that exact arithmetic would give (running error
+analysis: Higham 2002, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.3). With
+``u = 2**-53``, ``gamma(n) = n u / (1 - n u)`` and ``|.|`` the length of a vector or the largest stretch of a matrix:
+
+- a projection ``x W`` of ``n`` channels: ``|W| d``, and ``gamma(n)`` times the length of ``abs(x) abs(W)``;
+- a rotation: its largest stretch times ``d``, and ``gamma(4)`` in the same way;
+- a score: ``|q| d_k + d_q |k| + d_q d_k``, and ``gamma`` times ``abs(q) . abs(k)`` for its rounding;
+- a weight ``w`` of the softmax of ``n`` scores that are off by ``e_k``, ``E`` the largest of them: the odds
+  ``w / (1 - w)`` move by a factor of at most ``exp(t)``, ``t = e_k + E``, so the weight by at most
+  ``w (1 - w) (exp(t) - 1)``; and by ``(n + 24) u w`` for its own rounding, with the exponential within 4 ulp;
+- a weighted sum of values: ``sum dw_k |v_k| + sum (w_k + dw_k) d_k``, and ``gamma(n) sum w_k |v_k|``;
+- the ReLU never makes an error longer.
+
+Two results that exact arithmetic makes equal differ by at most the sum of their bounds: that is what "to rounding"
+means in `clockhands.measures.order_matters`. Every step is taken at its worst, so a bound grows some hundredfold with a
+layer, where the error itself grows twofold.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from clockhands.arguments import count
+from clockhands.errors import InvalidValue
+
+UNIT = 2.0**-53  # half the distance from 1 to the next float64
+
+Role = Literal["query", "key"]
+Turn = Callable[[np.ndarray, Role], np.ndarray]
+
+
+class Rounded(NamedTuple):
+    """Vectors, and how far each may be from what exact arithmetic gives.
+
+    Attributes:
+        numbers: The vectors, float64 [..., tokens, channels].
+        error: A bound of the length of each one's error, [..., tokens].
+    """
+
+    numbers: np.ndarray
+    error: np.ndarray
+
+
+def exactly(numbers: Any) -> Rounded:
+    """Vectors that are what they are meant to be."""
+    numbers = np.asarray(numbers, np.float64)
+    return Rounded(numbers, np.zeros(numbers.shape[:-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The weights of one layer, float64; axes before those named are of several networks at once.
+
+    Attributes:
+        query, key, value: What makes them of a token, [..., heads, width, head_width].
+        output: What makes a token's share of each head, [..., heads, head_width, width].
+        up, down: The network of each token, [..., width, hidden] and [..., hidden, width]; None for none.
+    """
+
+    query: np.ndarray
+    key: np.ndarray
+    value: np.ndarray
+    output: np.ndarray
+    up: np.ndarray | None = None
+    down: np.ndarray | None = None
+
+
+def drawn_layers(
+    draw: np.random.Generator, layers: int, width: int, heads: int, hidden: int | None = None
+) -> tuple[Layer, ...]:
+    """Layers with weights from a normal distribution of mean 0 and variance 1 / inputs, as models start out.
+
+    Args:
+        draw: Where the numbers come from.
+        layers: How many.
+        width: Channels of a token, a multiple of ``heads``.
+        heads: Heads, of ``width / heads`` channels each.
+        hidden: Channels between the two layers of each token's own network; None for no such network.
+
+    Raises:
+        InvalidValue, InvalidType: A number is not allowed.
+
+    >>> [layer.query.shape for layer in drawn_layers(np.random.default_rng(0), 2, width=8, heads=2)]
+    [(2, 8, 4), (2, 8, 4)]
+    """
+    width, heads = count("width", width), count("heads", heads)
+    if width % heads:
+        raise InvalidValue(
+            f"`width` must be a multiple of the {heads} heads, got {width}.", "Each head has an equal share of it."
+        )
+
+    def weights(*shape: int, inputs: int) -> np.ndarray:
+        return draw.standard_normal(shape) / np.sqrt(inputs)
+
+    made = []
+    for _ in range(count("layers", layers)):
+        query, key, value = (weights(heads, width, width // heads, inputs=width) for _ in range(3))
+        output = weights(heads, width // heads, width, inputs=width)
+        up = None if hidden is None else weights(width, hidden, inputs=width)
+        down = None if hidden is None else weights(hidden, width, inputs=hidden)
+        made.append(Layer(query, key, value, output, up, down))
+    return tuple(made)
+
+
+def attend(
+    x: Any, layer: Layer, *, causal: bool = False, bias: np.ndarray | None = None, turn: Turn | None = None
+) -> Rounded:
+    """What one layer makes of tokens; the bound of each token's error is derived in the module.
+
+    ``y = x + concat_h(softmax(q_h k_h / sqrt(head_width) + bias_h) v_h) output``, then ``y + relu(y up) down``.
+
+    Args:
+        x: Tokens, [..., tokens, width]: an array, or what another layer gave.
+        layer: The weights.
+        causal: Whether a token sees only itself and those before it.
+        bias: What is added to the scores, [..., heads, tokens, tokens].
+        turn: What a rotary code does to queries and keys [..., tokens, head_width]: a linear map of each token's
+            channels, the same in every head.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, sections 3.2 and 3.3.
+
+    >>> layer = drawn_layers(np.random.default_rng(0), 1, width=4, heads=2)[0]
+    >>> same = attend(np.ones((3, 4)), layer)
+    >>> bool((np.linalg.norm(same.numbers - same.numbers[0], axis=-1) <= same.error + same.error[0]).all())
+    True
+    """
+    given = x if isinstance(x, Rounded) else exactly(x)
+    x = Rounded(given.numbers[..., None, :, :], given.error[..., None, :])
+    query, key, value = (_projected(x, weights) for weights in (layer.query, layer.key, layer.value))
+    if turn is not None:
+        query, key = _turned(query, turn, "query"), _turned(key, turn, "key")
+    heads = _weighted(*_weights(query, key, causal, bias), value)
+    # The heads beside each other, [..., tokens, heads * head_width].
+    *before, count_of_heads, tokens, channels = heads.numbers.shape
+    beside = np.swapaxes(heads.numbers, -2, -3).reshape(*before, tokens, count_of_heads * channels)
+    output = layer.output.reshape(*layer.output.shape[:-3], -1, layer.output.shape[-1])
+    y = plus(given, _projected(Rounded(beside, _length(heads.error, axis=-2)), output))
+    if layer.up is None or layer.down is None:
+        return y
+    inner = _projected(y, layer.up)
+    return plus(y, _projected(Rounded(np.maximum(inner.numbers, 0), inner.error), layer.down))
+
+
+def plus(a: Rounded, b: Rounded) -> Rounded:
+    """The sum of two, rounded once."""
+    total = a.numbers + b.numbers
+    return Rounded(total, a.error + b.error + UNIT * _length(total))
+
+
+def mean(x: Rounded) -> Rounded:
+    """The mean of the tokens, which is what a pooled output is: one vector, [..., 1, width]."""
+    rounding = _gamma(x.numbers.shape[-2] + 1) * _length(x.numbers)
+    return Rounded(x.numbers.mean(axis=-2, keepdims=True), (x.error + rounding).mean(axis=-1, keepdims=True))
+
+
+def _gamma(terms: int) -> float:
+    return terms * UNIT / (1 - terms * UNIT)
+
+
+def _length(vectors: np.ndarray, axis: int = -1) -> np.ndarray:
+    return np.sqrt((vectors * vectors).sum(axis=axis))
+
+
+def _stretch(matrices: np.ndarray) -> np.ndarray:
+    """By how much each matrix makes a vector longer at most, and a little more for the rounding of the bounds."""
+    return np.linalg.norm(matrices, 2, axis=(-2, -1)) * (1 + 2.0**-30)
+
+
+def _projected(x: Rounded, weights: np.ndarray) -> Rounded:
+    """``x @ weights``."""
+    stretch = _stretch(weights)[..., None]
+    rounded = _gamma(weights.shape[-2]) * _length(np.abs(x.numbers) @ np.abs(weights))
+    return Rounded(x.numbers @ weights, stretch * x.error + rounded)
+
+
+def _turned(x: Rounded, turn: Turn, role: Role) -> Rounded:
+    """Queries or keys as a rotary code turns them: at most two products and a sum for each channel, and a factor."""
+    tokens, width = x.numbers.shape[-2:]
+    each = np.ascontiguousarray(np.broadcast_to(np.eye(width)[:, None, :], (width, tokens, width)))
+    matrices = turn(each, role).transpose(1, 0, 2)  # [tokens, channel in, channel out]
+    rounded = _gamma(4) * _length((np.abs(x.numbers)[..., None, :] @ np.abs(matrices))[..., 0, :])
+    return Rounded(turn(x.numbers, role), _stretch(matrices) * x.error + rounded)
+
+
+def _weights(query: Rounded, key: Rounded, causal: bool, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """How much of each key a query takes, the softmax of their scores, and how far each weight may be off."""
+    tokens, channels = query.numbers.shape[-2:]
+    shrink = 1 / np.sqrt(channels)
+    across = np.swapaxes(key.numbers, -1, -2)
+    length, other = _length(query.numbers)[..., :, None], _length(key.numbers)[..., None, :]
+    off, other_off = query.error[..., :, None], key.error[..., None, :]
+    numbers = query.numbers @ across * shrink
+    rounded = _gamma(channels + 3) * (np.abs(query.numbers) @ np.abs(across))
+    error = (length * other_off + off * other + off * other_off + rounded) * shrink
+    if bias is not None:
+        numbers = numbers + bias
+        error = error + UNIT * np.abs(numbers)
+    seen = np.tri(tokens, dtype=bool) if causal else np.ones((tokens, tokens), bool)
+    # Any number may be taken from all scores of a row: the softmax does not see it.
+    below = numbers - np.where(seen, numbers, -np.inf).max(axis=-1, keepdims=True)
+    error = np.where(seen, error + UNIT * np.abs(below), 0)
+    raised = np.where(seen, np.exp(np.where(seen, below, 0)), 0)
+    weights = raised / raised.sum(axis=-1, keepdims=True)
+    exponent = error + error.max(axis=-1, keepdims=True)
+    # Past an exponent of 1 the bound says little, and two weights are never more than 1 apart.
+    moved = weights * (1 - weights) * np.expm1(np.minimum(exponent, 1))
+    off = np.where(exponent < 1, moved + (tokens + 24) * UNIT * weights, 1)
+    return weights, np.where(seen, off, 0)
+
+
+def _weighted(weights: np.ndarray, off: np.ndarray, value: Rounded) -> Rounded:
+    """The sum of the values, each with its weight."""
+    length = _length(value.numbers)[..., None]
+    carried = off @ length + (weights + off) @ value.error[..., None]
+    rounded = _gamma(weights.shape[-1]) * (weights @ length)
+    return Rounded(weights @ value.numbers, (carried + rounded)[..., 0])

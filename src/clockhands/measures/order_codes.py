@@ -1,0 +1,214 @@
+"""One member of every kind of position code, with what it tells attention of a token, for `clockhands order`."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import (
+    AdditiveCode,
+    AxialSinusoidal,
+    Binary,
+    Counter,
+    EvenlySpaced,
+    FourierFeatures,
+    Learned,
+    NoPosition,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    Sinusoidal,
+    WarpedPosition,
+    add,
+)
+from clockhands.biases import (
+    Alibi,
+    BiasCode,
+    Buckets,
+    CeilingBuckets,
+    Clipped,
+    Decay,
+    Fire,
+    Kerple,
+    LogWindow,
+    Window,
+    bias,
+)
+from clockhands.measures.attention import UNIT, Layer, Role, Rounded, attend
+from clockhands.mixtures import LayerMixture
+from clockhands.rotary import Rotary, XPos, chunked, rotate
+from clockhands.scaling import Llama3
+from clockhands.specs import Spec
+
+
+@dataclass(frozen=True)
+class Member:
+    """A code that stands for its kind.
+
+    Attributes:
+        name: What it is called in reports.
+        spec: The code.
+        tells: What it tells attention of a token, one sentence.
+    """
+
+    name: str
+    spec: Spec
+    tells: str
+
+
+def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
+    """One member of every kind, for tokens of this width, this many heads and sentences of at most so many tokens."""
+    head_width = width // heads
+    own = "Every position has numbers of its own, which are added to the token there."
+    turned = (
+        "Queries and keys are turned by their positions, so a score depends on how far the key stands, and on which "
+        "side: the kernel is the same on both sides, a score of two different words is not."
+    )
+    column = f"{turned} The words stand along the second axis here, which has the slow pairs."
+    later = (
+        "Later keys are preferred, by all queries alike: what follows the query is the same in a whole row, and a "
+        "softmax does not see that."
+    )
+    one_side = "How far back a key stands is counted; those to come count as if they were near, so the sides differ."
+    both = "How far a key stands is counted, and not on which side."
+    signed = "A distance has a learned number, and another one on the other side."
+    return (
+        Member("none", NoPosition(width), "Nothing."),
+        Member("sinusoidal", Sinusoidal(width), own),
+        Member("sinusoidal two axes", AxialSinusoidal(width, (1, 1)), own),
+        Member("Fourier features", FourierFeatures(width, 1, 1.0), own),
+        Member("learned table", Learned(width, tokens), own),
+        Member("counter", Counter(width), own),
+        Member("counter over length", NormalizedCounter(width, tokens), own),
+        Member("binary digits", Binary(width), own),
+        Member("sine only", SineOnly(width), own),
+        Member("one frequency", SingleFrequency(width), own),
+        Member("evenly spaced", EvenlySpaced(width), own),
+        Member("sinusoid of p squared", WarpedPosition(width, "square"), own),
+        Member("sinusoid of log p", WarpedPosition(width, "log"), own),
+        Member("sinusoid of 1/p", WarpedPosition(width, "reciprocal"), own),
+        Member("rotary halves", Rotary(head_width), turned),
+        Member("rotary interleaved", Rotary(head_width, "interleaved"), turned),
+        Member("rotary Llama 3 scaling", Rotary(head_width, scaling=Llama3(8.0, 8192)), turned),
+        Member("rotary xPos", Rotary(head_width, "interleaved", xpos=XPos()), turned),
+        Member("rotary two axes", Rotary(head_width, axes=chunked(_halved(head_width // 2))), column),
+        Member("ALiBi distance", Alibi(heads), later),
+        Member("ALiBi key", Alibi(heads, "key"), later),
+        Member("ALiBi last key", Alibi(heads, "last-key"), later),
+        Member("ALiBi past", Alibi(heads, "past"), one_side),
+        Member("ALiBi symmetric", Alibi(heads, "symmetric"), both),
+        Member("retention's decay", Decay(heads), later),
+        Member("T5 buckets two-way", Buckets(heads), signed),
+        Member("T5 buckets one-way", Buckets(heads, bidirectional=False), one_side),
+        Member("DeBERTa buckets", CeilingBuckets(heads), signed),
+        Member("clipped distances", Clipped(heads), signed),
+        Member("KERPLE log", Kerple(heads), one_side),
+        Member("KERPLE power symmetric", Kerple(heads, "power", symmetric=True), both),
+        Member("FIRE", Fire(heads), one_side),
+        Member("window", Window(heads, 1, tokens), signed),
+        Member("window logarithmic", LogWindow(heads, 1, tokens), signed),
+        Member("rotary and none in turns", LayerMixture((Rotary(head_width), None), (0, 1)), turned),
+    )
+
+
+def _halved(pairs: int) -> tuple[int, int]:
+    return pairs - pairs // 2, pairs // 2
+
+
+def values_for(member: Member, draws: int, seed: int) -> list[Any]:
+    """Drawn numbers in place of learned ones, one set for each network; None where nothing is learned.
+
+    From a standard normal distribution, and second layers of small networks from one of variance 1 / inputs; what must
+    be above 0 evenly between 0.1 and 1; FIRE's threshold is 2 tokens. They depend on the seed, the code's name and the
+    number of the network alone, so that one code's do not move with another's.
+    """
+    spec: Any = member.spec
+    named: dict[str, tuple[int, ...]] = {}
+    if isinstance(spec, BiasCode):
+        named = spec.shapes
+    elif isinstance(spec, AdditiveCode) and spec.learned:
+        named = {"": _shape_of(spec)}
+    if not named:
+        return [None] * draws
+    found = []
+    for number in range(draws):
+        draw = np.random.default_rng([seed, number, zlib.crc32(member.name.encode())])
+        made = {name: _drawn(draw, name, shape) for name, shape in named.items()}
+        found.append(made.get("", made))
+    return found
+
+
+def _shape_of(spec: AdditiveCode) -> tuple[int, ...]:
+    if isinstance(spec, Learned):
+        return (spec.rows, spec.width)
+    if isinstance(spec, FourierFeatures):
+        return (spec.width // 2,)
+    return spec.values_shape or ()
+
+
+def _drawn(draw: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if name in {"p", "a", "c"}:
+        return draw.uniform(0.1, 1.0, shape)
+    if name == "threshold":
+        return np.full(shape, 2.0)
+    return draw.standard_normal(shape) / (np.sqrt(shape[-1]) if name == "w2" else 1)
+
+
+def through(
+    spec: Spec | None, values: list[Any], layers: tuple[Layer, ...], x: np.ndarray, *, causal: bool = False
+) -> Rounded:
+    """What layers of attention make of tokens with a position code, by `clockhands.add`, `rotate` and `bias`.
+
+    Args:
+        spec: The code; None for none.
+        values: Drawn or learned numbers of each network, None where the code has none.
+        layers: The weights, [networks, 1, …], one after another.
+        x: Tokens, [networks, sentences, tokens, width]; the first stands at the code's first position.
+        causal: Whether a token sees only itself and those before it.
+    """
+    y = Rounded(x, np.zeros(x.shape[:-1]))
+    for number, layer in enumerate(layers):
+        code = spec.layer(number) if isinstance(spec, LayerMixture) else spec
+        if isinstance(code, AdditiveCode) and (number == 0 or isinstance(spec, LayerMixture)):
+            y = _added(code, values, y)
+        turn = _turn(code, x.shape[-2]) if isinstance(code, Rotary) else None
+        added = _biases(code, values, x.shape[-2]) if isinstance(code, BiasCode) else None
+        y = attend(y, layer, causal=causal, bias=added, turn=turn)
+    return y
+
+
+def _places(spec: Any, tokens: int) -> Any:
+    """Where the tokens of one line stand: from the first position on, along the last of several axes."""
+    # Neither the logarithm nor 1/p has numbers at 0.
+    first = 1 if isinstance(spec, WarpedPosition) and spec.warp != "square" else getattr(spec, "first", 0)
+    places = np.arange(first, first + tokens)
+    if isinstance(spec, BiasCode) or spec.number_of_axes == 1:
+        return places
+    return np.stack([*[np.zeros_like(places)] * (spec.number_of_axes - 1), places], axis=-1)
+
+
+def _added(code: AdditiveCode, values: list[Any], x: Rounded) -> Rounded:
+    places = _places(code, x.numbers.shape[-2])
+    if code.learned:
+        total = np.stack([add(each, code, places, values=own) for each, own in zip(x.numbers, values, strict=True)])
+    else:
+        total = add(x.numbers, code, places)
+    return Rounded(total, x.error + UNIT * np.linalg.norm(total, axis=-1))
+
+
+def _turn(code: Rotary, tokens: int) -> Callable[[np.ndarray, Role], np.ndarray]:
+    places = _places(code, tokens)
+
+    def turn(x: np.ndarray, role: Role) -> np.ndarray:
+        return rotate(x, code, places, role=role if code.xpos is not None else None)
+
+    return turn
+
+
+def _biases(code: BiasCode, values: list[Any], tokens: int) -> np.ndarray:
+    places = _places(code, tokens)
+    if not code.learned:
+        return bias(code, places, places, dtype="float64")
+    return np.stack([bias(code, places, places, values=each, dtype="float64") for each in values])[:, None]

@@ -1,0 +1,382 @@
+"""Whether attention can tell one order of the same words from another: without a position code, and with each.
+
+Attention without a mask treats its tokens as a set. Let ``P`` permute the rows of ``x``. Projections act on each row,
+so queries, keys and values of ``P x`` are those of ``x`` permuted; scores become ``P S P^T``; the softmax of a row does
+not ask where a column stands; and ``(P A P^T)(P V) = P A V``. So a layer gives ``P f(x)`` for ``P x``, and so do many:
+the outputs are permuted as the words are. The mean of the outputs is then the same for every order, and so is the
+output of a word that stays where it is.
+
+With a causal mask, the last token of one layer still sees a set: the words before it, whose queries it does not use. In
+a second layer it sees what the first made of them, and that depends on which stood before which. If all words are
+the same, each output is a mean of the same values, at every depth; a first word of its own changes that, because it is
+one of 2, 3, 4, … words that later tokens see.
+
+With a code that knows only how far apart two tokens are and not on which side, a sentence and its mirror image are the
+same: ``b(|q - k|)`` does not change when every position ``p`` becomes ``n - 1 - p``.
+
+Networks are drawn. What is the same for all weights of a continuous distribution is the same for any weights, so what
+no drawn network tells cannot be learned either; what drawn networks tell, a trained one may use or not.
+
+Differences are given as shares: the length of the difference over the length of the first result. Beside each stands
+how much of it rounding can explain, as `clockhands.measures.attention` derives it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.measures.attention import Layer, Rounded, drawn_layers, mean
+from clockhands.measures.order_codes import Member, members, through, values_for
+from clockhands.specs import to_dict
+
+WIDTH, HEADS, HIDDEN, LAYERS = 32, 4, 64, 3
+PERMUTED = 16  # tokens that are permuted, and that are alike
+MOST_WORDS = 32
+NOTHING = 1e-3  # two results are only called the same where rounding explains no larger share
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far two results are apart, as a share of the length of the first, over several drawn networks.
+
+    Attributes:
+        median, smallest, largest: Over the networks.
+        rounding: The largest share that rounding explains: a derived bound, not what rounding came to.
+        apart: True if the share of every network is above what rounding explains there; False if that of none is, and
+            rounding explains no more than a thousandth; else None: not told.
+    """
+
+    median: float
+    smallest: float
+    largest: float
+    rounding: float
+    apart: bool | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        return {
+            "median": self.median,
+            "smallest": self.smallest,
+            "largest": self.largest,
+            "rounding": self.rounding,
+            "apart": self.apart,
+        }
+
+
+@dataclass(frozen=True)
+class CodeOrder:
+    """What one position code lets attention tell.
+
+    Attributes:
+        member: The code, and what it tells attention.
+        swapped: The two sentences: the means of all outputs, three layers, no mask.
+        another: The same for a third order, which is not the first in mirror image; None where the words have none.
+        causal_last: One layer with a causal mask: the output of a full stop after either sentence.
+    """
+
+    member: Member
+    swapped: Difference
+    another: Difference | None
+    causal_last: Difference
+
+    @property
+    def mirror_blind(self) -> bool:
+        """Whether the two sentences look alike and a third order does not."""
+        return self.swapped.apart is False and self.another is not None and self.another.apart is True
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        return {
+            "name": self.member.name,
+            "spec": to_dict(self.member.spec),
+            "tells": self.member.tells,
+            "swapped": self.swapped.to_dict(),
+            "another": None if self.another is None else self.another.to_dict(),
+            "causal_last": self.causal_last.to_dict(),
+            "mirror_blind": self.mirror_blind,
+        }
+
+
+@dataclass(frozen=True)
+class OrderMatters:
+    """What attention makes of one order of words and of another.
+
+    Attributes:
+        words: The first sentence.
+        other: The same words in another order.
+        another: A third order, which is neither and not the mirror image of the first; None where there is none.
+        mirrored: Whether ``other`` is ``words`` from the end.
+        seed: Where all drawn numbers come from.
+        networks: Networks that were drawn.
+        without: Figures of attention without a position code, by name.
+        codes: Figures of every kind of code.
+    """
+
+    words: tuple[str, ...]
+    other: tuple[str, ...]
+    another: tuple[str, ...] | None
+    mirrored: bool
+    seed: int
+    networks: int
+    without: dict[str, Difference]
+    codes: tuple[CodeOrder, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as JSON values."""
+        return {
+            "text": " ".join(self.words),
+            "other": " ".join(self.other),
+            "another": None if self.another is None else " ".join(self.another),
+            "mirrored": self.mirrored,
+            "seed": self.seed,
+            "networks": self.networks,
+            "network": {"layers": LAYERS, "width": WIDTH, "heads": HEADS, "hidden": HIDDEN, "dtype": "float64"},
+            "without": {name: figure.to_dict() for name, figure in self.without.items()},
+            "codes": [code.to_dict() for code in self.codes],
+        }
+
+
+FIGURES = {
+    "permuted_one_layer": f"{PERMUTED} tokens permuted, no mask, 1 layer: outputs against the permuted outputs",
+    "permuted": f"the same, {LAYERS} layers",
+    "pooled": f"the two sentences, no mask, {LAYERS} layers: the mean of the outputs",
+    "last": f"the two sentences, each with a full stop after it, no mask, {LAYERS} layers: the output of the full stop",
+    "causal_permuted_one_layer": f"{PERMUTED} tokens permuted, causal mask, 1 layer: outputs against permuted outputs",
+    "causal_pooled_one_layer": "the two sentences, causal mask, 1 layer: the mean of the outputs",
+    "causal_last_one_layer": "the two sentences, causal mask, 1 layer: the output of the full stop",
+    "causal_last_two_layers": "the two sentences, causal mask, 2 layers: the output of the full stop",
+    "causal_last_two_layers_even": "the same, with scores of 0: every token takes all that it sees in equal parts",
+    "causal_last_two_layers_sharp": "the same, with scores 4 times as large",
+    "causal_constant": f"one word {PERMUTED} times, causal mask, {LAYERS} layers: each output against the first",
+    "causal_constant_after_another_one_layer": "one word after another one, causal mask, 1 layer: outputs of that word",
+    "causal_constant_after_another": f"the same, {LAYERS} layers",
+}
+"""What each figure without a code is."""
+
+
+def order(text: str = "dog bites man", other: str | None = None, *, seed: int = 0, networks: int = 9) -> OrderMatters:
+    """What attention makes of the same words in two orders: without a position code, and with each kind.
+
+    Networks of three layers, four heads and 32 channels, with weights drawn from a normal distribution of variance
+    1 / inputs, and words that are drawn vectors of unit variance. How large a difference is depends on them; whether
+    there is one does not. Without a code and with a causal mask the figures with scores of 0 and of four times the size
+    say how much on the scores.
+
+    Args:
+        text: Words with spaces between them, at least 2.
+        other: The same words in another order; None for the first from the end.
+        seed: Where all drawn numbers come from.
+        networks: How many networks are drawn; figures are their median and range.
+
+    Shapes: sentences are [networks, sentences, words, 32].
+
+    Accuracy: each difference has the bound of its rounding beside it; the module says how it is derived.
+
+    Raises:
+        InvalidValue, InvalidType: The texts are not the same words in two orders; a number is not allowed.
+
+    Source: Kazemnejad et al. 2023, arXiv:2305.19466; Barbero et al. 2024, arXiv:2410.06205, section 5.
+
+    >>> found = order("dog bites man", networks=2)
+    >>> found.without["pooled"].apart, found.without["causal_last_two_layers"].apart
+    (False, True)
+    >>> [each.member.name for each in found.codes if each.mirror_blind]
+    ['ALiBi symmetric', 'KERPLE power symmetric']
+    """
+    words = _words("text", text)
+    if other is None and words == words[::-1]:
+        raise InvalidValue(
+            f"{shown(' '.join(words))} is the same from the end.", "Give `other`, the same words in another order."
+        )
+    others = words[::-1] if other is None else _words("other", other)
+    _refuse_other_words(words, others)
+    seed, networks = count("seed", seed, least=0), count("networks", networks)
+    third = _third(words, others)
+    orders = [words, others, *([] if third is None else [third])]
+    layers = _networks(seed, networks)
+    plain, stopped = _sentences(orders, seed, networks)
+
+    def compared(member: Member) -> CodeOrder:
+        values = values_for(member, networks, seed)
+        means = mean(through(member.spec, values, layers, plain))
+        stops = _last(through(member.spec, values, layers[:1], stopped[:, :2], causal=True))
+        return CodeOrder(
+            member,
+            _apart(means, 0, 1),
+            None if third is None else _apart(means, 0, 2),
+            _apart(stops, 0, 1),
+        )
+
+    codes = members(WIDTH, HEADS, len(words) + 1)
+    without = {**_permuted(layers, seed), **_ordered(layers, plain, stopped), **_alike(layers, seed)}
+    return OrderMatters(
+        words,
+        others,
+        third,
+        others == words[::-1],
+        seed,
+        networks,
+        {name: without[name] for name in FIGURES},
+        tuple(map(compared, codes)),
+    )
+
+
+def _words(name: str, text: object) -> tuple[str, ...]:
+    if not isinstance(text, str):
+        raise InvalidType(f"`{name}` must be a text, got {type(text).__name__}.", 'Write "dog bites man".')
+    words = tuple(text.split())
+    if not 2 <= len(words) <= MOST_WORDS:
+        raise InvalidValue(
+            f"`{name}` must have 2 to {MOST_WORDS} words, got {len(words)}.", "Put spaces between the words."
+        )
+    return words
+
+
+def _refuse_other_words(words: tuple[str, ...], others: tuple[str, ...]) -> None:
+    if sorted(words) != sorted(others):
+        only = sorted((set(words) - set(others)) | (set(others) - set(words)))
+        which = f"{', '.join(only[:5])} {'stands' if len(only) == 1 else 'stand'} in one alone"
+        raise InvalidValue(
+            "The two texts must hold the same words, each as often: "
+            + (f"{which}." if only else "one of them stands more often in one."),
+            'Give one text in two orders, such as "dog bites man" and "man bites dog".',
+        )
+    if words == others:
+        raise InvalidValue(
+            f"{shown(' '.join(words))} is in both texts in the same order.", "Give `other` in another order."
+        )
+
+
+def _third(words: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The first order with two neighbours exchanged, that is neither of both nor the first in mirror image."""
+    for place in range(len(words) - 1):
+        order = [*words[:place], words[place + 1], words[place], *words[place + 2 :]]
+        if tuple(order) not in (words, others, words[::-1]):
+            return tuple(order)
+    return None
+
+
+def _networks(seed: int, networks: int) -> tuple[Layer, ...]:
+    """The layers of all networks, [networks, 1, …], each drawn for itself, so that more of them change none."""
+    drawn = [
+        drawn_layers(np.random.default_rng([seed, number, 0]), LAYERS, WIDTH, HEADS, HIDDEN)
+        for number in range(networks)
+    ]
+
+    def together(parts: Sequence[np.ndarray]) -> np.ndarray:
+        return np.stack(parts)[:, None]
+
+    return tuple(
+        Layer(*(together([getattr(network[index], name) for network in drawn]) for name in Layer.__annotations__))
+        for index in range(LAYERS)
+    )
+
+
+def _vectors(seed: int, networks: int, shape: tuple[int, ...], stream: int) -> np.ndarray:
+    """Drawn vectors of unit variance for each network, [networks, *shape]."""
+    return np.stack(
+        [np.random.default_rng([seed, number, stream]).standard_normal(shape) for number in range(networks)]
+    )
+
+
+def _sentences(orders: list[tuple[str, ...]], seed: int, networks: int) -> tuple[np.ndarray, np.ndarray]:
+    """The sentences as vectors, [networks, orders, words, WIDTH], and the same with a full stop after each."""
+    known = list(dict.fromkeys(orders[0]))
+    vectors = _vectors(seed, networks, (1 + len(known), WIDTH), 1)
+    rows = np.array([[1 + known.index(word) for word in order] for order in orders])
+    stopped = np.concatenate([rows, np.zeros((len(orders), 1), int)], axis=1)
+    return vectors[:, rows], vectors[:, stopped]
+
+
+def _last(x: Rounded) -> Rounded:
+    return Rounded(x.numbers[..., -1:, :], x.error[..., -1:])
+
+
+def _picked(x: Rounded, pick: Callable[[np.ndarray], np.ndarray]) -> Rounded:
+    return Rounded(pick(x.numbers), pick(x.error))
+
+
+def _apart(x: Rounded, one: int, other: int) -> Difference:
+    """How far two of the sentences are apart."""
+    return _difference(_picked(x, lambda each: each[:, one]), _picked(x, lambda each: each[:, other]))
+
+
+def _difference(a: Rounded, b: Rounded) -> Difference:
+    """Results of each network, [networks, tokens, width]: shares, their bounds, and whether they are apart."""
+    length = np.sqrt((a.numbers**2).sum(axis=(-2, -1)))
+    shares = np.sqrt(((a.numbers - b.numbers) ** 2).sum(axis=(-2, -1))) / length
+    rounding = np.sqrt(((a.error + b.error) ** 2).sum(axis=-1)) / length
+    above, same = shares > rounding, (shares <= rounding) & (rounding <= NOTHING)
+    return Difference(
+        float(np.median(shares)),
+        float(shares.min()),
+        float(shares.max()),
+        float(rounding.max()),
+        True if above.all() else False if same.all() else None,
+    )
+
+
+def _permuted(layers: tuple[Layer, ...], seed: int) -> dict[str, Difference]:
+    """Tokens permuted: are the outputs permuted alike?"""
+    networks = len(layers[0].query)
+    tokens = _vectors(seed, networks, (PERMUTED, WIDTH), 2)
+    places = np.random.default_rng([seed, 3]).permutation(PERMUTED)
+    both = np.stack([tokens, tokens[:, places]], axis=1)
+
+    def moved(depth: int, causal: bool) -> Difference:
+        y = through(None, [], layers[:depth], both, causal=causal)
+        before = _picked(y, lambda each: each[:, 0][:, places])
+        return _difference(before, _picked(y, lambda each: each[:, 1]))
+
+    return {
+        "permuted_one_layer": moved(1, causal=False),
+        "permuted": moved(LAYERS, causal=False),
+        "causal_permuted_one_layer": moved(1, causal=True),
+    }
+
+
+def _ordered(layers: tuple[Layer, ...], plain: np.ndarray, stopped: np.ndarray) -> dict[str, Difference]:
+    """The two sentences without a code."""
+
+    def pooled(depth: int, causal: bool) -> Difference:
+        return _apart(mean(through(None, [], layers[:depth], plain, causal=causal)), 0, 1)
+
+    def last(depth: int, causal: bool, sharper: float = 1.0) -> Difference:
+        scaled = tuple(
+            Layer(layer.query * sharper, layer.key, layer.value, layer.output, layer.up, layer.down)
+            for layer in layers[:depth]
+        )
+        return _apart(_last(through(None, [], scaled, stopped, causal=causal)), 0, 1)
+
+    return {
+        "pooled": pooled(LAYERS, causal=False),
+        "last": last(LAYERS, causal=False),
+        "causal_pooled_one_layer": pooled(1, causal=True),
+        "causal_last_one_layer": last(1, causal=True),
+        "causal_last_two_layers": last(2, causal=True),
+        "causal_last_two_layers_even": last(2, causal=True, sharper=0.0),
+        "causal_last_two_layers_sharp": last(2, causal=True, sharper=4.0),
+    }
+
+
+def _alike(layers: tuple[Layer, ...], seed: int) -> dict[str, Difference]:
+    """The same word over and over, and the same after another one."""
+    networks = len(layers[0].query)
+    first, word = np.moveaxis(_vectors(seed, networks, (2, 1, WIDTH), 4), 1, 0)
+    constant = np.repeat(word, PERMUTED, axis=1)[:, None]
+    after = np.concatenate([first[:, None], constant], axis=2)
+
+    def spread(x: np.ndarray, depth: int) -> Difference:
+        y = _picked(through(None, [], layers[:depth], x, causal=True), lambda each: each[:, 0, -PERMUTED:])
+        again = _picked(y, lambda each: np.repeat(each[:, :1], PERMUTED, axis=1))
+        return _difference(again, y)
+
+    return {
+        "causal_constant": spread(constant, LAYERS),
+        "causal_constant_after_another_one_layer": spread(after, 1),
+        "causal_constant_after_another": spread(after, LAYERS),
+    }

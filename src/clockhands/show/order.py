@@ -1,0 +1,175 @@
+"""What attention makes of one order of words and of another, as text on a terminal."""
+
+from collections.abc import Iterable
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from clockhands.measures.order_matters import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
+from clockhands.show.page import Page, safe
+
+_COLUMNS = (25, 23, 15)  # the names, and the first two figures
+
+
+def print_order(found: OrderMatters, file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print the report.
+
+    Args:
+        found: What to show.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's, or 80 where there is none.
+    """
+    _Report(Console(file=file, width=width, highlight=False, markup=False, emoji=False), found).print()
+
+
+class _Report(Page):
+    """One report."""
+
+    def __init__(self, console: Console, found: OrderMatters) -> None:
+        super().__init__(console)
+        self.found = found
+
+    def print(self) -> None:
+        found = self.found
+        self.line(Text(safe(f"{' '.join(found.words)} / {' '.join(found.other)}"), style="bold"))
+        self.paragraph(verdict(found), style="bold green")
+        self.line()
+        self.paragraph(
+            f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and {WIDTH} channels, "
+            f"drawn with seed {found.seed} and not trained, in float64. A difference is given as a share: the length "
+            "of the difference of two outputs over the length of the first. It is the median of the networks, with the "
+            "smallest and the largest. Rounding is told from the rest by a bound that is derived for each number, and "
+            f"that is a share of at most {_number(self.most_rounding())} here."
+        )
+        self.heading("no position code, no mask: a set of words")
+        self.figure(f"{PERMUTED} words permuted, outputs put back", "permuted_one_layer", "1 layer")
+        self.figure("", "permuted", f"{LAYERS} layers")
+        self.figure("mean of the outputs", "pooled", f"{LAYERS} layers")
+        self.figure("output of a full stop after the words", "last", f"{LAYERS} layers")
+        self.paragraph(
+            "Every word asks every word, and nothing in that says where a word stands. So the outputs are those of a "
+            "set of words, at any depth and with any weights."
+        )
+        self.heading("no position code, a causal mask: one layer is blind, two are not")
+        self.figure(f"{PERMUTED} words permuted, outputs put back", "causal_permuted_one_layer", "1 layer")
+        self.figure("mean of the outputs", "causal_pooled_one_layer", "1 layer")
+        self.figure("output of a full stop after the words", "causal_last_one_layer", "1 layer")
+        self.figure("", "causal_last_two_layers", "2 layers")
+        self.figure("  with all scores 0", "causal_last_two_layers_even", "2 layers")
+        self.figure("  with scores 4 times as large", "causal_last_two_layers_sharp", "2 layers")
+        self.figure(f"one word {PERMUTED} times, to the first", "causal_constant", f"{LAYERS} layers")
+        self.figure("the same after another word", "causal_constant_after_another_one_layer", "1 layer")
+        self.figure("", "causal_constant_after_another", f"{LAYERS} layers")
+        self.paragraph(
+            "A mask lets a word see only what stands before it. In one layer the last word sees a set. In two it sees "
+            "what the words before have seen, and that depends on their order. Where all words are the same, no depth "
+            "helps; after one other word it does, which is one of 2, 3, 4, ... words that are seen: that counts."
+        )
+        self.heading("with a position code")
+        self.codes()
+
+    def heading(self, text: str) -> None:
+        self.line()
+        self.line(Text(text, style="bold"))
+
+    def figure(self, what: str, name: str, depth: str) -> None:
+        self.line(f"  {what:38}{depth:9}{in_words(self.found.without[name])}")
+
+    def most_rounding(self) -> float:
+        figures = [*self.found.without.values(), *(figure for code in self.found.codes for figure in _figures(code))]
+        return max(figure.rounding for figure in figures)
+
+    def codes(self) -> None:
+        found = self.found
+        self.paragraph(
+            f"First, {LAYERS} layers without a mask: how far the mean of the outputs of the second sentence is from "
+            "that of the first. "
+            + (f"Second, the same for {safe(' '.join(found.another))!r}. Third" if found.another else "Second")
+            + ", one layer with a causal mask: the output of a full stop after each sentence."
+        )
+        self.line()
+        first, second, third = _COLUMNS
+        titles = f"  {'':{first}}{'two sentences':{second}}"
+        titles += f"{'another order':{third}}" if found.another else ""
+        self.line(Text(f"{titles}masked, 1 layer", style="dim"))
+        for code in found.codes:
+            text = f"  {code.member.name:{first}}{_cell(code.swapped, spread=True):{second}}"
+            text += f"{_cell(code.another):{third}}" if code.another else ""
+            self.line(text + _cell(code.causal_last))
+        self.line()
+        self.paragraph(
+            "How large a difference is depends on the drawn weights and on the size of the code beside the words', so "
+            "this is no ranking. That there is one, or none, does not depend on them."
+        )
+        for tells, names in _by_what_they_tell(found.codes):
+            self.line()
+            self.paragraph(tells)
+            self.paragraph(f"({names})", style="dim", indent=2)
+
+
+def verdict(found: OrderMatters) -> str:
+    """What was found, in two sentences or three."""
+    real = [code for code in found.codes if code.member.name != "none"]
+    telling = [code for code in real if code.swapped.apart]
+    none = found.without["pooled"]
+    says = (
+        f"The same words in two orders. Without a position code and without a mask attention "
+        f"{'cannot tell them apart' if none.apart is False else 'tells them apart'}; with {len(telling)} of "
+        f"{len(real)} codes it can."
+    )
+    blind = [code.member.name for code in real if code.mirror_blind]
+    if blind and found.mirrored:
+        says += (
+            f" {_listed(blind)} cannot: one sentence is the other from the end, and {_those(blind)} how far, "
+            "not on which side."
+        )
+    return says
+
+
+def in_words(figure: Difference) -> str:
+    """One figure: that it is rounding, or how far apart.
+
+    >>> in_words(Difference(2e-16, 1e-16, 3e-16, 1e-12, False))
+    'the same: 2e-16 is rounding'
+    >>> in_words(Difference(0.351, 0.151, 0.58, 1e-9, True))
+    '0.35 apart (0.15 to 0.58)'
+    """
+    if figure.apart is False:
+        return f"the same: {_number(figure.median)} is rounding"
+    if figure.apart is None:
+        return f"not told: {_number(figure.median)}, rounding {_number(figure.rounding)}"
+    return f"{_number(figure.median)} apart ({_number(figure.smallest)} to {_number(figure.largest)})"
+
+
+def _cell(figure: Difference, spread: bool = False) -> str:
+    if figure.apart is False:
+        return f"same ({_number(figure.median)})"
+    if figure.apart is None:
+        return "not told"
+    range_of = f" ({_number(figure.smallest)}-{_number(figure.largest)})" if spread else ""
+    return f"{_number(figure.median)}{range_of}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}"
+
+
+def _figures(code: CodeOrder) -> Iterable[Difference]:
+    return (figure for figure in (code.swapped, code.another, code.causal_last) if figure is not None)
+
+
+def _by_what_they_tell(codes: Iterable[CodeOrder]) -> Iterable[tuple[str, str]]:
+    groups: dict[str, list[str]] = {}
+    for code in codes:
+        if code.member.name != "none":
+            groups.setdefault(code.member.tells, []).append(code.member.name)
+    return ((tells, ", ".join(names)) for tells, names in groups.items())
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _those(names: list[str]) -> str:
+    return "they tell" if len(names) > 1 else "it tells"
