@@ -6,23 +6,15 @@ Cases are public threads, named as ``repository#number``, or a library with its 
 
 from collections.abc import Mapping
 
-from clockhands.faults.fault import Fault
+from clockhands.faults.fault import Fault, row_maker
 
-_ADDITIVE = ("additive",)
 _FEW, _EVERY = "a few positions", "every position"
 _KEY = (
     "Make everything that the numbers depend on a part of the key: base, width, order, dtype. A make= that does not "
     "read its spec looks the same."
 )
 
-
-def _spec(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FEW) -> Fault:
-    return Fault(code, "spec", _ADDITIVE, sentence, hint, cases, shown_by)
-
-
-def _code(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FEW) -> Fault:
-    return Fault(code, "code", _ADDITIVE, sentence, hint, cases, shown_by)
-
+_spec, _code = row_maker("spec", "additive", _FEW), row_maker("code", "additive", _FEW)
 
 FAULTS = (
     _spec(

@@ -3,9 +3,8 @@
 Cases are public threads, named as ``repository#number``; the evidence is described in `docs/checking.md`.
 """
 
-from clockhands.faults.fault import Fault
+from clockhands.faults.fault import row_maker
 
-_BIAS = ("bias",)
 _FULL, _DECODING, _FAR, _TWO = (
     "full pass",
     "decoding equals the full pass",
@@ -13,14 +12,7 @@ _FULL, _DECODING, _FAR, _TWO = (
     "two models in one process",
 )
 
-
-def _spec(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FULL) -> Fault:
-    return Fault(code, "spec", _BIAS, sentence, hint, cases, shown_by)
-
-
-def _code(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FULL) -> Fault:
-    return Fault(code, "code", _BIAS, sentence, hint, cases, shown_by)
-
+_spec, _code = row_maker("spec", "bias", _FULL), row_maker("code", "bias", _FULL)
 
 FAULTS = (
     _spec(

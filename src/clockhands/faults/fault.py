@@ -29,6 +29,22 @@ class Fault:
     shown_by: str = ""
 
 
+def row_maker(kind: Literal["spec", "code"], about: str, shown_by: str = "") -> Callable[..., Fault]:
+    """What makes rows of one kind about one subject: ``row(code, sentence, hint, *cases, shown_by=...)``.
+
+    Args:
+        kind: See `Fault`.
+        about: The one subject.
+        shown_by: The experiment that shows a row unless it names another.
+    """
+    usual = shown_by
+
+    def row(code: str, sentence: str, hint: str, *cases: str, shown_by: str = usual) -> Fault:
+        return Fault(code, kind, (about,), sentence, hint, cases, shown_by)
+
+    return row
+
+
 @dataclass(frozen=True)
 class Suspect:
     """One fault with its parameters, as something that can be asked like the real thing.

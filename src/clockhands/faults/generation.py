@@ -4,12 +4,9 @@ A model is asked the same text in ways in which it should not matter; what it sa
 seeing other keys, is what a fault would make of it.
 """
 
-from clockhands.faults.fault import Fault
+from clockhands.faults.fault import row_maker
 
-
-def _code(code: str, sentence: str, hint: str, *cases: str, shown_by: str) -> Fault:
-    return Fault(code, "code", ("generation",), sentence, hint, cases, shown_by)
-
+_code = row_maker("code", "generation")
 
 FAULTS = (
     _code(

@@ -4,15 +4,9 @@ Rows only: there is nothing to try. A treatment of the module shows each, and it
 `clockhands.testing.check_module`.
 """
 
-from clockhands.faults.fault import Fault
+from clockhands.faults.fault import row_maker
 
-_MODULE = ("module",)
-_ITSELF = "a few positions"
-
-
-def _row(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _ITSELF) -> Fault:
-    return Fault(code, "code", _MODULE, sentence, hint, cases, shown_by)
-
+_row = row_maker("code", "module", "a few positions")
 
 _FILL = (
     "Compute it where the loader looks for that (reset_parameters, or the init hook of the framework), or in forward,"

@@ -5,19 +5,11 @@ Cases are public threads, named as ``repository#number``; the evidence is descri
 
 from collections.abc import Mapping
 
-from clockhands.faults.fault import Fault
+from clockhands.faults.fault import Fault, row_maker
 
-_ROTARY = ("rotary",)
 _FEW, _EVERY, _TWO = "a few positions", "every position", "two models of different bases"
 
-
-def _spec(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FEW) -> Fault:
-    return Fault(code, "spec", _ROTARY, sentence, hint, cases, shown_by)
-
-
-def _code(code: str, sentence: str, hint: str, *cases: str, shown_by: str = _FEW) -> Fault:
-    return Fault(code, "code", _ROTARY, sentence, hint, cases, shown_by)
-
+_spec, _code = row_maker("spec", "rotary", _FEW), row_maker("code", "rotary", _FEW)
 
 FAULTS = (
     _spec(
