@@ -1,9 +1,229 @@
-"""Whether the numbers of a code stay within a bound."""
+"""Whether the numbers of a code stay within a bound, however long the text.
 
-from clockhands.measures.property import Property, not_computed
+Numbers of `bounded`, in the code's own unit:
+
+* ``largest``: the largest number in size among the tokens of the length, before rounding; None where it was not looked
+  for (more than 16 million numbers without a rule).
+* ``limit``: what no number exceeds at any length; None where there is no limit, or it is not known.
+* ``row_norm``: the Euclidean length of a token's numbers where it is the same for all, ``factor sqrt(pairs)`` of a
+  clock, sqrt(width / 2) for the paper's; else ``smallest_row_norm`` and ``largest_row_norm``.
+* ``norm_factor``: of a rotary code, what the length of a query is multiplied by where it turns: its attention factor.
+* ``largest_of_dtype``, ``fits_dtype``: the largest number that the dtype holds, and whether ``largest`` is no larger.
+* Of xPos ``largest`` is what a key or a query is multiplied by at most (None where no float64 holds it), and
+  ``growth_per_token`` its natural logarithm for each token away from the centre; of codes that grow with the position
+  ``growth_per_token`` is by how much. Biases: see `clockhands.measures.bounded_biases`.
+
+Accuracy: limits and norms of clocks within a relative 4 x 2**-53; what is looked for in rows is as exact as they are in
+float64.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import (
+    AxialSinusoidal,
+    Binary,
+    Counter,
+    FourierFeatures,
+    Learned,
+    NormalizedCounter,
+    SineOnly,
+    Sinusoidal,
+    WarpedPosition,
+)
+from clockhands.errors import ClockhandsError
+from clockhands.measures.bounded_biases import bounded_bias
+from clockhands.measures.hands import Hands, hands_of, rows_of
+from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.positions import numpy_of
+from clockhands.rotary import Rotary
+
+_MOST_NUMBERS = 1 << 24
+_BLOCK = 1 << 20
 
 
 def bounded(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """Whether no number of the code exceeds a limit at any length.
+
+    Of a rotary code the question is what it does to the length of a query or key: nothing but its attention factor,
+    unless xPos lets keys grow. Of a bias, how large the number added to a score gets. The module lists the numbers.
+
+    Source: arithmetic; for the codes see their own modules.
+    """
+    spec = subject.spec
+    if subject.kind == "bias":
+        return bounded_bias(subject)
+    if subject.kind == "none":
+        return measured("yes: all 0", "Without a code nothing is added.", holds=True, largest=0.0, limit=0.0)
+    if isinstance(spec, Rotary):
+        return _xpos(subject, spec) if spec.xpos is not None else _rotary(subject, spec)
+    if subject.missing is not None:
+        return _without_values(subject)
+    try:
+        hands = hands_of(subject)
+        return _by_kind(subject) if hands is None else _clock(subject, hands)
+    except ClockhandsError as error:  # a table to standardise by that is too large, or has no spread
+        return not_computed(f"Its numbers cannot be made: {error.message}")
+
+
+def _dtype(subject: Subject, largest: float | None) -> dict[str, Any]:
+    import ml_dtypes
+
+    most = float(ml_dtypes.finfo(subject.dtype).max)
+    return {"largest_of_dtype": most, "fits_dtype": None if largest is None else largest <= most}
+
+
+def _clock(subject: Subject, hands: Hands) -> Property:
+    # At position 0 every cosine is 1.
+    largest = hands.factor if subject.first == 0 else _looked_for(subject).get("largest")
+    says = (
+        f"No number is larger than {hands.factor:.6g} in size at any position, and the numbers of every token have a "
+        f"length of {hands.norm:.6g}."
+    )
+    return measured(
+        f"yes: at most {hands.factor:.4g}",
+        says,
+        holds=True,
+        largest=largest,
+        limit=hands.factor,
+        row_norm=hands.norm,
+        **_dtype(subject, largest),
+    )
+
+
+def _rotary(subject: Subject, spec: Rotary) -> Property:
+    factor = spec.attention_factor
+    what = "stays as it is" if factor == 1 else f"is multiplied by {factor:.6g}, the attention factor,"
+    return measured(
+        "yes: lengths are kept" if factor == 1 else f"yes: lengths x {factor:.4g}",
+        f"It turns queries and keys, so the length of what turns {what} at every position.",
+        holds=True,
+        largest=factor,
+        limit=factor,
+        row_norm=factor * len(spec.rates) ** 0.5,
+        norm_factor=factor,
+        **_dtype(subject, factor),
+    )
+
+
+def _xpos(subject: Subject, spec: Rotary) -> Property:
+    assert spec.xpos is not None
+    rate = float(np.abs(spec.xpos.logarithms(spec.rotated // 2)).max())
+    ends = (subject.first - spec.xpos.centre, subject.first + subject.length - 1 - spec.xpos.centre)
+    exponent = rate * max(map(abs, ends))
+    largest = spec.attention_factor * math.exp(exponent) if exponent < 700 else None
+    shown = f"{largest:.4g}" if largest is not None else f"10**{exponent / math.log(10):.0f}"
+    numbers: dict[str, Any] = {"largest": largest, "limit": None, "growth_per_token": rate}
+    return measured(
+        f"no: keys grow x {shown}",
+        f"For every token past position {spec.xpos.centre:,.6g} keys grow by up to {math.expm1(rate):.3%} and queries "
+        f"shrink by as much: {shown} times within {subject.length:,} tokens. What is left of it in a score is a decay "
+        "with the distance.",
+        holds=False,
+        **numbers,
+        **(_dtype(subject, largest) if largest is not None else {**_dtype(subject, None), "fits_dtype": False}),
+    )
+
+
+def _without_values(subject: Subject) -> Property:
+    spec = subject.spec
+    if isinstance(spec, FourierFeatures) and spec.raw is None:
+        return _limited(subject, spec.scale, "whatever its rates are")
+    if isinstance(spec, FourierFeatures):
+        return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
+    assert subject.missing is not None
+    return not_computed(subject.missing)
+
+
+def _by_kind(subject: Subject) -> Property:
+    """Codes that are no clocks, or whose clock has lost something."""
+    spec = subject.spec
+    if isinstance(spec, Counter):
+        return _growing(subject, "every channel is the position itself", 1.0)
+    if isinstance(spec, NormalizedCounter):
+        if subject.length <= spec.length:
+            return _limited(subject, 1.0, f"in a text of the {spec.length:,} tokens that it is made for")
+        return _growing(
+            subject, f"it counts on past the {spec.length:,} tokens that it is made for", 1 / (spec.length - 1)
+        )
+    if isinstance(spec, AxialSinusoidal) and spec.raw is not None:
+        return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
+    if isinstance(spec, FourierFeatures):
+        if spec.raw is not None:
+            return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
+        return _limited(subject, spec.scale, "at any position")
+    if isinstance(spec, Learned):
+        found = _looked_for(subject)
+        return measured(
+            f"yes: at most {found['largest']:.3g}",
+            f"The largest of its numbers is {found['largest']:.4g} in size, and past row {spec.rows - 1:,} there are "
+            "none.",
+            holds=True,
+            limit=found["largest"],
+            **found,
+            **_dtype(subject, found["largest"]),
+        )
+    if isinstance(spec, Sinusoidal):
+        mean, factor = spec.affine
+        if subject.values is not None:
+            factor *= abs(float(numpy_of(subject.values, "values").reshape(())))
+        return _limited(subject, factor * (1 + abs(mean)), "at any position")
+    if isinstance(spec, Binary | SineOnly | WarpedPosition):
+        return _limited(subject, 1.0, "at any position")
+    return _limited(subject, getattr(spec, "scale", 1.0), "at any position")
+
+
+def _limited(subject: Subject, limit: float, where: str) -> Property:
+    found = _looked_for(subject)
+    largest = found.get("largest")
+    says = f"No number is larger than {limit:.6g} in size {where}."
+    if largest is not None:
+        says += (
+            f" The largest of {subject.length:,} tokens is {largest:.4g}, and their lengths are from "
+            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}."
+        )
+    return measured(f"yes: at most {limit:.4g}", says, holds=True, limit=limit, **found, **_dtype(subject, largest))
+
+
+def _growing(subject: Subject, why: str, each: float) -> Property:
+    """A code with a channel that is ``each`` times the position."""
+    last = subject.first + subject.length - 1
+    found = _looked_for(subject)
+    # Only where the rows are too many or not known: waves beside a coordinate are at most as large as its unit.
+    largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
+    if found["largest"] is not None:
+        largest = found["largest"]
+    return measured(
+        f"no: {largest:.4g} at {last:,}",
+        f"It grows with the position by {each:.4g} a token, without end, because {why}: {largest:,.6g} at "
+        f"position {last:,}.",
+        holds=False,
+        limit=None,
+        growth_per_token=each,
+        **{**found, "largest": largest},
+        **_dtype(subject, largest),
+    )
+
+
+def _looked_for(subject: Subject) -> dict[str, Any]:
+    """The largest number and the lengths of rows, where they can be made and are not too many."""
+    none = {"largest": None, "smallest_row_norm": None, "largest_row_norm": None}
+    if subject.missing is not None:
+        return none
+    largest, smallest_norm, largest_norm = 0.0, math.inf, 0.0
+    kind = subject.dtype if isinstance(subject.spec, Learned) else np.dtype(np.float64)
+    for axis in range(subject.axes):
+        make = rows_of(subject, axis, kind)
+        width = make(0, 1).shape[1]
+        if subject.length * width > _MOST_NUMBERS:
+            return none
+        height = max(1, _BLOCK // width)
+        for start in range(0, subject.length, height):
+            rows = make(start, min(start + height, subject.length)).astype(np.float64)
+            norms = np.sqrt(np.einsum("rc,rc->r", rows, rows))
+            largest = max(largest, float(np.abs(rows).max()))
+            smallest_norm, largest_norm = min(smallest_norm, float(norms.min())), max(largest_norm, float(norms.max()))
+    return {"largest": largest, "smallest_row_norm": smallest_norm, "largest_row_norm": largest_norm}

@@ -1,9 +1,239 @@
-"""How far neighbours are apart."""
+"""How far neighbours are apart, whether that is the same everywhere, and small beside the distance of any two tokens.
 
-from clockhands.measures.property import Property, not_computed
+Numbers of `smooth`, distances Euclidean, in the numbers' own unit; positions in tokens:
+
+* ``adjacent_distance``: of a clock ``factor sqrt(sum_i 4 sin(rate_i / 2) ** 2)``, else the mean over the length;
+  ``smallest_step``, ``largest_step`` and ``largest_step_from``, the position from which it is taken.
+* ``same_everywhere``: whether every step is of one size.
+* ``relative_to_norm``: the adjacent distance over the length of a token's vector; ``cosine_of_neighbours``, of one
+  token's vector with the next one's, its mean where it varies. None where a vector is zero.
+* ``random_pair_distance``: root of the mean squared distance of two different tokens of the length, drawn at random:
+  ``sqrt(2 (mean |row| ** 2 - |mean row| ** 2) n / (n - 1))``.
+* ``of_random_pair``: the adjacent distance over that.
+* ``rounding_moves_steps_by``: by how much rounding to the dtype moves a step of a clock at most.
+
+The steps are those of the real numbers, before they are rounded to the dtype; learned numbers as they are in it.
+
+Accuracy: of a clock ``factor sqrt(2 pairs) 1.55 x 2**-53`` and a relative ``(pairs + 3) 2**-53``; of other codes the
+4 ulp of float64 rows, times ``2 sqrt(width)``.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import Learned
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import Ladder
+from clockhands.measures.hands import Hands, MakeRows, hands_of, rounding_distance, rows_of
+from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.phases import units
+from clockhands.positions import positions_of
+
+_MOST_NUMBERS = 1 << 28  # of rows that are made for a code without a rule
+_BLOCK = 1 << 20
+
+
+def adjacent_distance(ladder: Ladder) -> float:
+    """The distance of neighbours, the same for all: ``sqrt(sum_i 4 sin(rate_i / 2) ** 2)``.
+
+    Of hands of length 1, a cosine and a sine for each rate. For a geometric ladder of base 10,000 it tends to
+    0.1614 sqrt(width) as the width grows.
+
+    Accuracy: as `step_distance`.
+
+    >>> from clockhands.ladders import geometric
+    >>> round(adjacent_distance(geometric(256)), 3), round(adjacent_distance(geometric(32)), 3)
+    (3.714, 1.472)
+    """
+    return step_distance(ladder, 1)
+
+
+def step_distance(ladder: Ladder, k: int) -> float:
+    """The distance of two tokens ``k`` apart: ``sqrt(sum_i 4 sin(k rate_i / 2) ** 2)``, from exact phases.
+
+    Accuracy: each hand is within ``sqrt(2)`` times 1.55 x 2**-53, so the distance is within ``sqrt(2 pairs)`` times
+    that and a relative ``(pairs + 3) 2**-53``.
+
+    Raises:
+        InvalidValue: ``k`` is above 2**63 in size.
+    """
+    return float(step_distances(ladder, np.array([k]))[0])
+
+
+def step_distances(ladder: Ladder, distances: np.ndarray) -> np.ndarray:
+    """`step_distance` of several integers, float64 of their shape [distances]."""
+    out = np.empty(len(distances))
+    height = max(1, _BLOCK // ladder.pairs)
+    for begin in range(0, len(out), height):
+        turned = units(ladder, positions_of(distances[begin : begin + height])) - 1
+        out[begin : begin + height] = np.sqrt((turned.real**2 + turned.imag**2).sum(axis=1))
+    return out
+
+
+def random_pair_distance(ladder: Ladder, length: int) -> float:
+    """The root of the mean squared distance of two different tokens among ``length``, for hands of length 1.
+
+    ``sqrt(2 n / (n - 1) sum_i (1 - m_i ** 2))`` with ``m_i = |1 - exp(i n rate_i)| / (n |1 - exp(i rate_i)|)``, the
+    length of the mean of a hand over ``n`` tokens.
+
+    Accuracy: a relative 1e-7; only hands that turn by less than a thousandth of a radian in all come near that, whose
+    share is the first term of a series.
+    """
+    rates = np.array(ladder.rates)
+    exact = np.abs(1 - units(ladder, positions_of([1, length])))
+    # A small sine keeps its digits where a small difference from 1 has lost them.
+    single = np.where(rates < 1, 2 * np.sin(np.minimum(rates, 1) / 2), exact[0])
+    whole = np.where(length * rates < 1, 2 * np.sin(np.minimum(length * rates, 1) / 2), exact[1])
+    still = length * rates < 1e-3
+    mean = whole / (length * np.where(single == 0, 1, single))
+    lost = np.where(still, (length**2 - 1.0) * rates**2 / 12, 1 - np.minimum(mean, 1) ** 2)
+    return math.sqrt(2 * length / (length - 1) * float(lost.sum()))
 
 
 def smooth(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """Whether a step of one token is small, and the same everywhere.
+
+    It holds where every step is of the same size, and smaller than ``random_pair_distance``: then the distance of
+    neighbours says that they are neighbours. With fewer than three tokens there is no pair but neighbours, and neither
+    yes nor no. The module lists the numbers.
+
+    Source: claims about it: every article on the subject; the O(1/d) that some give is O(sqrt(d)).
+    """
+    if subject.kind == "bias":
+        return not_applicable(
+            "A bias has numbers for distances, not for positions: `reach` and `edges` say how they change with it."
+        )
+    if subject.kind == "none":
+        return not_applicable("Without a code there are no numbers that a step could change.")
+    if subject.missing is not None:
+        return not_computed(subject.missing)
+    hands = hands_of(subject)
+    if hands is not None:
+        return _of_hands(subject, hands)
+    if subject.length < 2:
+        return measured("one token", "A single token has no neighbour to be a step away from.")
+    return _of_rows(subject)
+
+
+def _of_hands(subject: Subject, hands: Hands) -> Property:
+    steps = [hands.factor * adjacent_distance(ladder) for ladder in hands.ladders]
+    n = subject.length
+    pairs = [hands.factor * random_pair_distance(ladder, n) for ladder in hands.ladders] if n > 2 else []
+    shares = [step / pair if pair else math.inf for step, pair in zip(steps, pairs, strict=True)] if pairs else steps
+    axis = int(np.argmax(shares))
+    step, norm = steps[axis], hands.norm
+    cosine = 1 - step**2 / (2 * norm**2)
+    numbers = {
+        "adjacent_distance": step,
+        "smallest_step": step,
+        "largest_step": step,
+        "same_everywhere": True,
+        "row_norm": norm,
+        "relative_to_norm": step / norm,
+        "cosine_of_neighbours": cosine,
+        "random_pair_distance": pairs[axis] if pairs else None,
+        "of_random_pair": step / pairs[axis] if pairs and pairs[axis] else None,
+        "rounding_moves_steps_by": rounding_distance(subject, hands, axis),
+        "axis": axis if len(steps) > 1 else None,
+    }
+    return _told(numbers, n)
+
+
+def _of_rows(subject: Subject) -> Property:
+    try:
+        makers = [rows_of(subject, axis, _kind(subject)) for axis in range(subject.axes)]
+        width = makers[0](0, 1).shape[1]
+    except ClockhandsError as error:
+        return not_computed(f"Its numbers cannot be made: {error.message}")
+    if subject.length * width > _MOST_NUMBERS:
+        return not_computed(
+            f"Its steps follow no rule, and {subject.length:,} rows of {width:,} numbers are too many to make: ask for "
+            f"at most {_MOST_NUMBERS // width:,} tokens."
+        )
+    try:
+        each = [_steps(make, subject) for make in makers]
+    except ClockhandsError as error:
+        return not_computed(f"Its numbers cannot be made for {subject.length:,} tokens: {error.message}")
+    axis = max(range(len(each)), key=lambda axis: each[axis]["of_random_pair"] or 0.0)
+    return _told({**each[axis], "axis": axis if len(each) > 1 else None}, subject.length)
+
+
+def _kind(subject: Subject) -> np.dtype:
+    """Learned rows are what they are in the dtype; others are taken before they are rounded."""
+    return subject.dtype if isinstance(subject.spec, Learned) else np.dtype(np.float64)
+
+
+def _steps(make: MakeRows, subject: Subject) -> dict[str, Any]:
+    """The numbers of the module, from rows that are made block by block."""
+    length = subject.length
+    origin = make(0, 1).astype(np.float64)
+    width = origin.shape[1]
+    height = max(2, min(length, _BLOCK // width))
+    steps, norms, cosines = np.empty(length - 1), np.empty(length), np.full(length - 1, math.nan)
+    total, squares = np.zeros(width), 0.0
+    before = origin
+    for start in range(0, length, height):
+        rows = make(start, min(start + height, length)).astype(np.float64)
+        moved = rows - origin
+        total += moved.sum(axis=0)
+        squares += float(np.einsum("rc,rc->", moved, moved))
+        norms[start : start + len(rows)] = np.sqrt(np.einsum("rc,rc->r", rows, rows))
+        chain = rows if start == 0 else np.concatenate([before, rows])
+        first = start - (start > 0)
+        apart = chain[1:] - chain[:-1]
+        steps[first : first + len(apart)] = np.sqrt(np.einsum("rc,rc->r", apart, apart))
+        lengths = norms[first : first + len(chain)]
+        product = lengths[1:] * lengths[:-1]
+        dots = np.einsum("rc,rc->r", chain[1:], chain[:-1])
+        np.divide(dots, product, out=cosines[first : first + len(apart)], where=product > 0)
+        before = rows[-1:]
+    spread = max(0.0, squares / length - float((total / length) @ (total / length)))
+    random = math.sqrt(2 * spread * length / (length - 1)) if length > 2 else None
+    rounding = 0.0 if isinstance(subject.spec, Learned) else 2 * 4 * 2.0**-52 * width**0.5 * max(1.0, norms.max())
+    mean, smallest, largest = float(steps.mean()), float(steps.min()), float(steps.max())
+    norm = float(norms.mean())
+    return {
+        "adjacent_distance": mean,
+        "smallest_step": smallest,
+        "largest_step": largest,
+        "largest_step_from": subject.first + int(np.argmax(steps)),
+        "same_everywhere": bool(largest - smallest <= rounding),
+        "row_norm": norm,
+        "relative_to_norm": mean / norm if norm else None,
+        "cosine_of_neighbours": None if np.isnan(cosines).any() else float(cosines.mean()),
+        "random_pair_distance": random,
+        "of_random_pair": mean / random if random else None,
+    }
+
+
+def _told(numbers: dict[str, Any], length: int) -> Property:
+    step, random, same = (numbers[name] for name in ("adjacent_distance", "random_pair_distance", "same_everywhere"))
+    along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
+    if same:
+        says = f"Every step of one token{along} moves the code by {step:.4g}"
+    else:
+        says = (
+            f"A step of one token{along} moves the code by {numbers['smallest_step']:.4g} to "
+            f"{numbers['largest_step']:.4g}, {step:.4g} on average; the largest is from position "
+            f"{numbers['largest_step_from']:,} to the next"
+        )
+    if numbers["relative_to_norm"] is not None:
+        says += f"; a token's numbers have a length of {numbers['row_norm']:.4g}{'' if same else ' on average'}"
+    cosine = numbers["cosine_of_neighbours"]
+    if cosine is not None:
+        says += f", and the cosine of neighbours is {cosine:.4f}" + ("" if same else " on average")
+    if random is None:
+        return measured(
+            f"step {step:.3g}", f"{says}. Among so few tokens there are no others to compare with.", **numbers
+        )
+    says += f". Two of {length:,} tokens drawn at random are {random:.4g} apart."
+    share = numbers["of_random_pair"]
+    if not same:
+        brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"
+        return measured(brief, says, holds=False, **numbers)
+    if share is None or share >= 1:
+        return measured(f"no: {step:.3g}, as far as any pair", says, holds=False, **numbers)
+    return measured(f"yes: {step:.3g}, {100 * share:.2g}% of random", says, holds=True, **numbers)

@@ -1,9 +1,213 @@
-"""Whether every position has numbers of its own: the first two that do not, and the nearest pair."""
+"""Whether every token has numbers of its own: the first two that do not, and the nearest two.
 
-from clockhands.measures.property import Property, not_computed
+Numbers of `unique`; positions in tokens, distances Euclidean:
+
+* ``distinct``: how many of the tokens have numbers, in the dtype, that no token before them has; ``first_collision``:
+  the first position whose numbers an earlier one has, ``[earlier, later]``, or None. Rows are compared number by number
+  (see `clockhands.measures.collisions`), so these are exact for the rows as they are made.
+* ``nearest_pair`` and ``nearest_distance``: the two tokens that are nearest. Of a clock in real numbers, and then
+  ``rounding_moves_distance_by`` is what rounding to the dtype adds or takes at most; of other codes in the dtype. None
+  where a table has more than 16,384 rows and no rule. Accuracy: see `clockhands.measures.nearest`.
+* ``positions_distinct_in_dtype``, ``first_positions_merged``: how many of the positions would be left if the position
+  itself were rounded to the dtype, before the code is made from it, and the first two that become one.
+* ``comes_round_after``: tokens after which all hands stand as they stood, a real number; None where they never do.
+  ``nearly_comes_round_after``: the same of evenly spaced hands, up to one common angle.
+* ``does_not_fit_from``: the first position whose numbers do not fit the dtype, or None.
+* ``axis``: of several axes the one that these are of, the worst: axes have channels of their own, so two tokens are the
+  same only where they are on each axis.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.measures.collisions import collisions
+from clockhands.measures.hands import Hands, hands_of, rounding_distance, rows_of, zero_tokens
+from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
+from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.rounded_positions import distinct_positions, first_merged
 from clockhands.measures.subject import Subject
+
+_MOST_NUMBERS = 1 << 31  # of rows that are made and hashed
+_MOST_KERNELS = 1 << 32  # pairs x distances
 
 
 def unique(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """Whether no two tokens of the length have the same numbers in the dtype.
+
+    A rotary code has a rotation for each position, and the question is whether two are the same. The module lists the
+    numbers.
+
+    Source: claims about it: "unique for every position" is true of whole positions and exact numbers, since pi is
+    irrational, and for rounded ones only as far as is measured here.
+    """
+    if subject.kind == "bias":
+        return not_applicable(
+            "A bias has numbers for pairs of tokens and none for a token: `told_apart` says which distances it tells "
+            "apart."
+        )
+    rounded = _rounded_positions(subject)
+    if subject.kind == "none":
+        alone = subject.length == 1
+        return measured(
+            "yes: one token" if alone else "no: all alike",
+            "Without a code every token has the same numbers: none.",
+            holds=alone,
+            distinct=1,
+            first_collision=None if alone else [0, 1],
+            nearest_pair=None if alone else [0, 1],
+            nearest_distance=None if alone else 0.0,
+        )
+    if subject.missing is not None:
+        return not_computed(subject.missing, **rounded)
+    hands = hands_of(subject)
+    try:
+        each = [_along(subject, hands, axis) for axis in range(subject.axes)]
+    except ClockhandsError as error:
+        return not_computed(error.message, **rounded)
+    # The fewest distinct tokens, then the nearest pair.
+    axis = min(range(len(each)), key=lambda axis: (each[axis]["distinct"], each[axis]["nearest_distance"] or 0.0, axis))
+    numbers = {**each[axis], **rounded, "axis": axis if len(each) > 1 else None}
+    return _told(subject, hands, numbers)
+
+
+def _rounded_positions(subject: Subject) -> dict[str, Any]:
+    positions = range(subject.first, subject.first + subject.length)
+    merged = first_merged(positions, subject.dtype)
+    return {
+        "positions_distinct_in_dtype": distinct_positions(positions, subject.dtype),
+        "first_positions_merged": None if merged is None else list(merged),
+    }
+
+
+def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
+    """The numbers along one axis.
+
+    Raises:
+        InvalidValue: There are too many tokens, or none fits the dtype.
+    """
+    make = rows_of(subject, axis)
+    fits = _fitting(make, subject.length)
+    if not fits:
+        raise InvalidValue(f"Its numbers do not fit {subject.dtype.name}.", "Use a dtype of a wider range.")
+    width = make(0, 1).shape[1]
+    if fits * width > _MOST_NUMBERS:
+        raise InvalidValue(
+            f"{fits:,} rows of {width:,} numbers are too many to be compared: ask for at most "
+            f"{_MOST_NUMBERS // width:,} tokens.",
+            "Ask for fewer tokens.",
+        )
+    found = collisions(make, fits)
+    numbers: dict[str, Any] = {
+        "distinct": found.distinct,
+        "first_collision": None if found.first is None else [subject.first + row for row in found.first],
+        "does_not_fit_from": subject.first + fits if fits < subject.length else None,
+        "nearest_pair": None,
+        "nearest_distance": None,
+    }
+    if hands is not None:
+        numbers |= _nearest_of_hands(subject, hands, axis)
+    elif found.first is not None:
+        numbers |= {"nearest_pair": numbers["first_collision"], "nearest_distance": 0.0}
+    elif 2 <= fits <= LARGEST_TABLE:
+        earlier, later, distance = nearest_rows(make(0, fits))
+        numbers |= {"nearest_pair": [subject.first + earlier, subject.first + later], "nearest_distance": distance}
+    return numbers
+
+
+def _nearest_of_hands(subject: Subject, hands: Hands, axis: int) -> dict[str, Any]:
+    ladder = hands.ladders[axis]
+    told: dict[str, Any] = {
+        "rounding_moves_distance_by": rounding_distance(subject, hands, axis),
+        "comes_round_after": period(ladder),
+        "nearly_comes_round_after": near_period(ladder),
+    }
+    if subject.length > 1 and subject.length * ladder.pairs <= _MOST_KERNELS:
+        k, distance = nearest_offset(ladder, subject.length)
+        told |= {
+            "nearest_offset": k,
+            "nearest_pair": [subject.first, subject.first + k],
+            "nearest_distance": hands.factor * distance,
+        }
+    return told
+
+
+def _fitting(make: Any, length: int) -> int:
+    """How many tokens, from the first on, have numbers that fit the dtype; all or up to the first that has not."""
+
+    def fits(row: int) -> bool:
+        try:
+            return bool(np.isfinite(make(row, row + 1).astype(np.float64)).all())
+        except ClockhandsError:
+            return False
+
+    if fits(length - 1):
+        return length
+    # Numbers that outgrow a dtype grow from token to token.
+    low, high = 0, length - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Property:
+    dtype, length = subject.dtype.name, subject.length
+    along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
+    what = "rotations" if subject.kind == "rotary" else "numbers"
+    collision, beyond = numbers["first_collision"], numbers["does_not_fit_from"]
+    sentences = []
+    if collision is not None:
+        earlier, later = collision
+        sentences.append(
+            f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {length:,} "
+            f"tokens have {numbers['distinct']:,} different ones."
+        )
+        brief = f"no: {earlier:,} and {later:,} alike"
+    elif beyond is not None:
+        brief = f"no: {dtype} ends before {beyond:,}"
+    else:
+        sentences.append(f"No two of {length:,} tokens have the same {what} in {dtype}{along}.")
+        brief = "yes"
+    if beyond is not None:
+        sentences.append(f"From position {beyond:,} on its numbers do not fit {dtype}.")
+    if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
+        sentences.append(_nearest(hands, numbers, dtype))
+    elif collision is None and length > LARGEST_TABLE:
+        sentences.append(f"The nearest pair was not looked for: that is done for up to {LARGEST_TABLE:,} rows.")
+    zeros = zero_tokens(subject)
+    if zeros:
+        sentences.append(f"Among them {_listed(zeros)} {'has' if len(zeros) == 1 else 'have'} zeros, as for padding.")
+    if numbers.get("comes_round_after") is not None:
+        sentences.append(
+            f"Its hands come round together after {numbers['comes_round_after']:,.1f} tokens, no whole number."
+        )
+    if numbers.get("nearly_comes_round_after") is not None:
+        sentences.append(f"They nearly come round after {numbers['nearly_comes_round_after']:,.1f} tokens.")
+    merged = numbers["first_positions_merged"]
+    if merged is not None:
+        sentences.append(
+            f"Positions that are themselves rounded to {dtype} are {numbers['positions_distinct_in_dtype']:,} of "
+            f"{length:,}: {merged[0]:,} and {merged[1]:,} become one."
+        )
+    return measured(brief, " ".join(sentences), holds=collision is None and beyond is None, **numbers)
+
+
+def _nearest(hands: Hands | None, numbers: dict[str, Any], dtype: str) -> str:
+    distance = f"{numbers['nearest_distance']:.4g}"
+    if hands is None:
+        return f"The nearest are {_listed(numbers['nearest_pair'])}, {distance} apart."
+    k, moved = numbers["nearest_offset"], numbers["rounding_moves_distance_by"]
+    which = "Neighbours are the nearest" if k == 1 else f"Tokens {k:,} apart are the nearest"
+    says = f"{which}, {distance} in real numbers, and rounding to {dtype} moves that by at most {moved:.1g}"
+    if moved >= numbers["nearest_distance"]:
+        says += ", so it may make them the same"
+    return says + "."
+
+
+def _listed(positions: list[int]) -> str:
+    plural = "s" * (len(positions) > 1)
+    shown = [f"{position:,}" for position in positions[:4]]
+    text = ", ".join(shown[:-1]) + f" and {shown[-1]}" if len(shown) > 1 else shown[0]
+    return f"position{plural} {text}" + (" and more" if len(positions) > 4 else "")

@@ -1,0 +1,159 @@
+"""The first two tokens whose numbers are the same, among so many that their rows are never held at once.
+
+Rows are made block by block and each leaves a hash of 64 bits. Tokens of one hash are candidates: their rows are made
+once more, in the same blocks, and compared number by number. So the hash decides only how much work there is, never the
+answer. A row of numbers ``w`` (its bits, in words of 64) has the hash ``sum_j (w_j xor w_j >> 32) m_j`` modulo 2**64,
+with odd constants ``m_j``: the shift brings the upper bits down, which a product modulo 2**64 would lose.
+
+-0.0 counts as 0.0: a model cannot tell them apart.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.errors import InvalidValue
+
+MakeRows = Callable[[int, int], np.ndarray]
+Hash = Callable[[np.ndarray], NDArray[np.uint64]]
+
+_BLOCK = 1 << 20  # numbers of a block of rows
+_KEPT = 1 << 25  # bytes of rows that are kept to compare others with
+_UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+_SEED = 20170612
+
+
+@dataclass(frozen=True)
+class Collisions:
+    """Which of some rows are the same.
+
+    Attributes:
+        first: The first row that equals an earlier one, with that one before it: ``(earlier, later)``; None if no two
+            rows are the same.
+        distinct: Number of rows that equal none before them.
+    """
+
+    first: tuple[int, int] | None
+    distinct: int
+
+
+def first_collision(make_rows: MakeRows, length: int) -> tuple[int, int] | None:
+    """The first row that equals an earlier one, with the earliest that it equals: ``(earlier, later)``, or None.
+
+    Args:
+        make_rows: Makes the rows ``start`` to ``stop - 1``, float64, float32, float16 or bfloat16 [rows, channels].
+        length: Number of rows.
+
+    Raises:
+        InvalidValue: The length is below 1.
+
+    >>> first_collision(lambda start, stop: np.arange(start, stop)[:, None] % 5 / 5.0, 20)
+    (0, 5)
+    """
+    return collisions(make_rows, length).first
+
+
+def collisions(make_rows: MakeRows, length: int, hashed: Hash | None = None) -> Collisions:
+    """The first collision of rows, and how many rows differ.
+
+    Args:
+        make_rows: As `first_collision`.
+        length: Number of rows.
+        hashed: A hash of rows' bits, uint64 words [rows, words] -> [rows]; `row_hashes` unless said. A worse one makes
+            more work and the same answer.
+
+    Memory: 32 bytes for each row, and blocks of a few megabytes.
+
+    Raises:
+        InvalidValue: The length is below 1.
+    """
+    if length < 1:
+        raise InvalidValue(f"`length` must be at least 1, got {length}.", "Give the number of rows.")
+    height = _height(make_rows(0, 1).shape[1])
+    hashes = np.empty(length, np.uint64)
+    for start in range(0, length, height):
+        stop = min(start + height, length)
+        hashes[start:stop] = (hashed or row_hashes)(_words(_bits(make_rows(start, stop))))
+    first, distinct = None, length
+    members, leaders = _candidates(np.arange(length), hashes)
+    while len(members):
+        same = _confirmed(make_rows, length, height, members, leaders)
+        if same.any():
+            found = np.flatnonzero(same)[0]
+            pair = int(leaders[found]), int(members[found])
+            first = pair if first is None or pair[1] < first[1] else first
+            distinct -= int(same.sum())
+        # Those of the same hash and other numbers may still be the same among themselves.
+        left = members[~same]
+        members, leaders = _candidates(left, hashes[left])
+    return Collisions(first, distinct)
+
+
+def row_hashes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A hash of each row of words, uint64 [rows]; the sum of the module."""
+    odd = np.random.default_rng(_SEED).integers(0, 2**64, words.shape[1], np.uint64) | np.uint64(1)
+    mixed = words >> np.uint64(32)
+    mixed ^= words
+    return mixed @ odd
+
+
+def _height(width: int) -> int:
+    """Rows of a block: a multiple of what `clockhands.phases` makes together."""
+    return max(64, min(1 << 15, _BLOCK // width // 64 * 64))
+
+
+def _bits(rows: np.ndarray) -> np.ndarray:
+    """The bits of numbers, -0.0 as 0.0, in the rows' shape."""
+    kind = _UNSIGNED[rows.dtype.itemsize]
+    bits = np.ascontiguousarray(rows).view(kind)
+    minus = bits == kind(1 << (8 * rows.dtype.itemsize - 1))
+    return np.where(minus, kind(0), bits) if minus.any() else bits
+
+
+def _words(bits: np.ndarray) -> NDArray[np.uint64]:
+    """Rows of bits in words of 64, filled up with zeros."""
+    each = 8 // bits.itemsize
+    lacking = -bits.shape[1] % each
+    if lacking:
+        bits = np.pad(bits, ((0, 0), (0, lacking)))
+    return bits.view(np.uint64)
+
+
+def _candidates(rows: np.ndarray, hashes: NDArray[np.uint64]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that follow another of the same hash, ascending, and for each the first of that hash."""
+    order = np.argsort(hashes, kind="stable")
+    ranked = hashes[order]
+    again = np.zeros(len(rows), bool)
+    np.equal(ranked[1:], ranked[:-1], out=again[1:])
+    if not again.any():
+        return rows[:0], rows[:0]
+    heads = np.maximum.accumulate(np.where(again, 0, np.arange(len(rows))))
+    members, leaders = rows[order[again]], rows[order[heads[again]]]
+    ascending = np.argsort(members, kind="stable")
+    return members[ascending], leaders[ascending]
+
+
+def _confirmed(
+    make_rows: MakeRows, length: int, height: int, members: np.ndarray, leaders: np.ndarray
+) -> NDArray[np.bool_]:
+    """Whether each member's row equals its leader's, number by number."""
+    same = np.zeros(len(members), bool)
+    different = np.unique(leaders)
+    probe = _bits(make_rows(0, 1))
+    capacity = max(1, _KEPT // probe.nbytes)
+    for begin in range(0, len(different), capacity):
+        kept = different[begin : begin + capacity]
+        own = np.flatnonzero((leaders >= kept[0]) & (leaders <= kept[-1]))
+        held = np.empty((len(kept), probe.shape[1]), probe.dtype)
+        for block in np.unique(np.concatenate([kept, members[own]]) // height):
+            start = int(block) * height
+            stop = min(start + height, length)
+            bits = _bits(make_rows(start, stop))
+            low, high = np.searchsorted(kept, [start, stop])
+            held[low:high] = bits[kept[low:high] - start]
+            inside = own[np.searchsorted(members[own], start) : np.searchsorted(members[own], stop)]
+            # Leaders stand before their members, so they are held already.
+            same[inside] = (bits[members[inside] - start] == held[np.searchsorted(kept, leaders[inside])]).all(axis=1)
+    return same

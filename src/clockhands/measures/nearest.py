@@ -1,0 +1,181 @@
+"""The two tokens whose numbers are nearest to each other, and when the hands of a clock come round.
+
+**Clocks.** The distance of two tokens depends on how far they are apart only:
+``distance(k) ** 2 = sum_i |1 - exp(i k rate_i)| ** 2 = 2 (kernel(0) - kernel(k))``. All kernels of a range are one
+product of matrices, since ``cos(a + b) = cos a cos b - sin a sin b``: with ``n`` distances about ``2 sqrt(n)`` exact
+sines of each pair are needed. In float64 a kernel of ``P`` pairs is then off by at most
+``e = 2 P (2 P + 8) 2**-53``: ``2 P`` products of two numbers off by at most 1.55 x 2**-53, summed in any order. So the
+nearest is among the distances whose square is within ``4 e`` of the smallest found, and these are computed once more
+from exact phases.
+
+**Tables.** Without a rule all pairs of rows are compared: blocks of products ``a . b``, with
+``|a - b| ** 2 = |a| ** 2 + |b| ** 2 - 2 a . b``, and what comes within their rounding of the smallest is computed once
+more from the differences of the rows.
+"""
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+
+from clockhands.errors import InvalidValue
+from clockhands.ladders import TWO_PI, Ladder, working
+from clockhands.measures.smooth import step_distances
+from clockhands.phases import units
+from clockhands.positions import positions_of
+
+LARGEST_TABLE = 16_384
+"""Rows from which on not all pairs are compared."""
+
+_FINE = 1024  # distances that share one coarse one
+_CLOSE = 4096  # distances within rounding of the smallest that are computed once more
+_ROWS = 1024
+_LARGEST_PART = 10**6
+
+
+def nearest_offset(ladder: Ladder, length: int) -> tuple[int, float]:
+    """The distance ``1 <= k < length`` at which two tokens are nearest, and how far their hands are apart there.
+
+    The Euclidean distance of cosines and sines, ``sqrt(sum_i 4 sin(k rate_i / 2) ** 2)``; of equal ones the smallest
+    ``k``.
+
+    Accuracy: the distance itself within ``sqrt(2 pairs) 1.55 x 2**-53``; that none is nearer, up to what the module
+    says of a square: ``4 e`` at most.
+
+    Raises:
+        InvalidValue: There are fewer than two tokens.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5, for the code; the distance is elementary.
+
+    >>> from clockhands.ladders import geometric
+    >>> k, apart = nearest_offset(geometric(1), 1000)
+    >>> k, round(apart, 7)
+    (710, 6.03e-05)
+    """
+    if length < 2:
+        raise InvalidValue(f"`length` must be at least 2, got {length}.", "One token has no other to be near to.")
+    pairs = ladder.pairs
+    together = min(_FINE, 1 << ((length - 1).bit_length() + 1) // 2)
+    fine = _sides(ladder, range(together))
+    slack = 4 * 2 * pairs * (2 * pairs + 8) * 2.0**-53
+    best, found = math.inf, (np.empty(0, np.int64), np.empty(0))
+    for start in range(0, length, together * _FINE):
+        coarse = _sides(ladder, range(start, min(start + together * _FINE, length), together))
+        coarse[:, pairs:] *= -1
+        squares = 2 * (pairs - coarse @ fine.T).reshape(-1)[: length - start]
+        if not start:
+            squares[0] = math.inf
+        best = min(best, float(squares.min()))
+        close = np.flatnonzero(squares <= best + slack)
+        offsets, values = np.concatenate([found[0], close + start]), np.concatenate([found[1], squares[close]])
+        kept = np.flatnonzero(values <= best + slack)
+        kept = np.sort(kept[np.argsort(values[kept], kind="stable")[:_CLOSE]])
+        found = offsets[kept], values[kept]
+    exact = step_distances(ladder, found[0])
+    at = int(np.argmin(exact))
+    return int(found[0][at]), float(exact[at])
+
+
+def _sides(ladder: Ladder, distances: range) -> np.ndarray:
+    """Cosines, then sines, of all pairs at these distances, float64 [distances, 2 pairs]."""
+    turned = units(ladder, positions_of(distances))
+    return np.concatenate([turned.real, turned.imag], axis=1)
+
+
+def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
+    """The two rows that are nearest to each other, and their Euclidean distance: ``(earlier, later, distance)``.
+
+    Of pairs equally near the one whose earlier row, then whose later row stands first.
+
+    Accuracy: the distance within a relative ``(width + 3) 2**-53``; no pair is nearer by more than that.
+
+    Raises:
+        InvalidValue: There are fewer than two rows, or more than `LARGEST_TABLE`.
+
+    >>> nearest_rows(np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 1.0]]))
+    (1, 2, 3.0)
+    """
+    number, width = table.shape
+    if not 2 <= number <= LARGEST_TABLE:
+        raise InvalidValue(
+            f"All pairs of rows are compared of tables with 2 to {LARGEST_TABLE:,} rows, got {number:,}.",
+            "Ask for fewer rows.",
+        )
+    rows = table.astype(np.float64)
+    centred = rows - rows.mean(axis=0)
+    sizes = np.einsum("rc,rc->r", centred, centred)
+    best = math.inf, 0, 0
+    for top in range(0, number, _ROWS):
+        upper = centred[top : top + _ROWS]
+        for side in range(top, number, _ROWS):
+            own, others = sizes[top : top + _ROWS], sizes[side : side + _ROWS]
+            squares = own[:, None] + others - 2 * (upper @ centred[side : side + _ROWS].T)
+            if side == top:
+                squares[np.tril_indices(len(squares))] = math.inf
+            # Products, sums and the centring, each a rounding of numbers of these sizes.
+            slack = (width + 8) * 2.0**-52 * (float(own.max()) + float(others.max()))
+            limit = min(float(squares.min()), best[0] ** 2) + 2 * slack
+            earlier, later = np.nonzero(squares <= limit)
+            best = min(best, _nearest_of(rows, earlier + top, later + side))
+    return best[1], best[2], best[0]
+
+
+def _nearest_of(rows: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> tuple[float, int, int]:
+    """The nearest of some pairs, from the differences of their rows: ``(distance, earlier, later)``."""
+    best = math.inf, 0, 0
+    for begin in range(0, len(earlier), _ROWS):
+        one, other = earlier[begin : begin + _ROWS], later[begin : begin + _ROWS]
+        apart = rows[one] - rows[other]
+        squares = np.einsum("rc,rc->r", apart, apart)
+        at = int(np.argmin(squares))
+        best = min(best, (math.sqrt(squares[at]), int(one[at]), int(other[at])))
+    return best
+
+
+def period(ladder: Ladder) -> float | None:
+    """After how many tokens all hands stand as they stood, a real number; None where there is no such number.
+
+    ``2 pi / g`` for the largest ``g`` of which every rate is a whole multiple: the rates must be in the ratio of whole
+    numbers, of which those up to a million are recognised, to 50 digits. No whole number of tokens is such a period,
+    unless a rate is a part of 2 pi to all its digits.
+
+    >>> from clockhands.ladders import geometric
+    >>> round(period(geometric(4)), 1), period(geometric(32))
+    (6283.2, None)
+    """
+    turning = [rate for rate in ladder.exact if rate]
+    if not turning:
+        return None
+    with localcontext(working()):
+        largest = max(turning)
+        whole = Fraction(1)
+        for rate in turning:
+            ratio = Fraction(rate / largest)
+            near = ratio.limit_denominator(_LARGEST_PART)
+            if abs(near - ratio) > ratio * Fraction(1, 10**50):
+                return None
+            whole = Fraction(
+                math.gcd(whole.numerator * near.denominator, near.numerator * whole.denominator),
+                whole.denominator * near.denominator,
+            )
+        return float(TWO_PI / (largest * Decimal(whole.numerator) / whole.denominator))
+
+
+def near_period(ladder: Ladder) -> float | None:
+    """After how many tokens evenly spaced hands stand almost as they stood: ``2 pi / step``; None for other ladders.
+
+    Every hand has then gained a whole turn on its neighbour, so all are turned by one and the same angle.
+
+    >>> from clockhands.ladders import evenly_spaced
+    >>> round(near_period(evenly_spaced(256, 1.0, 1e-4)))
+    1602
+    """
+    if ladder.pairs < 3:
+        return None
+    with localcontext(working()):
+        steps = [later - earlier for earlier, later in zip(ladder.exact, ladder.exact[1:], strict=False)]
+        uneven = max(abs(step - steps[0]) for step in steps)
+        if not steps[0] or uneven > abs(steps[0]) * Decimal("1e-50"):
+            return None
+        return float(TWO_PI / abs(steps[0]))
