@@ -216,7 +216,7 @@ def _explained(
         first_wrong, chosen = _chosen(every.answers[0], it.lowest, it.length)
         with suppress(Refused, Unasked):
             small.append(Asked(chosen, chosen.run(it)))
-    if not any((one.shares > 1).any() for each in small for one in each.answers):
+    if not any(one.wrong for one in small):
         return unexplained(it, asked)
     seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 

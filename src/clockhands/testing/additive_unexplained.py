@@ -10,7 +10,7 @@ from clockhands.faults.additive_rows import ADDITIVE
 from clockhands.testing.additive_experiments import EVERY
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer
-from clockhands.testing.explaining import Asked
+from clockhands.testing.explaining import Asked, failed_of
 from clockhands.testing.reports import Explanation
 from clockhands.testing.unexplained import AFTER_COARSER, not_finite
 
@@ -21,7 +21,7 @@ _ALIKE = 0.5
 
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common."""
-    failed = {one.experiment.name: one for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    failed = failed_of(asked)
     if told := not_finite(asked):
         return told
     if it.called.changed:

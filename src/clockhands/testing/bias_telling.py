@@ -13,7 +13,7 @@ from clockhands.faults.fault import Fault
 from clockhands.testing.bias_asking import OutsideBias
 from clockhands.testing.bias_experiments import BiasAnswer
 from clockhands.testing.experiments import Answer, Experiment
-from clockhands.testing.explaining import Asked
+from clockhands.testing.explaining import Asked, failed_of
 from clockhands.testing.reports import Explanation, Failure
 
 FAULTS_OF_BIASES: Mapping[str, Fault] = {fault.code: fault for fault in bias_rows.FAULTS}
@@ -120,7 +120,7 @@ def _order(answer: BiasAnswer) -> np.ndarray | None:
 
 def unexplained(it: OutsideBias, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common, by rules."""
-    failed = {one.experiment.name: one for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    failed = failed_of(asked)
     if it.called.changed:
         return (_told("changes-its-arguments", {"names": " and ".join(sorted(it.called.changed))}),)
     if set(failed) == {"buckets of their own"}:

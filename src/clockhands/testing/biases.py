@@ -200,9 +200,9 @@ def _explained(it: OutsideBias, asked: list[Asked]) -> tuple[Explanation, ...]:
     """What the failures look like."""
     # Suspects are asked what is quick to ask, and every distance only where nothing else shows what is wrong.
     compared = [one for one in asked if one.experiment in SMALL]
-    if not _any_wrong(compared):
+    if not any(one.wrong for one in compared):
         compared += [one for one in asked if one.experiment is EVERY]
-    if not _any_wrong(compared):
+    if not any(one.wrong for one in compared):
         return unexplained(it, asked)
     measured_too, only = seen(it, asked), _some_heads(it, asked)
     if only is not None:
@@ -213,10 +213,6 @@ def _explained(it: OutsideBias, asked: list[Asked]) -> tuple[Explanation, ...]:
 
     found, note = fitting(compared, bias_suspects(it.spec, measured_too), built)
     return explanations(found, FAULTS_OF_BIASES, note) if found else unexplained(it, asked)
-
-
-def _any_wrong(asked: list[Asked]) -> bool:
-    return any((each.shares > 1).any() for one in asked for each in one.answers)
 
 
 def _some_heads(it: OutsideBias, asked: list[Asked]) -> np.ndarray | None:

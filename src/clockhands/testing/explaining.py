@@ -6,6 +6,7 @@ suspect's. Where none does, the one that leaves least of the difference is told,
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,6 +29,16 @@ class Asked:
 
     experiment: Experiment
     answers: Sequence[Answer]
+
+    @cached_property
+    def wrong(self) -> bool:
+        """Whether some number is further off than rounding explains."""
+        return any(bool((each.shares > 1).any()) for each in self.answers)
+
+
+def failed_of(asked: Iterable[Asked]) -> dict[str, Asked]:
+    """The experiments that failed, by their names."""
+    return {one.experiment.name: one for one in asked if one.wrong}
 
 
 def fitting(

@@ -19,7 +19,7 @@ from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
 from clockhands.testing.calling import Called, Refused, spaced
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer, Experiment
-from clockhands.testing.explaining import Asked, explanations, fitting
+from clockhands.testing.explaining import Asked, explanations, failed_of, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import (
@@ -194,7 +194,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
         first_wrong, chosen = _chosen(every.answers[0])
         with suppress(Refused):
             small.append(Asked(chosen, chosen.run(it)))
-    if not any((one.shares > 1).any() for each in small for one in each.answers):
+    if not any(one.wrong for one in small):
         return unexplained(it, asked)
     side = _wrong_side(it, asked)
     seen = _seen(it, first_wrong, side)
@@ -210,7 +210,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
         return Inside.of_suspect(suspect, it, side)
 
     found, note = fitting(small, tried(), built)
-    failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    failed = failed_of(asked)
     if not found and "a short sequence" in failed:
         seen = replace(seen, specs=_recognised(it))
         if seen.specs:
@@ -253,9 +253,9 @@ def _wrong_side(it: Outside, asked: list[Asked]) -> str | None:
     if it.call != PAIRS:
         return None
     names = {one.experiment.name for one in asked}
-    failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
-    if failed & set(KEYS):
-        return "key" if failed <= set(KEYS) else None
+    failed = failed_of(asked)
+    if failed.keys() & set(KEYS):
+        return "key" if failed.keys() <= set(KEYS) else None
     for one in asked:
         # Keys are asked for less: what they pass says only something of what was asked of both.
         if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.faults.rotary_rows import ROTARY
-from clockhands.testing.explaining import Asked
+from clockhands.testing.explaining import Asked, failed_of
 from clockhands.testing.reports import Explanation
 
 # What asks of coarser tokens leave behind.
@@ -16,7 +16,7 @@ AFTER_COARSER = {"coarser tokens before", "a model of coarser tokens first"}
 
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common, by rules."""
-    failed = {one.experiment.name: one for one in asked if any((each.shares > 1).any() for each in one.answers)}
+    failed = failed_of(asked)
     if told := not_finite(asked):
         return told
     changed = getattr(it.called, "changed", set())
@@ -76,17 +76,17 @@ def _from_where(rows: Any, positions: np.ndarray | None) -> str:
 
 def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What was right at first, and is not once something longer was asked."""
-    failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
-    sound = {one.experiment.name for one in asked} - failed
-    if "a short sequence" in sound and {"asked again", "after a longer sequence"} & failed:
+    failed = failed_of(asked)
+    sound = {one.experiment.name for one in asked} - failed.keys()
+    if "a short sequence" in sound and {"asked again", "after a longer sequence"} & failed.keys():
         return (_told("remembers-longest", {}),)
     return ()
 
 
 def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: str | None) -> tuple[Explanation, ...]:
     """What was told, with the word that it is so for coarser tokens only, where it is."""
-    failed = {one.experiment.name for one in asked if any((each.shares > 1).any() for each in one.answers)}
-    if not told or failed - {"coarser tokens"} or "coarse-path-differs" in told[0].codes:
+    failed = failed_of(asked)
+    if not told or failed.keys() - {"coarser tokens"} or "coarse-path-differs" in told[0].codes:
         return told
     first = told[0]
     message = f"{first.message[:-1]}, for {dtype} tokens only: float32 ones are right."
