@@ -10,7 +10,7 @@ from clockhands.faults.additive_rows import ADDITIVE
 from clockhands.testing.additive_experiments import EVERY
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer
-from clockhands.testing.explaining import Asked, failed_of
+from clockhands.testing.explaining import Asked, failed_of, told_of
 from clockhands.testing.reports import Explanation
 from clockhands.testing.unexplained import AFTER_COARSER, not_finite
 
@@ -25,20 +25,24 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     if told := not_finite(asked):
         return told
     if it.called.changed:
-        return (_told("changes-its-arguments", {"names": " and ".join(sorted(it.called.changed))}),)
+        return (told_of(ADDITIVE["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
     if failed and set(failed) <= {"coarser tokens"}:
-        return (_told("coarse-path-differs", {"dtype": it.coarse}),)
+        return (told_of(ADDITIVE["coarse-path-differs"], {"dtype": it.coarse}),)
     after = AFTER_COARSER & set(failed)
     if after and set(failed) <= {*after, "coarser tokens"}:
         # Right before coarser tokens came, wrong after them.
-        kept = _told("cache-keeps-first-dtype", {"dtype": it.coarse})
-        return (kept, _told("coarse-path-differs", {"dtype": it.coarse})) if "coarser tokens" in failed else (kept,)
+        kept = told_of(ADDITIVE["cache-keeps-first-dtype"], {"dtype": it.coarse})
+        return (
+            (kept, told_of(ADDITIVE["coarse-path-differs"], {"dtype": it.coarse}))
+            if "coarser tokens" in failed
+            else (kept,)
+        )
     every = failed.get(EVERY.name)
     if every is None:
         return ()
     which = _few_numbers(every.answers[0])
     if which:
-        return (_told("one-number-wrong", {"which": which}),)
+        return (told_of(ADDITIVE["one-number-wrong"], {"which": which}),)
     if isinstance(it.spec, Learned):
         one = every.answers[0]
         return _resized(it.right.rows(np.arange(it.lowest, it.length))[0], (one.got - one.wanted)[0, 0])
@@ -82,12 +86,7 @@ def _moved(right: np.ndarray, off: np.ndarray) -> tuple[Explanation, ...]:
             f"row p is that of position {1 + growth:.5g} p {start:+.3g}, by linear interpolation ({1 - left:.0%} of the"
         )
         used += " squared difference)"
-        return (_told("rows-moved", {"used": used, "declared": "position p"}),)
+        return (told_of(ADDITIVE["rows-moved"], {"used": used, "declared": "position p"}),)
     largest = float(np.abs(off).max())
     used = f"each row is a mixture of those near it, off by up to {largest:.3g}"
-    return (_told("rows-rescaled", {"used": used, "declared": "the rows that were given"}),)
-
-
-def _told(code: str, parameters: dict[str, Any]) -> Explanation:
-    fault = ADDITIVE[code]
-    return Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters)
+    return (told_of(ADDITIVE["rows-rescaled"], {"used": used, "declared": "the rows that were given"}),)

@@ -13,7 +13,7 @@ from clockhands.faults.fault import Fault
 from clockhands.testing.bias_asking import OutsideBias
 from clockhands.testing.bias_experiments import BiasAnswer
 from clockhands.testing.experiments import Answer, Experiment
-from clockhands.testing.explaining import Asked, failed_of
+from clockhands.testing.explaining import Asked, failed_of, told_of
 from clockhands.testing.reports import Explanation, Failure
 
 FAULTS_OF_BIASES: Mapping[str, Fault] = {fault.code: fault for fault in bias_rows.FAULTS}
@@ -122,14 +122,14 @@ def unexplained(it: OutsideBias, asked: Sequence[Asked]) -> tuple[Explanation, .
     """What the failures have in common, by rules."""
     failed = failed_of(asked)
     if it.called.changed:
-        return (_told("changes-its-arguments", {"names": " and ".join(sorted(it.called.changed))}),)
+        return (told_of(FAULTS_OF_BIASES["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
     if set(failed) == {"buckets of their own"}:
         each = failed["buckets of their own"].answers[0]
         assert each.positions is not None
         rows = each.positions[each.shares > 1].tolist()
-        return (_told("buckets-not-apart", {"which": "rows " + ", ".join(map(str, rows[:6]))}),)
+        return (told_of(FAULTS_OF_BIASES["buckets-not-apart"], {"which": "rows " + ", ".join(map(str, rows[:6]))}),)
     few = _few(it.spec, [each for one in failed.values() for each in one.answers])
-    return (_told("one-number-wrong", {"which": few}),) if few else ()
+    return (told_of(FAULTS_OF_BIASES["one-number-wrong"], {"which": few}),) if few else ()
 
 
 def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:
@@ -157,8 +157,3 @@ def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:
     if isinstance(spec, Alibi | Decay) or len(heads) < spec.heads:
         where += f", in head{'s' if len(heads) > 1 else ''} {', '.join(map(str, sorted(heads)[:6]))}"
     return where
-
-
-def _told(code: str, parameters: dict[str, Any]) -> Explanation:
-    fault = FAULTS_OF_BIASES[code]
-    return Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters)

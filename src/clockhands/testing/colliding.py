@@ -13,6 +13,7 @@ import numpy as np
 from clockhands.faults.fault import Fault
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked
+from clockhands.testing.explaining import told_of
 from clockhands.testing.reports import Explanation
 
 # Positions that become the first one of their row, and one before that stays what it is. Those in the middle of two
@@ -45,11 +46,8 @@ def collided(it: Any, faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
         # A table that ends gives all of these the same numbers.
         apart = not any(np.array_equal(one, next_one) for one, next_one in itertools.pairwise(kept))
         if apart and all(np.array_equal(rows[row[0]], rows[place]) for row in merged for place in row[1:]):
-            fault, first = faults["positions-rounded"], merged[0][1]
-            parameters = {"dtype": dtype, "first": first}
-            told = fault.sentence.format(**parameters)
-            message = f"{told}: a token gets the same numbers at {_pairs(merged)}. Other roundings may hide behind it."
-            return (Explanation(("positions-rounded",), message, fault.hint, fault.cases, parameters),)
+            same = f": a token gets the same numbers at {_pairs(merged)}. Other roundings may hide behind it"
+            return (told_of(faults["positions-rounded"], {"dtype": dtype, "first": merged[0][1]}, same),)
     return ()
 
 

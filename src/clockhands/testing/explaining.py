@@ -7,6 +7,7 @@ suspect's. Where none does, the one that leaves least of the difference is told,
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -130,6 +131,12 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
             dict(first.parameters) | ({"tells apart": "not all"} if len(said) > 1 else {}),
         ),
     )
+
+
+def told_of(fault: Fault, parameters: Mapping[str, Any], further: str = "") -> Explanation:
+    """What one fault behaves like with these parameters, and what else is to be said of it."""
+    message = f"{fault.sentence.format(**parameters)}{further}."
+    return Explanation((fault.code,), message, fault.hint, fault.cases, parameters)
 
 
 def _said(suspect: Suspect, faults: Mapping[str, Fault]) -> str:

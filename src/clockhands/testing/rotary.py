@@ -19,7 +19,7 @@ from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
 from clockhands.testing.calling import Called, Refused, spaced
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer, Experiment
-from clockhands.testing.explaining import Asked, explanations, failed_of, fitting
+from clockhands.testing.explaining import Asked, explanations, failed_of, fitting, told_of
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import (
@@ -323,8 +323,7 @@ def _by_rates(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
     }
     falling = bool((np.diff(rates) < 0).all() and rates[-1] > 0)
     code = "rates-uninitialised" if not falling and len(wrong) > len(rates) // 2 else "other-rates"
-    fault = ROTARY[code]
-    return (Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters),)
+    return (told_of(ROTARY[code], parameters),)
 
 
 def _recognised(it: Outside) -> tuple[Rotary, ...]:

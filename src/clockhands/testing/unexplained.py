@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.faults.rotary_rows import ROTARY
-from clockhands.testing.explaining import Asked, failed_of
+from clockhands.testing.explaining import Asked, failed_of, told_of
 from clockhands.testing.reports import Explanation
 
 # What asks of coarser tokens leave behind.
@@ -21,14 +21,18 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         return told
     changed = getattr(it.called, "changed", set())
     if changed:
-        return (_told("changes-its-arguments", {"names": " and ".join(sorted(changed))}),)
+        return (told_of(ROTARY["changes-its-arguments"], {"names": " and ".join(sorted(changed))}),)
     if failed and set(failed) <= {"coarser tokens"}:
-        return (_told("coarse-path-differs", {"dtype": it.coarse}),)
+        return (told_of(ROTARY["coarse-path-differs"], {"dtype": it.coarse}),)
     after = AFTER_COARSER & set(failed)
     if after and set(failed) <= {*after, "coarser tokens"}:
         # Right before coarser tokens came, wrong after them.
-        kept = _told("cache-keeps-first-dtype", {"dtype": it.coarse})
-        return (kept, _told("coarse-path-differs", {"dtype": it.coarse})) if "coarser tokens" in failed else (kept,)
+        kept = told_of(ROTARY["cache-keeps-first-dtype"], {"dtype": it.coarse})
+        return (
+            (kept, told_of(ROTARY["coarse-path-differs"], {"dtype": it.coarse}))
+            if "coarser tokens" in failed
+            else (kept,)
+        )
     still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
     wrong_channels = np.unique(
         np.concatenate(
@@ -45,10 +49,10 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
         some = ", ".join(map(str, wrong_channels[:4])) + (
             f" and {len(wrong_channels) - 4} more" if len(wrong_channels) > 4 else ""
         )
-        return (_told("unrotated-channels-turned", {"channels": some}),)
+        return (told_of(ROTARY["unrotated-channels-turned"], {"channels": some}),)
     few = _few_numbers(failed.get("every position"))
     if few:
-        return (_told("one-number-wrong", {"which": few}),)
+        return (told_of(ROTARY["one-number-wrong"], {"which": few}),)
     return ()
 
 
@@ -60,7 +64,7 @@ def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     longest = max(bad, key=lambda each: each.got.size)  # which says best where it begins
     what = "NaN" if np.isnan(longest.got).any() else "infinite numbers"
     where = _from_where(np.asarray(~np.isfinite(longest.got)).any(axis=-1), longest.positions)
-    return (_told("not-finite", {"what": what, "where": where}),)
+    return (told_of(ROTARY["not-finite"], {"what": what, "where": where}),)
 
 
 def _from_where(rows: Any, positions: np.ndarray | None) -> str:
@@ -79,7 +83,7 @@ def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     failed = failed_of(asked)
     sound = {one.experiment.name for one in asked} - failed.keys()
     if "a short sequence" in sound and {"asked again", "after a longer sequence"} & failed.keys():
-        return (_told("remembers-longest", {}),)
+        return (told_of(ROTARY["remembers-longest"], {}),)
     return ()
 
 
@@ -114,8 +118,3 @@ def _few_numbers(every: Asked | None) -> str:
     channels = np.flatnonzero(wrong.any(axis=0))
     where = f"position {rows[0]:,}" if len(rows) == 1 else f"{len(rows)} positions (the first is {rows[0]:,})"
     return f"{where}, in channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
-
-
-def _told(code: str, parameters: dict[str, Any]) -> Explanation:
-    fault = ROTARY[code]
-    return Explanation((code,), f"{fault.sentence.format(**parameters)}.", fault.hint, fault.cases, parameters)
