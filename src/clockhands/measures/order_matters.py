@@ -21,6 +21,7 @@ Differences are given as shares: the length of the difference over the length of
 how much of it rounding can explain, as `clockhands.measures.attention` derives it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -237,12 +238,14 @@ def _words(name: str, text: object) -> tuple[str, ...]:
 
 
 def _refuse_other_words(words: tuple[str, ...], others: tuple[str, ...]) -> None:
-    if sorted(words) != sorted(others):
-        only = sorted((set(words) - set(others)) | (set(others) - set(words)))
-        which = f"{', '.join(only[:5])} {'stands' if len(only) == 1 else 'stand'} in one alone"
+    counted, other = Counter(words), Counter(others)
+    if counted != other:
+        alone = sorted(counted.keys() ^ other.keys())
+        more = sorted(((counted - other) + (other - counted)).keys())
+        which, how = (alone, "in one alone") if alone else (more, "more often in one")
+        stand = "stands" if len(which) == 1 else "stand"
         raise InvalidValue(
-            "The two texts must hold the same words, each as often: "
-            + (f"{which}." if only else "one of them stands more often in one."),
+            f"The two texts must hold the same words, each as often: {', '.join(which[:5])} {stand} {how}.",
             'Give one text in two orders, such as "dog bites man" and "man bites dog".',
         )
     if words == others:

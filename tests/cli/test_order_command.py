@@ -1,0 +1,93 @@
+"""`clockhands order`: what it prints, what programs read, what it refuses."""
+
+import json
+import re
+
+import pytest
+
+from clockhands.measures.order_matters import FIGURES, order
+
+
+@pytest.fixture(scope="module")
+def document():
+    return order().to_dict()
+
+
+def test_the_json_is_the_function_s(run, document):
+    done = run("order", "--json")
+    assert (done.code, done.err) == (0, "")
+    told = json.loads(done.out)
+    assert told.pop("schema") == 1
+    told.pop("adding", None)
+    assert told == json.loads(json.dumps(document))
+
+
+def test_the_text_says_what_was_found(run, document):
+    done = run("order")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "dog bites man / man bites dog"
+    assert max(map(len, lines)) <= 80
+    text = " ".join(done.out.split())
+    codes = document["codes"]
+    assert f"with {len(codes) - 3} of {len(codes) - 1} codes it can. ALiBi symmetric and KERPLE power symmetric" in text
+    assert text.count("is rounding") == sum(figure["apart"] is False for figure in document["without"].values())
+    for name, figure in document["without"].items():
+        words = f"{figure['median']:.2g} " + ("is rounding" if figure["apart"] is False else "apart")
+        assert words in text, (name, FIGURES[name])
+    for code in codes:
+        line = next(each for each in lines if each.startswith(f"  {code['name']:25}"))
+        for figure in (code["swapped"], code["another"], code["causal_last"]):
+            shown = f"{figure['median']:.2g}"
+            assert (f"same ({shown})" if figure["apart"] is False else f" {shown}") in line
+
+
+def test_other_words_and_another_seed(run):
+    done = run("order", "--text", "the cat sat", "--other", "cat the sat", "--seed", "3")
+    assert done.code == 0
+    assert done.out.startswith("the cat sat / cat the sat\n")
+    assert "drawn with seed 3" in " ".join(done.out.split())
+    # No mirror image, so every code tells the two apart.
+    count = re.search(r"with (\d+) of (\d+) codes it can", " ".join(done.out.split()))
+    assert count is not None
+    assert count[1] == count[2]
+    assert "cannot: one sentence" not in " ".join(done.out.split())
+
+
+def test_words_cannot_move_the_cursor_of_a_terminal(run):
+    done = run("order", "--text", "a \x1b[2Jb c")
+    assert done.code == 0
+    assert "\x1b[2J" not in done.out
+    assert "\\x1b[2Jb" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (["--text", "one"], "`text` must have 2 to 32 words, got 1.", "Put spaces between the words."),
+        (
+            ["--text", "a b", "--other", "a c"],
+            "The two texts must hold the same words, each as often: b, c stand in one alone.",
+            'Give one text in two orders, such as "dog bites man" and "man bites dog".',
+        ),
+        (
+            ["--text", "a b", "--other", "a b"],
+            "'a b' is in both texts in the same order.",
+            "Give `other` in another order.",
+        ),
+        (
+            ["--text", "a b a"],
+            "'a b a' is the same from the end.",
+            "Give `other`, the same words in another order.",
+        ),
+        (
+            ["--seed", "-1"],
+            "Invalid value for '--seed': -1 is not in the range x>=0.",
+            "See `clockhands order --help`.",
+        ),
+    ],
+)
+def test_misuse_is_one_sentence_a_hint_and_exit_code_2(run, words, error, hint):
+    done = run("order", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {error}\nhint: {hint}\n"
