@@ -9,10 +9,9 @@ from clockhands.additive import Learned
 from clockhands.faults.additive_rows import ADDITIVE
 from clockhands.testing.additive_experiments import EVERY
 from clockhands.testing.colliding import collided
-from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, failed_of, told_of
 from clockhands.testing.reports import Explanation
-from clockhands.testing.unexplained import AFTER_COARSER, not_finite
+from clockhands.testing.unexplained import few_numbers, of_any_code
 
 # Rows of another table are not told from rows that were resized otherwise where more than this share of their spread
 # is different.
@@ -21,44 +20,18 @@ _ALIKE = 0.5
 
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common."""
-    failed = failed_of(asked)
-    if told := not_finite(asked):
+    if told := of_any_code(it, asked, ADDITIVE):
         return told
-    if it.called.changed:
-        return (told_of(ADDITIVE["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
-    if failed and set(failed) <= {"coarser tokens"}:
-        return (told_of(ADDITIVE["coarse-path-differs"], {"dtype": it.coarse}),)
-    after = AFTER_COARSER & set(failed)
-    if after and set(failed) <= {*after, "coarser tokens"}:
-        # Right before coarser tokens came, wrong after them.
-        kept = told_of(ADDITIVE["cache-keeps-first-dtype"], {"dtype": it.coarse})
-        return (
-            (kept, told_of(ADDITIVE["coarse-path-differs"], {"dtype": it.coarse}))
-            if "coarser tokens" in failed
-            else (kept,)
-        )
-    every = failed.get(EVERY.name)
+    every = failed_of(asked).get(EVERY.name)
     if every is None:
         return ()
-    which = _few_numbers(every.answers[0])
-    if which:
-        return (told_of(ADDITIVE["one-number-wrong"], {"which": which}),)
+    few = few_numbers(every.answers[0])
+    if few:
+        return (told_of(ADDITIVE["one-number-wrong"], {"which": few}),)
     if isinstance(it.spec, Learned):
         one = every.answers[0]
         return _resized(it.right.rows(np.arange(it.lowest, it.length))[0], (one.got - one.wanted)[0, 0])
     return collided(it, ADDITIVE) if it.spec.number_of_axes == 1 and it.right.grid is None else ()
-
-
-def _few_numbers(answer: Answer) -> str:
-    """The few positions at which a code is wrong that is right elsewhere, in words."""
-    wrong = answer.shares[0, 0] > 1
-    rows = np.flatnonzero(wrong.any(axis=-1))
-    if not len(rows) or len(rows) > max(8, len(wrong) // 200):
-        return ""
-    places = rows if answer.positions is None else np.broadcast_to(answer.positions, (1, 1, len(wrong)))[0, 0, rows]
-    where = f"position {places[0]:,}" if len(rows) == 1 else f"{len(rows)} positions (the first is {places[0]:,})"
-    channels = np.flatnonzero(wrong.any(axis=0))
-    return f"{where}, in channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
 
 
 def _resized(right: np.ndarray, off: np.ndarray) -> tuple[Explanation, ...]:

@@ -1,12 +1,14 @@
 """What can be said of a failure that no suspect explains: how far it goes, and what is right beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from clockhands.faults.fault import Fault
 from clockhands.faults.rotary_rows import ROTARY
+from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, failed_of, told_of
 from clockhands.testing.reports import Explanation
 
@@ -16,23 +18,9 @@ AFTER_COARSER = {"coarser tokens before", "a model of coarser tokens first"}
 
 def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """What the failures have in common, by rules."""
-    failed = failed_of(asked)
-    if told := not_finite(asked):
+    if told := of_any_code(it, asked, ROTARY):
         return told
-    changed = getattr(it.called, "changed", set())
-    if changed:
-        return (told_of(ROTARY["changes-its-arguments"], {"names": " and ".join(sorted(changed))}),)
-    if failed and set(failed) <= {"coarser tokens"}:
-        return (told_of(ROTARY["coarse-path-differs"], {"dtype": it.coarse}),)
-    after = AFTER_COARSER & set(failed)
-    if after and set(failed) <= {*after, "coarser tokens"}:
-        # Right before coarser tokens came, wrong after them.
-        kept = told_of(ROTARY["cache-keeps-first-dtype"], {"dtype": it.coarse})
-        return (
-            (kept, told_of(ROTARY["coarse-path-differs"], {"dtype": it.coarse}))
-            if "coarser tokens" in failed
-            else (kept,)
-        )
+    failed = failed_of(asked)
     still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
     wrong_channels = np.unique(
         np.concatenate(
@@ -50,10 +38,24 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
             f" and {len(wrong_channels) - 4} more" if len(wrong_channels) > 4 else ""
         )
         return (told_of(ROTARY["unrotated-channels-turned"], {"channels": some}),)
-    few = _few_numbers(failed.get("every position"))
-    if few:
-        return (told_of(ROTARY["one-number-wrong"], {"which": few}),)
-    return ()
+    every = failed.get("every position")
+    few = "" if every is None else few_numbers(every.answers[0])
+    return (told_of(ROTARY["one-number-wrong"], {"which": few}),) if few else ()
+
+
+def of_any_code(it: Any, asked: Sequence[Asked], faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
+    """What is told of a code of any kind by which experiments failed, in the words of its faults."""
+    failed = failed_of(asked)
+    if told := not_finite(asked):
+        return told
+    if it.called.changed:
+        return (told_of(faults["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
+    after, coarse = AFTER_COARSER & failed.keys(), {"dtype": it.coarse}
+    if not failed or not failed.keys() <= {*after, "coarser tokens"}:
+        return ()
+    # Right before coarser tokens came, wrong after them.
+    codes = ["cache-keeps-first-dtype"] * bool(after) + ["coarse-path-differs"] * ("coarser tokens" in failed)
+    return tuple(told_of(faults[code], coarse) for code in codes)
 
 
 def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
@@ -106,15 +108,13 @@ def one_sided(told: tuple[Explanation, ...], side: str | None) -> tuple[Explanat
     return (replace(told[0], message=message), *told[1:])
 
 
-def _few_numbers(every: Asked | None) -> str:
+def few_numbers(answer: Answer) -> str:
     """The few positions at which a code is wrong that is right elsewhere, in words."""
-    if every is None:
-        return ""
-    answer = every.answers[0]
     wrong = answer.shares[0, 0] > 1
     rows = np.flatnonzero(wrong.any(axis=-1))
     if not len(rows) or len(rows) > max(8, len(wrong) // 200):
         return ""
+    places = rows if answer.positions is None else np.broadcast_to(answer.positions, (1, 1, len(wrong)))[0, 0, rows]
+    where = f"position {places[0]:,}" if len(rows) == 1 else f"{len(rows)} positions (the first is {places[0]:,})"
     channels = np.flatnonzero(wrong.any(axis=0))
-    where = f"position {rows[0]:,}" if len(rows) == 1 else f"{len(rows)} positions (the first is {rows[0]:,})"
     return f"{where}, in channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels[:6]))}"
