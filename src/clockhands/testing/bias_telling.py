@@ -1,6 +1,6 @@
 """Saying what is wrong with a bias: what failed, what was measured of it, and what no suspect explains."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,23 +20,8 @@ FAULTS_OF_BIASES: Mapping[str, Fault] = {fault.code: fault for fault in bias_row
 """The words for a fault where it is one of a bias."""
 
 
-def failures_of(asked: Sequence[Asked], changed: Iterable[str]) -> tuple[tuple[Failure, ...], float]:
-    """What failed, one for each experiment, and the largest error as a share of its bound."""
-    failures: list[Failure] = []
-    worst = 0.0
-    for one in asked:
-        found = [failure for failure in (_failure(one.experiment, each) for each in one.answers) if failure]
-        worst = max([worst, *(float(each.shares.max(initial=0)) for each in one.answers)])
-        failures += found[:1]
-    names = sorted(changed)
-    if names:
-        failures.append(
-            Failure("arguments stay as they are", f"it changed {' and '.join(names)}.", {"changed": tuple(names)})
-        )
-    return tuple(failures), worst
-
-
-def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
+def failure_of(experiment: Experiment, answer: Answer) -> Failure | None:
+    """What is wrong with an answer, by its heads, queries and keys."""
     over = answer.shares
     if not over.size or over.max() <= 1:
         return None

@@ -19,11 +19,11 @@ from clockhands.testing.bias_bounds import looks_up
 from clockhands.testing.bias_calling import CalledBias
 from clockhands.testing.bias_experiments import EVERY, SMALL, BiasAnswer, masks_later_keys
 from clockhands.testing.bias_measuring import MEASURED, measured, table_seen
-from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failures_of, seen, unexplained
+from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failure_of, seen, unexplained
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, explanations, fitting
-from clockhands.testing.judging import asked_all, made, named, resolved
+from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
 from clockhands.testing.libraries import as_numpy
 from clockhands.testing.reports import CannotCheck, Explanation, Report, settled
 
@@ -129,7 +129,7 @@ def check_bias(
         bias(spec, [0], [0], values=values)  # what is wrong with the values is said before anything is asked
     experiments = (*SMALL, *MEASURED, EVERY) if it.measured else (*SMALL, EVERY)
     asked, left_out = asked_all(it, experiments)
-    failures, worst = failures_of(asked, called.changed)
+    failures, worst = failures_of(asked, called.changed, failure_of)
     if it.measured and spec.ordered:
         left_out["keys before and after exchanged"] = "the learned numbers are not known: say values="
     report = Report(

@@ -16,6 +16,8 @@ from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked
 from clockhands.testing.reports import CannotCheck, Failure
 
+FailureOf = Callable[[Experiment, Answer], Failure | None]
+
 
 def resolved(like: Any, kind: type, words: str) -> Any:
     """The spec that is meant: itself, or a preset by its name with fields.
@@ -67,12 +69,21 @@ def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], 
     return asked, left_out
 
 
-def failures_of(asked: Sequence[Asked], changed: Iterable[str]) -> tuple[tuple[Failure, ...], float]:
-    """What failed, one for each experiment, and the largest error as a share of its bound."""
+def failures_of(
+    asked: Sequence[Asked], changed: Iterable[str], failure_of: FailureOf | None = None
+) -> tuple[tuple[Failure, ...], float]:
+    """What failed, one for each experiment, and the largest error as a share of its bound.
+
+    Args:
+        asked: What was asked.
+        changed: The names of arguments that were changed.
+        failure_of: Says what is wrong with an answer, if anything; where left out, by its rows and channels.
+    """
+    failure_of = failure_of or _failure
     failures: list[Failure] = []
     worst = 0.0
     for one in asked:
-        found = [failure for failure in (_failure(one.experiment, each) for each in one.answers) if failure]
+        found = [failure for failure in (failure_of(one.experiment, each) for each in one.answers) if failure]
         worst = max([worst, *(float(each.shares.max(initial=0)) for each in one.answers)])
         failures += found[:1]
     names = sorted(changed)
