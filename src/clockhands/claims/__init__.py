@@ -6,14 +6,32 @@ file is found here by itself.
 
 from types import MappingProxyType
 
-from clockhands.claims import attention, frequencies, projections
+from clockhands.claims import (
+    attention,
+    biases,
+    frequencies,
+    functions,
+    kernels,
+    precision,
+    projections,
+    rotary,
+    stretching,
+    tables,
+)
 from clockhands.claims.claim import Claim, Recomputed, recompute
 
 SUBJECTS = MappingProxyType(
     {
         "Frequencies and wavelengths": frequencies,
+        "The numbers of a table": tables,
+        "Other functions of the position": functions,
+        "Dot products and shifts": kernels,
         "What adding and projecting do": projections,
+        "Rotary codes": rotary,
+        "Biases of the scores": biases,
         "Attention and order": attention,
+        "Longer texts": stretching,
+        "Rounding": precision,
     }
 )
 """Each subject with the file that holds its claims, in the order of reports."""

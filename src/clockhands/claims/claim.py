@@ -58,7 +58,7 @@ class Stated:
         if not math.isfinite(number):
             return False
         if self.limit:
-            return abs(Decimal(number)) <= Decimal(self.text)
+            return abs(number) <= float(self.text)
         return abs(Decimal(number) - Decimal(self.text)) <= self.within
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,0 +1,188 @@
+"""Claims about biases of the scores: T5's buckets and ALiBi's slopes."""
+
+import math
+
+import numpy as np
+
+from clockhands.biases import Alibi, Buckets, bias
+from clockhands.biases.matrices import row_numbers
+from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
+
+T5 = "Raffel et al. 2020, arXiv:1910.10683, section 2.1"
+ALIBI = "Press et al. 2022, arXiv:2108.12409, section 3"
+
+
+@claim(
+    "t5-base-1000",
+    "T5 uses sinusoids with the base 1,000.",
+    "false",
+    numbers={
+        "buckets": exactly(32),
+        "distances_with_a_bucket_of_their_own": exactly(16),
+        "first_distance_of_the_last_bucket": exactly(113),
+        "learned_numbers_of_12_heads": exactly(384),
+    },
+    argument=(
+        "T5 has no sinusoid and no base. It learns one number for each head and bucket of distances: in its decoder 16 "
+        "buckets of one distance and 16 that widen up to distance 113 and beyond."
+    ),
+    source=f"{T5}; relative_attention_num_buckets = 32 and relative_attention_max_distance = 128 in its configs",
+)
+def t5_base_1000() -> Numbers:
+    """The decoder's buckets by distance."""
+    spec = Buckets(heads=12, bidirectional=False)
+    rows = row_numbers(spec, [300], range(301))[0, ::-1]
+    alone = np.bincount(rows)
+    return {
+        "buckets": len(alone),
+        "distances_with_a_bucket_of_their_own": int((alone == 1).sum()),
+        "first_distance_of_the_last_bucket": int(np.argmax(rows == 31)),
+        "learned_numbers_of_12_heads": spec.rows * spec.heads,
+    }
+
+
+@claim(
+    "t5-any-distance",
+    "T5's relative biases tell every distance apart, so they suit any length.",
+    "false",
+    numbers={
+        "distances_told_apart_of_1000_in_the_decoder": exactly(32),
+        "distances_told_apart_of_1000_in_the_encoder": exactly(16),
+        "bucket_of_113": exactly(31),
+        "bucket_of_100000": exactly(31),
+    },
+    argument=(
+        "They are defined for any distance, but from 113 tokens on (91 in the encoder) all distances share one number. "
+        "Far tokens are told from near ones, not from each other."
+    ),
+    source=T5,
+    waits_for="What a trained T5 loses when texts grow, by distance.",
+)
+def t5_any_distance() -> Numbers:
+    """Buckets of keys at or before the query."""
+    decoder = row_numbers(Buckets(heads=1, bidirectional=False), [100_000], range(100_001))[0, ::-1]
+    encoder = row_numbers(Buckets(heads=1), [999], range(1000))[0, ::-1]
+    return {
+        "distances_told_apart_of_1000_in_the_decoder": len(set(decoder[:1000].tolist())),
+        "distances_told_apart_of_1000_in_the_encoder": len(set(encoder.tolist())),
+        "bucket_of_113": int(decoder[113]),
+        "bucket_of_100000": int(decoder[100_000]),
+    }
+
+
+@claim(
+    "alibi-slopes-geometric",
+    "ALiBi's slopes are the powers of 2^(−8/n).",
+    "only if",
+    condition="the number of heads is a power of two, or a code follows the paper's text instead of its program.",
+    numbers={
+        "first_slope_of_8_heads": near("0.500000"),
+        "last_slope_of_8_heads": near("0.00390625"),
+        "ratio_of_slopes_of_8_heads": near("0.500000"),
+        "ninth_slope_of_12_heads": near("0.70711"),
+        "ninth_slope_of_12_heads_by_the_text": near("0.01563"),
+    },
+    argument=(
+        "For 12 heads the released program takes the 8 slopes of 8 heads and then every other slope of 16: the ninth "
+        "is 2^−0.5, steeper than the first. All published models with such heads have it so."
+    ),
+    source=f"{ALIBI}; ofirpress/attention_with_linear_biases, get_slopes",
+)
+def alibi_slopes_geometric() -> Numbers:
+    """The slopes of both series."""
+    eight = Alibi(heads=8).slopes
+    ratios = np.array(eight[1:]) / np.array(eight[:-1])
+    return {
+        "first_slope_of_8_heads": eight[0],
+        "last_slope_of_8_heads": eight[-1],
+        "ratio_of_slopes_of_8_heads": ratios[np.argmax(np.abs(ratios - 0.5))],
+        "ninth_slope_of_12_heads": Alibi(heads=12).slopes[8],
+        "ninth_slope_of_12_heads_by_the_text": Alibi(heads=12, series="plain").slopes[8],
+    }
+
+
+@claim(
+    "alibi-slopes-from-a-quarter",
+    "With 8 heads the slopes are 1/4, 1/8, … 1/512.",
+    "false",
+    numbers={
+        "first_slope": near("0.500000"),
+        "last_slope": near("0.00390625"),
+        "factor_on_every_bias_if_one_step_late": near("0.500000"),
+    },
+    argument=(
+        "They are 1/2 to 1/256: the exponent of the first head is −8/8 × 1. Counting from the second step halves every "
+        "bias, as code published with a blog post does; a test of the first slope finds it."
+    ),
+    source=ALIBI,
+)
+def alibi_slopes_from_a_quarter() -> Numbers:
+    """The slopes, and the late ones: all but the first of nine of the same series, for which octaves are 9."""
+    right = Alibi(heads=8).slopes
+    late = Alibi(heads=9, series="plain", octaves=9).slopes[1:]
+    ratios = np.array(late) / np.array(right)
+    return {
+        "first_slope": right[0],
+        "last_slope": right[-1],
+        "factor_on_every_bias_if_one_step_late": ratios[np.argmax(np.abs(ratios - 0.5))],
+    }
+
+
+@claim(
+    "alibi-needs-distances",
+    "A slope times the key's index alone is not ALiBi, which needs the distance.",
+    "false",
+    numbers={
+        "largest_difference_of_attention": at_most("1e-12"),
+        "difference_of_the_symmetric_form_without_a_mask": near("0.393"),
+    },
+    argument=(
+        "−slope (q − k) and slope k differ by slope × q, the same for all keys of a query, and softmax does not see "
+        "it. Only −slope |q − k|, for encoders, is another bias where keys may come after the query."
+    ),
+    source=f"{ALIBI}; the released program, Bloom and Falcon use the key's index",
+)
+def alibi_needs_distances() -> Numbers:
+    """Attention of 8 heads over 64 tokens on scores of 0; biases up to 32, their exponentials off by some ulp."""
+    by_distance, by_key, symmetric = (
+        _softmax(bias(Alibi(heads=8, form=form), 64, 64, dtype="float64")) for form in ("distance", "key", "symmetric")
+    )
+    return {
+        "largest_difference_of_attention": float(np.abs(by_distance - by_key).max()),
+        "difference_of_the_symmetric_form_without_a_mask": float(np.abs(by_distance - symmetric).max()),
+    }
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+@claim(
+    "alibi-uses-longer-context",
+    "ALiBi lets a model use a longer context than it was trained on.",
+    "only if",
+    condition='"use" means that perplexity does not explode; what far tokens add was not shown.',
+    numbers={
+        "heads_of_8_that_reach_1024_tokens": exactly(2),
+        "reach_of_the_steepest_head": near("20"),
+        "reach_of_the_flattest_head": near("2560"),
+        "share_of_the_last_20_tokens_in_the_steepest_head": near("0.99995"),
+    },
+    argument=(
+        "A bias of −10 divides a token's share by 22,000. The steepest of 8 heads has spent that after 20 tokens, the "
+        "flattest after 2,560, and only two reach 1,024: the window is near, so far text changes little either way."
+    ),
+    source=f"{ALIBI} and its appendix B, where the gain is traced to less of an early-token curse",
+    waits_for="The loss of a trained model by position, with the far text cut off and without.",
+)
+def alibi_uses_longer_context() -> Numbers:
+    """Distances at which a bias is −10, and shares of attention on scores of 0 over 4,096 tokens."""
+    slopes = np.array(Alibi(heads=8).slopes)
+    shares = _softmax(bias(Alibi(heads=8), [4095], 4096, dtype="float64"))[0, 0]
+    return {
+        "heads_of_8_that_reach_1024_tokens": int((10 / slopes >= 1024).sum()),
+        "reach_of_the_steepest_head": 10 / slopes.max(),
+        "reach_of_the_flattest_head": 10 / slopes.min(),
+        "share_of_the_last_20_tokens_in_the_steepest_head": math.fsum(shares[-20:]),
+    }

@@ -1,0 +1,258 @@
+"""Claims about rounding: which of it matters, and where.
+
+Float32 arithmetic is imitated step by step: products and quotients as NumPy rounds them; powers, exponentials, sines
+and cosines in double precision and then rounded, so that the numbers do not depend on a machine's functions.
+"""
+
+import math
+
+import numpy as np
+
+from clockhands.additive import Sinusoidal, table
+from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
+from clockhands.claims.rotary import drawn
+from clockhands.dtypes import output_dtype
+from clockhands.ladders import geometric
+from clockhands.positions import positions_of
+from clockhands.rotary import Rotary
+from clockhands.rotary.rotating import cosine_sine
+
+FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
+
+
+def _ladders(width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """The rates by ``exp(2i × (−ln 10,000 / d))`` and by ``1 / 10,000^(2i/d)``, each step rounded to the dtype."""
+    even = np.arange(0, width, 2).astype(dtype)
+    factor = np.asarray(-math.log(10_000) / width).astype(dtype)
+    by_logarithm = np.exp((even * factor).astype(float)).astype(dtype)
+    power = np.power(10_000.0, (even / np.asarray(width).astype(dtype)).astype(float)).astype(dtype)
+    return by_logarithm, (np.asarray(1).astype(dtype) / power).astype(dtype)
+
+
+@claim(
+    "log-form-for-stability",
+    "The rates should be computed as exp(−2i ln(10,000)/d), for numerical stability.",
+    "false",
+    numbers={
+        "relative_error_by_exp_in_float32": near("5.66e-7"),
+        "relative_error_by_power_in_float32": near("8.2e-8"),
+        "relative_error_by_exp_in_float16": near("4.4e-3"),
+        "relative_error_by_power_in_float16": near("6.8e-4"),
+        "largest_power": near("9,646.62"),
+    },
+    argument=(
+        "10,000^x is at most 10,000 and overflows nothing, not even float16. The detour is the less accurate way: exp "
+        "turns the absolute error of an exponent up to 9.2 into a relative error of the rate, seven times as large."
+    ),
+    source="computed at width 512; the reason is given in many tutorials",
+)
+def log_form_for_stability() -> Numbers:
+    """The largest relative error of a rate, either way, in two dtypes."""
+    exact = np.array(geometric(256).rates)
+    found: Numbers = {}
+    for dtype in (FLOAT32, FLOAT16):
+        for name, rates in zip(("exp", "power"), _ladders(512, dtype), strict=True):
+            found[f"relative_error_by_{name}_in_{dtype.name}"] = float(np.abs(rates.astype(float) / exact - 1).max())
+    return {**found, "largest_power": 1 / exact[-1]}
+
+
+@claim(
+    "log-form-for-angles",
+    "The logarithmic form at least gives wrong angles at long positions, so the choice decides the table.",
+    "false",
+    numbers={
+        "angle_error_at_131072_by_exp": near("0.0039"),
+        "angle_error_at_131072_by_power": near("0.0056"),
+        "angle_error_at_131072_by_rounding_the_exact_rate": near("0.0039"),
+    },
+    argument=(
+        "The worst angle belongs to the fast pairs, whose rates both forms get right to half a unit; at 131,072 that "
+        "is 0.004 to 0.006 rad either way. What decides is that rates and angles are float32 at all."
+    ),
+    source="computed at width 512: rates rounded as each form does, times 131,072, which is a power of two",
+)
+def log_form_for_angles() -> Numbers:
+    """The largest error of a rate times the position; that product is exact in float32."""
+    exact = np.array(geometric(256).rates)
+    ways: dict[str, np.ndarray] = dict(zip(("by_exp", "by_power"), _ladders(512, FLOAT32), strict=True))
+    ways["by_rounding_the_exact_rate"] = exact.astype(FLOAT32)
+    return {
+        f"angle_error_at_131072_{name}": float(131_072 * np.abs(rates.astype(float) - exact).max())
+        for name, rates in ways.items()
+    }
+
+
+@claim(
+    "float32-keeps-the-offset-form",
+    "In float32 the dot product of two rows still depends only on their offset.",
+    "only if",
+    condition="angles are exact before they are rounded; position × rate in float32 drifts.",
+    numbers={
+        "exact": near("173.7897"),
+        "drifted_at_100000": near("173.808"),
+        "drifted_at_1000000": near("173.737"),
+        "from_exact_angles_at_100000": near("173.7897"),
+        "from_exact_angles_at_1000000": near("173.7897"),
+    },
+    argument=(
+        "A float32 holds 100,000 × rate to 0.004 rad in the fast pairs, and the sum of cosines moves in its fifth "
+        "digit. Rounding only the sines and cosines leaves it at 173.7897 at any position."
+    ),
+    source="computed at width 512 and offset 10, rates rounded to float32",
+)
+def float32_keeps_the_offset_form() -> Numbers:
+    """Dot products of float32 rows ten tokens apart, made either way and summed in double precision."""
+    rates = np.array(geometric(256).rates).astype(FLOAT32)
+
+    def drifted(place: int) -> float:
+        hands = []
+        for position in (place, place + 10):
+            angles = (np.float32(position) * rates).astype(float)
+            hands.append(np.concatenate([np.sin(angles), np.cos(angles)]).astype(FLOAT32).astype(float))
+        return math.fsum(hands[0] * hands[1])
+
+    def rounded(place: int) -> float:
+        one, other = table(Sinusoidal(width=512), [place, place + 10]).astype(float)
+        return math.fsum(one * other)
+
+    return {
+        "exact": math.fsum(np.cos(10 * np.array(geometric(256).rates))),
+        "drifted_at_100000": drifted(100_000),
+        "drifted_at_1000000": drifted(1_000_000),
+        "from_exact_angles_at_100000": rounded(100_000),
+        "from_exact_angles_at_1000000": rounded(1_000_000),
+    }
+
+
+@claim(
+    "float32-fails-at-a-million",
+    "A float32 table cannot be right at position 1,000,000; one needs float64 there.",
+    "false",
+    numbers={
+        "largest_error_at_a_million": at_most("3.01e-8"),
+        "largest_error_at_ten_to_18": at_most("3.01e-8"),
+        "largest_error_of_the_usual_code_at_a_million": near("0.052"),
+    },
+    argument=(
+        "The number to hold is a sine between −1 and 1, which float32 rounds by at most 2^−25 = 2.98e-8. It is the "
+        "angle, position × rate, that must not be rounded: the usual code is off by 0.05 there."
+    ),
+    source="computed at width 512 against the double-precision table (3.2 ulp of 1)",
+)
+def float32_fails_at_a_million() -> Numbers:
+    """Float32 rows against float64 rows, and the sines of angles in float32; 2**-25 × 1.01 is 3.01e-8."""
+    spec = Sinusoidal(width=512)
+    fine = table(spec, [10**6, 10**18], "float64")
+    apart = np.abs(table(spec, [10**6, 10**18]) - fine).max(axis=1)
+    angles = (np.float32(10**6) * np.array(spec.rates).astype(FLOAT32)).astype(float)
+    usual = np.abs(np.sin(angles) - fine[0, 0::2]).max()
+    return {
+        "largest_error_at_a_million": apart[0],
+        "largest_error_at_ten_to_18": apart[1],
+        "largest_error_of_the_usual_code_at_a_million": usual,
+    }
+
+
+@claim(
+    "fastest-pair-suffers-most",
+    "In float32 the fastest pair suffers most at long positions: its angle is off by about 0.002 rad.",
+    "false",
+    numbers={
+        "error_of_pair_0_at_32768": near("0.0"),
+        "error_of_pair_0_at_131071": near("0.0"),
+        "largest_error_at_131071": near("0.0027"),
+        "pair_with_the_largest_error": exactly(1),
+    },
+    argument=(
+        "Pair 0 turns 1 rad per token, and whole numbers to 16,777,216 are exact in float32: its angle has no error at "
+        "all. The pairs after it have two roundings of up to position × rate × 2^−24, of the rate and the product."
+    ),
+    source="computed at head width 128; the figure is met in a course",
+)
+def fastest_pair_suffers_most() -> Numbers:
+    """Angles in float32 against exact ones, of 64 pairs."""
+    exact = np.array(geometric(64).rates)
+    rates = exact.astype(FLOAT32)
+    near_by, far = (np.abs((np.float32(place) * rates).astype(float) - place * exact) for place in (32_768, 131_071))
+    return {
+        "error_of_pair_0_at_32768": near_by[0],
+        "error_of_pair_0_at_131071": far[0],
+        "largest_error_at_131071": far.max(),
+        "pair_with_the_largest_error": int(np.argmax(far)),
+    }
+
+
+@claim(
+    "rotary-in-bfloat16",
+    "In bfloat16 rotary codes lose their relative property.",
+    "true",
+    numbers={
+        "change_by_a_shift_of_16_if_angles_are_bfloat16": near("0.0188"),
+        "change_by_a_shift_of_256_if_angles_are_bfloat16": near("0.251"),
+        "change_by_a_shift_of_4096_if_angles_are_bfloat16": near("0.740"),
+        "change_by_a_shift_of_16_if_only_hands_and_heads_are": near("0.00395"),
+        "change_by_a_shift_of_131072_if_only_hands_and_heads_are": near("0.00400"),
+        "change_by_a_shift_of_131072_in_float32": near("9.17e-4"),
+        "change_by_a_shift_of_131072_with_exact_angles": at_most("1e-6"),
+    },
+    argument=(
+        "Two cases. With positions, rates or angles in bfloat16 scores change by 25 % of their size after 256 tokens "
+        "and 74 % after 4,096. With exact angles and bfloat16 sines, queries and keys it is 0.4 %, at any distance."
+    ),
+    source=(
+        "Wang et al. 2024, arXiv:2411.13476, show it in a pretrained model; here 64 drawn queries and keys, "
+        "head width 64, changes as root mean squares over those of the scores"
+    ),
+)
+def rotary_in_bfloat16() -> Numbers:
+    """Scores of queries and keys at 64 positions, against the same after a shift."""
+    queries, keys = drawn(2, 64, 64)
+
+    def changes(way: str, *shifts: int) -> list[float]:
+        first = _scores(queries, keys, way, 0)
+        size = math.sqrt(np.mean(first**2))
+        return [math.sqrt(np.mean((_scores(queries, keys, way, k) - first) ** 2)) / size for k in shifts]
+
+    angles = changes("angles", 16, 256, 4096)
+    hands = changes("hands", 16, 131_072)
+    return {
+        "change_by_a_shift_of_16_if_angles_are_bfloat16": angles[0],
+        "change_by_a_shift_of_256_if_angles_are_bfloat16": angles[1],
+        "change_by_a_shift_of_4096_if_angles_are_bfloat16": angles[2],
+        "change_by_a_shift_of_16_if_only_hands_and_heads_are": hands[0],
+        "change_by_a_shift_of_131072_if_only_hands_and_heads_are": hands[1],
+        "change_by_a_shift_of_131072_in_float32": changes("float32", 131_072)[0],
+        "change_by_a_shift_of_131072_with_exact_angles": changes("exact", 131_072)[0],
+    }
+
+
+def _scores(queries: np.ndarray, keys: np.ndarray, way: str, shift: int) -> np.ndarray:
+    """All scores of 64 queries and keys that stand at ``shift`` and after, turned in one of four ways."""
+    spec = Rotary(head_width=64)
+    places = np.arange(shift, shift + 64)
+    rates = np.array(spec.rates)
+    if way == "angles":
+        angles = _bfloat16(_bfloat16(places)[:, None] * _bfloat16(rates))
+        cosine, sine = np.cos(angles), np.sin(angles)
+    elif way == "float32":
+        angles = (places.astype(FLOAT32)[:, None] * rates.astype(FLOAT32)).astype(float)
+        cosine, sine = np.cos(angles), np.sin(angles)
+    else:
+        cosine, sine = cosine_sine(spec, positions_of(range(shift, shift + 64)), FLOAT32)
+    if way == "hands":
+        turned = (_bfloat16(_turn(_bfloat16(x), _bfloat16(cosine), _bfloat16(sine))) for x in (queries, keys))
+    else:
+        turned = (_turn(x, cosine, sine) for x in (queries, keys))
+    one, other = turned
+    return one @ other.T
+
+
+def _turn(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray) -> np.ndarray:
+    """Pairs in halves, turned in double precision."""
+    first, second = np.split(x, 2, axis=-1)
+    return np.concatenate([first * cosine - second * sine, first * sine + second * cosine], axis=-1)
+
+
+def _bfloat16(numbers: np.ndarray) -> np.ndarray:
+    """Rounded to bfloat16, as doubles."""
+    return numbers.astype(output_dtype("bfloat16")).astype(float)

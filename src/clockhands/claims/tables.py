@@ -1,0 +1,350 @@
+"""Claims about the numbers of a table: different, near, bounded, and how they fill the channels."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from clockhands.additive import Binary, EvenlySpaced, Sinusoidal, table
+from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
+from clockhands.claims.frequencies import PAPER, distances_apart
+from clockhands.dtypes import output_dtype
+from clockhands.ladders import TWO_PI, geometric
+
+
+@claim(
+    "unique-for-every-position",
+    "Every position has a code of its own.",
+    "only if",
+    condition="positions are whole numbers, held as such, and the code has at least four channels in 16 bits.",
+    numbers={
+        "distinct_of_65536_at_width_4_in_float32": exactly(65_536),
+        "distinct_of_65536_at_width_4_in_float16": exactly(65_536),
+        "distinct_of_65536_at_width_4_in_bfloat16": exactly(65_536),
+        "distinct_of_65536_at_width_64_in_bfloat16": exactly(65_536),
+    },
+    argument=(
+        "Pair 0 turns 1 rad per token, and no whole number of tokens is a multiple of 2π, so in real numbers no two "
+        "rows are the same. Rounded rows stay different too: all 65,536, even in bfloat16 at width 4."
+    ),
+    source=f"{PAPER}; π is irrational (Lambert 1761)",
+)
+def unique_for_every_position() -> Numbers:
+    """Rows of tables of 65,536 positions, counted as bytes."""
+    return {
+        f"distinct_of_65536_at_width_{width}_in_{dtype}": distinct(table(Sinusoidal(width=width), 65_536, dtype))
+        for width, dtype in ((4, "float32"), (4, "float16"), (4, "bfloat16"), (64, "bfloat16"))
+    }
+
+
+def distinct(rows: np.ndarray) -> int:
+    """How many different rows there are, bit by bit but for the sign of zero."""
+    whole = np.ascontiguousarray(rows + 0).view(np.uint8).reshape(len(rows), -1)
+    return len(np.unique(whole.view(f"V{whole.shape[1]}")))
+
+
+@claim(
+    "two-channels-are-enough",
+    "One sine and one cosine are enough to tell all positions apart.",
+    "only if",
+    condition="numbers are kept in float32 or better.",
+    numbers={
+        "distinct_of_65536_in_float32": exactly(65_536),
+        "first_two_alike_in_float16": exactly(2),
+        "the_same_again_in_float16": exactly(712),
+        "first_two_alike_in_bfloat16": exactly(1),
+        "the_same_again_in_bfloat16": exactly(711),
+        "turns_in_710_tokens": near("113.00001"),
+    },
+    argument=(
+        "710 tokens are almost exactly 113 turns, so positions 710 apart differ by 0.00006 rad. Float32 still sees "
+        "that; float16 gives positions 2 and 712 the same row, bfloat16 positions 1 and 711."
+    ),
+    source="computed; 355/113 is the well-known fraction for π",
+)
+def two_channels_are_enough() -> Numbers:
+    """The first row that comes again, in each dtype."""
+    found: Numbers = {"distinct_of_65536_in_float32": distinct(table(Sinusoidal(width=2), 65_536))}
+    for dtype in ("float16", "bfloat16"):
+        seen: dict[bytes, int] = {}
+        for position, row in enumerate(table(Sinusoidal(width=2), 1024, dtype)):
+            if row.tobytes() in seen:
+                found[f"first_two_alike_in_{dtype}"] = seen[row.tobytes()]
+                found[f"the_same_again_in_{dtype}"] = position
+                break
+            seen[row.tobytes()] = position
+    return {**found, "turns_in_710_tokens": 710 / float(TWO_PI)}
+
+
+@claim(
+    "positions-in-bfloat16",
+    "Position numbers may be kept in bfloat16 or float16 like everything else.",
+    "false",
+    numbers={
+        "distinct_of_4096_in_bfloat16": exactly(769),
+        "distinct_of_4096_in_float16": exactly(3_073),
+        "first_position_that_merges_in_bfloat16": exactly(257),
+        "first_position_that_merges_in_float16": exactly(2_049),
+    },
+    argument=(
+        "bfloat16 holds 8 significant bits, so whole numbers are exact to 256 and then every second, fourth, eighth: "
+        "of 4,096 positions 769 are left. float16 is exact to 2,048. The rows of merged positions are the same."
+    ),
+    source="computed; x-transformers and rotary-embedding-torch made positions in the dtype of the queries",
+)
+def positions_in_bfloat16() -> Numbers:
+    """Whole numbers after rounding."""
+    found: Numbers = {}
+    for dtype in ("bfloat16", "float16"):
+        rounded = np.arange(4096).astype(output_dtype(dtype)).astype(int)
+        found[f"distinct_of_4096_in_{dtype}"] = len(set(rounded.tolist()))
+        found[f"first_position_that_merges_in_{dtype}"] = int(np.flatnonzero(rounded != np.arange(4096))[0])
+    return found
+
+
+@claim(
+    "unique-for-real-positions",
+    "The code is unique for real-valued positions too, not only for whole ones.",
+    "only if",
+    condition="no common period exists: widths 2, 4 and 8 with base 10,000 do have one.",
+    numbers={
+        "period_at_width_2": near("6.283"),
+        "period_at_width_4": near("628.3"),
+        "period_at_width_8": near("6,283.2"),
+        "largest_difference_after_a_period": at_most("1e-12"),
+    },
+    argument=(
+        "There 10000^(2/d) is a whole number, 100 or 10, so when the slowest pair comes round all others do. The "
+        "period is a multiple of 2π, never a whole number, so whole positions stay apart."
+    ),
+    source="computed; an article's proof of uniqueness that uses whole positions does not cover real ones",
+)
+def unique_for_real_positions() -> Numbers:
+    """The slowest wavelength, and the row there against the row at 0; as a float 6,283.2 is off by at most 2**-41."""
+    found: Numbers = {}
+    worst = 0.0
+    for width in (2, 4, 8):
+        period = float(TWO_PI / geometric(width // 2).exact[-1])
+        rows = table(Sinusoidal(width=width), [0.0, period], "float64")
+        worst = max(worst, float(np.abs(rows[1] - rows[0]).max()))
+        found[f"period_at_width_{width}"] = period
+    return {**found, "largest_difference_after_a_period": worst}
+
+
+@claim(
+    "unique-up-to-62000",
+    "The code is unique for up to about 62,000 positions, the longest wavelength.",
+    "false",
+    numbers={
+        "nearest_offset_up_to_200000": exactly(1),
+        "distance_of_neighbours": near("3.714"),
+        "distance_after_62832_tokens": near("23.36"),
+    },
+    argument=(
+        "No two whole positions ever share a row, at any length. Beyond one turn of the slowest pair nothing comes "
+        "back: up to 200,000 tokens apart no two rows are closer than neighbours."
+    ),
+    source="computed; the number is met in articles, from 2π × 10,000",
+)
+def unique_up_to_62000() -> Numbers:
+    """Distances over offsets 1 to 200,000 at width 512."""
+    apart = distances_apart(geometric(256), 200_001)
+    return {
+        "nearest_offset_up_to_200000": 1 + int(np.argmin(apart[1:])),
+        "distance_of_neighbours": apart[1],
+        "distance_after_62832_tokens": apart[62_832],
+    }
+
+
+@claim(
+    "step-shrinks-with-width",
+    "Neighbouring rows come closer as the width grows: ‖PE(p) − PE(p+1)‖ = O(1/d).",
+    "false",
+    numbers={
+        "distance_at_width_64": near("1.472"),
+        "distance_at_width_128": near("1.953"),
+        "distance_at_width_512": near("3.714"),
+        "distance_at_width_4096": near("10.349"),
+        "distance_over_root_of_width_in_the_limit": near("0.16136"),
+    },
+    argument=(
+        "It grows: the distance is √(2 Σ (1 − cos rate)), and Σ is over d/2 pairs spread evenly in the logarithm, so "
+        "it tends to 0.16136 √d. It does not depend on the position."
+    ),
+    source="computed; the O(1/d) is met in articles",
+)
+def step_shrinks_with_width() -> Numbers:
+    """The distance of rows 1000 and 1001 by width, and the integral that its square over the width tends to."""
+    found: Numbers = {}
+    for width in (64, 128, 512, 4096):
+        rows = table(Sinusoidal(width=width), [1000, 1001], "float64")
+        found[f"distance_at_width_{width}"] = float(np.linalg.norm(rows[1] - rows[0]))
+    return {**found, "distance_over_root_of_width_in_the_limit": math.sqrt(_missing_likeness())}
+
+
+def _missing_likeness() -> float:
+    """The mean of ``1 - cos(10000**-s)`` over s from 0 to 1, by the midpoint rule in a million parts (to 1e-12)."""
+    middle = (np.arange(10**6) + 0.5) / 10**6
+    return float(np.mean(1 - np.cos(10_000.0**-middle)))
+
+
+@claim(
+    "neighbours-nearly-alike",
+    "Neighbouring rows are nearly alike: their cosine is about 0.97.",
+    "true",
+    numbers={
+        "cosine_at_width_512": near("0.97306"),
+        "cosine_in_the_limit": near("0.97396"),
+        "distance_over_norm_in_the_limit": near("0.2282"),
+    },
+    argument=(
+        "Most pairs turn far less than a radian per token, so a step moves the row by 23 % of its length, at every "
+        "position and nearly whatever the width."
+    ),
+    source="computed; the limit is the mean of cos(10000^−s) over s from 0 to 1",
+)
+def neighbours_nearly_alike() -> Numbers:
+    """The mean of the cosines of the rates, and its limit."""
+    missing = _missing_likeness()
+    return {
+        "cosine_at_width_512": float(np.cos(geometric(256).rates).mean()),
+        "cosine_in_the_limit": 1 - missing,
+        "distance_over_norm_in_the_limit": math.sqrt(2 * missing),
+    }
+
+
+@claim(
+    "constant-norm",
+    "Every row has the same length, √(d/2).",
+    "true",
+    numbers={"norm_at_width_512": near("16.000"), "largest_difference": at_most("5e-13")},
+    argument=(
+        "sin² + cos² = 1 for each of the d/2 pairs, whatever the position. So only the direction tells the position, "
+        "and no position is louder than another."
+    ),
+    source=PAPER,
+)
+def constant_norm() -> Numbers:
+    """The norms of rows 0 to 999 and of far ones; 512 entries off by 3.2 ulp of 1 and their sum move them by 5e-13."""
+    norms = np.linalg.norm(table(Sinusoidal(width=512), [*range(1000), 10**6, 10**12, 10**18], "float64"), axis=1)
+    return {"norm_at_width_512": norms[-1], "largest_difference": float(np.abs(norms - 16).max())}
+
+
+@claim(
+    "sinusoids-orthogonal",
+    "Sines and cosines of different frequencies are orthogonal, so the channels (or the rows) are.",
+    "false",
+    numbers={
+        "cosine_of_neighbouring_rows": near("0.973"),
+        "smallest_cosine_of_512_rows": near("0.228"),
+        "mean_size_of_cosine_of_two_rows": near("0.420"),
+        "largest_cosine_of_two_channels_over_512_rows": near("1.000"),
+    },
+    argument=(
+        "That holds over whole periods of harmonics. Here the frequencies are no harmonics and most never finish a "
+        "period: any two of the first 512 rows have a cosine of 0.228 or more, and slow channels are all but equal."
+    ),
+    source="computed at width 512 over positions 0 to 511",
+)
+def sinusoids_orthogonal() -> Numbers:
+    """The cosines between all rows, and between all channels that are not all 0, of a table of 512 by 512."""
+    rows = table(Sinusoidal(width=512), 512, "float64")
+    alike = rows @ rows.T / 256
+    apart = ~np.eye(512, dtype=bool)
+    channels = rows / np.linalg.norm(rows, axis=0)
+    return {
+        "cosine_of_neighbouring_rows": alike[0, 1],
+        "smallest_cosine_of_512_rows": alike.min(),
+        "mean_size_of_cosine_of_two_rows": float(np.abs(alike[apart]).mean()),
+        "largest_cosine_of_two_channels_over_512_rows": float(np.abs(channels.T @ channels)[apart].max()),
+    }
+
+
+@claim(
+    "all-channels-are-used",
+    "A code of 512 channels spreads positions over 512 dimensions.",
+    "false",
+    numbers={
+        "dimensions_with_90_percent_of_the_variance": exactly(80),
+        "dimensions_with_99_percent": exactly(111),
+        "participation_ratio": near("24.1"),
+        "share_of_the_mean_row_in_the_norm": near("0.649"),
+    },
+    argument=(
+        "Slow pairs hardly move within 512 positions: they add a constant row of 65 % of the norm, and 90 % of the "
+        "rest lies in 80 directions. That leaves room for the token, the better reason why adding works."
+    ),
+    source="computed at width 512 over positions 0 to 511: squared singular values of the table less its mean row",
+)
+def all_channels_are_used() -> Numbers:
+    """The squared singular values of a table without its mean row."""
+    rows = table(Sinusoidal(width=512), 512, "float64")
+    mean = rows.mean(axis=0)
+    energy = np.linalg.svd(rows - mean, compute_uv=False) ** 2
+    reached = np.cumsum(energy) / energy.sum()
+    return {
+        "dimensions_with_90_percent_of_the_variance": 1 + int(np.searchsorted(reached, 0.9)),
+        "dimensions_with_99_percent": 1 + int(np.searchsorted(reached, 0.99)),
+        "participation_ratio": energy.sum() ** 2 / (energy**2).sum(),
+        "share_of_the_mean_row_in_the_norm": float(np.linalg.norm(mean)) / 16,
+    }
+
+
+@claim(
+    "any-different-frequencies-do",
+    "Any set of different frequencies will do; the geometric progression is a matter of taste.",
+    "false",
+    numbers={
+        "distance_after_1602_tokens_if_evenly_spaced": near("1.77"),
+        "distance_of_neighbours_if_evenly_spaced": near("9.02"),
+        "distance_after_1602_tokens_if_geometric": near("21.57"),
+    },
+    argument=(
+        "Rates at equal distances come round together: after 2π × 255 / 0.9999 = 1,602 tokens each pair has gained a "
+        "whole turn on the next, and the row is closer to the first than its neighbour is."
+    ),
+    source="computed at width 512 with rates from 1 to 1/10,000",
+)
+def any_different_frequencies_do() -> Numbers:
+    """Distances of rows of both ladders."""
+    even = table(EvenlySpaced(width=512), [0, 1, 1602], "float64")
+    usual = table(Sinusoidal(width=512), [0, 1602], "float64")
+    return {
+        "distance_after_1602_tokens_if_evenly_spaced": float(np.linalg.norm(even[2] - even[0])),
+        "distance_of_neighbours_if_evenly_spaced": float(np.linalg.norm(even[1] - even[0])),
+        "distance_after_1602_tokens_if_geometric": float(np.linalg.norm(usual[1] - usual[0])),
+    }
+
+
+@claim(
+    "binary-counting",
+    "The code is binary counting with smooth bits.",
+    "only if",
+    condition="what is meant is that each channel is slower than the last by a fixed factor.",
+    numbers={
+        "factor_between_bits": near("2.000"),
+        "factor_between_pairs_at_width_512": near("1.0366"),
+        "bits_that_flip_from_2046_to_2047": exactly(1),
+        "bits_that_flip_from_2047_to_2048": exactly(12),
+        "pairs_in_one_octave": near("19.27"),
+    },
+    argument=(
+        "Both are ladders, but a step flips from 1 to 12 bits depending on where one stands, while a step of the "
+        "sinusoid is the same everywhere. And 256 pairs span 13 octaves: 19 pairs for each bit."
+    ),
+    source=f"{PAPER}; the picture is met in many tutorials",
+)
+def binary_counting() -> Numbers:
+    """Bits that flip, and the factor between pairs."""
+    digits = table(Binary(width=12), [2046, 2047, 2048])
+    flips = [int(np.abs(one - other).sum()) for one, other in pairwise(digits)]
+    rates = geometric(256).rates
+    rising = np.diff(table(Binary(width=4), 64), axis=0) > 0
+    periods = [int(np.diff(np.flatnonzero(bit))[0]) for bit in rising[:, :3].T]
+    return {
+        "factor_between_bits": max(slow / fast for fast, slow in pairwise(periods)),
+        "factor_between_pairs_at_width_512": rates[0] / rates[1],
+        "bits_that_flip_from_2046_to_2047": flips[0],
+        "bits_that_flip_from_2047_to_2048": flips[1],
+        "pairs_in_one_octave": math.log(2) / math.log(rates[0] / rates[1]),
+    }
