@@ -310,7 +310,11 @@ def _of_rows(subject: Subject) -> Property:
         says = f"The dot product of two tokens{where} depends on their distance alone{over}.{neighbours}"
         return measured("by distance alone", says, **(found | {"even": True}))
     says = (
-        f"The dot product of two tokens{where} depends on where both stand: distance explains {explained:.1%} of its "
+        f"The dot product of two tokens{where} depends on where both stand: distance explains {_percent(explained)} of its "
         f"variance{over}.{neighbours}"
     )
-    return measured(f"distance explains {explained:.0%}", says, **found)
+    return measured(f"distance explains {_percent(explained)}", says, **found)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share < 0.9995 else "over 99.9%"

@@ -1,0 +1,122 @@
+"""Whether the numbers of a bias depend on the distance alone: constant along the diagonals of [queries, keys].
+
+What a shift is to a code, the same step for query and key is to a bias: where its numbers depend on the distance alone,
+moving both changes nothing. Softmax does not see what is added to a whole row, so a bias that is constant along the
+diagonals *up to a constant in each row* is as good.
+
+**The numbers** (tokens; a bias has the unit of a score):
+
+* ``depends_on``: ``"distance"``, ``"key"`` or ``"both"``, as the code says of itself;
+* ``tokens``: the side of the square that was measured, the last tokens of the length, where rounding is largest;
+* ``largest_difference``: of two numbers on one diagonal, in float64;
+* ``largest_difference_within_rows``: the same, after the number at distance 0 was taken from each row;
+* ``largest_difference_rounded``: the same as the last, of numbers rounded to the subject's dtype; None where they do
+  not fit.
+
+Without learned numbers the square holds the table's rows by number (then a difference of 0 says that every table is
+constant along diagonals); a network without them is told by its formula, and the differences are None.
+
+**Accuracy.** Numbers in float64 are within a few ulp of the largest; a difference below 1e-9 of it counts as none.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.biases import BiasCode, TableCode, bias, row_numbers
+from clockhands.errors import InvalidValue
+from clockhands.measures.property import Property, measured, not_computed
+from clockhands.measures.subject import Subject
+
+_SIDE = 48
+_SAME = 1e-9
+
+
+def along_diagonals(square: NDArray[np.float64]) -> float:
+    """The largest difference of two neighbours on one diagonal of [..., queries, keys]; 0 for a single token.
+
+    Between the ends of a diagonal it adds up: 0 means that the whole diagonal is constant.
+
+    >>> along_diagonals(np.array([[0.0, 1.0], [2.0, 0.5]]))
+    0.5
+    """
+    return float(np.abs(square[..., 1:, 1:] - square[..., :-1, :-1]).max(initial=0))
+
+
+def diagonals(subject: Subject) -> Property:
+    """Whether a bias depends on the distance alone, or up to a constant in each row.
+
+    Accuracy: see the module.
+    """
+    spec = subject.spec
+    assert isinstance(spec, BiasCode)
+    if subject.length == 1:
+        return not_computed("One token has no other to be shifted to: ask for a length of at least 2.")
+    number = min(subject.length, getattr(spec, "tokens", subject.length))
+    side = min(number, _SIDE)
+    places = range(number - side, number)
+    figures: dict[str, object] = {"depends_on": spec.reads, "tokens": side}
+    if spec.learned and subject.values is None:
+        if not isinstance(spec, TableCode):
+            return _told(spec, figures, spec.reads == "distance", None, "by its formula")
+        square = row_numbers(spec, places, places).astype(np.float64)[None]
+        figures |= {"largest_difference": along_diagonals(square)}
+        return _told(spec, figures, not figures["largest_difference"], None, "whatever its learned numbers are")
+    square = np.asarray(bias(spec, places, places, values=subject.values, dtype="float64"))
+    within = _without_own(square)
+    size = max(float(np.abs(square).max(initial=0)), 1e-300)
+    plain, by_row = along_diagonals(square), along_diagonals(within)
+    try:
+        rounded = np.asarray(bias(spec, places, places, values=subject.values, dtype=subject.dtype)).astype(np.float64)
+        in_dtype = along_diagonals(_without_own(rounded)) if np.isfinite(rounded).all() else None
+    except InvalidValue:
+        in_dtype = None
+    figures |= {
+        "largest_difference": plain,
+        "largest_difference_within_rows": by_row,
+        "largest_difference_rounded": in_dtype,
+    }
+    only_by_row = by_row <= _SAME * size < plain
+    return _told(spec, figures, plain <= _SAME * size or only_by_row, in_dtype if only_by_row else None, "")
+
+
+def _without_own(square: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each row less its number at distance 0."""
+    return square - np.diagonal(square, axis1=-2, axis2=-1)[..., None]
+
+
+def _told(
+    spec: BiasCode,
+    figures: dict[str, object],
+    holds: bool,
+    rounded: float | None,
+    how: str,  # the reason, in words
+) -> Property:
+    name = type(spec).__name__
+    told = f", {how}" if how else ""
+    if spec.reads == "key" and holds:
+        beside = f" Rounded, rows differ by up to {rounded:.2g}." if rounded else ""
+        return measured(
+            "yes, but for a constant in each row",
+            f"The numbers of {name} depend on the key alone; less its number at distance 0, every row is the same "
+            f"function of the distance, and softmax does not see the rest.{beside}",
+            holds=True,
+            **figures,
+        )
+    if holds:
+        beside = (
+            "" if spec.reads == "distance" else ", over these tokens, though by its formula they could depend on more"
+        )
+        return measured(
+            "yes: by distance alone",
+            f"The numbers of {name} depend on the distance of query and key alone{told}{beside}: moving both changes "
+            "nothing.",
+            holds=True,
+            **figures,
+        )
+    if spec.ordered:
+        why = "where the query stands, beside the distance"
+    else:
+        why = "the row and the column of both tokens: a step in token numbers may be a step along or a new line"
+    return measured(
+        "no: by where the tokens stand", f"The numbers of {name} depend on {why}{told}.", holds=False, **figures
+    )
