@@ -1,11 +1,31 @@
 """The bound of Men et al. by its definition, and the critical dimension of Liu et al. by its formula."""
 
+import itertools
 import math
 
+import numpy as np
 import pytest
 
-from clockhands.ladders import geometric
-from clockhands.measures.base_bound import farthest_looked_at, first_failing_distance
+from clockhands.additive import Counter, Learned, NoPosition, SineOnly, Sinusoidal, WarpedPosition
+from clockhands.biases import Alibi
+from clockhands.errors import InvalidValue
+from clockhands.ladders import Explicit, Geometric, geometric
+from clockhands.measures.base_bound import (
+    base_bound,
+    critical_dimension,
+    critical_dimension_of,
+    farthest_looked_at,
+    first_failing_distance,
+    smallest_sound_base,
+    sound_bases,
+)
+from clockhands.measures.sound_bases import lowest_sums, search_step
+from clockhands.measures.subject import subject_of
+from clockhands.rotary import Rotary, XPos
+from clockhands.scaling import Linear
+
+SMOLLM2 = Rotary(head_width=64, base=100_000.0)
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
 
 
 def failing(rates, limit):
@@ -47,3 +67,227 @@ def test_a_hostile_context_ends_and_how_far_was_looked_is_known():
     assert farthest_looked_at(64, 4096) == 4096
     assert first_failing_distance((1e-30,) * 64, 2**53) is None
     assert first_failing_distance((1e-30,) * 2**19, 2**53) is None
+
+
+# Sound bases
+
+
+def holds(pairs, length, base, still=0):
+    """The same by the definition, one sum of correctly rounded cosines for each distance."""
+    rates = [base ** (-pair / pairs) for pair in range(pairs)]
+    return all(math.fsum(math.cos(m * rate) for rate in rates) + still >= 0 for m in range(1, length))
+
+
+def test_the_smallest_base_of_two_pairs_by_hand():
+    """Below 4 tokens cos 3 + cos(3 / sqrt(base)) decides: it is 0 where 3 / sqrt(base) is pi - 3."""
+    exact = (3 / (math.pi - 3)) ** 2
+    assert smallest_sound_base(2, 4) == pytest.approx(exact, rel=search_step(2, 4, exact) / 500)
+    assert smallest_sound_base(2, 4) >= exact
+    assert smallest_sound_base(2, 4, denominator=1) == pytest.approx(3 / (math.pi - 3), rel=1e-4)
+
+
+def test_where_no_distance_can_fail_every_base_is_sound():
+    assert smallest_sound_base(64, 1) == smallest_sound_base(64, 2) == 1.0
+    assert smallest_sound_base(3, 1000, still=3) == 1.0
+
+
+def test_where_no_base_is_sound():
+    """A single pair turns at rate 1 whatever the base is, and cos 2 is below 0."""
+    assert smallest_sound_base(1, 3) is None
+
+
+@pytest.mark.parametrize(("pairs", "length", "still"), [(8, 40, 0), (5, 100, 0), (8, 200, 2), (64, 300, 0)])
+def test_the_smallest_sound_base_is_sound_and_those_below_are_not(pairs, length, still):
+    found = smallest_sound_base(pairs, length, still=still)
+    step = search_step(pairs, length, found)
+    assert holds(pairs, length, found, still)
+    for below in (found * (1 - step / 100), found * (1 - step), found * 0.9, found / 2):
+        assert not holds(pairs, length, below, still)
+
+
+@pytest.mark.parametrize(
+    ("length", "published"),
+    [(1024, 4.3e3), (2048, 1.2e4), (4096, 2.7e4), (8192, 8.4e4), (16384, 2.3e5), (32768, 6.3e5)],
+)
+def test_the_smallest_sound_bases_that_were_published(length, published):
+    """Su Jianlin, "Transformer upgrade road 18", kexue.fm/archives/10122: head width 128, two digits."""
+    assert float(f"{smallest_sound_base(64, length):.1e}") == published
+
+
+def test_sound_bases_have_gaps():
+    """At 1,024 tokens there are two between the smallest sound base and 20,000; each edge by the definition."""
+    found = sound_bases(64, 1024, 4000, 20_000, step=0.001)
+    assert [round(end) for stretch in found for end in stretch] == [4293, 4330, 5602, 5644, 6018, 20_000]
+    for begin, end in found:
+        assert holds(64, 1024, begin)
+        assert holds(64, 1024, end)
+        assert not holds(64, 1024, begin * 0.9999)
+        assert end == 20_000 or not holds(64, 1024, end * 1.0001)
+
+
+def test_a_base_may_fail_where_a_smaller_one_holds():
+    assert first_failing_distance(geometric(64, 84_000.0).rates, 8192) is None
+    assert first_failing_distance(geometric(64, 179_300.0).rates, 8192) is not None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "length", "still", "denominator"), [(3, 2, 0, None), (20, 77, 1, 19), (64, 3000, 0, 64)]
+)
+def test_the_lowest_sum_of_several_bases_at_once(pairs, length, still, denominator):
+    bases = np.array([10.0, 1234.5, 1e4, 1e6])
+    exponents = -np.arange(pairs) / (denominator or pairs)
+    expected = [
+        np.cos(np.multiply.outer(np.arange(1, length), base**exponents)).sum(axis=1).min() + still for base in bases
+    ]
+    found = lowest_sums(bases, pairs, length, still=still, denominator=denominator)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=pairs * length * 2.0**-50)
+
+
+def test_a_search_that_would_be_too_coarse_is_refused():
+    with pytest.raises(InvalidValue, match="would be searched in steps of more than 2%"):
+        smallest_sound_base(64, 2**20)
+    with pytest.raises(InvalidValue, match="call sound_bases with a `step`"):
+        sound_bases(64, 2**20, 1e6, 2e6)
+    with pytest.raises(InvalidValue, match="`high` must be above `low`"):
+        sound_bases(64, 1024, 100.0, 100.0)
+
+
+# The property
+
+
+def bound(spec, length, dtype="float32"):
+    return base_bound(subject_of(spec, length, dtype, None))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_smollm2_fails_at_3616(dtype):
+    found = bound(SMOLLM2, 8192, dtype)
+    assert (found.state, found.holds, found.brief) == ("measured", False, "no: fails at distance 3,616")
+    assert found.numbers["first_failing_distance"] == failing(SMOLLM2.rates, 4000) == 3616
+    assert "at a distance of 3,616 tokens" in found.says
+    assert bound(SMOLLM2, 3616, dtype).holds
+    assert bound(SMOLLM2, 3616, dtype).brief == "yes"
+    assert not bound(SMOLLM2, 3617, dtype).holds
+
+
+def test_the_smallest_base_and_the_gaps_are_said():
+    found = bound(SMOLLM2, 2048)
+    numbers = found.numbers
+    smallest, gaps = numbers["smallest_sound_base"], numbers["failing_above"]
+    assert numbers["searched"]
+    assert smallest == smallest_sound_base(32, 2048)
+    assert numbers["searched_to"] == 4 * smallest
+    assert all(smallest < first < last < 4 * smallest for first, last in gaps)
+    assert all(one[1] < two[0] for one, two in itertools.pairwise(gaps))
+    middle = math.sqrt(math.prod(gaps[-1]))
+    assert first_failing_distance(geometric(32, middle).rates, 2048) is not None
+    assert f"{len(gaps)} stretches of larger bases fail again" in found.says
+
+
+def test_a_scaled_ladder_is_judged_by_its_own_rates():
+    """Four times slower, it fails four times as far or farther: its sums at 4 m are those of the plain one at m."""
+    slower = Rotary(head_width=64, base=100_000.0, scaling=Linear(factor=4.0))
+    assert bound(slower, 3617 * 4).numbers["first_failing_distance"] == failing(slower.rates, 3617 * 4)
+    assert bound(slower, 8192).holds
+    assert bound(slower, 8192).numbers["smallest_sound_base"] == bound(SMOLLM2, 8192).numbers["smallest_sound_base"]
+
+
+def test_channels_that_are_not_rotated_stand_still():
+    half = Rotary(head_width=64, rotated=32)
+    assert bound(half, 4096).holds
+    assert bound(half, 4096).numbers["pairs_standing_still"] == 16
+    assert bound(half, 4096).numbers["smallest_sound_base"] == 1.0
+    most = Rotary(head_width=64, rotated=60, base=100.0)
+    rates = [*most.rates, *(0.0,) * 2]
+    first = failing(rates, 512)
+    assert bound(most, 512).numbers["first_failing_distance"] == first
+    assert first > failing(most.rates, 512)
+
+
+def test_several_axes_by_all_offsets():
+    spec = Rotary(head_width=8, axes=(0, 0, 1, 1), spacing=Explicit((1.0, 0.1, 0.7, 0.2)))
+
+    def negative(one, two):
+        return math.cos(one) + math.cos(0.1 * one) + math.cos(0.7 * two) + math.cos(0.2 * two) < 0
+
+    first = next(m for m in range(100) if any(negative(a, b) for a in range(m + 1) for b in range(m + 1)))
+    together = next(m for m in range(100) if negative(m, m))
+    numbers = bound(spec, 100).numbers
+    assert (numbers["first_failing_distance"], numbers["first_failing_distance_in_step"]) == (first, together)
+    assert first < together
+    assert bound(spec, first).holds
+
+
+def test_the_decay_of_xpos_counts():
+    plain, decaying = Rotary(head_width=16, base=100.0), Rotary(head_width=16, base=100.0, xpos=XPos(scale=4.0))
+    zeta = (np.arange(0, 16, 2) / 16 + 0.4) / 1.4
+    m = np.arange(400)[:, None]
+    sums = (zeta ** (m / 4) * np.cos(m * np.array(plain.rates))).sum(axis=1)
+    assert bound(decaying, 400).numbers["first_failing_distance"] == int(np.flatnonzero(sums < 0)[0])
+    assert bound(plain, 400).numbers["first_failing_distance"] != bound(decaying, 400).numbers["first_failing_distance"]
+
+
+def test_how_far_was_looked_is_said(monkeypatch):
+    monkeypatch.setattr("clockhands.measures.base_bound._MOST_COSINES", 2**16)
+    first_failing_distance.cache_clear()
+    found = bound(Rotary(head_width=64, base=1e9), 10**6)
+    assert (found.holds, found.brief) == (None, "yes as far as 2,048 tokens")
+    assert found.numbers["looked_to"] == 2048
+    assert not found.numbers["searched"]
+
+
+@pytest.mark.parametrize(
+    "spec", [Sinusoidal(width=8), Counter(width=8), Learned(rows=64, width=8), Alibi(heads=2), NoPosition(width=8)]
+)
+def test_codes_that_rotate_nothing_say_so(spec):
+    assert bound(spec, 64).state == "not applicable"
+
+
+@pytest.mark.parametrize(("length", "state"), [(1, "not applicable"), (2, "measured")])
+def test_short_texts(length, state):
+    assert bound(SMOLLM2, length).state == state
+
+
+# The critical dimension
+
+
+def critical(spec, length, dtype="float32"):
+    return critical_dimension(subject_of(spec, length, dtype, None))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("width", "base", "length", "expected"),
+    [(128, 1e4, 4096, 92), (128, 1e4, 2048, 82), (128, 5e5, 8192, 70), (128, 1e6, 32768, 80), (64, 1e4, 2048, 42)],
+)
+def test_the_critical_dimension_of_models(width, base, length, expected, dtype):
+    """2 ceil(d / 2 log_base(T / 2 pi)) of Llama 2, Llama 1, Llama 3, Qwen 2.5 and a small Llama."""
+    assert 2 * math.ceil(width / 2 * math.log(length / (2 * math.pi), base)) == expected
+    found = critical(Rotary(head_width=width, base=base), length, dtype)
+    assert found.numbers["critical_dimension"] == found.numbers["by_formula"] == expected
+    assert found.brief == f"{expected} of {width} channels"
+
+
+def test_counting_and_the_formula_agree():
+    for pairs, base, length in itertools.product((1, 2, 31, 64, 128), (1.5, 100.0, 1e4, 1e6), (1, 2, 6, 7, 100, 10**6)):
+        numbers = critical(Rotary(head_width=2 * pairs, base=base), length).numbers
+        assert numbers["by_formula"] == numbers["critical_dimension"], (pairs, base, length)
+
+
+def test_below_seven_tokens_no_pair_of_a_plain_ladder_turns():
+    assert critical_dimension_of(geometric(64), 6) == 0
+    assert critical_dimension_of(geometric(64), 7) == 2
+
+
+def test_a_formula_for_plain_ladders_is_not_used_for_others():
+    assert critical(Rotary(head_width=64, scaling=Linear(factor=4.0)), 2048).numbers["by_formula"] is None
+    closed = critical(Sinusoidal(width=64, spacing=Geometric(span="closed")), 8192).numbers
+    assert closed["by_formula"] is None
+    assert closed["critical_dimension"] == 2 * math.ceil(31 * math.log(8192 / (2 * math.pi), 1e4)) == 50
+    axes = critical(Rotary(head_width=8, axes=(0, 0, 1, 1), spacing=Explicit((1.0, 0.1, 0.5, 0.01))), 100).numbers
+    assert (axes["by_formula"], axes["by_axis"]) == (None, [4, 2])
+
+
+@pytest.mark.parametrize("spec", [Alibi(heads=2), Counter(width=8), SineOnly(width=8), WarpedPosition(width=8)])
+def test_codes_without_pairs_of_one_rate_say_so(spec):
+    assert critical(spec, 64).state == "not applicable"

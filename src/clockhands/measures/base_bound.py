@@ -1,12 +1,59 @@
-"""How far a base reaches: the bound of Men et al. 2024 and the critical dimension of Liu et al. 2023."""
+"""How far a ladder reaches: the bound of Men et al. 2024 and the critical dimension of Liu et al. 2023.
 
+**The bound.** A query that looks for a key like itself scores it, at a distance of ``m`` tokens, in proportion to
+``sum_i cos(m rate_i)`` over all pairs of the head, and an unrelated key to 0 on average. Where that sum is below 0,
+likeness counts against a key. A ladder holds for a length where the sum is at least 0 at every distance from 1 below
+the length. The numbers of `base_bound`:
+
+* ``first_failing_distance``: tokens; None where no sum is negative. Of several axes: the smallest ``m`` such that some
+  offset of at most ``m`` along each axis has a negative sum (a sum over axes of each axis' lowest sum).
+* ``first_failing_distance_in_step``: of several axes, where all coordinates grow together, as those of text do.
+* ``looked_to``: distances below this were looked at. ``pairs``; ``pairs_standing_still``: of rate 0, or channels of the
+  head that are not rotated: they add 1 each, and where they are half of all no distance fails.
+* ``smallest_sound_base``: of plain ladders of as many pairs at this length; 1.0 where every base holds; None where none
+  was found or the search would be too coarse (``searched`` says whether there was one), ``search_step`` the share of
+  the base in which it was looked for.
+* ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest sound one, up to
+  ``searched_to``. `clockhands.measures.sound_bases` has their accuracy.
+
+**The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
+at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
+``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`: ``channels``,
+``critical_dimension`` (counted), ``by_formula`` (None where the ladder is not plain), ``by_axis``.
+
+Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
+either way. Counts as in `clockhands.measures.turning`.
+
+Source: Men et al. 2024, arXiv:2405.14591, section 4; Liu et al. 2023, arXiv:2310.05209, section 4.
+"""
+
+import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from clockhands.measures.property import Property, not_computed
+from clockhands.additive import SineOnly, WarpedPosition
+from clockhands.ladders import Geometric, Ladder
+from clockhands.measures.kernels import kernel_by_distance
+from clockhands.measures.property import Property, measured, not_applicable
+from clockhands.measures.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
 from clockhands.measures.subject import Subject
+from clockhands.measures.turning import said, turned_through, turning_ladders
+from clockhands.rotary import Rotary
 
+__all__ = [
+    "base_bound",
+    "critical_dimension",
+    "critical_dimension_of",
+    "farthest_looked_at",
+    "first_failing_distance",
+    "smallest_sound_base",
+    "sound_bases",
+]
+
+# Gaps above the smallest sound base are looked for up to so many times that base.
+_TIMES = 4
 # Cosines that are added up at most: a context without bounds would take hours. Ladders in use fail or hold long before.
 _MOST_COSINES = 2**29
 _ROW = 1024  # distances of a row; each row is one vector times a matrix that is made once
@@ -56,10 +103,166 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
 
 
 def base_bound(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """Whether likeness counts for a token at every distance within the length, by the numbers that the module names."""
+    spec = subject.spec
+    if not isinstance(spec, Rotary):
+        return not_applicable(_NOT_ROTATED[subject.kind])
+    if subject.length == 1:
+        return not_applicable("One token has no distance to another.")
+    still = spec.head_width // 2 - spec.ladder.pairs
+    first, looked, numbers = _own(subject, spec, still)
+    found = {
+        "first_failing_distance": first,
+        "looked_to": looked,
+        "pairs": spec.head_width // 2,
+        "pairs_standing_still": still + spec.rates.count(0.0),
+        **numbers,
+        **_plain(spec, subject.length, still),
+    }
+    if first is not None:
+        return measured(f"no: fails at distance {first:,}", _fails(spec, found), holds=False, **found)
+    if looked < subject.length:
+        brief, far = f"yes as far as {looked:,} tokens", f"as far as was looked, {looked:,} tokens"
+        return measured(brief, _holds(spec, found, far), **found)
+    return measured("yes", _holds(spec, found, f"below {subject.length:,} tokens"), holds=True, **found)
+
+
+_NOT_ROTATED = {
+    "additive": "The bound is about queries and keys that are rotated; a table that is added reaches the scores "
+    "through trained matrices. The same sum of cosines, as the dot product of two rows, is under kernel.",
+    "bias": "The bound is about queries and keys that are rotated; a bias adds its number whatever the tokens are.",
+    "none": "Without a code a token like the query scores the same at every distance.",
+}
+
+
+def _own(subject: Subject, spec: Rotary, still: int) -> tuple[int | None, int, dict[str, int | None]]:
+    """The first failing distance of the ladder itself, how far was looked, and what else its axes say."""
+    whole = spec.rates + (0.0,) * still
+    looked = farthest_looked_at(len(whole), subject.length)
+    if spec.number_of_axes == 1 and spec.xpos is None:
+        return first_failing_distance(whole, looked), looked, {}
+    decay = None if spec.xpos is None else spec.xpos.logarithms(spec.ladder.pairs)
+    lowest = np.full(looked, float(still))
+    for ladder in spec.ladders:
+        lowest += np.minimum.accumulate(kernel_by_distance(ladder, looked, decay))
+    below = np.flatnonzero(lowest < 0)
+    first = int(below[0]) if below.size else None
+    if spec.number_of_axes == 1:
+        return first, looked, {}
+    return first, looked, {"first_failing_distance_in_step": first_failing_distance(whole, looked)}
+
+
+def _plain(spec: Rotary, length: int, still: int) -> dict[str, object]:
+    """What plain ladders of as many pairs need at this length."""
+    pairs = spec.ladder.pairs
+    searched = spec.number_of_axes == 1 and spec.xpos is None and searchable(pairs, length)
+    smallest = smallest_sound_base(pairs, length, still=still) if searched else None
+    found: dict[str, object] = {"searched": searched, "smallest_sound_base": smallest}
+    if smallest is None or smallest == 1:
+        return found | {"search_step": None, "searched_to": None, "failing_above": []}
+    step, end = search_step(pairs, length, smallest), _TIMES * smallest
+    sound = sound_bases(pairs, length, smallest, end, still=still)
+    edges = [last for _, last in sound[:-1]], [first for first, _ in sound[1:]]
+    gaps = [list(gap) for gap in zip(*edges, strict=True)]
+    if sound[-1][1] < end:
+        gaps.append([sound[-1][1], end])
+    return found | {"search_step": step, "searched_to": end, "failing_above": gaps}
+
+
+def _fails(spec: Rotary, found: dict[str, Any]) -> str:
+    first = found["first_failing_distance"]
+    told = (
+        f"The cosines of all {found['pairs']} pairs add up to less than 0 first at a distance of {first:,} tokens: "
+        "there a query that looks for a token like itself scores it below an unrelated one."
+    )
+    if spec.number_of_axes > 1:
+        told = (
+            f"Offsets of up to {first:,} along each of {spec.number_of_axes} axes are enough for the cosines of all "
+            f"{found['pairs']} pairs to add up to less than 0: there a query that looks for a token like itself scores "
+            "it below an unrelated one."
+        )
+        step = found["first_failing_distance_in_step"]
+        told += " Where all coordinates grow together " + (
+            "this happens nowhere." if step is None else f"this happens at {step:,} first."
+        )
+    return told + _says_bases(spec, found)
+
+
+def _holds(spec: Rotary, found: dict, where: str) -> str:
+    still = found["pairs_standing_still"]
+    if 2 * still >= found["pairs"]:
+        return (
+            f"{still} of the {found['pairs']} pairs of a head never turn, and the others cannot "
+            "outweigh them: no base makes likeness count against a token."
+        )
+    along = f" along {spec.number_of_axes} axes" if spec.number_of_axes > 1 else ""
+    return (
+        f"At every distance{along} {where} the cosines of all {found['pairs']} pairs add up to 0 or more: a query that "
+        "looks for a token like itself never scores it below an unrelated one." + _says_bases(spec, found)
+    )
+
+
+def _says_bases(spec: Rotary, found: dict[str, Any]) -> str:
+    smallest, gaps = found["smallest_sound_base"], found["failing_above"]
+    if smallest is None or smallest == 1:
+        return ""
+    of = "ladders of as many pairs" if isinstance(spec.spacing, Geometric) and spec.scaling is None else "plain ladders"
+    told = f" Of {of} the smallest base that was found to hold is {said(smallest)}"
+    if not gaps:
+        return f"{told}, and none fails from there to {said(found['searched_to'])}."
+    return (
+        f"{told}; {len(gaps)} {'stretch' if len(gaps) == 1 else 'stretches'} of larger bases fail again, the last from "
+        f"{said(gaps[-1][0])} to {said(gaps[-1][1])} (steps of {100 * found['search_step']:.2g} %, up to "
+        f"{said(found['searched_to'])})."
+    )
+
+
+def critical_dimension_of(ladder: Ladder, length: int) -> int:
+    """How many channels have a pair that completes a turn within a length: ``2 turned_through(rates, length)``.
+
+    Source: Liu et al. 2023, arXiv:2310.05209, section 4.
+
+    >>> from clockhands.ladders import geometric
+    >>> critical_dimension_of(geometric(64), 4096)  # Llama 2
+    92
+    """
+    return 2 * turned_through(ladder.rates, length)
 
 
 def critical_dimension(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """How many channels see their pair complete a turn in training, by the numbers that the module names."""
+    ladders = turning_ladders(subject)
+    if isinstance(ladders, Property):
+        return ladders
+    if isinstance(subject.spec, WarpedPosition | SineOnly):
+        return not_applicable(
+            f"The critical dimension counts pairs of channels that turn at one rate; {type(subject.spec).__name__} has "
+            "none."
+        )
+    by_axis = [critical_dimension_of(ladder, subject.length) for ladder in ladders]
+    channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)
+    formula = _by_formula(subject, channels)
+    new = channels - seen
+    told = f"Trained on {subject.length:,} tokens, {seen} of {channels} channels see their pair complete a turn"
+    told += "; the other " + (f"{new} meet new angles in longer texts." if new > 0 else "")
+    if not new:
+        told = f"Trained on {subject.length:,} tokens, all {channels} channels see their pair complete a turn."
+    return measured(
+        f"{seen} of {channels} channels",
+        told,
+        critical_dimension=seen,
+        channels=channels,
+        by_formula=formula,
+        by_axis=by_axis,
+    )
+
+
+def _by_formula(subject: Subject, channels: int) -> int | None:
+    """``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to d, where the ladder is a plain one."""
+    spacing = getattr(subject.spec, "spacing", None)
+    if not isinstance(spacing, Geometric) or (spacing.span, spacing.multiplier) != ("open", 1.0) or spacing.base < 1:
+        return None
+    if len(subject.ladders) > 1 or getattr(subject.spec, "scaling", None) is not None:
+        return None
+    share = math.log(subject.length / (2 * math.pi)) / math.log(spacing.base)
+    return min(max(2 * math.ceil(channels / 2 * share), 0), channels)

@@ -1,0 +1,218 @@
+"""Which bases hold for a length: the bound of Men et al. 2024, searched over plain ladders.
+
+A plain ladder of ``n`` pairs turns at the rates ``base ** (-i / den)``, ``den = n`` unless said. A base is *sound* for
+a length where ``sum_i cos(m base ** (-i / den))`` is at least 0 at every distance ``m`` from 1 below the length. Pairs
+that stand still add 1 each. Very large bases are sound, since all pairs but the first hardly turn; below them sound
+bases and failing ones take turns, so there is a smallest sound base, and above it there are gaps.
+
+How bases are searched: a pair's phase at the farthest distance changes with the logarithm of the base by at most
+``length / (e ln base)`` radians, so the lowest sum has no features that are much narrower than the logarithmic step
+that changes it by a radian. Bases are tried in steps of half of that, or in wider ones (`search_step`) where this
+would add up more than about 2**30 cosines. What is sound for a length is sound for a shorter one, so the smallest
+sound base is looked for from that of half the length upwards. Ends are then halved to a thousandth of a step.
+
+Accuracy: a sum is within ``pairs x length x 2**-50`` of the real one. Ends are within a thousandth of a step of where
+soundness changes; gaps and sound stretches narrower than a step may be missed, so the true smallest sound base may be
+smaller. Found bases are sound, each for itself.
+
+Source: Men et al. 2024, arXiv:2405.14591, section 4 (the condition); that the set of sound bases has gaps follows from
+the condition, and is shown here.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.arguments import count, positive
+from clockhands.errors import InvalidValue
+
+# Cosines that a search adds up at most, over about as many logarithmic units of bases.
+_MOST_COSINES = 2**30
+_UNITS = 2
+# A search in wider steps would say little of a set whose gaps are a few percent wide.
+WIDEST_STEP = 0.02
+# Beyond this no base is looked for: with so few pairs no base in use holds.
+_LARGEST_BASE = 1e18
+_AT_ONCE = 2**15  # distances x bases whose sums fit in the cache
+# Products of matrices up to this size OpenBLAS makes in the calling thread; for so small ones more only wait on each
+# other, and where other processes run they wait long.
+_ONE_THREAD = 2**18
+_HALVINGS = 10
+
+
+def search_step(pairs: int, length: int, base: float) -> float:
+    """The steps in which bases about ``base`` are searched, as a share of the base.
+
+    >>> round(search_step(64, 2048, 10_000.0), 4), round(search_step(64, 8192, 10_000.0), 4)
+    (0.0061, 0.002)
+    """
+    fastest = length / (math.e * math.log(base)) if base > math.e else length / base
+    return max(min(0.5 / fastest, WIDEST_STEP), _UNITS * 2 * pairs * length / _MOST_COSINES)
+
+
+def searchable(pairs: int, length: int) -> bool:
+    """Whether the search is fine enough to say anything at this length."""
+    return _UNITS * 2 * pairs * length / _MOST_COSINES <= WIDEST_STEP
+
+
+def lowest_sums(
+    bases: NDArray[np.float64], pairs: int, length: int, *, still: int = 0, denominator: float | None = None
+) -> NDArray[np.float64]:
+    """The lowest sum of cosines at the distances 1 to ``length - 1``, one for each base.
+
+    ``sum_i cos(m base ** (-i / denominator)) + still``, infinite where there is no distance. Turning by ``a + b`` is
+    turning by ``a`` and then by ``b``, so the sums are a matrix product, and the turns themselves are made by doubling.
+    """
+    exponents = np.arange(pairs) / (denominator or pairs)
+    together = max(1, _AT_ONCE // length)
+    found = np.full(len(bases), math.inf)
+    columns = 1 << math.ceil(math.log2(max(length, 2)) / 2)
+    for begin in range(0, len(bases) if length > 1 else 0, together):
+        rates = np.exp(-np.outer(np.log(bases[begin : begin + together]), exponents))
+        turn = np.exp(1j * rates)[:, None]
+        fine, turn = _powers(turn, columns)
+        coarse, _ = _powers(turn, -(-length // columns))
+        left = np.concatenate([coarse.real, coarse.imag], axis=2)
+        right = np.concatenate([fine.real, -fine.imag], axis=2).transpose(0, 2, 1)
+        rows = min(max(1, _ONE_THREAD // (columns * 2 * pairs)), left.shape[1])
+        sums = np.concatenate([left[:, row : row + rows] @ right for row in range(0, left.shape[1], rows)], axis=1)
+        sums = sums.reshape(len(rates), -1)
+        found[begin : begin + together] = sums[:, 1:length].min(axis=1) + still
+    return found
+
+
+def _powers(turn: NDArray[np.complex128], number: int) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """The powers 0 to ``number - 1`` of turns [bases, 1, pairs], and the first power of 2 that is not among them."""
+    made = np.ones_like(turn)
+    while made.shape[1] < number:
+        made, turn = np.concatenate([made, made * turn], axis=1), turn * turn
+    return made[:, :number], turn
+
+
+def smallest_sound_base(pairs: int, length: int, *, still: int = 0, denominator: float | None = None) -> float | None:
+    """The smallest base that is sound for a length, as far as the search of the module sees; None where it found none.
+
+    Args:
+        pairs: Pairs of the ladder.
+        length: Tokens; distances from 1 to ``length - 1``.
+        still: Pairs that do not turn, beside these (channels that are not rotated).
+        denominator: ``den`` of the exponents, the pairs unless said.
+
+    Returns:
+        The base; 1.0 where every base above 1 is sound.
+
+    Raises:
+        InvalidValue: A number is below 1, or the length is too long to be searched.
+
+    >>> round(smallest_sound_base(64, 1024), -1)
+    4290.0
+    """
+    pairs, length, still = count("pairs", pairs), count("length", length), count("still", still, 0)
+    _refuse_longer(pairs, length)
+    return _smallest(_Ladders(pairs, length, still, denominator))
+
+
+@dataclass(frozen=True)
+class _Ladders:
+    """The plain ladders of some pairs, over a length."""
+
+    pairs: int
+    length: int
+    still: int
+    denominator: float | None
+
+    def hold(self, bases: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which bases are sound."""
+        lowest = lowest_sums(bases, self.pairs, self.length, still=self.still, denominator=self.denominator)
+        return lowest >= 0
+
+
+@lru_cache(maxsize=256)
+def _smallest(ladders: _Ladders) -> float | None:
+    if ladders.length <= 2 or ladders.still >= ladders.pairs:
+        return 1.0
+    base = _smallest(replace(ladders, length=-(-ladders.length // 2)))
+    failing = base
+    while base is not None and base < _LARGEST_BASE:
+        step = search_step(ladders.pairs, ladders.length, base)
+        bases = base * np.exp(step * np.arange(1 if base == 1 else 0, 65))
+        sound = ladders.hold(bases)
+        if sound.any():
+            first = int(sound.argmax())
+            failing = bases[first - 1] if first else failing
+            return float(_halved(np.array([failing]), bases[first : first + 1], ladders)[0])
+        base = failing = float(bases[-1])
+    return None
+
+
+def sound_bases(
+    pairs: int,
+    length: int,
+    low: float,
+    high: float,
+    *,
+    step: float | None = None,
+    still: int = 0,
+    denominator: float | None = None,
+) -> tuple[tuple[float, float], ...]:
+    """The stretches of sound bases from ``low`` to ``high``, each with its first and its last base, in order.
+
+    Args:
+        pairs: Pairs of the ladder.
+        length: Tokens; distances from 1 to ``length - 1``.
+        low: Where the search begins.
+        high: Where it ends.
+        step: In what steps, as a share of the base; `search_step` at ``low`` unless said.
+        still: Pairs that do not turn, beside these.
+        denominator: ``den`` of the exponents, the pairs unless said.
+
+    Raises:
+        InvalidValue: A number is impossible, or the length is too long to be searched in the usual steps.
+
+    >>> [(round(begin), round(end)) for begin, end in sound_bases(64, 1024, 4000, 8000, step=0.001)]
+    [(4293, 4330), (5602, 5644), (6018, 8000)]
+    """
+    pairs, length, still = count("pairs", pairs), count("length", length), count("still", still, 0)
+    low, high = positive("low", low), positive("high", high)
+    if high <= low:
+        raise InvalidValue(f"`high` must be above `low`, got {low:g} to {high:g}.", "Give the smaller base first.")
+    if step is None:
+        _refuse_longer(pairs, length)
+    step = search_step(pairs, length, low) if step is None else positive("step", step)
+    return _stretches(_Ladders(pairs, length, still, denominator), low, high, step)
+
+
+@lru_cache(maxsize=64)
+def _stretches(ladders: _Ladders, low: float, high: float, step: float) -> tuple[tuple[float, float], ...]:
+    bases = np.geomspace(low, high, math.ceil(math.log(high / low) / step) + 1)
+    sound = ladders.hold(bases)
+    turns = np.flatnonzero(sound[1:] != sound[:-1])
+    failing = np.where(sound[turns], bases[turns + 1], bases[turns])
+    holding = np.where(sound[turns], bases[turns], bases[turns + 1])
+    ends = [float(end) for end in _halved(failing, holding, ladders)]
+    if sound[0]:
+        ends.insert(0, low)
+    if sound[-1]:
+        ends.append(high)
+    return tuple(zip(ends[::2], ends[1::2], strict=True))
+
+
+def _halved(failing: NDArray[np.float64], sound: NDArray[np.float64], ladders: _Ladders) -> NDArray[np.float64]:
+    """Sound bases next to where soundness changes, between failing bases and sound ones."""
+    for _ in range(_HALVINGS):
+        middle = np.sqrt(failing * sound)
+        holds = ladders.hold(middle)
+        failing, sound = np.where(holds, failing, middle), np.where(holds, middle, sound)
+    return sound
+
+
+def _refuse_longer(pairs: int, length: int) -> None:
+    if not searchable(pairs, length):
+        raise InvalidValue(
+            f"A ladder of {pairs:,} pairs over {length:,} tokens would be searched in steps of more than "
+            f"{WIDEST_STEP:.0%} of the base, which would tell little.",
+            "Ask for a shorter length, or call sound_bases with a `step` of your own.",
+        )
