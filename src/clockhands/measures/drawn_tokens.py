@@ -1,0 +1,292 @@
+"""What adding the paper's sinusoid does to drawn tokens: figures by width, each simulated beside what follows exactly.
+
+Tokens, pairs of tokens and projections are drawn, not trained; the generator is seeded, and every figure stands beside
+the one that `recoverable` and `score_terms` derive. An embedding of ``width`` channels is drawn at one of three scales:
+
+* ``"1/sqrt(width)"``: entries N(0, 1 / width), a token of length about 1;
+* ``"1"``: entries N(0, 1), which is also what the factor sqrt(width) of Vaswani et al. makes of the first;
+* ``"sqrt(width)"``: that factor on entries N(0, 1).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import Sinusoidal, table
+from clockhands.arguments import count
+from clockhands.measures.recoverable import (
+    Recovered,
+    cosine_below,
+    cosine_deviation,
+    cosine_quantile,
+    pair_error,
+    recovered,
+    wilson,
+)
+from clockhands.measures.score_terms import (
+    Terms,
+    commuting_form,
+    drawn_projections,
+    expected_offset_share,
+    expected_terms,
+    four_terms,
+    offset_share,
+)
+
+POSITIONS = 512  # rows of the sinusoid: the first ones
+HEAD_WIDTHS = (16, 64)
+_TRIALS = 200  # tokens that are searched for
+_PAIRS = 2000
+_DRAWS = 24  # heads
+_TOKENS = 256  # of a score
+
+
+@dataclass(frozen=True)
+class PairErrors:
+    """How often the other one of two drawn tokens is nearer to token + position.
+
+    Attributes:
+        width: Channels.
+        token_scale: How the tokens are drawn; ``token_deviation`` as a number.
+        row_norm: Length of the row.
+        expected: The probability, exactly; ``wide_limit`` is the Gaussian tail that it tends to, ``Q(s sqrt(width))``.
+        share: How often it was so in ``trials`` pairs, with the ends of Wilson's interval of 95 %.
+    """
+
+    width: int
+    token_scale: str
+    token_deviation: float
+    row_norm: float
+    expected: float
+    wide_limit: float
+    share: float
+    low: float
+    high: float
+    trials: int
+
+
+@dataclass(frozen=True)
+class Angles:
+    """The cosine between drawn tokens and the rows of the code.
+
+    Attributes:
+        width: Channels.
+        expected_deviation: ``1 / sqrt(width)``; ``deviation`` is what ``trials`` cosines have.
+        cosine_999: What 999 of 1,000 are below in size, exactly; ``below_999`` is the share of the drawn that are.
+        below_a_quarter: Share of tokens whose cosine is below 1/4 in size, exactly.
+    """
+
+    width: int
+    expected_deviation: float
+    deviation: float
+    cosine_999: float
+    below_999: float
+    below_a_quarter: float
+    trials: int
+
+
+@dataclass(frozen=True)
+class HeadTerms:
+    """Shares of the four terms in the scores of drawn heads.
+
+    Attributes:
+        width, head_width: Channels of a token and of the head.
+        token_scale: How the tokens are drawn.
+        expected: Ratios of expectations; ``mean`` and ``deviation`` are over ``draws`` heads, with tokens of their own.
+    """
+
+    width: int
+    head_width: int
+    token_scale: str
+    expected: Terms
+    mean: Terms
+    deviation: Terms
+    draws: int
+
+
+@dataclass(frozen=True)
+class OffsetShares:
+    """How much of the position-position scores is a function of the offset.
+
+    Attributes:
+        width, head_width: Channels of a token and of the head.
+        positions: Rows, the first ones.
+        commuting_interleaved: The share for blocks [[a, b], [-b, a]] drawn for the pairs, in the layout interleaved;
+            ``commuting_halves`` in the other.
+        expected: Ratio of expectations for random projections; ``mean`` and ``deviation`` are over ``draws`` of them.
+        chance: What scores without any order would have.
+    """
+
+    width: int
+    head_width: int
+    positions: int
+    commuting_interleaved: float
+    commuting_halves: float
+    expected: float
+    mean: float
+    deviation: float
+    chance: float
+    draws: int
+
+
+@dataclass(frozen=True)
+class AddingFigures:
+    """What adding does to the token: all figures.
+
+    Attributes:
+        seed: Where all drawn numbers come from.
+        positions: Rows of the sinusoid that were used.
+        found: How many tokens are found again, by width, size of the vocabulary and scale.
+        pairs: How often one other token is nearer, by width and scale.
+        angles: The angle between token and position, by width.
+        terms: The four terms of a score, by width, width of the head and scale.
+        offsets: How much of the fourth is a function of the offset, by width and width of the head.
+    """
+
+    seed: int
+    positions: int
+    found: tuple[Recovered, ...]
+    pairs: tuple[PairErrors, ...]
+    angles: tuple[Angles, ...]
+    terms: tuple[HeadTerms, ...]
+    offsets: tuple[OffsetShares, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        return {
+            name: [asdict(each) for each in value] if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+        }
+
+    def sentences(self) -> tuple[str, ...]:
+        """What the figures of the widest tokens and the largest vocabulary say, a sentence or two for each question."""
+        width = max(each.width for each in self.angles)
+        size = max(each.vocabulary for each in self.found)
+        small, unit, *_ = (each for each in self.found if (each.width, each.vocabulary) == (width, size))
+        angle = next(each for each in self.angles if each.width == width)
+        terms = next(each.expected for each in self.terms if each.width == width and each.token_scale == "1")
+        heads = [each for each in self.offsets if each.width == width]
+        head = heads[-1]
+        commuting = min(min(each.commuting_interleaved, each.commuting_halves) for each in heads)
+        return (
+            f"Of {size:,} random tokens of width {width} and deviation 1, {unit.expected:.1%} are still nearest to "
+            f"themselves after a position was added (found: {unit.share:.1%}, 95% interval {unit.low:.1%} to "
+            f"{unit.high:.1%}); of tokens of deviation 1/sqrt({width}) {small.expected:.1%} (found: {small.share:.1%}, "
+            f"{small.low:.1%} to {small.high:.1%}). Whoever knows the position takes it away again and finds "
+            f"{min(unit.known, small.known):.1%}, even in bfloat16.",
+            f"Token and position stand nearly at right angles: their cosine deviates from 0 by "
+            f"{angle.expected_deviation:.4f} (drawn: {angle.deviation:.4f}), and 999 of 1,000 are below "
+            f"{angle.cosine_999:.3f}.",
+            f"Behind random projections, at deviation 1, content-content makes {terms.content_content:.1%} of the sum "
+            f"of the variances of a score's terms, the two crossed terms "
+            f"{terms.content_position + terms.position_content:.1%}, position-position {terms.position_position:.1%}.",
+            f"A function of the distance explains {head.expected:.1%} of the position-position part over "
+            f"{head.positions} positions (drawn heads: {head.mean:.1%} ± {head.deviation:.1%}; chance: "
+            f"{head.chance:.1%}), and {commuting:.1%} where the projections commute with the rotations.",
+        )
+
+
+def adding_measured(
+    widths: Sequence[int] = (16, 64, 512), vocabularies: Sequence[int] = (1_000, 50_000), seed: int = 0
+) -> AddingFigures:
+    """Draw tokens and heads, add the paper's sinusoid, and measure what became of the token.
+
+    Args:
+        widths: Even widths of tokens, of at least 16 channels.
+        vocabularies: Sizes, each at least 200.
+        seed: Of NumPy's generator; the same figures follow each time.
+
+    Raises:
+        InvalidValue, InvalidType: A number cannot be used.
+    """
+    seed = count("seed", seed, least=0)
+    sizes = tuple(count("vocabularies", each, least=_TRIALS) for each in vocabularies)
+    found, pairs, angles, terms, offsets = [], [], [], [], []
+    for width in (count("widths", each, least=HEAD_WIDTHS[0]) for each in widths):
+        rows = table(Sinusoidal(width=width), POSITIONS, "float64")
+        rng = np.random.default_rng([seed, width])
+        scales = {"1/sqrt(width)": 1 / math.sqrt(width), "1": 1.0, "sqrt(width)": math.sqrt(width)}
+        found += recovered(rows, tuple(scales.values()), sizes, trials=_TRIALS, seed=rng)
+        tokens = rng.standard_normal((2 * _PAIRS, width))
+        pairs += [_pair_errors(rows, tokens, name, scale) for name, scale in scales.items()]
+        angles.append(_angles(rows, tokens))
+        for head_width in (each for each in HEAD_WIDTHS if each <= width):
+            heads = [drawn_projections(rng, width, head_width) for _ in range(_DRAWS)]
+            terms += _head_terms(rows, heads, scales, rng)
+            offsets.append(_offsets(rows, heads, rng))
+    return AddingFigures(seed, POSITIONS, *(tuple(each) for each in (found, pairs, angles, terms, offsets)))
+
+
+def adding_figures(
+    widths: Sequence[int] = (16, 64, 512), vocabularies: Sequence[int] = (1_000, 50_000), seed: int = 0
+) -> dict[str, Any]:
+    """The figures of `adding_measured` as JSON values."""
+    return adding_measured(widths, vocabularies, seed).to_dict()
+
+
+def _pair_errors(rows: np.ndarray, tokens: np.ndarray, name: str, scale: float) -> PairErrors:
+    width, norm = rows.shape[1], math.sqrt(rows.shape[1] / 2)
+    added = rows[np.arange(_PAIRS) % len(rows)]
+    apart = scale * (tokens[:_PAIRS] - tokens[_PAIRS:])
+    nearer = int(((apart**2).sum(-1) + 2 * (apart * added).sum(-1) < 0).sum())
+    limit = NormalDist().cdf(-scale * math.sqrt(width))
+    expected = pair_error(width, norm, scale)
+    return PairErrors(
+        width, name, scale, norm, expected, limit, nearer / _PAIRS, *wilson(nearer, _PAIRS), trials=_PAIRS
+    )
+
+
+def _angles(rows: np.ndarray, tokens: np.ndarray) -> Angles:
+    width = rows.shape[1]
+    added = rows[np.arange(len(tokens)) % len(rows)]
+    cosines = (tokens * added).sum(-1) / np.linalg.norm(tokens, axis=1) / np.linalg.norm(added, axis=1)
+    most = cosine_quantile(width, 0.999)
+    return Angles(
+        width,
+        cosine_deviation(width),
+        math.sqrt(float((cosines**2).mean())),
+        most,
+        float((np.abs(cosines) < most).mean()),
+        cosine_below(width, 0.25),
+        len(tokens),
+    )
+
+
+def _head_terms(
+    rows: np.ndarray, heads: list[tuple[np.ndarray, np.ndarray]], scales: dict[str, float], rng: np.random.Generator
+) -> list[HeadTerms]:
+    width, head_width = heads[0][0].shape
+    p = rows[:_TOKENS]
+    drawn = [four_terms(rng.standard_normal(p.shape), p, *head) for head in heads]
+    shares = np.array([list(each.to_dict().values()) for each in drawn])
+    told = []
+    for name, scale in scales.items():
+        # Tokens s times as long make the first term s**4 times as large and the crossed ones s**2 times.
+        scaled = shares * np.array([scale**4, scale**2, scale**2, 1])
+        scaled /= scaled.sum(-1, keepdims=True)
+        mean, deviation = (Terms(*each.tolist()) for each in (scaled.mean(0), scaled.std(0, ddof=1)))
+        told.append(HeadTerms(width, head_width, name, expected_terms(p, scale), mean, deviation, len(heads)))
+    return told
+
+
+def _offsets(rows: np.ndarray, heads: list[tuple[np.ndarray, np.ndarray]], rng: np.random.Generator) -> OffsetShares:
+    number, width = rows.shape
+    a, b = rng.standard_normal((2, width // 2))
+    halves = table(Sinusoidal(width=width, layout="halves"), number, "float64")
+    shares = np.array([offset_share(head, rows) for head in heads])
+    return OffsetShares(
+        width,
+        heads[0][0].shape[1],
+        number,
+        commuting_interleaved=offset_share(commuting_form(width // 2, "interleaved", a, b), rows),
+        commuting_halves=offset_share(commuting_form(width // 2, "halves", a, b), halves),
+        expected=expected_offset_share(rows),
+        mean=float(shares.mean()),
+        deviation=float(shares.std(ddof=1)),
+        chance=2 / (number + 1),
+        draws=len(heads),
+    )
