@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clockhands import mixtures, specs
-from clockhands.additive import Counter, Learned, NoPosition, Sinusoidal
+from clockhands.additive import AdditiveCode, Counter, Learned, NoPosition, Sinusoidal
 from clockhands.biases import Alibi, Clipped, row_numbers
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps
@@ -62,6 +62,15 @@ def test_every_code_breaks_the_tie_but_those_that_see_no_side(found):
     assert {name for name, code in told.items() if code.another.apart is False} == {"none"}
     assert {name for name, code in told.items() if code.causal_last.apart is False} == {"none"}
     assert all(None not in (code.swapped.apart, code.another.apart, code.causal_last.apart) for code in told.values())
+
+
+def test_one_word_over_and_over_is_told_by_added_codes_alone(found):
+    """Any weighing of equal values is that value; a code that is added makes them differ."""
+    added = {code.member.name for code in found.codes if isinstance(code.member.spec, AdditiveCode)} - {"none"}
+    assert {code.member.name for code in found.codes if code.alike.apart is True} == added
+    assert {code.member.name for code in found.codes if code.alike.apart is False} == {
+        code.member.name for code in found.codes
+    } - added
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
         "Queries and keys are turned by their positions, so a score depends on how far the key stands, and on which "
         "side: the kernel is the same on both sides, a score of two different words is not."
     )
-    column = f"{turned} The words stand along the second axis here, which has the slow pairs."
+    column = "As the other rotary codes; the words stand along the second axis here, which has the slow pairs."
     later = (
         "Later keys are preferred, by all queries alike: what follows the query is the same in a whole row, and a "
         "softmax does not see that."

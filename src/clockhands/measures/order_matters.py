@@ -14,6 +14,9 @@ one of 2, 3, 4, … words that later tokens see.
 With a code that knows only how far apart two tokens are and not on which side, a sentence and its mirror image are the
 same: ``b(|q - k|)`` does not change when every position ``p`` becomes ``n - 1 - p``.
 
+A code that acts on the weights alone, as rotary codes and biases do, moves no word: if all words are the same, every
+weighing of them gives the same, at every position and every depth. Only a code that is added makes such words differ.
+
 Networks are drawn. What is the same for all weights of a continuous distribution is the same for any weights, so what
 no drawn network tells cannot be learned either; what drawn networks tell, a trained one may use or not.
 
@@ -77,12 +80,14 @@ class CodeOrder:
         swapped: The two sentences: the means of all outputs, three layers, no mask.
         another: The same for a third order, which is not the first in mirror image; None where the words have none.
         causal_last: One layer with a causal mask: the output of a full stop after either sentence.
+        alike: One word over and over, three layers, no mask: each output and the first.
     """
 
     member: Member
     swapped: Difference
     another: Difference | None
     causal_last: Difference
+    alike: Difference
 
     @property
     def mirror_blind(self) -> bool:
@@ -98,6 +103,7 @@ class CodeOrder:
             "swapped": self.swapped.to_dict(),
             "another": None if self.another is None else self.another.to_dict(),
             "causal_last": self.causal_last.to_dict(),
+            "alike": self.alike.to_dict(),
             "mirror_blind": self.mirror_blind,
         }
 
@@ -201,7 +207,9 @@ def order(text: str = "dog bites man", other: str | None = None, *, seed: int = 
     layers = _networks(seed, networks)
     plain, stopped = _sentences(orders, seed, networks)
 
-    def compared(member: Member) -> CodeOrder:
+    word = _vectors(seed, networks, (1, 1, WIDTH), 5).repeat(PERMUTED, axis=2)
+
+    def compared(member: Member, longer: Member) -> CodeOrder:
         values = values_for(member, networks, seed)
         means = mean(through(member.spec, values, layers, plain))
         stops = _last(through(member.spec, values, layers[:1], stopped[:, :2], causal=True))
@@ -210,9 +218,10 @@ def order(text: str = "dog bites man", other: str | None = None, *, seed: int = 
             _apart(means, 0, 1),
             None if third is None else _apart(means, 0, 2),
             _apart(stops, 0, 1),
+            _spread(through(longer.spec, values_for(longer, networks, seed), layers, word)),
         )
 
-    codes = members(WIDTH, HEADS, len(words) + 1)
+    codes = zip(members(WIDTH, HEADS, len(words) + 1), members(WIDTH, HEADS, PERMUTED), strict=True)
     without = {**_permuted(layers, seed), **_ordered(layers, plain, stopped), **_alike(layers, seed)}
     return OrderMatters(
         words,
@@ -222,7 +231,7 @@ def order(text: str = "dog bites man", other: str | None = None, *, seed: int = 
         seed,
         networks,
         {name: without[name] for name in FIGURES},
-        tuple(map(compared, codes)),
+        tuple(compared(*both) for both in codes),
     )
 
 
@@ -366,6 +375,12 @@ def _ordered(layers: tuple[Layer, ...], plain: np.ndarray, stopped: np.ndarray) 
     }
 
 
+def _spread(x: Rounded) -> Difference:
+    """Outputs of one word over and over, the last of [networks, 1, tokens, width]: each and the first."""
+    y = _picked(x, lambda each: each[:, 0, -PERMUTED:])
+    return _difference(_picked(y, lambda each: np.repeat(each[:, :1], PERMUTED, axis=1)), y)
+
+
 def _alike(layers: tuple[Layer, ...], seed: int) -> dict[str, Difference]:
     """The same word over and over, and the same after another one."""
     networks = len(layers[0].query)
@@ -374,9 +389,7 @@ def _alike(layers: tuple[Layer, ...], seed: int) -> dict[str, Difference]:
     after = np.concatenate([first[:, None], constant], axis=2)
 
     def spread(x: np.ndarray, depth: int) -> Difference:
-        y = _picked(through(None, [], layers[:depth], x, causal=True), lambda each: each[:, 0, -PERMUTED:])
-        again = _picked(y, lambda each: np.repeat(each[:, :1], PERMUTED, axis=1))
-        return _difference(again, y)
+        return _spread(through(None, [], layers[:depth], x, causal=True))
 
     return {
         "causal_constant": spread(constant, LAYERS),

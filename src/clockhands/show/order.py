@@ -6,10 +6,12 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from clockhands.additive import AdditiveCode
 from clockhands.measures.order_matters import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
 from clockhands.show.page import Page, safe
 
-_COLUMNS = (25, 23, 15)  # the names, and the first two figures
+_TITLES = ("", "sentences", "third order", "masked", "one word")
+_COLUMNS = (25, 25, 13, 9, 8)
 
 
 def print_order(found: OrderMatters, file: IO[str] | None = None, width: int | None = None) -> None:
@@ -82,26 +84,32 @@ class _Report(Page):
 
     def codes(self) -> None:
         found = self.found
-        self.paragraph(
-            f"First, {LAYERS} layers without a mask: how far the mean of the outputs of the second sentence is from "
-            "that of the first. "
-            + (f"Second, the same for {safe(' '.join(found.another))!r}. Third" if found.another else "Second")
-            + ", one layer with a causal mask: the output of a full stop after each sentence."
-        )
+        deep = f"{LAYERS} layers, no mask"
+        self.row("sentences", f"the mean of the outputs of the second, beside that of the first; {deep}")
+        if found.another:
+            self.row("third order", f"the same for {' '.join(found.another)!r}")
+        self.row("masked", "the output of a full stop after each of the two; 1 layer, causal mask")
+        self.row("one word", f"the same word {PERMUTED} times, each output beside the first; {deep}")
         self.line()
-        first, second, third = _COLUMNS
-        titles = f"  {'':{first}}{'two sentences':{second}}"
-        titles += f"{'another order':{third}}" if found.another else ""
-        self.line(Text(f"{titles}masked, 1 layer", style="dim"))
+        titles = ("", "sentences", *(["third order"] if found.another else []), "masked", "one word")
+        widths = [width for width, title in zip(_COLUMNS, _TITLES, strict=True) if title in titles]
+        self.line(Text(_row(titles, widths), style="dim"))
         for code in found.codes:
-            text = f"  {code.member.name:{first}}{_cell(code.swapped, spread=True):{second}}"
-            text += f"{_cell(code.another):{third}}" if code.another else ""
-            self.line(text + _cell(code.causal_last))
+            figures = [figure for figure in (code.another, code.causal_last, code.alike) if figure is not None]
+            cells = (code.member.name, _cell(code.swapped, spread=True), *map(_cell, figures))
+            self.line(_row(cells, widths))
         self.line()
         self.paragraph(
             "How large a difference is depends on the drawn weights and on the size of the code beside the words', so "
             "this is no ranking. That there is one, or none, does not depend on them."
         )
+        if all((code.alike.apart is True) == isinstance(code.member.spec, AdditiveCode) for code in found.codes[1:]):
+            self.line()
+            self.paragraph(
+                "One word over and over is told apart by the codes that are added to the tokens, and by no other: "
+                "turning queries and keys, or adding to scores, only weighs the words anew, and all weighings of one "
+                "word are that word."
+            )
         for tells, names in _by_what_they_tell(found.codes):
             self.line()
             self.paragraph(tells)
@@ -144,11 +152,15 @@ def in_words(figure: Difference) -> str:
 
 def _cell(figure: Difference, spread: bool = False) -> str:
     if figure.apart is False:
-        return f"same ({_number(figure.median)})"
+        return "same"
     if figure.apart is None:
         return "not told"
     range_of = f" ({_number(figure.smallest)}-{_number(figure.largest)})" if spread else ""
     return f"{_number(figure.median)}{range_of}"
+
+
+def _row(cells: Iterable[str], widths: Iterable[int]) -> str:
+    return "  " + "".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _number(value: float) -> str:
@@ -156,7 +168,7 @@ def _number(value: float) -> str:
 
 
 def _figures(code: CodeOrder) -> Iterable[Difference]:
-    return (figure for figure in (code.swapped, code.another, code.causal_last) if figure is not None)
+    return (figure for figure in (code.swapped, code.another, code.causal_last, code.alike) if figure is not None)
 
 
 def _by_what_they_tell(codes: Iterable[CodeOrder]) -> Iterable[tuple[str, str]]:
