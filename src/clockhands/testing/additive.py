@@ -22,7 +22,7 @@ from clockhands.specs import describe
 from clockhands.testing.additive_asking import InsideAdding, OutsideAdding, Right, answer, tokens
 from clockhands.testing.additive_experiments import EVERY, SMALL
 from clockhands.testing.additive_unexplained import unexplained
-from clockhands.testing.calling import Called, Refused
+from clockhands.testing.calling import PAIRS, Called, Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
@@ -101,7 +101,7 @@ def check_additive(
     spec: AdditiveCode = resolved(like, AdditiveCode, "additive")
     given, values = _values(spec, values, resized)
     right = Right(spec, values, positive("token_scale", token_scale), _grid(grid, spec, call))
-    if call == "q, k, positions":
+    if call == PAIRS:
         raise InvalidValue(
             f"`call` must be of tokens for an additive code, got {shown(call)}.", 'Say call="x, positions".'
         )

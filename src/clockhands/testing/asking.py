@@ -8,11 +8,9 @@ import numpy as np
 
 from clockhands.faults.fault import Suspect
 from clockhands.faults.turning import Turning
-from clockhands.testing.calling import Called, Refused, first_places, first_shape, in_runs, numbered
+from clockhands.testing.calling import PAIRS, Called, Refused, first_places, first_shape, in_runs, numbered
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.reports import CannotCheck
-
-PAIRS = "q, k, positions"
 
 
 class Implementation(Protocol):

@@ -16,7 +16,10 @@ from clockhands.testing.experiments import Unasked
 from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, float_name, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
-CALLS = ("x, positions", "x", "x, offset", "q, k, positions", "positions")
+PAIRS = "q, k, positions"
+"""What a function of queries and keys is called with."""
+
+CALLS = ("x, positions", "x", "x, offset", PAIRS, "positions")
 """What a function of tokens is called with."""
 
 AXES = ("batch", "heads", "seq", "width")
@@ -106,7 +109,7 @@ class Called:
     def _advice(self, backend: Any, coordinates: int) -> str:
         """How it can be called, where another way works; else how to wrap it."""
         for axes in ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width"):
-            for call in ("x, positions", "x", "q, k, positions"):
+            for call in ("x, positions", "x", PAIRS):
                 if (_axes(axes), call) == (self.axes, self.call) or coordinates > 1:
                     continue
                 trial = object.__new__(Called)
@@ -158,7 +161,7 @@ class Called:
         self.rows += x.size // self.width
         held = self.library.floats(self._outside(x), dtype)
         arguments: dict[str, Any] = {"x": held}
-        if self.call == "q, k, positions":
+        if self.call == PAIRS:
             other = np.random.default_rng(11).standard_normal(x.shape) if beside is None else beside
             arguments = {"q": held, "k": self.library.floats(self._outside(other), dtype)}
         elif self.call == "positions":
@@ -173,7 +176,7 @@ class Called:
         for name, array in before.items():
             if not np.array_equal(array, as_numpy(arguments[name]), equal_nan=array.dtype.kind == "f"):
                 self.changed.add(name)
-        if self.call == "q, k, positions":
+        if self.call == PAIRS:
             if not isinstance(answer, tuple | list) or len(answer) != 2:
                 raise Refused(f"it gave back {_kind_of(answer)}, not queries and keys")
             answer = answer[0] if beside is None else answer[1]

@@ -14,6 +14,7 @@ from clockhands.specs import describe
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked
+from clockhands.testing.kinds import spec_of
 from clockhands.testing.reports import CannotCheck, Failure
 
 FailureOf = Callable[[Experiment, Answer], Failure | None]
@@ -30,11 +31,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
         raise InvalidType(
             "`like` is missing: the code that the function should be.", f"Give a {words} spec, or a preset's name."
         )
-    spec: Any = like
-    if isinstance(like, str):
-        from clockhands.sources.targets import open_target
-
-        spec = open_target(like if like.startswith("preset:") else f"preset:{like}").spec
+    spec: Any = spec_of(like)
     if not isinstance(spec, kind):
         what = shown(spec)
         if hasattr(spec, "__dataclass_fields__"):

@@ -15,8 +15,8 @@ from clockhands.faults.rotary_rows import ROTARY
 from clockhands.memory import refuse_larger
 from clockhands.rotary import Rotary
 from clockhands.specs import describe
-from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
-from clockhands.testing.calling import Called, Refused, spaced
+from clockhands.testing.asking import Implementation, Inside, Outside
+from clockhands.testing.calling import PAIRS, Called, Refused, spaced
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, failed_of, fitting, told_of
@@ -330,7 +330,7 @@ def _recognised(it: Outside) -> tuple[Rotary, ...]:
     """What it is, where it is a rotary code of another spec."""
     from clockhands.recognition import identify
 
-    if it.spec.axes is not None or it.called.call == "q, k, positions" or len(it.called.axes) > 2 or it.length < 300:
+    if it.spec.axes is not None or it.call == PAIRS or len(it.called.axes) > 2 or it.length < 300:
         return ()
 
     def asked(x: np.ndarray, positions: np.ndarray) -> np.ndarray:

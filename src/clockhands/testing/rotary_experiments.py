@@ -15,9 +15,9 @@ from clockhands.errors import ClockhandsError
 from clockhands.faults.turning import Turning
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, rotate
-from clockhands.testing.asking import PAIRS, Implementation, Inside, Outside
+from clockhands.testing.asking import Implementation, Inside, Outside
 from clockhands.testing.bounds import SINGLE, turned_error
-from clockhands.testing.calling import Refused
+from clockhands.testing.calling import PAIRS, Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.libraries import UNIT
 
