@@ -1,11 +1,13 @@
 """Every claim is what it says; a number that moves is seen."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import clockhands.claims
 from clockhands.claims import CLAIMS, SUBJECTS, recompute
-from clockhands.claims.claim import Claim, at_most, claim, exactly, near
+from clockhands.claims.claim import at_most, claim, exactly, near
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -53,7 +55,14 @@ def test_a_claim_says_all_that_it_must(name):
 
 
 def test_no_id_is_given_twice():
-    assert len(CLAIMS) == sum(isinstance(each, Claim) for module in SUBJECTS.values() for each in vars(module).values())
+    assert len(CLAIMS) == sum(map(len, SUBJECTS.values()))
+
+
+def test_every_subject_has_claims_and_every_file_is_a_subject():
+    folder = Path(clockhands.claims.__file__).parent
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "claim"}
+    assert {each.compute.__module__.rpartition(".")[2] for each in CLAIMS.values()} <= files
+    assert len(SUBJECTS) == len(files)
 
 
 def test_digits_say_how_far_a_number_may_be():

@@ -4,7 +4,7 @@ A claim is a function with its data beside it (`claim.py`), in the file of its s
 file is found here by itself.
 """
 
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 from clockhands.claims import (
     attention,
@@ -20,28 +20,28 @@ from clockhands.claims import (
 )
 from clockhands.claims.claim import Claim, Recomputed, recompute
 
+
+def _claims_in(module: ModuleType) -> tuple[Claim, ...]:
+    return tuple(each for each in vars(module).values() if isinstance(each, Claim))
+
+
 SUBJECTS = MappingProxyType(
     {
-        "Frequencies and wavelengths": frequencies,
-        "The numbers of a table": tables,
-        "Other functions of the position": functions,
-        "Dot products and shifts": kernels,
-        "What adding and projecting do": projections,
-        "Rotary codes": rotary,
-        "Biases of the scores": biases,
-        "Attention and order": attention,
-        "Longer texts": stretching,
-        "Rounding": precision,
+        "Frequencies and wavelengths": _claims_in(frequencies),
+        "The numbers of a table": _claims_in(tables),
+        "Other functions of the position": _claims_in(functions),
+        "Dot products and shifts": _claims_in(kernels),
+        "What adding and projecting do": _claims_in(projections),
+        "Rotary codes": _claims_in(rotary),
+        "Biases of the scores": _claims_in(biases),
+        "Attention and order": _claims_in(attention),
+        "Longer texts": _claims_in(stretching),
+        "Rounding": _claims_in(precision),
     }
 )
-"""Each subject with the file that holds its claims, in the order of reports."""
+"""The claims of each subject, in the order of reports."""
 
-
-def _claims_in(module: object) -> list[Claim]:
-    return [each for each in vars(module).values() if isinstance(each, Claim)]
-
-
-CLAIMS: dict[str, Claim] = {each.id: each for module in SUBJECTS.values() for each in _claims_in(module)}
+CLAIMS = MappingProxyType({each.id: each for claims in SUBJECTS.values() for each in claims})
 """Every claim by its ID, in the order of reports."""
 
 __all__ = ["CLAIMS", "SUBJECTS", "Claim", "Recomputed", "recompute"]

@@ -21,6 +21,7 @@ COMMANDS = {
     "audit": "What a model is told about position, and what is wrong with it.",
     "properties": "What a position code can and cannot do, in its own numbers.",
     "order": "Whether attention can tell one order of the words from another.",
+    "claims": "What is said about position codes, and what of it is true.",
     "check": "Whether a function or a module is the code that it should be.",
     "explain": "What a finding or a fault means, and how to mend it.",
     "diff": "Where two position codes part, or two readings of one.",

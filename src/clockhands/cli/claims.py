@@ -1,0 +1,48 @@
+"""`clockhands claims`: what is said about position codes, recomputed."""
+
+import click
+
+from clockhands.cli.group import did_you_mean
+from clockhands.cli.output import print_json
+
+EXAMPLES = """\b
+Examples:
+  clockhands claims
+  clockhands claims unique-for-every-position monotone-decay
+  clockhands claims --json
+"""
+
+
+def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    if value:
+        from clockhands.claims import CLAIMS
+
+        for name in value:
+            if name not in CLAIMS:
+                near = did_you_mean(name, CLAIMS)
+                raise click.BadParameter(
+                    f"there is no claim {name!r}.{near} `clockhands claims` without an ID lists all.", ctx
+                )
+    return value
+
+
+@click.command("claims", epilog=EXAMPLES)
+@click.argument("ids", metavar="[ID]...", nargs=-1, callback=_known)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(ids: tuple[str, ...], as_json: bool) -> int:
+    """Say what is true of what people say about position codes, with numbers that are computed again each time.
+
+    ID is the name of a claim, such as ten-thousand-is-a-length-limit; without one, all are told. If a number is no
+    longer what is stated beside it, to the digits that are stated, the claim is named and the exit code is 1.
+    """
+    # Imported when it is called: the help of all commands needs none of it.
+    from clockhands.claims import CLAIMS, recompute
+
+    found = [recompute(each) for name, each in CLAIMS.items() if not ids or name in ids]
+    if as_json:
+        print_json({"claims": [each.to_dict() for each in found]})
+    else:
+        from clockhands.show.claims import print_claims
+
+        print_claims(found)
+    return 0 if all(each.holds for each in found) else 1

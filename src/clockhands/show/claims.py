@@ -1,0 +1,151 @@
+"""Claims with their numbers as text on a terminal, grouped by subject, the verdict first."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import IO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from clockhands.claims import SUBJECTS, Claim, Recomputed
+from clockhands.claims.claim import Number, Stated
+from clockhands.show.page import Page, broken
+
+STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow"}
+_INDENT = 10  # the verdict's column
+_BELOW = f"{'':{_INDENT}}"
+
+
+def print_claims(found: Sequence[Recomputed], file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print claims with the numbers that were computed just now, and a sentence about all of them.
+
+    Args:
+        found: The claims, recomputed.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's, or 80 where there is none.
+    """
+    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    by_id = {each.claim.id: each for each in found}
+    for subject, claims in SUBJECTS.items():
+        chosen = [by_id[claim.id] for claim in claims if claim.id in by_id]
+        if chosen:
+            page.line(Text(subject, style="bold underline"))
+            page.line()
+        for each in chosen:
+            _print_claim(page, each)
+            page.line()
+    page.paragraph(summary(found), style="bold red" if any(each.moved for each in found) else "bold")
+    for each in found:
+        for name in each.moved:
+            page.paragraph(f"{each.claim.id}: {moved_in_words(each, name)}", style="bold red", indent=2)
+
+
+def _print_claim(page: Page, found: Recomputed) -> None:
+    told = found.claim
+    room = min(page.width, 100) - _INDENT
+    for number, line in enumerate(broken(f"“{told.statement}”", room)):
+        start = Text(told.verdict.ljust(_INDENT), style=STYLES[told.verdict]) if number == 0 else Text(_BELOW)
+        page.line(start + Text(line, style="bold"))
+    for text in filter(None, (condition_in_words(told), told.argument)):
+        for line in broken(text, room):
+            page.line(_BELOW + line)
+    longest = max(map(cell_len, map(name_in_words, told.numbers)))
+    for name, stated in told.numbers.items():
+        label, number = name_in_words(name).ljust(longest + 2), number_in_words(stated, found.numbers[name])
+        short = longest + 2 + cell_len(number) <= room
+        if not short:
+            page.line(f"{_BELOW}{label.rstrip()}")
+        style = "bold red" if name in found.moved else "cyan"
+        page.line(Text(_BELOW + (label if short else "  ")) + Text(number, style=style))
+    if told.waits_for:
+        for line in broken(f"Not shown without training: {told.waits_for}", room):
+            page.line(_BELOW + line)
+    page.line(Text(f"{_BELOW}ID: {told.id}", style="dim"))
+    for line in broken(f"Source: {told.source}.", room):
+        page.line(Text(_BELOW + line, style="dim"))
+
+
+def summary(found: Sequence[Recomputed]) -> str:
+    """How many claims there are of each verdict, and how many numbers moved.
+
+    >>> from clockhands.claims import CLAIMS, recompute
+    >>> summary([recompute(CLAIMS["ratio-1.036"])])
+    '1 claim: 0 true, 1 false, 0 only if. 2 numbers were recomputed, and none moved.'
+    """
+    verdicts = [each.claim.verdict for each in found]
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("true", "false", "only if"))
+    numbers, moved = sum(len(each.numbers) for each in found), sum(len(each.moved) for each in found)
+    claims = f"{len(found)} claim{'s' if len(found) != 1 else ''}"
+    are = f"{numbers} numbers were" if numbers != 1 else "1 number was"
+    return f"{claims}: {counts}. {are} recomputed, and {moved or 'none'} moved."
+
+
+def moved_in_words(found: Recomputed, name: str) -> str:
+    """A number that moved, beside the one that was stated."""
+    stated = found.claim.numbers[name]
+    limit = "at most " if stated.limit else ""
+    return f"{name_in_words(name)} is {found.numbers[name]!r}, stated is {limit}{stated_in_words(stated)}."
+
+
+def condition_in_words(told: Claim) -> str:
+    """The condition as a sentence, empty where there is none.
+
+    >>> from clockhands.claims import CLAIMS
+    >>> condition_in_words(CLAIMS["positions-1-and-100-alike"])
+    'Only if the wavelength divides 99 tokens, such as 99, 33, 11 or 9.'
+    """
+    return f"Only if {told.condition}" if told.condition else ""
+
+
+def name_in_words(name: str) -> str:
+    """The name of a number as it is read.
+
+    >>> name_in_words("distance_at_width_64")
+    'distance at width 64'
+    """
+    return name.replace("_", " ")
+
+
+def number_in_words(stated: Stated, number: Number) -> str:
+    """A recomputed number with as many digits as are stated; all of its digits where it moved.
+
+    >>> from clockhands.claims.claim import at_most, exactly, near
+    >>> number_in_words(near("60,611.5"), 60611.4778), number_in_words(near("5.66e-7"), 5.6584e-7)
+    ('60,611.5', '5.66e-7')
+    >>> number_in_words(exactly(True), True), number_in_words(at_most("1e-12"), 2.0e-16), number_in_words(exactly(7), 8)
+    ('yes', '2e-16 (at most 1e-12)', '8, stated is 7')
+    """
+    if isinstance(number, bool):
+        written = "yes" if number else "no"
+    elif stated.limit:
+        written = _short(f"{number:.0e}") if number else "0"
+    elif isinstance(number, int):
+        written = f"{number:,}"
+    elif not stated.holds(number):
+        written = repr(number)
+    elif "e-" in stated.text:
+        digits = len(Decimal(stated.text).as_tuple().digits) - 1
+        written = _short(f"{number:.{digits}e}")
+    else:
+        written = f"{number:,.{len(stated.text.partition('.')[2])}f}"
+    if stated.limit:
+        return f"{written} (at most {stated.text})"
+    return written if stated.holds(number) else f"{written}, stated is {stated_in_words(stated)}"
+
+
+def stated_in_words(stated: Stated) -> str:
+    """The number as it is stated, in the same words.
+
+    >>> from clockhands.claims.claim import near
+    >>> stated_in_words(near("60611.5"))
+    '60,611.5'
+    """
+    written_out = not stated.limit and "e-" not in stated.text
+    return number_in_words(stated, stated.value) if written_out else stated.text
+
+
+def _short(scientific: str) -> str:
+    """``5.66e-07`` as ``5.66e-7``."""
+    mantissa, _, exponent = scientific.partition("e")
+    return f"{mantissa}e{int(exponent)}"

@@ -1,0 +1,143 @@
+"""`clockhands claims`: what it prints, and what becomes of a number that moves."""
+
+import json
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+import clockhands.claims
+from clockhands.claims import CLAIMS, SUBJECTS, recompute
+from clockhands.claims.claim import at_most, exactly, near
+from clockhands.show.claims import number_in_words, print_claims
+
+
+def test_all_claims_are_told_and_hold(run):
+    done = run("claims", "--json")
+    assert (done.code, done.err) == (0, "")
+    document = json.loads(done.out)
+    assert document["schema"] == 1
+    assert [each["id"] for each in document["claims"]] == list(CLAIMS)
+    assert len(document["claims"]) >= 40
+    for each in document["claims"]:
+        assert set(each) == {
+            "id", "statement", "verdict", "condition", "numbers", "expected", "argument", "source", "waits_for", "holds",
+        }  # fmt: skip
+        assert each["holds"] is True
+        assert each["verdict"] in {"true", "false", "only if"}
+        assert list(each["numbers"]) == list(each["expected"])
+
+
+def test_the_text_groups_them_by_subject_and_counts_them(run):
+    done = run("claims")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert [line for line in lines if line in SUBJECTS] == [title for title, each in SUBJECTS.items() if each]
+    assert max(map(len, lines)) <= 80
+    for name in CLAIMS:
+        assert f"          ID: {name}" in lines
+    assert " ".join(lines[-2:]).startswith(f"{len(CLAIMS)} claims: ")
+    assert done.out.endswith("none moved.\n") or done.out.endswith("none\nmoved.\n")
+
+
+def test_one_claim_is_told_in_words(run):
+    done = run("claims", "ratio-1.036")
+    assert done.code == 0
+    assert done.out == (
+        "Frequencies and wavelengths\n"
+        "\n"
+        "false     “At width 512 each wavelength is 1.036 times the one before.”\n"
+        "          10000^(2/512) = 1.036633, which rounds to 1.037: 1.036 is cut off, not\n"
+        "          rounded. Over 255 steps the lost digits matter: 1.036^255 is about\n"
+        "          8,255, 14 % short of 9,646.62.\n"
+        "          ratio by the paper      1.036633\n"
+        "          ratio by tensor2tensor  1.036779\n"
+        "          ID: ratio-1.036\n"
+        "          Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; the number\n"
+        "          is met in articles.\n"
+        "\n"
+        "1 claim: 0 true, 1 false, 0 only if. 2 numbers were recomputed, and none moved.\n"
+    )
+
+
+def test_several_are_told_once_and_in_the_order_of_reports(run):
+    chosen = ["monotone-decay", "ratio-1.036", "monotone-decay"]
+    document = json.loads(run("claims", *chosen, "--json").out)
+    assert [each["id"] for each in document["claims"]] == ["ratio-1.036", "monotone-decay"]
+
+
+def test_an_unknown_claim_is_misuse_and_the_nearest_is_named(run):
+    done = run("claims", "monotone-decoy")
+    assert (done.code, done.out) == (2, "")
+    assert "there is no claim 'monotone-decoy'. Did you mean monotone-decay?" in done.err
+    assert done.err.splitlines()[-1].startswith("hint: ")
+
+
+@pytest.fixture
+def another_ladder(monkeypatch):
+    """The library computes another ladder: its last rates are off by a thousandth."""
+    from clockhands.claims import frequencies
+
+    right = frequencies.geometric
+
+    def wrong(*arguments, **named):
+        return right(*arguments, **named).mapped(
+            lambda pair, rate: rate * 1001 / 1000 if pair else rate, "a wrong power"
+        )
+
+    monkeypatch.setattr(frequencies, "geometric", wrong)
+
+
+@pytest.mark.usefixtures("another_ladder")
+def test_a_number_that_moved_is_named_and_the_exit_code_is_1(run):
+    done = run("claims", "divisor-9956", "monotone-decay")
+    assert done.code == 1
+    assert "1 claim" not in done.out
+    assert "7 numbers" not in done.out
+    assert "3 moved." in " ".join(done.out.split())
+    told = " ".join(done.out.split())
+    assert "divisor-9956: divisor by the paper is 9636.97" in told
+    assert "stated is 9,646.62." in told
+    assert "monotone-decay:" not in told, "its ladder was not touched"
+
+
+@pytest.mark.usefixtures("another_ladder")
+def test_a_number_that_moved_is_in_the_json(run):
+    done = run("claims", "--json")
+    assert done.code == 1
+    claims = {each["id"]: each for each in json.loads(done.out)["claims"]}
+    assert claims["divisor-9956"]["holds"] is False
+    assert claims["divisor-9956"]["numbers"]["divisor_by_the_paper"] == pytest.approx(9636.98, abs=0.01)
+    assert claims["divisor-9956"]["expected"]["divisor_by_the_paper"] == {"value": 9646.62, "tolerance": 0.005}
+    assert claims["monotone-decay"]["holds"] is True
+
+
+def test_a_number_that_is_not_finite_is_null_in_json_and_named(run, monkeypatch):
+    broken = replace(CLAIMS["ratio-1.036"], compute=lambda: dict.fromkeys(CLAIMS["ratio-1.036"].numbers, float("nan")))
+    monkeypatch.setattr(clockhands.claims, "CLAIMS", MappingProxyType({**CLAIMS, broken.id: broken}))
+    done = run("claims", "ratio-1.036", "--json")
+    assert done.code == 1
+    assert json.loads(done.out)["claims"][0]["numbers"]["ratio_by_the_paper"] is None
+    assert run("claims", "ratio-1.036").code == 1
+
+
+@pytest.mark.parametrize(
+    ("stated", "number", "words"),
+    [
+        (near("3.714"), 3.7142, "3.714"),
+        (near("3.714"), 3.72, "3.72, stated is 3.714"),
+        (near("5.66e-7"), 5.658e-7, "5.66e-7"),
+        (near("5.66e-7"), 5e-7, "5e-07, stated is 5.66e-7"),
+        (exactly(65_536), 65_536, "65,536"),
+        (exactly(65_536), 65_535, "65,535, stated is 65,536"),
+        (exactly(True), False, "no, stated is yes"),
+        (at_most("1e-12"), 0.0, "0 (at most 1e-12)"),
+    ],
+)
+def test_numbers_are_written_with_the_digits_that_are_stated(stated, number, words):
+    assert number_in_words(stated, number) == words
+
+
+def test_nothing_moves_the_cursor_and_a_wide_page_is_not_filled(capsys):
+    print_claims([recompute(CLAIMS["ratio-1.036"])], width=200)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
