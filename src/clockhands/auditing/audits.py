@@ -12,6 +12,7 @@ from clockhands.auditing.arrays import audit_array, audit_tables
 from clockhands.auditing.checks import CHECKS, Case, Subject, with_release
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import SEVERITIES, Finding, json_value
+from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.auditing.rules import CODES, judge
 from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.errors import InvalidType
@@ -62,6 +63,7 @@ class Audit:
         weights: What the weights say of pairs, or that they were not asked; None where there are none that turn.
         readings: What other readers compute from the same config, and where they part from `layers`.
         ignored: Keys about position that nothing read: their places, and what stands there.
+        properties: What the codes can and cannot do, as far as it follows from their specs.
         notes: What was decided while opening the target that another reader might have decided otherwise.
     """
 
@@ -78,6 +80,7 @@ class Audit:
     weights: Pairing | None = None
     readings: tuple[Reading, ...] = ()
     extension: Extension | None = None
+    properties: tuple[MainProperties, ...] = ()
 
     def __repr__(self) -> str:
         """The target and the verdict: all the rest would fill pages of a prompt."""
@@ -136,6 +139,7 @@ class Audit:
             "ignored": {place: json_value(value) for place, value in self.ignored.items()},
             "weights": None if self.weights is None else self.weights.to_dict(),
             "extension": None if self.extension is None else json_value(self.extension.to_dict()),
+            "properties": [one.to_dict() for one in self.properties],
             "readers": [json_value(reading_to_dict(reading, reach)) for reading in self.readings],
         }
 
@@ -235,4 +239,5 @@ def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Au
         notes=tuple(opened.notes),
         path=opened.path,
         readings=others,
+        properties=main_properties(resolved),
     )

@@ -102,8 +102,11 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
     return min(limit, max(_MOST_COSINES // (max(pairs, 1) * dear), 2))
 
 
-def base_bound(subject: Subject) -> Property:
-    """Whether likeness counts for a token at every distance within the length, by the numbers that the module names."""
+def base_bound(subject: Subject, search: bool = True) -> Property:
+    """Whether likeness counts for a token at every distance within the length, by the numbers that the module names.
+
+    Without ``search`` no other bases are looked at, which is what takes time: ``searched`` is False then.
+    """
     spec = subject.spec
     if not isinstance(spec, Rotary):
         return not_applicable(_NOT_ROTATED[subject.kind])
@@ -117,7 +120,7 @@ def base_bound(subject: Subject) -> Property:
         "pairs": spec.head_width // 2,
         "pairs_standing_still": still + spec.rates.count(0.0),
         **numbers,
-        **_plain(spec, subject.length, still),
+        **_plain(spec, subject.length, still, search),
     }
     if first is not None:
         return measured(f"no: fails at distance {first:,}", _fails(spec, found), holds=False, **found)
@@ -152,10 +155,10 @@ def _own(subject: Subject, spec: Rotary, still: int) -> tuple[int | None, int, d
     return first, looked, {"first_failing_distance_in_step": first_failing_distance(whole, looked)}
 
 
-def _plain(spec: Rotary, length: int, still: int) -> dict[str, object]:
+def _plain(spec: Rotary, length: int, still: int, search: bool) -> dict[str, object]:
     """What plain ladders of as many pairs need at this length."""
     pairs = spec.ladder.pairs
-    searched = spec.number_of_axes == 1 and spec.xpos is None and searchable(pairs, length)
+    searched = search and spec.number_of_axes == 1 and spec.xpos is None and searchable(pairs, length)
     smallest = smallest_sound_base(pairs, length, still=still) if searched else None
     found: dict[str, object] = {"searched": searched, "smallest_sound_base": smallest}
     if smallest is None or smallest == 1:

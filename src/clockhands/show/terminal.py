@@ -21,6 +21,7 @@ from clockhands.auditing.rules import IF_SOUND
 from clockhands.auditing.weights import LIMITS, Pairing
 from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show.extending import print_extension
+from clockhands.show.main_properties import print_main_properties
 from clockhands.show.page import SEVERITY_STYLES, Page, safe
 from clockhands.show.readers import rows_of_readers
 from clockhands.show.sentences import what_is_wrong, what_mends_it
@@ -73,6 +74,9 @@ class _Report(Page):
         if self.audit.weights is not None:
             self.line()
             self.weights(self.audit.weights)
+        if self.audit.properties:
+            self.line()
+            print_main_properties(self, self.audit.properties)
         reach = reach_of(self.audit.layers, self.audit.context, self.audit.length)
         rows = list(rows_of_readers(self.audit.readings, reach))
         if rows:

@@ -1,0 +1,99 @@
+"""The main properties of each code of an audited model: what follows from its spec in a few milliseconds.
+
+An audit opens many files, so nothing is looked at here that needs the rows of a table or grows with the length:
+`clockhands properties` has all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clockhands.auditing.findings import json_value
+from clockhands.auditing.held_numbers import spec_of
+from clockhands.auditing.target_properties import WITHOUT_CONTEXT
+from clockhands.errors import ClockhandsError
+from clockhands.measures.base_bound import base_bound, critical_dimension
+from clockhands.measures.bias_apart import told_apart
+from clockhands.measures.bias_edges import edges
+from clockhands.measures.bias_reach import reach
+from clockhands.measures.bounded import bounded
+from clockhands.measures.cover import cover
+from clockhands.measures.precision import precision
+from clockhands.measures.property import Property, not_computed
+from clockhands.measures.smooth import smooth
+from clockhands.measures.subject import Subject, subject_of
+from clockhands.measures.turning import turning
+from clockhands.sources.resolved import Code, Resolved
+from clockhands.specs import SPECS
+
+
+def _bound_of_its_own(subject: Subject) -> Property:
+    """The bound of the code's own ladder: the audit has looked for it already, and other bases take too long here."""
+    if subject.axes > 1 or getattr(subject.spec, "xpos", None) is not None:
+        return not_computed("The distances of several axes, or of rates with a decay, take too long for an audit.")
+    return base_bound(subject, search=False)
+
+
+_MEASURES = {
+    "bounded": bounded,
+    "smooth": smooth,
+    "turning": turning,
+    "cover": cover,
+    "critical_dimension": critical_dimension,
+    "base_bound": _bound_of_its_own,
+    "precision": precision,
+    "reach": reach,
+    "edges": edges,
+    "told_apart": told_apart,
+}
+
+
+@dataclass(frozen=True)
+class MainProperties:
+    """The main properties of one code.
+
+    Attributes:
+        part: The part of the model, and ``layers`` its layers, as in the code.
+        length: Tokens that they are about: those that the code serves, or that a query of it sees.
+        properties: What was measured, by name; what makes no sense for the code is left out.
+    """
+
+    part: str
+    layers: str | None
+    length: int
+    properties: Mapping[str, Property] = field(hash=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One element of ``properties`` in the JSON of an audit."""
+        return {
+            "part": self.part,
+            "layers": self.layers,
+            "length": self.length,
+            "properties": {name: json_value(each.to_dict()) for name, each in self.properties.items()},
+        }
+
+
+def main_properties(resolved: Resolved) -> tuple[MainProperties, ...]:
+    """The main properties of all codes whose spec, or whose rates, are known."""
+    found = (_of_code(code, resolved) for code in resolved.codes)
+    return tuple(one for one in found if one is not None and one.properties)
+
+
+def _of_code(code: Code, resolved: Resolved) -> MainProperties | None:
+    spec = spec_of(code)
+    if not isinstance(spec, SPECS):
+        return None
+    length = resolved.length or code.usable_length or WITHOUT_CONTEXT
+    if code.window is not None:
+        length = min(length, code.window)
+    try:
+        subject = subject_of(spec, length, "float32", None)
+    except ClockhandsError:
+        return None  # a table that is shorter than the length that was asked for: a finding says so
+    measured = {name: measure(subject) for name, measure in _MEASURES.items()}
+    return MainProperties(
+        code.part,
+        code.layers,
+        length,
+        {name: one for name, one in measured.items() if one.state == "measured"},
+    )
