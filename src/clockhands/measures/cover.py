@@ -1,9 +1,191 @@
-"""Which distances have a hand of their own."""
+"""Which distances have a hand of their own.
 
-from clockhands.measures.property import Property, not_computed
+A distance of ``k`` tokens is *covered* where some hand turns, over it, by at least an eighth and at most half of its
+circle: its wavelength is from ``2 k`` to ``8 k`` tokens. A hand that turns less reads nearly the same at both ends
+(its cosine is still above 0.7); one that turns by more than half reads as if the distance were a shorter one the other
+way round. So a hand of wavelength ``w`` covers the distances from ``w / 8`` to ``w / 2``, and hands whose wavelengths
+follow each other in a ratio of at most 4 leave no hole between them. A distance without a hand of its own is not
+unknown, for all hands together still tell it; but no single one says it plainly.
+
+The distances are 1 to ``length - 1``. The numbers of `cover`, for the axis that covers least (``axis``, from 0):
+
+* ``covered_share``: of these distances; ``uncovered_distances``: how many are not; ``first_uncovered_distance``,
+  ``longest_covered_distance``: tokens, None where there is none.
+* ``shortest_wavelength``, ``longest_wavelength``: tokens, of the pairs that move; None where none does.
+* ``largest_ratio``: of two wavelengths that follow each other, among those from 2 tokens to ``2 (length - 1)``, which
+  the longest distance needs, and the next beyond either end; None where there are fewer than two.
+* ``wasted_pairs``: pairs that cover none of the distances: too slow (or still) for the longest, or turning by more than
+  half a turn a token. ``pairs_beyond_the_length``: those that never complete a turn within it.
+* For comparison ``covered_share``, ``first_uncovered_distance``, ``longest_covered_distance``, ``largest_ratio``,
+  ``wasted_pairs`` and ``pairs_beyond_the_length`` of as many pairs with the bases 100, 8,192, 10,000 and 1,000,000,
+  each after ``base_100_`` and so on, and of rates evenly spaced from 1 to 1/10,000 after ``evenly_spaced_``.
+
+Accuracy: a wavelength is within a relative 2**-51; an end of what a hand covers that is within a relative 1e-12 of a
+whole number is taken as this number.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from clockhands.additive import WarpedPosition
+from clockhands.ladders import evenly_spaced, geometric
+from clockhands.measures.property import Property, measured, not_applicable
 from clockhands.measures.subject import Subject
+from clockhands.measures.turning import turned_through, turning_ladders
+
+# A hand covers what it turns by from an eighth to half of its circle.
+_LEAST, _MOST = 8, 2
+_ROUNDING = 1e-12
+_BASES = (100, 8192, 10_000, 1_000_000)
+
+
+def covered_by(rate: float) -> tuple[int, int]:
+    """The first and the last distance (tokens) that a hand of this rate (rad/token) covers; none where last < first.
+
+    >>> import math
+    >>> covered_by(2 * math.pi / 16), covered_by(1.0), covered_by(4.0)
+    ((2, 8), (1, 3), (1, 0))
+    """
+    if not rate:
+        return 1, 0
+    wavelength = 2 * math.pi / rate
+    first = math.ceil(wavelength / _LEAST * (1 - _ROUNDING))
+    return max(first, 1), math.floor(wavelength / _MOST * (1 + _ROUNDING))
+
+
+def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, int]]:
+    """The stretches of covered distances from 1 to ``length - 1``, first and last of each, in order and apart.
+
+    >>> stretches_covered((1.0, 0.1, 0.001), 2000)
+    [(1, 3), (8, 31), (786, 1999)]
+    """
+    found: list[tuple[int, int]] = []
+    spans = ((first, min(last, length - 1)) for first, last in map(covered_by, rates))
+    for first, last in sorted(span for span in spans if span[0] <= span[1]):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
+    """What a ladder covers of the distances below a length of at least 2, by the numbers that the module names."""
+    stretches = stretches_covered(rates, length)
+    covered = sum(last - first + 1 for first, last in stretches)
+    before = stretches[0][1] + 1 if stretches and stretches[0][0] == 1 else 1
+    spans = [covered_by(rate) for rate in rates]
+    return {
+        "covered_share": covered / (length - 1),
+        "uncovered_distances": length - 1 - covered,
+        "first_uncovered_distance": before if before < length else None,
+        "longest_covered_distance": stretches[-1][1] if stretches else None,
+        "largest_ratio": _largest_ratio(rates, length),
+        "wasted_pairs": sum(not first <= min(last, length - 1) for first, last in spans),
+        "pairs_beyond_the_length": len(rates) - turned_through(rates, length),
+    }
+
+
+def _largest_ratio(rates: Sequence[float], length: int) -> float | None:
+    """Of wavelengths that follow each other where some distance needs one of them or one between."""
+    wavelengths = sorted({2 * math.pi / rate for rate in rates if rate})
+    longest = 2 * (length - 1)
+    ratios = [slow / fast for fast, slow in itertools.pairwise(wavelengths) if slow > 2 and fast < longest]
+    return max(ratios, default=None)
+
+
+@lru_cache(maxsize=128)
+def _alternatives(pairs: int, length: int) -> dict[str, Any]:
+    """What as many pairs cover that are spaced otherwise."""
+    others = {f"base_{base}": geometric(pairs, base).rates for base in _BASES}
+    others["evenly_spaced"] = evenly_spaced(pairs, 1.0, 1e-4).rates
+    return {
+        f"{name}_{key}": number
+        for name, rates in others.items()
+        for key, number in cover_of(rates, length).items()
+        if key != "uncovered_distances"
+    }
 
 
 def cover(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """Which distances have a hand of their own, by the numbers that the module names."""
+    ladders = turning_ladders(subject)
+    if isinstance(ladders, Property):
+        return ladders
+    if isinstance(subject.spec, WarpedPosition):
+        return not_applicable(
+            "A step turns the hands of a warped position by another angle at each place, so none belongs to a distance."
+        )
+    if subject.length == 1:
+        return not_applicable("One token has no distance to another.")
+    each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
+    axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
+    own, ladder = each[axis], ladders[axis]
+    moving = [2 * math.pi / rate for rate in ladder.rates if rate]
+    numbers = {
+        "axis": axis,
+        "pairs": ladder.pairs,
+        **own,
+        "shortest_wavelength": min(moving, default=None),
+        "longest_wavelength": max(moving, default=None),
+        **_alternatives(ladder.pairs, subject.length),
+    }
+    return measured(
+        _brief(numbers), _sentence(subject, numbers, several=len(each) > 1), holds=own["covered_share"] == 1, **numbers
+    )
+
+
+def _brief(numbers: dict[str, Any]) -> str:
+    first, longest = numbers["first_uncovered_distance"], numbers["longest_covered_distance"]
+    if first is None:
+        return "every distance has one"
+    if longest is None or first > longest:
+        return "no distance has one" if first == 1 else f"none from {first:,} on"
+    return f"{_percent(1 - numbers['covered_share'])} have none, first {first:,}"
+
+
+def _percent(share: float) -> str:
+    """A share that is neither nothing nor all, and does not read so.
+
+    >>> _percent(0.5), _percent(0.00001), _percent(0.99999), _percent(1.0)
+    ('50 %', 'under 0.1 %', 'over 99.9 %', '100 %')
+    """
+    percent = 100 * share
+    if 0 < percent < 0.1:
+        return "under 0.1 %"
+    if 99.9 < percent < 100:
+        return "over 99.9 %"
+    return f"{percent:.3g} %"
+
+
+def _sentence(subject: Subject, numbers: dict[str, Any], *, several: bool) -> str:
+    first, longest, pairs = numbers["first_uncovered_distance"], numbers["longest_covered_distance"], numbers["pairs"]
+    along = f" along axis {numbers['axis']}" if several else ""
+    what = f"the {subject.length - 1:,} distances{along}" if subject.length > 2 else f"all distances{along} (only 1)"
+    if first is None:
+        told = f"Each of {what} has a hand that turns by an eighth to half of its circle over it."
+    elif longest is None:
+        told = f"None of {what} has a hand that turns by an eighth to half of its circle over it."
+    else:
+        told = (
+            f"{_percent(1 - numbers['covered_share'])} of {what} have no hand that turns by an eighth to half of its "
+            f"circle over them: {first:,} is the first, {longest:,} the longest that has one."
+        )
+    wasted = numbers["wasted_pairs"]
+    if wasted:
+        serve = "serves" if wasted == 1 else "serve"
+        told += f" {wasted} of {pairs} {'pair' if pairs == 1 else 'pairs'} {serve} no distance within the length."
+    return f"{told} {_compared(numbers)}"
+
+
+def _compared(numbers: dict[str, Any]) -> str:
+    """What the alternatives would leave without a hand."""
+    left = [_percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
+    others = ", ".join(f"{share} at {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True))
+    return (
+        f"As many pairs would leave {left[0]} without one at base {_BASES[0]}, {others}, and "
+        f"{_percent(1 - numbers['evenly_spaced_covered_share'])} at rates evenly spaced from 1 to 1/10,000."
+    )

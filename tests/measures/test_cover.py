@@ -1,0 +1,143 @@
+"""Distances that have a hand of their own, by counting each."""
+
+import math
+
+import pytest
+
+from clockhands.additive import Counter, EvenlySpaced, Sinusoidal, WarpedPosition
+from clockhands.biases import Alibi
+from clockhands.ladders import Explicit, evenly_spaced, geometric
+from clockhands.measures.cover import cover, cover_of, covered_by, stretches_covered
+from clockhands.measures.subject import subject_of
+from clockhands.presets import preset
+from clockhands.rotary import Rotary
+
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+
+
+def found(spec, length, dtype="float32"):
+    return cover(subject_of(spec, length, dtype, None))
+
+
+def covered(rates, length):
+    """The same by the definition: over k tokens some hand turns by k w / (2 pi) of its circle, from 1/8 to 1/2."""
+    return [k for k in range(1, length) if any(1 / 8 <= k * rate / (2 * math.pi) <= 1 / 2 for rate in rates)]
+
+
+def test_a_hand_covers_from_an_eighth_to_half_of_its_circle():
+    assert covered_by(2 * math.pi / 16) == (2, 8)
+    assert covered_by(2 * math.pi / 17) == (3, 8)
+    assert covered_by(math.pi) == (1, 1)
+    assert covered_by(3.2) == (1, 0)
+    assert covered_by(0.0) == (1, 0)
+
+
+def test_ends_that_are_whole_numbers_belong_to_it():
+    for wavelength in range(8, 4000, 8):
+        assert covered_by(2 * math.pi / wavelength) == (wavelength // 8, wavelength // 2)
+
+
+@pytest.mark.parametrize("length", [2, 3, 50, 700])
+@pytest.mark.parametrize(
+    "rates",
+    [
+        geometric(16).rates, geometric(3, 1e5).rates, geometric(8, 100.0).rates, evenly_spaced(9, 1.0, 1e-3).rates,
+        (4.0, 3.0), (0.0, 0.01), (5.0,),
+    ],
+)  # fmt: skip
+def test_every_distance_by_the_definition(rates, length):
+    expected = covered(rates, length)
+    stretches = stretches_covered(rates, length)
+    assert [k for first, last in stretches for k in range(first, last + 1)] == expected
+    assert all(last + 1 < first for (_, last), (first, _) in zip(stretches, stretches[1:], strict=False))
+    numbers = cover_of(rates, length)
+    missing = sorted(set(range(1, length)) - set(expected))
+    assert numbers["covered_share"] == len(expected) / (length - 1)
+    assert numbers["uncovered_distances"] == len(missing)
+    assert numbers["first_uncovered_distance"] == (missing[0] if missing else None)
+    assert numbers["longest_covered_distance"] == (expected[-1] if expected else None)
+    assert numbers["wasted_pairs"] == sum(not covered([rate], length) for rate in rates)
+
+
+def test_wavelengths_in_a_ratio_of_four_leave_no_hole_and_wider_ones_do():
+    for ratio, hole in ((3.99, False), (4.2, True)):
+        rates = [math.pi / ratio**pair for pair in range(6)]
+        numbers = cover_of(rates, 500)
+        assert (numbers["covered_share"] < 1) is hole
+        assert numbers["largest_ratio"] == pytest.approx(ratio)
+
+
+def test_the_largest_ratio_is_of_those_that_a_distance_needs():
+    """Wavelengths 1, 2, 6, 40 and 4,000 tokens: up to 4 tokens only 6 / 2 is asked for, up to 41 also 40 / 6."""
+    rates = [2 * math.pi / wavelength for wavelength in (1, 2, 6, 40, 4000)]
+    assert cover_of(rates, 4)["largest_ratio"] == pytest.approx(3)
+    assert cover_of(rates, 21)["largest_ratio"] == pytest.approx(40 / 6)
+    assert cover_of(rates, 22)["largest_ratio"] == pytest.approx(100)
+    assert cover_of([1.0], 22)["largest_ratio"] is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_llama_2_has_hands_for_27205_tokens(dtype):
+    """Its slowest pair needs 2 pi 10,000**(63/64) = 54,410.1 tokens for a turn."""
+    spec = Rotary(head_width=128)
+    short, long = found(spec, 4096, dtype), found(spec, 131_072, dtype)
+    assert (short.holds, short.brief) == (True, "every distance has one")
+    assert (long.holds, long.brief) == (False, "none from 27,206 on")
+    assert long.numbers["longest_covered_distance"] == math.floor(math.pi * 10_000 ** (63 / 64)) == 27_205
+    assert long.numbers["uncovered_distances"] == 131_071 - 27_205
+    assert long.numbers["covered_share"] == 27_205 / 131_071
+    assert long.numbers["longest_wavelength"] == pytest.approx(54_410.1, abs=0.05)
+    assert "27,206 is the first, 27,205 the longest" in long.says
+
+
+def test_the_scaling_of_llama_3_leaves_a_hole():
+    """Between the pairs that it keeps and those that it makes 32 times slower."""
+    spec = preset("llama3.2")
+    numbers = found(spec, 131_072).numbers
+    assert len(stretches_covered(spec.rates, 131_072)) == 2
+    assert numbers["first_uncovered_distance"] == 7314
+    assert numbers["longest_covered_distance"] == 131_071
+    assert numbers["largest_ratio"] > 4
+
+
+@pytest.mark.parametrize(("length", "pairs"), [(2048, 32), (8192, 64)])
+def test_the_alternatives_by_the_definition(length, pairs):
+    numbers = found(Rotary(head_width=2 * pairs, base=123.0), length).numbers
+    others = {f"base_{base}": geometric(pairs, base).rates for base in (100, 8192, 10_000, 1_000_000)}
+    others["evenly_spaced"] = [1 - pair * (1 - 1e-4) / (pairs - 1) for pair in range(pairs)]
+    for name, rates in others.items():
+        expected = covered(rates, length)
+        assert numbers[f"{name}_covered_share"] == len(expected) / (length - 1)
+        assert numbers[f"{name}_longest_covered_distance"] == expected[-1]
+        assert numbers[f"{name}_pairs_beyond_the_length"] == sum(rate * length < 2 * math.pi for rate in rates)
+    assert numbers["base_100_longest_covered_distance"] == math.floor(math.pi * 100 ** ((pairs - 1) / pairs))
+    assert numbers["base_10000_covered_share"] == 1 > numbers["evenly_spaced_covered_share"]
+
+
+def test_even_spacing_leaves_the_middle_out():
+    """Of 64 rates from 1 to 1/10,000 the last but one turns in 394 tokens, the last in 62,832."""
+    found_here = found(EvenlySpaced(width=128), 20_000)
+    numbers = found_here.numbers
+    assert (numbers["first_uncovered_distance"], numbers["longest_covered_distance"]) == (197, 19_999)
+    assert numbers["uncovered_distances"] == math.ceil(2 * math.pi * 1e4 / 8) - 197
+    assert found_here.brief == "38.3 % have none, first 197"
+
+
+def test_the_axis_that_covers_least_is_said():
+    spec = Rotary(head_width=8, axes=(0, 0, 1, 1), spacing=Explicit((1.0, 0.3, 1.0, 0.5)))
+    numbers = found(spec, 30).numbers
+    assert (numbers["axis"], numbers["longest_covered_distance"], numbers["pairs"]) == (1, 6, 2)
+    assert "29 distances along axis 1" in found(spec, 30).says
+
+
+@pytest.mark.parametrize(
+    ("spec", "length"),
+    [(Alibi(heads=2), 64), (Counter(width=4), 64), (WarpedPosition(width=4), 64), (Sinusoidal(8), 1)],
+)
+def test_where_the_question_makes_no_sense(spec, length):
+    assert found(spec, length).state == "not applicable"
+
+
+def test_two_tokens_have_one_distance():
+    assert found(Sinusoidal(width=8), 2).holds
+    assert found(Rotary(head_width=2, spacing=Explicit((4.0,))), 2).brief == "no distance has one"
