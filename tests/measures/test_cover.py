@@ -1,5 +1,6 @@
 """Distances that have a hand of their own, by counting each."""
 
+import itertools
 import math
 
 import pytest
@@ -49,7 +50,7 @@ def test_every_distance_by_the_definition(rates, length):
     expected = covered(rates, length)
     stretches = stretches_covered(rates, length)
     assert [k for first, last in stretches for k in range(first, last + 1)] == expected
-    assert all(last + 1 < first for (_, last), (first, _) in zip(stretches, stretches[1:], strict=False))
+    assert all(last + 1 < first for (_, last), (first, _) in itertools.pairwise(stretches))
     numbers = cover_of(rates, length)
     missing = sorted(set(range(1, length)) - set(expected))
     assert numbers["covered_share"] == len(expected) / (length - 1)
@@ -90,11 +91,12 @@ def test_llama_2_has_hands_for_27205_tokens(dtype):
     assert "27,206 is the first, 27,205 the longest" in long.says
 
 
-def test_the_scaling_of_llama_3_leaves_a_hole():
-    """Between the pairs that it keeps and those that it makes 32 times slower."""
+def test_the_scaling_of_llama_3_leaves_holes():
+    """Between the pairs that it keeps and those that it makes 32 times slower, about the one that is between."""
     spec = preset("llama3.2")
     numbers = found(spec, 131_072).numbers
-    assert len(stretches_covered(spec.rates, 131_072)) == 2
+    assert stretches_covered(spec.rates, 131_072) == [(1, 7313), (8090, 32_359), (40_357, 131_071)]
+    assert numbers["uncovered_distances"] == (8090 - 7314) + (40_357 - 32_360)
     assert numbers["first_uncovered_distance"] == 7314
     assert numbers["longest_covered_distance"] == 131_071
     assert numbers["largest_ratio"] > 4
