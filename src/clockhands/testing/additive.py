@@ -18,14 +18,13 @@ from clockhands.faults.fault import Suspect
 from clockhands.grids import Grid
 from clockhands.memory import refuse_larger
 from clockhands.positions import numpy_of
-from clockhands.specs import describe
 from clockhands.testing.additive_asking import InsideAdding, OutsideAdding, Right, answer, tokens
 from clockhands.testing.additive_experiments import EVERY, SMALL
 from clockhands.testing.additive_unexplained import unexplained
 from clockhands.testing.calling import PAIRS, Called, Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked, explanations, fitting
-from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
+from clockhands.testing.judging import asked_all, function_of, named, report_of, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import COPIES, ROWS
 from clockhands.testing.unexplained import only_coarse
@@ -122,41 +121,17 @@ def check_additive(
             timeout=timeout,
             first=first,
         )
-        coarse = None
-        if called.dtype in {"float32", "float64"}:
-            coarse = "float16" if called.library.name == "numpy" else "bfloat16"
-            coarse = coarse if called.library.holds(coarse) else None
-        return OutsideAdding(own.spec, called, length, coarse, None, build, own, negative)
+        return OutsideAdding(own.spec, called, length, called.coarse, None, build, own, negative)
 
     def another(other: AdditiveCode, first: str | None = None) -> OutsideAdding:
         assert make is not None
         return outside(make(other), right.of(other), first)
 
     build = None if make is None else another
-    if fn is None:
-        if make is None:
-            raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
-        fn = made(make, spec)
-    it = outside(fn, right)
+    it = outside(function_of(fn, make, spec), right)
     asked, left_out = asked_all(it, (*SMALL, EVERY))
-    failures, worst = failures_of(asked, it.called.changed)
-    report = Report(
-        subject=named(fn, make),
-        kind="additive",
-        like=describe(spec),
-        experiments=tuple(one.experiment.name for one in asked),
-        left_out=left_out,
-        failures=failures,
-        called={
-            "library": it.called.library.name,
-            "dtype": it.called.dtype,
-            "calls": it.called.calls,
-            "rows": it.called.rows,
-        },
-        worst=worst,
-        spec=spec,
-    )
-    if failures:
+    report = report_of("additive", named(fn, make), spec, asked, left_out, called=it.called)
+    if not report.sound:
         report = replace(report, explanations=_explained(it, asked, given, resized))
     return settled(report, raises)
 

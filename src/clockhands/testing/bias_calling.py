@@ -119,6 +119,12 @@ class CalledBias:
             return f'It can be called with call="{call}": say so.'
         return _WRAP
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """How it was called, as reports tell it."""
+        library = self.library.name if self.takes_positions else self.home
+        return {"library": library, "dtype": self.output, "calls": self.calls, "rows": self.rows}
+
     def asked(self, queries: int, keys: int) -> str:
         """How it is called, in words."""
         if self.call == "counts":

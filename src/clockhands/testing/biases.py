@@ -9,11 +9,10 @@ import numpy as np
 
 from clockhands.arguments import count
 from clockhands.biases import BiasCode, bias
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.faults.biases import bias_suspects
 from clockhands.faults.biasing import Behind, Given
 from clockhands.faults.fault import Suspect
-from clockhands.specs import describe
 from clockhands.testing.bias_asking import InsideBias, OutsideBias
 from clockhands.testing.bias_bounds import looks_up
 from clockhands.testing.bias_calling import CalledBias
@@ -23,7 +22,7 @@ from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failure_of, seen, 
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, explanations, fitting
-from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
+from clockhands.testing.judging import asked_all, function_of, named, report_of, resolved
 from clockhands.testing.libraries import as_numpy
 from clockhands.testing.reports import CannotCheck, Explanation, Report, settled
 
@@ -108,12 +107,8 @@ def check_bias(
             {name: as_numpy(each) for name, each in values.items()} if isinstance(values, dict) else as_numpy(values)
         )
     length = _length(spec, length, call)
-    if fn is None:
-        if make is None:
-            raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
-        fn = made(make, spec)
     called = CalledBias(
-        fn,
+        function_of(fn, make, spec),
         spec.heads,
         tokens=None if spec.ordered else length,
         call=call,
@@ -129,27 +124,19 @@ def check_bias(
         bias(spec, [0], [0], values=values)  # what is wrong with the values is said before anything is asked
     experiments = (*SMALL, *MEASURED, EVERY) if it.measured else (*SMALL, EVERY)
     asked, left_out = asked_all(it, experiments)
-    failures, worst = failures_of(asked, called.changed, failure_of)
     if it.measured and spec.ordered:
         left_out["keys before and after exchanged"] = "the learned numbers are not known: say values="
-    report = Report(
-        subject=named(fn, make),
-        kind="bias",
-        like=describe(spec),
-        experiments=tuple(one.experiment.name for one in asked),
-        left_out=left_out,
-        failures=failures,
-        called={
-            "library": called.library.name if called.takes_positions else called.home,
-            "dtype": called.output,
-            "calls": called.calls,
-            "rows": called.rows,
-            "keys after the query": _later(asked, causal),
-        },
-        worst=worst,
-        spec=spec,
+    report = report_of(
+        "bias",
+        named(fn, make),
+        spec,
+        asked,
+        left_out,
+        called=called,
+        told={"keys after the query": _later(asked, causal)},
+        failure_of=failure_of,
     )
-    if failures:
+    if not report.sound:
         report = replace(report, explanations=_explained(it, asked))
     return settled(report, raises)
 

@@ -128,6 +128,19 @@ class Called:
             "Wrap it: def turned(x, positions): return ... ; x [seq, width], positions [seq], or say axes= and call=."
         )
 
+    @property
+    def coarse(self) -> str | None:
+        """A coarser dtype that its tokens may come in too, where there is one and its library holds it."""
+        if self.dtype not in {"float32", "float64"}:
+            return None
+        coarse = "float16" if self.library.name == "numpy" else "bfloat16"
+        return coarse if self.library.holds(coarse) else None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """How it was called, as reports tell it."""
+        return {"library": self.library.name, "dtype": self.dtype, "calls": self.calls, "rows": self.rows}
+
     def asked(self, shape: tuple[int, ...]) -> str:
         """How it is called, in words."""
         sizes: dict[str, int] = dict(zip(AXES, shape, strict=True))

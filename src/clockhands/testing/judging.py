@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType
 from clockhands.specs import describe
-from clockhands.testing.calling import Refused
+from clockhands.testing.bias_calling import CalledBias
+from clockhands.testing.calling import Called, Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked
 from clockhands.testing.kinds import spec_of
-from clockhands.testing.reports import CannotCheck, Failure
+from clockhands.testing.reports import CannotCheck, Failure, Report
 
 FailureOf = Callable[[Experiment, Answer], Failure | None]
 
@@ -141,6 +142,59 @@ def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str
 
 def _first_upper(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def function_of(
+    fn: Callable[..., Any] | None, make: Callable[[Any], Callable[..., Any]] | None, spec: Any
+) -> Callable[..., Any]:
+    """The function that is to be checked: the one given, or what the builder builds.
+
+    Raises:
+        InvalidType: There is neither.
+        CannotCheck: See `made`.
+    """
+    if fn is not None:
+        return fn
+    if make is None:
+        raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
+    return made(make, spec)
+
+
+def report_of(
+    kind: str,
+    subject: str,
+    spec: Any,
+    asked: Sequence[Asked],
+    left_out: Mapping[str, str],
+    *,
+    called: Called | CalledBias,
+    told: Mapping[str, Any] | None = None,
+    failure_of: FailureOf | None = None,
+) -> Report:
+    """The report of what was asked of a function, not explained yet.
+
+    Args:
+        kind: Of the code.
+        subject: What to call the function.
+        spec: What it should be.
+        asked: The experiments that were made.
+        left_out: Why the others were not.
+        called: The function as it was called.
+        told: What else is told of that.
+        failure_of: See `failures_of`.
+    """
+    failures, worst = failures_of(asked, called.changed, failure_of)
+    return Report(
+        subject=subject,
+        kind=kind,
+        like=describe(spec),
+        experiments=tuple(one.experiment.name for one in asked),
+        left_out=left_out,
+        failures=failures,
+        called={**called.told, **(told or {})},
+        worst=worst,
+        spec=spec,
+    )
 
 
 def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:

@@ -3,24 +3,24 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import count, shown
-from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen, rotary_suspects
 from clockhands.faults.rotary_rows import ROTARY
 from clockhands.memory import refuse_larger
 from clockhands.rotary import Rotary
-from clockhands.specs import describe
 from clockhands.testing.asking import Implementation, Inside, Outside
 from clockhands.testing.calling import PAIRS, Called, Refused, spaced
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, failed_of, fitting, told_of
-from clockhands.testing.judging import asked_all, failures_of, made, named, resolved
+from clockhands.testing.judging import asked_all, function_of, named, report_of, resolved
 from clockhands.testing.reports import Explanation, Report, settled
 from clockhands.testing.rotary_experiments import (
     COPIES,
@@ -102,9 +102,9 @@ def check_rotary(
     def outside(
         function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None
     ) -> Outside:
-        called = Called(
-            function,
-            own.head_width,
+        as_called = partial(
+            Called,
+            width=own.head_width,
             axes=axes,
             call=call,
             positions=positions,
@@ -112,52 +112,17 @@ def check_rotary(
             backend=backend,
             dtype=dtype,
             timeout=timeout,
-            first=first,
         )
+        called = as_called(function, first=first)
         called.most = length
-        other = None
-        if key is not None:
-            other = Called(
-                key,
-                own.head_width,
-                axes=axes,
-                call=call,
-                positions=positions,
-                backend=backend,
-                dtype=dtype,
-                timeout=timeout,
-            )
-        coarse = None
-        if called.dtype in {"float32", "float64"}:
-            coarse = "float16" if called.library.name == "numpy" else "bfloat16"
-            coarse = coarse if called.library.holds(coarse) else None
-        return Outside(own, called, length, coarse, other, build)
+        other = None if key is None else as_called(key)
+        return Outside(own, called, length, called.coarse, other, build)
 
     build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
-    if fn is None:
-        if make is None:
-            raise InvalidType("There is neither a function nor a make=.", "Give the function that is to be checked.")
-        fn = made(make, spec)
-    it = outside(fn, spec, keys)
+    it = outside(function_of(fn, make, spec), spec, keys)
     asked, left_out = asked_all(it, (*SMALL, EVERY))
-    failures, worst = failures_of(asked, it.called.changed)
-    report = Report(
-        subject=named(fn, make),
-        kind="rotary",
-        like=describe(spec),
-        experiments=tuple(one.experiment.name for one in asked),
-        left_out=left_out,
-        failures=failures,
-        called={
-            "library": it.called.library.name,
-            "dtype": it.called.dtype,
-            "calls": it.called.calls,
-            "rows": it.called.rows,
-        },
-        worst=worst,
-        spec=spec,
-    )
-    if failures:
+    report = report_of("rotary", named(fn, make), spec, asked, left_out, called=it.called)
+    if not report.sound:
         report = replace(report, explanations=_explained(it, asked))
     return settled(report, raises)
 
