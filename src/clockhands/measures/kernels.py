@@ -310,8 +310,8 @@ def _of_rows(subject: Subject) -> Property:
         says = f"The dot product of two tokens{where} depends on their distance alone{over}.{neighbours}"
         return measured("by distance alone", says, **(found | {"even": True}))
     says = (
-        f"The dot product of two tokens{where} depends on where both stand: distance explains {_percent(explained)} of its "
-        f"variance{over}.{neighbours}"
+        f"The dot product of two tokens{where} depends on where both stand: distance explains {_percent(explained)} "
+        f"of its variance{over}.{neighbours}"
     )
     return measured(f"distance explains {_percent(explained)}", says, **found)
 

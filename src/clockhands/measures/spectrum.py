@@ -215,10 +215,11 @@ def _told(subject: Subject, found: dict[str, Any], axis: int) -> Property:
     where = f" of axis {axis}" if subject.axes > 1 else ""
     if most is None:
         return measured("every row is the same", f"Over {subject.length:,} tokens no row{where} differs.", **found)
+    most_of_it, ratio = found["directions_of_90_percent"], found["participation_ratio"]
     says = (
-        f"Over {subject.length:,} tokens 99% of the variance lies in {most:,} of {channels:,} directions{where} and 90% "
-        f"in {found['directions_of_90_percent']:,}, as spread out as {found['participation_ratio']:.1f} equal ones; the "
-        f"rank in {subject.dtype.name} is {found['rank']:,}. The mean row, which every token gets alike, has "
-        f"{found['mean_share']:.0%} of the length of a row."
+        f"Over {subject.length:,} tokens 99% of the variance lies in {most:,} of {channels:,} directions{where} and "
+        f"90% in {most_of_it:,}, as spread out as {ratio:.1f} equal ones; the rank in {subject.dtype.name} is "
+        f"{found['rank']:,}. The mean row, which every token gets alike, has {found['mean_share']:.0%} of the length "
+        "of a row."
     )
     return measured(f"99% in {most:,} of {channels:,} directions", says, **found)

