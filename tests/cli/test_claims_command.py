@@ -21,7 +21,8 @@ def test_all_claims_are_told_and_hold(run):
     assert len(document["claims"]) >= 40
     for each in document["claims"]:
         assert set(each) == {
-            "id", "statement", "verdict", "condition", "numbers", "expected", "argument", "source", "waits_for", "holds",
+            "id", "statement", "verdict", "condition", "numbers", "expected", "argument", "source", "waits_for",
+            "holds",
         }  # fmt: skip
         assert each["holds"] is True
         assert each["verdict"] in {"true", "false", "only if"}

@@ -103,7 +103,7 @@ def alibi_slopes_geometric() -> Numbers:
 
 @claim(
     "alibi-slopes-from-a-quarter",
-    "With 8 heads the slopes are 1/4, 1/8, … 1/512.",
+    "ALiBi's slopes for 8 heads are 1/4, 1/8, … 1/512.",
     "false",
     numbers={
         "first_slope": near("0.500000"),

@@ -43,7 +43,7 @@ def index_is_enough() -> Numbers:
 
 @claim(
     "normalised-index",
-    "Dividing the index by the length, so that it runs from 0 to 1, solves this.",
+    "The index divided by the length, from 0 to 1, is bounded and therefore a good code.",
     "false",
     numbers={"step_in_10_tokens": near("0.1111"), "step_in_1000_tokens": near("0.001001"), "ratio": near("111.0")},
     argument=(

@@ -58,7 +58,7 @@ def log_form_for_stability() -> Numbers:
 
 @claim(
     "log-form-for-angles",
-    "The logarithmic form at least gives wrong angles at long positions, so the choice decides the table.",
+    "Whether rates come from exp or from a power decides how wrong angles are at long positions.",
     "false",
     numbers={
         "angle_error_at_131072_by_exp": near("0.0039"),

@@ -1,0 +1,43 @@
+"""docs/claims.md is made of the claims, word for word."""
+
+import importlib.util
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clockhands.claims import CLAIMS
+from clockhands.claims.claim import exactly
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def maker():
+    spec = importlib.util.spec_from_file_location("claims_document", ROOT / "tools" / "claims_document.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_document_is_made_of_the_claims(maker):
+    assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(), "run tools/claims_document.py"
+
+
+def test_another_number_makes_another_document(maker):
+    told = CLAIMS["positions-in-bfloat16"]
+    other = replace(told, numbers={**told.numbers, "distinct_of_4096_in_bfloat16": exactly(770)})
+    assert maker.section(told) in maker.document()
+    assert maker.section(other) not in maker.document()
+
+
+def test_every_link_leads_to_a_claim(maker):
+    text = maker.document()
+    links = re.findall(r"\]\(#([^)]+)\)", text)
+    headings = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    # As GitHub makes anchors: lower case, without dots.
+    assert links == [heading.lower().replace(".", "") for heading in headings]
+    assert len(set(links)) == len(CLAIMS)
