@@ -3,6 +3,7 @@
 import click
 
 from clockhands.cli.output import print_json
+from clockhands.measures.drawn_tokens import adding_measured
 from clockhands.measures.order_matters import order
 
 EXAMPLES = """\b
@@ -23,13 +24,14 @@ def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
 
     Networks are drawn, not trained, and asked in float64: without a position code and with every kind, without a mask
     and with a causal one. What no drawn network tells is the same for all weights, so it cannot be learned either.
+    Then what becomes of a token that a position is added to.
     """
-    found = order(text, other, seed=seed)
+    found, added = order(text, other, seed=seed), adding_measured(seed=seed)
     if as_json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), "adding": added.to_dict()})
         return 0
     # A program that asks for JSON does not pay for the drawing.
     from clockhands.show.order import print_order
 
-    print_order(found)
+    print_order(found, added)
     return 0

@@ -7,30 +7,34 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.additive import AdditiveCode
+from clockhands.measures.drawn_tokens import AddingFigures
 from clockhands.measures.order_matters import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
 from clockhands.show.page import Page, safe
 
 _TITLES = ("", "sentences", "third order", "masked", "one word")
-_COLUMNS = (25, 25, 13, 9, 8)
+_COLUMNS = (25, 24, 13, 8, 8)
 
 
-def print_order(found: OrderMatters, file: IO[str] | None = None, width: int | None = None) -> None:
+def print_order(
+    found: OrderMatters, added: AddingFigures, file: IO[str] | None = None, width: int | None = None
+) -> None:
     """Print the report.
 
     Args:
-        found: What to show.
+        found: What attention tells of order.
+        added: What adding a code does to the token.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's, or 80 where there is none.
     """
-    _Report(Console(file=file, width=width, highlight=False, markup=False, emoji=False), found).print()
+    _Report(Console(file=file, width=width, highlight=False, markup=False, emoji=False), found, added).print()
 
 
 class _Report(Page):
     """One report."""
 
-    def __init__(self, console: Console, found: OrderMatters) -> None:
+    def __init__(self, console: Console, found: OrderMatters, added: AddingFigures) -> None:
         super().__init__(console)
-        self.found = found
+        self.found, self.added = found, added
 
     def print(self) -> None:
         found = self.found
@@ -70,6 +74,11 @@ class _Report(Page):
         )
         self.heading("with a position code")
         self.codes()
+        self.heading("what adding a position does to the token")
+        for number, sentence in enumerate(self.added.sentences()):
+            if number:
+                self.line()
+            self.paragraph(sentence)
 
     def heading(self, text: str) -> None:
         self.line()
