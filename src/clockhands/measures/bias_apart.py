@@ -198,7 +198,7 @@ def _says(subject: Subject, apart: _Apart) -> str:
     of_keys = isinstance(spec, Alibi) and spec.form == "key"
     if pair is None:
         said = f"Every head of {name(spec)} gives each of the {apart.places:,} distances a number of its own in {kind}."
-        same = " It numbers keys, not distances; below a causal mask a softmax sees no difference."
+        same = " It numbers keys; below a causal mask a softmax sees no difference to distances."
         return said + same * of_keys
     which = f"Head {apart.fewest}" if len(apart.counts) > 1 else "The head"
     said = (
@@ -206,8 +206,9 @@ def _says(subject: Subject, apart: _Apart) -> str:
         f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two that it cannot tell apart."
     )
     merges = (
-        f" It numbers keys, not distances, so rounding to {kind} merges the keys nearest to a late query, where the "
-        "distance form would merge the farthest."
+        " It numbers keys, which below a causal mask is as good as distances to a softmax; but these numbers grow "
+        f"along the text, so rounding to {kind} merges the keys nearest to a late query, where the distance form would "
+        "merge the farthest."
     )
     return said + merges * of_keys
 
