@@ -57,7 +57,8 @@ _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "
 
 _ROWS = 12  # tokens compared at each distance
 _WORK = 3e9  # multiplications of a fit; of more tokens than that allows the first are taken
-_EXACT = 1e-8  # of the largest number: an error of a fitted map that is only the rounding of its making
+# Of the largest number: an error of a fitted map that is only rounding, of float64, and of trained numbers in float32.
+_EXACT, _EXACT_TRAINED = 1e-8, 1e-6
 
 
 def shift(subject: Subject) -> Property:
@@ -334,13 +335,13 @@ def _maps(subject: Subject, axis: int, tokens: int, distances: list[int]) -> _Ma
     rows = subject.rows(0, tokens, axis, "float64")
     if subject.axes > 1:  # the others' channels stand still here, and would pass for a constant
         rows = rows[:, rows.max(axis=0) != rows.min(axis=0)]
-    size = float(np.abs(rows).max(initial=0))
+    allowed = (_EXACT_TRAINED if subject.spec_is_learned else _EXACT) * float(np.abs(rows).max(initial=0))
     plain = judged(rows, distances)
-    linear, addition = _all_fit(plain, size), False
+    linear, addition = _all_fit(plain, allowed), False
     numbers = _numbers(plain, "")
     if not linear and _may_add(subject):
         affine = judged(rows, distances, constant=True)
-        addition = _all_fit(affine, size)
+        addition = _all_fit(affine, allowed)
         numbers |= _numbers(affine, "_with_constant")
     return _Maps(numbers, linear, addition)
 
@@ -358,5 +359,5 @@ def _numbers(judgements: list[Judged | None], name: str) -> dict[str, Any]:
     }
 
 
-def _all_fit(found: list[Judged | None], size: float) -> bool:
-    return all(one is not None and one.largest <= _EXACT * size for one in found)
+def _all_fit(found: list[Judged | None], allowed: float) -> bool:
+    return all(one is not None and one.largest <= allowed for one in found)

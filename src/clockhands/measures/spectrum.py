@@ -39,6 +39,8 @@ from clockhands.positions import positions_of
 
 _WORK = 8e9  # multiplications of a decomposition; more would take longer than anybody waits for one property
 
+_NOTHING = 2.0**-46  # of the largest singular value: what the rounding of a decomposition leaves of equal rows
+
 _THRESHOLDS = {"float64": 1e-12, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -176,7 +178,8 @@ def _along(subject: Subject, axis: int, ladder: Ladder | None) -> dict[str, Any]
             rows = rows[:, rows.max(axis=0) != rows.min(axis=0)]
         spread, scale = spread_of_rows(rows), 1.0
         channels, which = rows.shape[1], "variance_by_channel"
-    variances = spread.centred**2 / tokens * scale**2
+    same = spread.centred.max(initial=0) <= _NOTHING * spread.values.max(initial=0)
+    variances = np.zeros(1) if same else spread.centred**2 / tokens * scale**2
     variance, mean = float(variances.sum()), spread.mean * scale**2
     shares = np.cumsum(variances) / variance if variance > 0 else None
     threshold = _THRESHOLDS[subject.dtype.name]
