@@ -158,7 +158,7 @@ def _setting(spec: Bucketed, last: int) -> str:
 
 
 def _used(rows: int, unused: list[int], never: list[int], length: int) -> str:
-    taken = f"{rows - len(unused):,} of the {rows:,} rows"
+    taken = f"{rows - len(unused):,} of the {rows:,} rows" if unused else f"all {rows:,} rows"
     said = f"1 token takes {taken}" if length == 1 else f"{length:,} tokens take {taken}"
     if not never:
         return f"{said}."

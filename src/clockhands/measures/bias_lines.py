@@ -12,7 +12,19 @@ from typing import Literal
 
 import numpy as np
 
-from clockhands.biases import Alibi, BiasCode, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, bias
+from clockhands.biases import (
+    Alibi,
+    BiasCode,
+    Buckets,
+    CeilingBuckets,
+    Clipped,
+    Decay,
+    Fire,
+    Kerple,
+    LogWindow,
+    Window,
+    bias,
+)
 from clockhands.measures.property import Property, not_computed
 from clockhands.measures.subject import Subject
 
@@ -57,8 +69,10 @@ def name(spec: BiasCode) -> str:
         Decay: "Retention's decay",
         Fire: "FIRE",
         Kerple: "KERPLE",
+        LogWindow: "the window",
+        Window: "the window",
     }
-    return names.get(type(spec), type(spec).__name__)
+    return names[type(spec)]
 
 
 def line(subject: Subject, distances: int, dtype: object = None, *, after: bool = False) -> np.ndarray:

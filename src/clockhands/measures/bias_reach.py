@@ -232,7 +232,8 @@ def _farthest(reached: _Reached) -> str:
     least = "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}"
     if heads == 1:
         return f"The farthest key, {away}, weighs {least}."
-    return f"{reached.seeing} of {heads} heads give the farthest key, {away}, a hundredth or more; the least weight is {least}."
+    seeing = f"{reached.seeing} of {heads} heads give the farthest key, {away}, a hundredth or more"
+    return f"{seeing}; the least weight is {least}."
 
 
 def _without_values(subject: Subject, missing: Property) -> Property:
