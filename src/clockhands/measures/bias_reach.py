@@ -230,9 +230,10 @@ def _farthest(reached: _Reached) -> str:
     heads, smallest = len(reached.hundredths), float(reached.weights.min())
     away = f"{reached.farthest} steps away, by their mean" if reached.plane else f"{tokens(reached.farthest)} back"
     least = "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}"
+    keys, weigh = ("keys", "weigh") if reached.plane else ("key", "weighs")
     if heads == 1:
-        return f"The farthest key, {away}, weighs {least}." if not reached.plane else f"Keys {away}, weigh {least}."
-    seeing = f"{reached.seeing} of {heads} heads give the farthest key{'s' * reached.plane}, {away}, a hundredth or more"
+        return f"The farthest {keys}, {away}, {weigh} {least}."
+    seeing = f"{reached.seeing} of {heads} heads give the farthest {keys}, {away}, a hundredth or more"
     return f"{seeing}; the least weight is {least}."
 
 
