@@ -1,0 +1,188 @@
+"""The numbers of claims about rates, wavelengths and longer texts, from mpmath and plain Python."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from clockhands.claims import CLAIMS, frequencies, stretching
+from clockhands.claims.claim import Claim
+
+
+@pytest.fixture(autouse=True)
+def forty_digits():
+    with mpmath.workdps(40):
+        yield
+
+
+def rates(width, base=10_000, last=None):
+    """The ladder of the paper, or with another denominator than d/2."""
+    return [mpmath.power(base, -mpf(pair) / (last or width // 2)) for pair in range(width // 2)]
+
+
+def waves(*arguments):
+    return [2 * mp.pi / rate for rate in rates(*arguments)]
+
+
+def alike(width, base, offsets):
+    """Σ cos(rate k) in double precision, term by term."""
+    turning = base ** (-np.arange(width // 2) / (width // 2))
+    return np.concatenate([np.cos(np.outer(part, turning)).sum(1) for part in np.array_split(offsets, 40)])
+
+
+def apart(width, base, offsets):
+    return np.sqrt(np.maximum(width - 2 * alike(width, base, np.asarray(offsets)), 0))
+
+
+INDEPENDENT = {
+    "slowest-wavelength-62832": lambda: {
+        "wavelength_by_the_paper": waves(512)[-1],
+        "wavelength_by_tensor2tensor": waves(512, 10_000, 255)[-1],
+    },
+    "wavelengths-to-ten-thousand-turns": lambda: {
+        f"share_reached_at_width_{d}": mpmath.power(10_000, -mpf(2) / d) for d in (64, 512, 4096)
+    },
+    "divisor-9956": lambda: {
+        "divisor_by_the_paper": mpmath.power(10_000, mpf(510) / 512),
+        "divisor_by_tensor2tensor": mpmath.power(10_000, mpf(255) / 255),
+        "divisor_of_the_exponent_511_512": mpmath.power(10_000, mpf(511) / 512),
+        "numerator_that_9956_needs": 512 * mpmath.log(9956, 10_000),
+    },
+    "ratio-1.036": lambda: {
+        "ratio_by_the_paper": mpmath.root(10_000, 256),
+        "ratio_by_tensor2tensor": mpmath.root(10_000, 255),
+    },
+    "lower-dimensions-change-slowly": lambda: {
+        "first_wavelength": 2 * mp.pi,
+        "last_wavelength": waves(512)[-1],
+        # 2 pi 10000**(i/256) <= 100
+        "pairs_that_turn_within_100_tokens": 1 + int(mpmath.floor(256 * mpmath.log(100 / (2 * mp.pi), 10_000))),
+    },
+    "ten-thousand-is-a-length-limit": lambda: {
+        "turns_of_the_slowest_pair_at_10000": 10_000 / waves(512)[-1],
+        "distinct_rows_of_20000_in_float32": different_hands(20_000),
+        "largest_number_at_position_ten_to_18": max(
+            max(abs(mpmath.sin(10**18 * rate)), abs(mpmath.cos(10**18 * rate))) for rate in rates(64)
+        ),
+    },
+    "fastest-pair-at-nyquist": lambda: {"tokens_in_a_turn": 2 * mp.pi, "share_of_the_nyquist_rate": 1 / mp.pi},
+    "the-code-is-periodic": lambda: {
+        "distance_after_one_slowest_turn_at_width_512": exact_distance(512, 10_000, 60_611),
+        "distance_after_62832_tokens": exact_distance(512, 10_000, 62_832),
+        "distance_of_unrelated_positions": mpmath.sqrt(512),
+    },
+    "every-pair-turns-in-training": lambda: {
+        "pairs_of_64_that_never_turn_in_4096": sum(wave > 4096 for wave in waves(128)),
+        "pairs_of_64_that_never_turn_in_512": sum(wave > 512 for wave in waves(128)),
+        # 2 ceil(d/2 log_base(T / 2 pi)), Liu et al. 2023
+        "channels_that_turn_in_4096": 2 * int(mpmath.ceil(64 * mpmath.log(4096 / (2 * mp.pi), 10_000))),
+    },
+    "small-base-repeats": lambda: {
+        "slowest_wavelength_at_width_512": waves(512, 100)[-1],
+        "nearest_offset_up_to_200000": 1 + int(np.argmin(apart(512, 100.0, range(1, 20_001)))),
+        "distance_of_neighbours": exact_distance(512, 100, 1),
+        "distance_after_617_tokens": exact_distance(512, 100, 617),
+    },
+    "sinusoids-extrapolate": lambda: {
+        "largest_number_at_a_million": max(
+            max(abs(mpmath.sin(10**6 * rate)), abs(mpmath.cos(10**6 * rate))) for rate in rates(512)
+        ),
+        "distinct_rows_of_65536": different_hands(65_536),
+        "pairs_of_256_with_unseen_angles_at_1024": sum(wave > 512 for wave in waves(512)),
+    },
+    "rotary-any-length": lambda: {
+        "pairs_of_64_with_unseen_angles_past_4096": sum(wave > 4096 for wave in waves(128)),
+        "largest_trained_turn_of_the_slowest_pair": 4096 / waves(128)[-1],
+        "its_turn_at_four_times_the_length": 16_384 / waves(128)[-1],
+    },
+    "learned-tables-end": lambda: {
+        "position_511_has_a_row": 511 in range(512),
+        "position_512_is_refused": 512 not in range(512),
+    },
+    "interpolation-divides-the-rates": lambda: {"ratio_of_the_rates": mpf(4)},
+    "larger-base-is-interpolation": lambda: {
+        "slowing_of_the_fastest_pair": mpf(1),
+        "slowing_of_the_middle_pair": mpmath.power(4, mpf(32) / 63),
+        "slowing_of_the_slowest_pair": mpf(4),
+        "base_that_does_it": 10_000 * mpmath.power(4, mpf(128) / 126),
+    },
+    "ntk-keeps-the-fastest-pair": lambda: {
+        "fastest_rate_is_the_same": mpmath.power(4, mpf(0) / 63) == 1,
+        "pairs_of_64_that_are_the_same": sum(mpmath.power(4, mpf(pair) / 63) == 1 for pair in range(64)),
+    },
+    "yarn-leaves-high-frequencies": lambda: {
+        **split([yarn_slowing(pair) for pair in range(64)], 4),
+        "factor_on_cosine_and_sine": mpf(1) + mpmath.log(4) / 10,
+    },
+    "llama3-29-6-29": lambda: split([llama_slowing(8192 / wave) for wave in waves(128, 500_000)], 8),
+    "yarn-without-training": lambda: {
+        "slowest_turn_trained": 4096 / waves(128)[-1],
+        "slowest_turn_at_four_times_the_length": 16_384 / waves(128)[-1] / yarn_slowing(63),
+        "middle_turns_trained": 4096 / waves(128)[32],
+        "middle_turns_at_four_times_the_length": 16_384 / waves(128)[32] / yarn_slowing(32),
+    },
+    "low-frequencies-carry-meaning": lambda: {
+        "turn_of_the_slowest_pair_in_8192_tokens_base_10000": 8192 / waves(256)[-1],
+        "its_cosine_there": mpmath.cos(8192 * rates(256)[-1]),
+        "turn_of_the_slowest_pair_in_8192_tokens_base_500000": 8192 / waves(128, 500_000)[-1],
+    },
+    "far-positions-look-alike": lambda: {
+        "nearest_offset_at_width_8": 1 + int(np.argmin(apart(8, 10_000.0, range(1, 200_001)))),
+        "its_distance": exact_distance(8, 10_000, 169_646),
+        "nearest_offset_at_width_64": 1 + int(np.argmin(apart(64, 10_000.0, range(1, 200_001)))),
+        "nearest_offset_at_width_512": 1 + int(np.argmin(apart(512, 10_000.0, range(1, 20_001)))),
+    },
+}
+
+
+def different_hands(number):
+    """How many positions the first pair alone tells apart in float32."""
+    return len({(np.float32(math.sin(place)), np.float32(math.cos(place))) for place in range(number)})
+
+
+def exact_distance(width, base, offset):
+    return mpmath.sqrt(2 * sum(1 - mpmath.cos(rate * offset) for rate in rates(width, base)))
+
+
+def yarn_slowing(pair):
+    """By 4 from 4,096 at head width 128: ramp from floor(c(32)) = 20 to ceil(c(1)) = 46, worked out by hand."""
+    begin = math.floor(64 * math.log(4096 / (32 * 2 * math.pi)) / math.log(10_000))
+    end = math.ceil(64 * math.log(4096 / (2 * math.pi)) / math.log(10_000))
+    assert (begin, end) == (20, 46)
+    ramp = min(max(mpf(pair - begin) / (end - begin), 0), 1)
+    return 1 / (ramp / 4 + 1 - ramp)
+
+
+def llama_slowing(turns):
+    kept = min(max((turns - 1) / (4 - 1), 0), 1)
+    return 1 / ((1 - kept) / 8 + kept)
+
+
+def split(slowing, factor):
+    kept, divided = sum(each == 1 for each in slowing), sum(each == factor for each in slowing)
+    return {
+        "pairs_kept": kept,
+        "pairs_blended": len(slowing) - kept - divided,
+        f"pairs_divided_by_{factor}": divided,
+    }
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_another_way_gives_the_same(name, agrees):
+    agrees(name, INDEPENDENT[name]())
+
+
+def test_no_claim_is_left_out():
+    told = [
+        each.id for module in (frequencies, stretching) for each in vars(module).values() if isinstance(each, Claim)
+    ]
+    assert set(told) == set(INDEPENDENT)
+    assert set(told) <= set(CLAIMS)
+
+
+def test_another_number_does_not_agree(agrees):
+    right = INDEPENDENT["divisor-9956"]()
+    with pytest.raises(AssertionError, match=r"9956"):
+        agrees("divisor-9956", right | {"divisor_by_the_paper": mpf(9956)})
