@@ -27,6 +27,7 @@ layer, where the error itself grows twofold.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -74,6 +75,21 @@ class Layer:
     output: np.ndarray
     up: np.ndarray | None = None
     down: np.ndarray | None = None
+
+    @cached_property
+    def projections(self) -> "dict[str, Projection]":
+        """All weights by name, each with its stretch; the output's heads beside each other."""
+        joined = self.output.reshape(*self.output.shape[:-3], -1, self.output.shape[-1])
+        named = {"query": self.query, "key": self.key, "value": self.value, "output": joined}
+        named |= {} if self.up is None or self.down is None else {"up": self.up, "down": self.down}
+        return {name: Projection(weights, _stretch(weights)) for name, weights in named.items()}
+
+
+class Projection(NamedTuple):
+    """Weights, and by how much they make a vector longer at most, [..., 1]."""
+
+    weights: np.ndarray
+    stretch: np.ndarray
 
 
 def drawn_layers(
@@ -137,19 +153,19 @@ def attend(
     """
     given = x if isinstance(x, Rounded) else exactly(x)
     x = Rounded(given.numbers[..., None, :, :], given.error[..., None, :])
-    query, key, value = (_projected(x, weights) for weights in (layer.query, layer.key, layer.value))
+    made = layer.projections
+    query, key, value = (_projected(x, made[name]) for name in ("query", "key", "value"))
     if turn is not None:
         query, key = _turned(query, turn, "query"), _turned(key, turn, "key")
     heads = _weighted(*_weights(query, key, causal, bias), value)
     # The heads beside each other, [..., tokens, heads * head_width].
     *before, count_of_heads, tokens, channels = heads.numbers.shape
     beside = np.swapaxes(heads.numbers, -2, -3).reshape(*before, tokens, count_of_heads * channels)
-    output = layer.output.reshape(*layer.output.shape[:-3], -1, layer.output.shape[-1])
-    y = plus(given, _projected(Rounded(beside, _length(heads.error, axis=-2)), output))
-    if layer.up is None or layer.down is None:
+    y = plus(given, _projected(Rounded(beside, _length(heads.error, axis=-2)), made["output"]))
+    if "up" not in made:
         return y
-    inner = _projected(y, layer.up)
-    return plus(y, _projected(Rounded(np.maximum(inner.numbers, 0), inner.error), layer.down))
+    inner = _projected(y, made["up"])
+    return plus(y, _projected(Rounded(np.maximum(inner.numbers, 0), inner.error), made["down"]))
 
 
 def plus(a: Rounded, b: Rounded) -> Rounded:
@@ -174,14 +190,13 @@ def _length(vectors: np.ndarray, axis: int = -1) -> np.ndarray:
 
 def _stretch(matrices: np.ndarray) -> np.ndarray:
     """By how much each matrix makes a vector longer at most, and a little more for the rounding of the bounds."""
-    return np.linalg.norm(matrices, 2, axis=(-2, -1)) * (1 + 2.0**-30)
+    return np.linalg.norm(matrices, 2, axis=(-2, -1))[..., None] * (1 + 2.0**-30)
 
 
-def _projected(x: Rounded, weights: np.ndarray) -> Rounded:
+def _projected(x: Rounded, by: Projection) -> Rounded:
     """``x @ weights``."""
-    stretch = _stretch(weights)[..., None]
-    rounded = _gamma(weights.shape[-2]) * _length(np.abs(x.numbers) @ np.abs(weights))
-    return Rounded(x.numbers @ weights, stretch * x.error + rounded)
+    rounded = _gamma(by.weights.shape[-2]) * _length(np.abs(x.numbers) @ np.abs(by.weights))
+    return Rounded(x.numbers @ by.weights, by.stretch * x.error + rounded)
 
 
 def _turned(x: Rounded, turn: Turn, role: Role) -> Rounded:
@@ -190,7 +205,7 @@ def _turned(x: Rounded, turn: Turn, role: Role) -> Rounded:
     each = np.ascontiguousarray(np.broadcast_to(np.eye(width)[:, None, :], (width, tokens, width)))
     matrices = turn(each, role).transpose(1, 0, 2)  # [tokens, channel in, channel out]
     rounded = _gamma(4) * _length((np.abs(x.numbers)[..., None, :] @ np.abs(matrices))[..., 0, :])
-    return Rounded(turn(x.numbers, role), _stretch(matrices) * x.error + rounded)
+    return Rounded(turn(x.numbers, role), _stretch(matrices)[..., 0] * x.error + rounded)
 
 
 def _weights(query: Rounded, key: Rounded, causal: bool, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
