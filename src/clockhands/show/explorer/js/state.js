@@ -1,0 +1,121 @@
+// One state for all views: which code, which position, which pair. It lives in the address, so that a link shares a view.
+
+export const DEFAULTS = {
+  code: "vaswani2017", // a code of the page's data, by its name
+  other: "", // a second one to compare with; empty is none
+  width: 512, // channels
+  base: 10000,
+  layout: "interleaved",
+  order: "sin-cos",
+  length: 2048, // tokens that the model was trained on
+  served: 8192, // tokens that it is used with
+  position: 100,
+  pair: 4,
+  channel: 8, // the column of the table that is pointed at
+  shift: 3, // tokens
+  start: 40, // the position from which the shift is shown
+  warp: "none", // none, square, log, reciprocal
+  naive: "counter",
+  dtype: "bfloat16",
+  scaling: "none",
+  factor: 4,
+  heads: 8,
+  head: 0,
+  code_in_attention: "sinusoidal",
+  seed: 0,
+  layer: 0,
+};
+
+// The limits of what can be typed or shared: whole numbers from..to, or one of some words.
+export const LIMITS = {
+  width: [2, 2048, 2],
+  base: [1.0001, 1e9],
+  length: [1, 2 ** 24, 1],
+  served: [1, 2 ** 24, 1],
+  position: [0, Number.MAX_SAFE_INTEGER, 1],
+  pair: [0, 1023, 1],
+  channel: [0, 2047, 1],
+  shift: [-4096, 4096, 1],
+  start: [0, 2 ** 24, 1],
+  factor: [1, 64],
+  heads: [1, 128, 1],
+  head: [0, 127, 1],
+  seed: [0, 2 ** 31, 1],
+  layer: [0, 1023, 1],
+  layout: ["interleaved", "halves"],
+  order: ["sin-cos", "cos-sin"],
+  warp: ["none", "square", "log", "reciprocal"],
+};
+
+// A value as the state takes it: in its limits and on its grid; what cannot be read is the default.
+export function settled(name, value) {
+  const limits = LIMITS[name];
+  if (limits === undefined) return String(value).slice(0, 80);
+  if (typeof limits[0] === "string") return limits.includes(value) ? value : DEFAULTS[name];
+  const number = Number(value);
+  if (!Number.isFinite(number)) return DEFAULTS[name];
+  const within = Math.min(Math.max(number, limits[0]), limits[1]);
+  return limits[2] ? Math.round(within / limits[2]) * limits[2] : within;
+}
+
+export function fromFragment(fragment, defaults = DEFAULTS) {
+  const state = { ...defaults };
+  for (const [name, value] of new URLSearchParams(fragment.replace(/^#/, ""))) {
+    if (Object.hasOwn(DEFAULTS, name)) state[name] = settled(name, value);
+  }
+  return state;
+}
+
+// Only what differs from the page's own start, so that a link stays short.
+export function toFragment(state, defaults = DEFAULTS) {
+  const told = new URLSearchParams();
+  for (const name of Object.keys(DEFAULTS)) {
+    if (state[name] !== defaults[name]) told.set(name, String(state[name]));
+  }
+  return told.toString();
+}
+
+// The state and who wants to know of it: views are told once a frame, however often it changes in between.
+export class Store {
+  constructor(state, schedule) {
+    this.state = state;
+    this.listeners = [];
+    this.changed = new Set();
+    this.schedule = schedule;
+  }
+
+  set(patch) {
+    const next = { ...this.state };
+    for (const [name, value] of Object.entries(patch)) {
+      const kept = settled(name, value);
+      if (next[name] !== kept) {
+        next[name] = kept;
+        this.changed.add(name);
+      }
+    }
+    if (next.pair > next.width / 2 - 1) {
+      next.pair = next.width / 2 - 1;
+      this.changed.add("pair");
+    }
+    if (next.channel > next.width - 1) {
+      next.channel = next.width - 1;
+      this.changed.add("channel");
+    }
+    this.state = next;
+    if (this.changed.size && !this.pending) {
+      this.pending = true;
+      this.schedule(() => this.tell());
+    }
+  }
+
+  tell() {
+    const changed = this.changed;
+    this.changed = new Set();
+    this.pending = false;
+    for (const listener of this.listeners) listener(this.state, changed);
+  }
+
+  subscribe(listener) {
+    this.listeners.push(listener);
+  }
+}
