@@ -186,3 +186,30 @@ def alibi_uses_longer_context() -> Numbers:
         "reach_of_the_flattest_head": 10 / slopes.min(),
         "share_of_the_last_20_tokens_in_the_steepest_head": math.fsum(shares[-20:]),
     }
+
+
+@claim(
+    "alibi-slopes-are-essential",
+    "ALiBi works with exactly its slopes and no others.",
+    "false",
+    numbers={
+        "slopes_that_stay_if_all_are_halved": exactly(7),
+        "reach_of_the_steepest_head_then": near("40"),
+        "octaves_of_reach_with_8_heads": near("7.0"),
+    },
+    argument=(
+        "What the slopes give is a spread of reaches over 7 octaves. Halve them all and 7 of 8 are still the same. The "
+        "authors report that other sets work too, and that one drawn at random can be as good."
+    ),
+    source=f"{ALIBI}: the authors' remark, cited; the counts are computed",
+    waits_for="The loss of models trained with halved, doubled and drawn slopes.",
+)
+def alibi_slopes_are_essential() -> Numbers:
+    """The slopes, and the same halved."""
+    slopes = Alibi(heads=8).slopes
+    halved = {slope / 2 for slope in slopes}
+    return {
+        "slopes_that_stay_if_all_are_halved": len(halved & set(slopes)),
+        "reach_of_the_steepest_head_then": 10 / max(halved),
+        "octaves_of_reach_with_8_heads": math.log2(max(slopes) / min(slopes)),
+    }
