@@ -35,7 +35,7 @@ from clockhands.additive import (
 )
 from clockhands.errors import ClockhandsError
 from clockhands.measures.bounded_biases import bounded_bias
-from clockhands.measures.hands import Hands, hands_of, rows_of
+from clockhands.measures.hands import Hands, different_axes, hands_of, rows_of
 from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import Subject
 from clockhands.positions import numpy_of
@@ -134,6 +134,14 @@ def _without_values(subject: Subject) -> Property:
         return _limited(subject, spec.scale, "whatever its rates are")
     if isinstance(spec, FourierFeatures):
         return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
+    if isinstance(spec, Sinusoidal):
+        return measured(
+            "yes: by its scale",
+            "Cosines and sines times one trained number stay within it: pass it as values= to know the bound.",
+            holds=True,
+            largest=None,
+            limit=None,
+        )
     assert subject.missing is not None
     return not_computed(subject.missing)
 
@@ -215,7 +223,7 @@ def _looked_for(subject: Subject) -> dict[str, Any]:
         return none
     largest, smallest_norm, largest_norm = 0.0, math.inf, 0.0
     kind = subject.dtype if isinstance(subject.spec, Learned) else np.dtype(np.float64)
-    for axis in range(subject.axes):
+    for axis in different_axes(subject):
         make = rows_of(subject, axis, kind)
         width = make(0, 1).shape[1]
         if subject.length * width > _MOST_NUMBERS:

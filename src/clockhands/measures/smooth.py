@@ -26,7 +26,7 @@ import numpy as np
 from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Ladder
-from clockhands.measures.hands import Hands, MakeRows, hands_of, rounding_distance, rows_of
+from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
 from clockhands.phases import units
@@ -144,7 +144,7 @@ def _of_hands(subject: Subject, hands: Hands) -> Property:
 
 def _of_rows(subject: Subject) -> Property:
     try:
-        makers = [rows_of(subject, axis, _kind(subject)) for axis in range(subject.axes)]
+        makers = {axis: rows_of(subject, axis, _kind(subject)) for axis in different_axes(subject)}
         width = makers[0](0, 1).shape[1]
     except ClockhandsError as error:
         return not_computed(f"Its numbers cannot be made: {error.message}")
@@ -154,11 +154,11 @@ def _of_rows(subject: Subject) -> Property:
             f"at most {_MOST_NUMBERS // width:,} tokens."
         )
     try:
-        each = [_steps(make, subject) for make in makers]
+        each = [{**_steps(make, subject), "axis": axis} for axis, make in makers.items()]
     except ClockhandsError as error:
         return not_computed(f"Its numbers cannot be made for {subject.length:,} tokens: {error.message}")
-    axis = max(range(len(each)), key=lambda axis: each[axis]["of_random_pair"] or 0.0)
-    return _told({**each[axis], "axis": axis if len(each) > 1 else None}, subject.length)
+    worst = max(each, key=lambda found: found["of_random_pair"] or 0.0)
+    return _told(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
 
 
 def _kind(subject: Subject) -> np.dtype:

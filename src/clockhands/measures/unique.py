@@ -23,13 +23,14 @@ import numpy as np
 
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.measures.collisions import collisions
-from clockhands.measures.hands import Hands, hands_of, rounding_distance, rows_of, zero_tokens
+from clockhands.measures.hands import Hands, different_axes, hands_of, rounding_distance, rows_of, zero_tokens
 from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.rounded_positions import distinct_positions, first_merged
 from clockhands.measures.subject import Subject
 
 _MOST_NUMBERS = 1 << 31  # of rows that are made and hashed
+_MOVED = "rounding_moves_distance_by"
 _MOST_KERNELS = 1 << 32  # pairs x distances
 
 
@@ -63,12 +64,12 @@ def unique(subject: Subject) -> Property:
         return not_computed(subject.missing, **rounded)
     hands = hands_of(subject)
     try:
-        each = [_along(subject, hands, axis) for axis in range(subject.axes)]
+        each = [_along(subject, hands, axis) for axis in different_axes(subject)]
     except ClockhandsError as error:
         return not_computed(error.message, **rounded)
     # The fewest distinct tokens, then the nearest pair.
-    axis = min(range(len(each)), key=lambda axis: (each[axis]["distinct"], each[axis]["nearest_distance"] or 0.0, axis))
-    numbers = {**each[axis], **rounded, "axis": axis if len(each) > 1 else None}
+    worst = min(each, key=lambda found: (found["distinct"], found["nearest_distance"] or 0.0))
+    numbers = {**worst, **rounded}
     return _told(subject, hands, numbers)
 
 
@@ -105,6 +106,7 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
         "does_not_fit_from": subject.first + fits if fits < subject.length else None,
         "nearest_pair": None,
         "nearest_distance": None,
+        "axis": axis if subject.axes > 1 else None,
     }
     if hands is not None:
         numbers |= _nearest_of_hands(subject, hands, axis)
@@ -119,7 +121,7 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
 def _nearest_of_hands(subject: Subject, hands: Hands, axis: int) -> dict[str, Any]:
     ladder = hands.ladders[axis]
     told: dict[str, Any] = {
-        "rounding_moves_distance_by": rounding_distance(subject, hands, axis),
+        _MOVED: rounding_distance(subject, hands, axis),
         "comes_round_after": period(ladder),
         "nearly_comes_round_after": near_period(ladder),
     }
@@ -168,8 +170,11 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
     elif beyond is not None:
         brief = f"no: {dtype} ends before {beyond:,}"
     else:
-        sentences.append(f"No two of {length:,} tokens have the same {what} in {dtype}{along}.")
+        same = f"No two of {length:,} tokens have the same {what} in {dtype}{along}."
+        sentences.append(same if length > 1 else "A single token has no other to be like.")
         brief = "yes"
+        if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
+            brief = "yes, but by rounding alone"
     if beyond is not None:
         sentences.append(f"From position {beyond:,} on its numbers do not fit {dtype}.")
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
@@ -180,9 +185,7 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
     if zeros:
         sentences.append(f"Among them {_listed(zeros)} {'has' if len(zeros) == 1 else 'have'} zeros, as for padding.")
     if numbers.get("comes_round_after") is not None:
-        sentences.append(
-            f"Its hands come round together after {numbers['comes_round_after']:,.1f} tokens, no whole number."
-        )
+        sentences.append(_round(numbers["comes_round_after"]))
     if numbers.get("nearly_comes_round_after") is not None:
         sentences.append(f"They nearly come round after {numbers['nearly_comes_round_after']:,.1f} tokens.")
     merged = numbers["first_positions_merged"]
@@ -198,12 +201,21 @@ def _nearest(hands: Hands | None, numbers: dict[str, Any], dtype: str) -> str:
     distance = f"{numbers['nearest_distance']:.4g}"
     if hands is None:
         return f"The nearest are {_listed(numbers['nearest_pair'])}, {distance} apart."
-    k, moved = numbers["nearest_offset"], numbers["rounding_moves_distance_by"]
+    k, moved = numbers["nearest_offset"], numbers[_MOVED]
     which = "Neighbours are the nearest" if k == 1 else f"Tokens {k:,} apart are the nearest"
     says = f"{which}, {distance} in real numbers, and rounding to {dtype} moves that by at most {moved:.1g}"
     if moved >= numbers["nearest_distance"]:
         says += ", so it may make them the same"
     return says + "."
+
+
+def _round(tokens: float) -> str:
+    nearly_whole = abs(tokens - round(tokens)) < 1e-9 * tokens
+    return f"Its hands come round together after {tokens:,.7g} tokens" + (
+        ", to all the digits of its rates, so at whole positions it repeats."
+        if nearly_whole
+        else ", which is no whole number, so at whole positions it never quite repeats."
+    )
 
 
 def _listed(positions: list[int]) -> str:
