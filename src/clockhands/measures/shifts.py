@@ -244,7 +244,10 @@ def _of_rows(subject: Subject) -> Property:
     if tokens * spec.width * min(tokens, spec.width) > _WORK:
         tokens = max(2, int(min(_WORK / spec.width**2, (_WORK / spec.width) ** 0.5)))
     distances = sorted({1, max(1, min(64, tokens // 8))})
-    each = [_maps(subject, axis, tokens, distances) for axis in range(subject.axes)]
+    # Axes that turn alike are measured once.
+    alike = subject.ladders if len(subject.ladders) == subject.axes else range(subject.axes)
+    made = {one: _maps(subject, axis, tokens, distances) for axis, one in reversed([*enumerate(alike)])}
+    each = [made[one] for one in alike]
     axis = max(range(len(each)), key=lambda number: each[number].numbers["residual_share"][0] or 0.0)
     found: dict[str, Any] = each[axis].numbers | {"distances": distances, "tokens": tokens}
     found |= {"axis": axis} if subject.axes > 1 else {}
