@@ -9,6 +9,8 @@ from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
 from clockhands.claims.frequencies import distances_apart
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
+from clockhands.measures.base_bound import first_failing_distance
+from clockhands.measures.sound_bases import smallest_sound_base
 from clockhands.rotary import Rotary, rotate
 from clockhands.scaling import Linear, Llama3, Ntk, Yarn
 
@@ -303,3 +305,54 @@ def far_positions_look_alike() -> Numbers:
         "nearest_offset_at_width_64": nearest[64],
         "nearest_offset_at_width_512": nearest[512],
     }
+
+
+@claim(
+    "base-10000-for-any-length",
+    "A rotary model with base 10,000 can look for a like token at any distance.",
+    "false",
+    numbers={
+        "first_distance_at_which_likeness_counts_against_base_10000": exactly(1_707),
+        "first_distance_with_base_500000": exactly(18_438),
+        "smallest_sound_base_for_4096_tokens_in_thousands": near("26.95"),
+    },
+    argument=(
+        "A query like its key scores Σ cos(rate × distance) above an unlike one. At head width 128 and base 10,000 "
+        "this is negative from distance 1,707 on, here and there; 4,096 tokens need a base of about 26,950."
+    ),
+    source="Men et al. 2024, arXiv:2405.14591, section 4 (the condition; their 2.7e4 for 4k tokens)",
+    waits_for="Retrieval by distance of models trained with bases on both sides of the bound.",
+)
+def base_10000_for_any_length() -> Numbers:
+    """The first negative sums of 64 pairs, and the smallest base that has none below 4,096."""
+    return {
+        "first_distance_at_which_likeness_counts_against_base_10000": _fails_at(10_000.0),
+        "first_distance_with_base_500000": _fails_at(500_000.0),
+        "smallest_sound_base_for_4096_tokens_in_thousands": (smallest_sound_base(64, 4096) or math.nan) / 1000,
+    }
+
+
+def _fails_at(base: float) -> int:
+    """The first distance below 100,000 at which the sum of 64 pairs is negative, 0 where there is none."""
+    return first_failing_distance(geometric(64, base).rates, 100_000) or 0
+
+
+@claim(
+    "larger-base-is-safer",
+    "Once a base is large enough for a length, every larger one is too.",
+    "false",
+    numbers={
+        "base_26960_fails_at": exactly(4_189),
+        "base_28000_fails_at": exactly(2_635),
+        "base_35000_fails_at": exactly(3_377),
+        "base_60000_fails_at": exactly(5_666),
+    },
+    argument=(
+        "The set of bases that are sound for a length has gaps. For 4,096 tokens at head width 128 the base 26,960 is "
+        "sound, 28,000 and 35,000 are not, and 60,000 is again: the sum of cosines dips below 0 earlier or later."
+    ),
+    source="computed; the condition is that of Men et al. 2024, arXiv:2405.14591, section 4",
+)
+def larger_base_is_safer() -> Numbers:
+    """The first negative sums of 64 pairs, by base."""
+    return {f"base_{base}_fails_at": _fails_at(float(base)) for base in (26_960, 28_000, 35_000, 60_000)}
