@@ -33,6 +33,7 @@ from clockhands.additive import (
     Sinusoidal,
     WarpedPosition,
 )
+from clockhands.dtypes import limits
 from clockhands.errors import ClockhandsError
 from clockhands.measures.bounded_biases import bounded_bias
 from clockhands.measures.hands import Hands, different_axes, hands_of, rows_of
@@ -70,9 +71,7 @@ def bounded(subject: Subject) -> Property:
 
 
 def _dtype(subject: Subject, largest: float | None) -> dict[str, Any]:
-    import ml_dtypes
-
-    most = float(ml_dtypes.finfo(subject.dtype).max)
+    most = limits(subject.dtype)[1]
     return {"largest_of_dtype": most, "fits_dtype": None if largest is None else largest <= most}
 
 

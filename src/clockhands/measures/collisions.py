@@ -1,9 +1,9 @@
 """The first two tokens whose numbers are the same, among so many that their rows are never held at once.
 
 Rows are made block by block and each leaves a hash of 64 bits. Tokens of one hash are candidates: their rows are made
-once more, in the same blocks, and compared number by number. So the hash decides only how much work there is, never the
-answer. A row has the hash ``sum_j w_j m_j`` modulo 2**64, with its bits in words ``w_j`` of 32 and odd constants ``m_j`` of
-64: so a sign, the uppermost bit of a word, still moves 33 bits of the hash.
+once more, in the same blocks, and compared number by number. So the hash decides only how much work there is, never
+the answer. A row has the hash ``sum_j w_j m_j`` modulo 2**64, with its bits in words ``w_j`` of 32 and odd constants
+``m_j`` of 64: so a sign, the uppermost bit of a word, still moves 33 bits of the hash.
 
 -0.0 counts as 0.0: a model cannot tell them apart.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.additive.waves import check_fits
-from clockhands.dtypes import before_rounding, output_dtype
+from clockhands.dtypes import before_rounding, limits, output_dtype
 from clockhands.ladders import Ladder
 from clockhands.measures.subject import Subject
 from clockhands.phases import fill
@@ -118,9 +118,7 @@ def rounding_distance(subject: Subject, hands: Hands, axis: int = 0) -> float:
     ``2 e sqrt(2 pairs)``. Of numbers up to ``f`` in size, ``e`` is half of the spacing that the dtype has just below
     ``f``, and a hundredth more for the arithmetic before it; for float64 the 4 ulp of `clockhands.additive.table`.
     """
-    import ml_dtypes
-
-    eps = float(ml_dtypes.finfo(subject.dtype).eps)
+    eps = 2.0 ** (1 - limits(subject.dtype)[0])
     share, power = math.frexp(hands.factor)  # factor = share 2**power, and a share of 1/2 is a power of two itself
     spacing = eps * 2.0 ** (power - 1 - (share == 0.5))
     error = 4 * eps * hands.factor if subject.dtype == np.float64 else 1.01 * spacing / 2
