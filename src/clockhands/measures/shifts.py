@@ -254,11 +254,12 @@ def _of_rows(subject: Subject) -> Property:
     along = f" along axis {axis}" if subject.axes > 1 else ""
     over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
     steps = [
-        f"{_percent(share)} of the variance {k} token{'s' if k > 1 else ''} on (off by up to {error:.2g})"
+        f"{_percent(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
+        f"(off by up to {error:.2g})"
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
     ]
-    fit = f"On rows left out the best linear map leaves {' and '.join(steps)}{over}." if steps else ""
+    fit = f"The best linear map leaves, of rows left out of its fit, {' and '.join(steps)}{over}." if steps else ""
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
         return measured(
@@ -313,9 +314,7 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
 
 
 def _percent(share: float) -> str:
-    if share >= 1:
-        return "all"
-    return f"{share:.1%}" if share >= 5e-4 else f"{100 * share:.0e}%" if share else "0%"
+    return "all" if share >= 1 else f"{share:.1%}" if share >= 5e-4 else "under 0.1%"
 
 
 def _step_of(spec: WarpedPosition, position: int) -> float:

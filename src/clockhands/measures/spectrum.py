@@ -220,8 +220,8 @@ def _told(subject: Subject, found: dict[str, Any], axis: int) -> Property:
     most_of_it, ratio = found["directions_of_90_percent"], found["participation_ratio"]
     says = (
         f"Over {subject.length:,} tokens 99% of the variance lies in {most:,} of {channels:,} directions{where} and "
-        f"90% in {most_of_it:,}, as spread out as {ratio:.1f} equal ones; the rank in {subject.dtype.name} is "
-        f"{found['rank']:,}. The mean row, which every token gets alike, has {found['mean_share']:.0%} of the length "
-        "of a row."
+        f"90% in {most_of_it:,}, as much spread as {ratio:.1f} equal ones; {found['rank']:,} stand above the rounding "
+        f"of {subject.dtype.name}. The mean row, which every token gets alike, has {found['mean_share']:.0%} of the "
+        "length of a row."
     )
     return measured(f"99% in {most:,} of {channels:,} directions", says, **found)
