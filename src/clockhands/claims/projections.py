@@ -27,7 +27,7 @@ def _rows(width: int, positions: int = 512) -> np.ndarray:
     return table(Sinusoidal(width=width), positions, "float64")
 
 
-def _drawn_shares(width: int, head_width: int, heads: int = 24) -> np.ndarray:
+def _drawn_shares(width: int, head_width: int, heads: int = 12) -> np.ndarray:
     """The offset's share behind projections of independent N(0, 1 / width), over 512 positions."""
     rows, rng = _rows(width), np.random.default_rng(0)
     return np.array([offset_share(drawn_projections(rng, width, head_width), rows) for _ in range(heads)])
@@ -37,7 +37,7 @@ def _drawn_shares(width: int, head_width: int, heads: int = 24) -> np.ndarray:
     "scores-depend-on-the-offset",
     "PE(p)·PE(q) depends only on q − p, so with sinusoids the position part of attention scores does too.",
     "only if",
-    condition="W_Q W_Kᵀ commutes with the rotations: blocks [[a, b], [−b, a]] on the pairs, in whichever layout",
+    condition="W_Q W_Kᵀ commutes with the rotations: blocks [[a, b], [−b, a]] on the pairs, in whichever layout.",
     numbers={
         "lost_by_commuting_blocks_interleaved": at_most("1e-12"),
         "lost_by_commuting_blocks_halves": at_most("1e-12"),
@@ -73,10 +73,10 @@ def scores_depend_on_the_offset() -> Numbers:
     numbers={
         "expected_share_at_width_64": near("0.0814"),
         "expected_share_at_width_512": near("0.0805"),
-        "mean_of_24_heads_of_16_at_width_64": near("0.100"),
-        "their_deviation_at_width_64": near("0.050"),
-        "mean_of_24_heads_of_64_at_width_512": near("0.076"),
-        "their_deviation_at_width_512": near("0.047"),
+        "mean_of_12_heads_of_16_at_width_64": near("0.100"),
+        "their_deviation_at_width_64": near("0.045"),
+        "mean_of_12_heads_of_64_at_width_512": near("0.077"),
+        "their_deviation_at_width_512": near("0.050"),
         "expected_share_over_32_positions": near("0.199"),
         "chance_over_512_positions": near("0.0039"),
     },
@@ -95,9 +95,9 @@ def projections_destroy_the_offset() -> Numbers:
     return {
         "expected_share_at_width_64": expected_offset_share(_rows(64)),
         "expected_share_at_width_512": expected_offset_share(_rows(512)),
-        "mean_of_24_heads_of_16_at_width_64": narrow.mean(),
+        "mean_of_12_heads_of_16_at_width_64": narrow.mean(),
         "their_deviation_at_width_64": narrow.std(ddof=1),
-        "mean_of_24_heads_of_64_at_width_512": wide.mean(),
+        "mean_of_12_heads_of_64_at_width_512": wide.mean(),
         "their_deviation_at_width_512": wide.std(ddof=1),
         "expected_share_over_32_positions": expected_offset_share(_rows(512, 32)),
         "chance_over_512_positions": 2 / 513,
@@ -108,7 +108,7 @@ def projections_destroy_the_offset() -> Numbers:
     "crossed-terms-destroy-the-rotation",
     "The content-position cross terms destroy the rotation property of sinusoidal codes.",
     "only if",
-    condition="the projections had kept it: behind random ones the position-position term alone has already lost it",
+    condition="the projections had kept it: behind random ones the position-position term alone has already lost it.",
     numbers={
         "share_of_the_offset_position_position_random": near("0.0805"),
         "share_of_the_offset_position_position_commuting": near("1.000"),
@@ -148,7 +148,7 @@ def crossed_terms_destroy_the_rotation() -> Numbers:
     "only if",
     condition=(
         "the tokens are short beside the rows and nobody knows the position: of 50,000 random tokens of width 512, "
-        "below a deviation of 0.21 a channel"
+        "those below a deviation of 0.21 a channel."
     ),
     numbers={
         "found_among_50000_at_width_512_deviation_1": near("1.000000"),
@@ -178,7 +178,7 @@ def adding_destroys_the_token() -> Numbers:
     "factor-root-width",
     "Embeddings are multiplied by √d so that the positions do not drown them.",
     "only if",
-    condition="they were drawn with variance 1/d; those of variance 1 need no factor",
+    condition="they were drawn with variance 1/d; those of variance 1 need no factor.",
     numbers={
         "row_over_token_without": near("16.0"),
         "row_over_token_with": near("0.707"),
@@ -210,7 +210,7 @@ def factor_root_width() -> Numbers:
     "adding-is-orthogonal",
     "In high dimensions a position is almost orthogonal to the embedding, so adding loses nothing.",
     "only if",
-    condition="tokens are drawn independently of the code and wide; for trained ones it is to be measured",
+    condition="tokens are drawn independently of the code and wide; for trained ones it is to be measured.",
     numbers={
         "cosine_deviation_at_width_512": near("0.0442"),
         "cosine_of_999_in_1000_below_at_width_512": near("0.145"),
@@ -223,7 +223,7 @@ def factor_root_width() -> Numbers:
         "where it cannot be found again. Adding works because of lengths and of the few directions that rows fill."
     ),
     source="computed: the square of the cosine is Beta(1/2, (d − 1)/2)",
-    waits_for="the cosines of trained embeddings with the table they were trained with",
+    waits_for="the cosines of trained embeddings with the table that they were trained with.",
 )
 def adding_is_orthogonal() -> Numbers:
     """The law of the cosine at two widths."""
@@ -240,7 +240,7 @@ def adding_is_orthogonal() -> Numbers:
     "scores-are-content",
     "Added positions are a small part of the attention scores; content decides.",
     "only if",
-    condition="the embeddings are long beside the rows, as with the factor √d",
+    condition="the embeddings are long beside the rows, as with the factor √d.",
     numbers={
         "content_content_at_deviation_1": near("0.453"),
         "crossed_at_deviation_1": near("0.453"),
