@@ -42,8 +42,8 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import Rotary
 
-# Multiplications of a measure over pairs of tokens; more tokens than that allows are not all looked at.
-_WORK = 4e9
+# Rows, and multiplications, of a measure over pairs of tokens; of more tokens the first are looked at.
+_ROWS, _WORK = 8192, 4e9
 
 _FARTHEST = 1 << 22  # distances of a report; more would take longer than anybody waits for one property
 
@@ -269,6 +269,8 @@ def _told_of_ladder(subject: Subject, found: dict[str, Any], axis: int) -> Prope
     sides = "does not tell before from after" if found["even"] else "grows for keys to come"
     far = f"at distance {last:,} it is {found['at_the_length']:.2f} of {self_}"
     says = f"{what}{where} {course}. {below}; {far}. It {sides}."
+    if rotary is not None and rotary.attention_factor != 1:
+        says += f" Scores are multiplied by {rotary.attention_factor**2:.4g} besides, the attention factor squared."
     brief = f"falls to {rise:,}, then wavers" if rise is not None else "falls at every step"
     return measured(brief, says, **found)
 
@@ -276,7 +278,7 @@ def _told_of_ladder(subject: Subject, found: dict[str, Any], axis: int) -> Prope
 def _of_rows(subject: Subject) -> Property:
     """Of a code whose dot products depend on where both tokens stand: of its rows."""
     width = subject.rows(0, 1).shape[-1]
-    tokens = subject.length
+    tokens = min(subject.length, _ROWS)
     if tokens * width * min(tokens, width) > _WORK:
         tokens = max(2, int(min(_WORK / width**2, (_WORK / width) ** 0.5)))
     each: list[tuple[dict[str, Any], float]] = []

@@ -39,7 +39,8 @@ from clockhands.measures.subject import Subject
 from clockhands.phases import units
 from clockhands.positions import positions_of
 
-_WORK = 8e9  # multiplications of a decomposition; more would take longer than anybody waits for one property
+# Multiplications of a decomposition, and rows of a code without a clock; more would take longer than anybody waits.
+_WORK, _ROWS = 8e9, 1 << 15
 
 _NOTHING = 4e-15  # of the largest eigenvalue: what rounding leaves of rows that are all the same
 
@@ -170,7 +171,7 @@ def _along(subject: Subject, axis: int, ladder: Ladder | None) -> dict[str, Any]
         channels, which = 2 * ladder.pairs, "variance_by_pair"
     else:
         width = int(getattr(subject.spec, "width", 1))
-        if tokens * width * min(tokens, width) > _WORK:
+        if tokens > _ROWS or tokens * width * min(tokens, width) > _WORK:
             return None
         rows = subject.rows(0, tokens, axis, "float64")
         if subject.axes > 1:  # what belongs to the other coordinates stands still
