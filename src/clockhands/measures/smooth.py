@@ -125,7 +125,7 @@ def _of_hands(subject: Subject, hands: Hands) -> Property:
     shares = [step / pair if pair else math.inf for step, pair in zip(steps, pairs, strict=True)] if pairs else steps
     axis = int(np.argmax(shares))
     step, norm = steps[axis], hands.norm
-    cosine = 1 - step**2 / (2 * norm**2)
+    cosine = 1 - (step / norm) ** 2 / 2
     numbers = {
         "adjacent_distance": step,
         "smallest_step": step,
@@ -150,8 +150,8 @@ def _of_rows(subject: Subject) -> Property:
         return not_computed(f"Its numbers cannot be made: {error.message}")
     if subject.length * width > _MOST_NUMBERS:
         return not_computed(
-            f"Its steps follow no rule, and {subject.length:,} rows of {width:,} numbers are too many to make: ask for "
-            f"at most {_MOST_NUMBERS // width:,} tokens."
+            f"Its steps are measured row by row, and {subject.length:,} rows of {width:,} numbers are too many: ask "
+            f"for at most {_MOST_NUMBERS // width:,} tokens."
         )
     try:
         each = [{**_steps(make, subject), "axis": axis} for axis, make in makers.items()]
@@ -229,7 +229,7 @@ def _told(numbers: dict[str, Any], length: int) -> Property:
         return measured(
             f"step {step:.3g}", f"{says}. Among so few tokens there are no others to compare with.", **numbers
         )
-    says += f". Two of {length:,} tokens drawn at random are {random:.4g} apart."
+    says += f". Two of {length:,} tokens drawn at random are {random:.4g} apart in the root mean square."
     share = numbers["of_random_pair"]
     if not same:
         brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"

@@ -12,7 +12,8 @@ Numbers of `unique`; positions in tokens, distances Euclidean:
   itself were rounded to the dtype, before the code is made from it, and the first two that become one.
 * ``comes_round_after``: tokens after which all hands stand as they stood, a real number; None where they never do.
   ``nearly_comes_round_after``: the same of evenly spaced hands, up to one common angle.
-* ``does_not_fit_from``: the first position whose numbers do not fit the dtype, or None.
+* ``does_not_fit_from``: the first position whose numbers do not fit the dtype, or None; ``why_it_does_not_fit``: the
+  reason, a sentence.
 * ``axis``: of several axes the one that these are of, the worst: axes have channels of their own, so two tokens are the
   same only where they are on each axis.
 """
@@ -23,7 +24,7 @@ import numpy as np
 
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.measures.collisions import collisions
-from clockhands.measures.hands import Hands, different_axes, hands_of, rounding_distance, rows_of, zero_tokens
+from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of, zero_tokens
 from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.rounded_positions import distinct_positions, first_merged
@@ -89,9 +90,9 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
         InvalidValue: There are too many tokens, or none fits the dtype.
     """
     make = rows_of(subject, axis)
-    fits = _fitting(make, subject.length)
-    if not fits:
-        raise InvalidValue(f"Its numbers do not fit {subject.dtype.name}.", "Use a dtype of a wider range.")
+    fits, why = _fitting(make, subject.length, subject.dtype)
+    if not fits and why is not None:
+        raise why
     width = make(0, 1).shape[1]
     if fits * width > _MOST_NUMBERS:
         raise InvalidValue(
@@ -103,7 +104,8 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "distinct": found.distinct,
         "first_collision": None if found.first is None else [subject.first + row for row in found.first],
-        "does_not_fit_from": subject.first + fits if fits < subject.length else None,
+        "does_not_fit_from": None if why is None else subject.first + fits,
+        "why_it_does_not_fit": None if why is None else why.message,
         "nearest_pair": None,
         "nearest_distance": None,
         "axis": axis if subject.axes > 1 else None,
@@ -135,23 +137,26 @@ def _nearest_of_hands(subject: Subject, hands: Hands, axis: int) -> dict[str, An
     return told
 
 
-def _fitting(make: Any, length: int) -> int:
-    """How many tokens, from the first on, have numbers that fit the dtype; all or up to the first that has not."""
+def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, ClockhandsError | None]:
+    """How many tokens, from the first on, have numbers in the dtype, and why the next has none."""
 
-    def fits(row: int) -> bool:
+    def refused(row: int) -> ClockhandsError | None:
         try:
-            return bool(np.isfinite(make(row, row + 1).astype(np.float64)).all())
-        except ClockhandsError:
-            return False
+            rows = make(row, row + 1)
+        except ClockhandsError as error:
+            return error
+        if np.isfinite(rows.astype(np.float64)).all():
+            return None
+        return InvalidValue(f"Its numbers do not fit {dtype.name}.", "Use a dtype of a wider range.")
 
-    if fits(length - 1):
-        return length
+    if refused(length - 1) is None:
+        return length, None
     # Numbers that outgrow a dtype grow from token to token.
     low, high = 0, length - 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if fits(middle) else (low, middle)
-    return low
+        low, high = (middle + 1, high) if refused(middle) is None else (low, middle)
+    return low, refused(low)
 
 
 def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Property:
@@ -168,7 +173,7 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
         )
         brief = f"no: {earlier:,} and {later:,} alike"
     elif beyond is not None:
-        brief = f"no: {dtype} ends before {beyond:,}"
+        brief = f"no: no numbers from {beyond:,} on"
     else:
         same = f"No two of {length:,} tokens have the same {what} in {dtype}{along}."
         sentences.append(same if length > 1 else "A single token has no other to be like.")
@@ -176,7 +181,7 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
         if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
             brief = "yes, but by rounding alone"
     if beyond is not None:
-        sentences.append(f"From position {beyond:,} on its numbers do not fit {dtype}.")
+        sentences.append(f"From position {beyond:,} on it has no numbers: {numbers['why_it_does_not_fit']}")
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
         sentences.append(_nearest(hands, numbers, dtype))
     elif collision is None and length > LARGEST_TABLE:
