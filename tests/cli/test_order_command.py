@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-import clockhands.cli.order
+import clockhands.measures.drawn_tokens
 from clockhands.measures.drawn_tokens import adding_measured
 from clockhands.measures.order_matters import FIGURES, order
 from clockhands.show.order import verdict
@@ -21,7 +21,7 @@ def document():
 def few(monkeypatch):
     """What adding does, for one width and one small vocabulary: the whole takes seconds on a busy machine."""
     figures = adding_measured((16,), (1_000,))
-    monkeypatch.setattr(clockhands.cli.order, "adding_measured", lambda seed: replace(figures, seed=seed))
+    monkeypatch.setattr(clockhands.measures.drawn_tokens, "adding_measured", lambda seed: replace(figures, seed=seed))
     return figures
 
 
