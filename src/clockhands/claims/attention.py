@@ -349,7 +349,7 @@ def pooling_loses_the_order() -> Numbers:
         "nearly five times an even share. Trained models show sinks of 18 to 36 % with six codes, none among them."
     ),
     source="Gu et al. 2025, arXiv:2410.10781",
-    waits_for="The share of the first token in models trained by `clockhands lab` with each code and with none.",
+    waits_for="the share of the first token in models trained by `clockhands lab` with each code and with none.",
 )
 def sinks_come_from_the_code() -> Numbers:
     """The mean over queries of what the first of 64 words gets: the harmonic number of 64, divided by 64."""

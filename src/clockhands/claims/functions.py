@@ -203,8 +203,8 @@ def _steps(warp: str) -> Numbers:
         "step_at_1000_of_the_sinusoid": near("3.714"),
     },
     argument=(
-        "It is the position, not the distance, whose logarithm is taken: two neighbours at position 1,000 are a "
-        "thousand times closer than two at the beginning of a usual code, however near the query is to them."
+        "It is the position, not the distance, whose logarithm is taken: neighbours at position 1,000 are a thousand "
+        "times closer than in the usual code, however near the query is to them."
     ),
     source="computed at width 512 with the paper's ladder",
 )

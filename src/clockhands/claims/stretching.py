@@ -14,7 +14,7 @@ from clockhands.measures.sound_bases import smallest_sound_base
 from clockhands.rotary import Rotary, rotate
 from clockhands.scaling import Linear, Llama3, Ntk, Yarn
 
-LOSS_BEYOND = "The loss of a trained model by position, up to four times its training length."
+LOSS_BEYOND = "the loss of a trained model by position, up to four times its training length."
 
 
 @claim(
@@ -234,7 +234,7 @@ def _split(before: tuple, after: tuple, factor: int) -> Numbers:
         "or kept do go on, and published tests found retrieval no better than cropping the text."
     ),
     source="Peng et al. 2023, arXiv:2309.00071; DroPE, figure 5 (cited, not recomputed)",
-    waits_for="Retrieval by depth and length of a model with and without YaRN, untrained at that length.",
+    waits_for="retrieval by depth and length of a model with and without YaRN, untrained at that length.",
 )
 def yarn_without_training() -> Numbers:
     """Turns of the slowest and the middle pair at the ends of both lengths."""
@@ -263,7 +263,7 @@ def yarn_without_training() -> Numbers:
         "pair has lost 36 % of its likeness at 8,192 tokens; with Llama 3.1's it has hardly moved."
     ),
     source="Barbero et al. 2025, arXiv:2410.06205 (norms by pair, theorem 6.1), cited; the turns are computed",
-    waits_for="The norms of queries and keys by pair, and what a model loses when pairs are switched off.",
+    waits_for="the norms of queries and keys by pair, and what a model loses when pairs are switched off.",
 )
 def low_frequencies_carry_meaning() -> Numbers:
     """The last pair of Gemma 7B's head width 256 and of Llama 3.1's 128 before scaling."""
@@ -321,7 +321,7 @@ def far_positions_look_alike() -> Numbers:
         "this is negative from distance 1,707 on, here and there; 4,096 tokens need a base of about 26,950."
     ),
     source="Men et al. 2024, arXiv:2405.14591, section 4 (the condition; their 2.7e4 for 4k tokens)",
-    waits_for="Retrieval by distance of models trained with bases on both sides of the bound.",
+    waits_for="retrieval by distance of models trained with bases on both sides of the bound.",
 )
 def base_10000_for_any_length() -> Numbers:
     """The first negative sums of 64 pairs, and the smallest base that has none below 4,096."""
