@@ -126,7 +126,7 @@ def test_numbers_that_outgrow_the_dtype_are_named():
     found = of(Counter(3), 70_000, "float16")
     assert found.holds is False
     assert found.numbers["does_not_fit_from"] == 65_520
-    assert "From position 65,520 on it has no numbers: A position of size 65520 does not fit float16." in found.says
+    assert "From position 65,520 on there are none: A position of size 65520 does not fit float16." in found.says
     assert found.numbers["first_collision"] == [2048, 2049]
     # A code that collides nowhere before it ends.
     raw = AxialSinusoidal(6, (1,), raw="before", scale=50_000.0, uneven="zero")
@@ -157,7 +157,7 @@ def test_hands_that_turn_half_a_turn_are_told_apart_by_rounding_alone():
 def test_rotations_are_measured_as_their_hands(length, dtype):
     ours, sinusoid = of(Rotary(64), length, dtype), of(Sinusoidal(64), length, dtype)
     assert ours.holds
-    assert "rotations" in ours.says
+    assert "same rotation" in ours.says
     assert ours.numbers == sinusoid.numbers
     assert of(Rotary(2), 2048, "float16").numbers["first_collision"] == [2, 712]
 
@@ -261,6 +261,9 @@ def test_fourier_features_are_measured_with_their_rates():
     # A quarter of a turn and half a turn a token: after four tokens all is as it was.
     found = of(spec, 17, "float32", np.array([0.25, 0.5]))
     assert found.numbers["nearest_distance"] < 1e-6
+    assert "share" not in found.says
+    rates = np.random.default_rng(0).standard_normal((2, 4))
+    assert "Its axes share their channels" in of(FourierFeatures(8), 17, "float32", rates).says
 
 
 def test_a_length_of_one_has_nothing_to_collide_with():

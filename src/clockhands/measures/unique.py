@@ -15,13 +15,14 @@ Numbers of `unique`; positions in tokens, distances Euclidean:
 * ``does_not_fit_from``: the first position whose numbers do not fit the dtype, or None; ``why_it_does_not_fit``: the
   reason, a sentence.
 * ``axis``: of several axes the one that these are of, the worst: axes have channels of their own, so two tokens are the
-  same only where they are on each axis.
+  same only where they are on each axis. (Those of Fourier features share theirs; each is measured alone.)
 """
 
 from typing import Any
 
 import numpy as np
 
+from clockhands.additive import FourierFeatures
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.measures.collisions import collisions
 from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of, zero_tokens
@@ -162,7 +163,7 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
 def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Property:
     dtype, length = subject.dtype.name, subject.length
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
-    what = "rotations" if subject.kind == "rotary" else "numbers"
+    what = "rotation" if subject.kind == "rotary" else "numbers"
     collision, beyond = numbers["first_collision"], numbers["does_not_fit_from"]
     sentences = []
     if collision is not None:
@@ -181,11 +182,13 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
         if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
             brief = "yes, but by rounding alone"
     if beyond is not None:
-        sentences.append(f"From position {beyond:,} on it has no numbers: {numbers['why_it_does_not_fit']}")
+        sentences.append(f"From position {beyond:,} on there are none: {numbers['why_it_does_not_fit']}")
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
         sentences.append(_nearest(hands, numbers, dtype))
     elif collision is None and length > LARGEST_TABLE:
         sentences.append(f"The nearest pair was not looked for: that is done for up to {LARGEST_TABLE:,} rows.")
+    if isinstance(subject.spec, FourierFeatures) and subject.axes > 1:
+        sentences.append("Its axes share their channels, and tokens that differ on several axes were not compared.")
     zeros = zero_tokens(subject)
     if zeros:
         sentences.append(f"Among them {_listed(zeros)} {'has' if len(zeros) == 1 else 'have'} zeros, as for padding.")
@@ -208,7 +211,7 @@ def _nearest(hands: Hands | None, numbers: dict[str, Any], dtype: str) -> str:
         return f"The nearest are {_listed(numbers['nearest_pair'])}, {distance} apart."
     k, moved = numbers["nearest_offset"], numbers[_MOVED]
     which = "Neighbours are the nearest" if k == 1 else f"Tokens {k:,} apart are the nearest"
-    says = f"{which}, {distance} in real numbers, and rounding to {dtype} moves that by at most {moved:.1g}"
+    says = f"{which}, {distance} apart in real numbers, and rounding to {dtype} moves that by at most {moved:.1g}"
     if moved >= numbers["nearest_distance"]:
         says += ", so it may make them the same"
     return says + "."
