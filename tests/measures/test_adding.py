@@ -114,9 +114,9 @@ def test_the_sum_is_rounded_to_the_spacing_of_the_row(dtype, length, spacing):
 
 def test_what_is_rounded_off_is_said():
     found = of(Counter(width=64), 2000, "bfloat16").says
-    assert "In bfloat16 the sum is rounded by up to 1.00 of the token's deviation, so that next to nothing" in found
-    assert "rounded by up to 0.29 of the token's deviation, which is lost" in of(Counter(64), 2000, "float16").says
-    assert "is rounded" not in of(Counter(width=64), 2000, "float32").says
+    assert "In bfloat16 rounding the sum costs up to 1.00 of the token's deviation: next to nothing" in found
+    assert "rounding the sum costs up to 0.29 of the token's deviation." in of(Counter(64), 2000, "float16").says
+    assert "rounding the sum" not in of(Counter(width=64), 2000, "float32").says
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

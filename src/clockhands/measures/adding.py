@@ -103,19 +103,19 @@ def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first
     }
     rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
     says = (
-        f"Of {VOCABULARY:,} random tokens of width {width} and deviation 1, {_percent(found)} are still nearest to "
-        f"themselves after {rows} ({_short(longest)} long, a token {_short(root)}) was added; with deviation "
-        f"{_short(1 / root)}, so without a factor of sqrt({width}), it is {_percent(small)}. From deviation "
-        f"{_short(needed)} on it is {_percent(FOUND)}, and whoever knows the position takes the row away again."
+        f"Of {VOCABULARY:,} random tokens with channels of standard deviation 1, {_percent(found)} are still nearest to "
+        f"themselves after {rows} was added ({_short(longest)} long beside {_short(root)}); with "
+        f"{_short(1 / root)}, which is leaving out a factor of sqrt({width}), {_percent(small)}. It takes "
+        f"{_short(needed)} for {_percent(FOUND)}, unless the position is known: then the row is taken away again."
     )
     if offset is not None:
         says += (
-            f" Behind random projections, {_percent(offset)} of the position-position part of a score is a function of "
-            f"the distance (over {number} tokens; {_percent(2 / (number + 1))} would be chance)."
+            f" Through random query and key weights, {_percent(offset)} of what two positions add to a score is a "
+            f"function of their distance (first {number} tokens; chance: {_percent(2 / (number + 1))})."
         )
     if (off := numbers["sum_rounding"]) > 0.05:
-        left = "so that next to nothing of it is left" if off > 0.9 else "which is lost"
-        says += f" In {subject.dtype.name} the sum is rounded by up to {off:.2f} of the token's deviation, {left}."
+        left = ": next to nothing of it is left" if off > 0.9 else ""
+        says += f" In {subject.dtype.name} rounding the sum costs up to {off:.2f} of the token's deviation{left}."
     holds = found >= FOUND
     brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens found again"
     return measured(brief, says, holds=holds, **numbers)
@@ -167,10 +167,10 @@ def _percent(share: float) -> str:
     """A share in whole per cent, with a digit more below 10; never rounded to all or nothing that it is not."""
     percent = 100 * share
     if 0 < percent < 0.1:
-        return "under 0.1 %"
+        return "under 0.1%"
     if 99.5 <= percent < 100 - 1e-4:
-        return "over 99 %"
-    return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
+        return "over 99%"
+    return f"{percent:.0f}%" if percent >= 10 or percent == 0 else f"{percent:.1f}%"
 
 
 def _short(number: float) -> str:
