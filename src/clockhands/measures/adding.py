@@ -103,8 +103,8 @@ def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first
     }
     rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
     says = (
-        f"Of {VOCABULARY:,} random tokens with channels of standard deviation 1, {_percent(found)} are still nearest to "
-        f"themselves after {rows} was added ({_short(longest)} long beside {_short(root)}); with "
+        f"Of {VOCABULARY:,} random tokens with channels of standard deviation 1, {_percent(found)} are still nearest "
+        f"to themselves after {rows} was added ({_short(longest)} long beside {_short(root)}); with "
         f"{_short(1 / root)}, which is leaving out a factor of sqrt({width}), {_percent(small)}. It takes "
         f"{_short(needed)} for {_percent(FOUND)}, unless the position is known: then the row is taken away again."
     )
