@@ -1,5 +1,6 @@
 """Errors of computed angles, against exact fractions with a rounding of their own."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -281,7 +282,8 @@ def test_powers_of_two_are_exact_rates():
     """Binary rates lose nothing in any dtype; what is lost are positions."""
     said = found(Rotary(head_width=4, base=4.0), 200)
     assert said.numbers["bfloat16_throughout"][: said.numbers["positions"].index(199) + 1] == [0.0, 0.0, 0.0]
-    assert "is exact at position 199 and at 131,071" in said.says
+    assert said.brief == "exact at 199"
+    assert "is exact at position 199 and at 100,000" in said.says
 
 
 def test_ladders_without_a_base_and_of_several_axes():
@@ -321,6 +323,8 @@ def test_slopes_that_are_powers_of_two_merge_where_whole_numbers_do():
     assert numbers["bfloat16_first_merged_distance"] == [256] * 8
     assert numbers["float16_first_merged_distance"] == [None] * 8
     assert numbers["bfloat16_merged_at_the_length"] == [4] * 8  # 1,996 to 1,999 round to 2,000
+    assert numbers["bfloat16_most_merged"] == [9] * 8  # ties go to even: 1,036 to 1,044, for one
+    assert numbers["float32_most_merged"] == [1] * 8
     assert numbers["float32_largest_error"] == [0.0] * 8
     assert numbers["bfloat16_largest_error"][0] == 0.5 * 4
 
@@ -341,6 +345,17 @@ def test_merged_distances_by_their_numbers(dtype, length):
         merged = [d for d in range(length - 1) if row[d] == row[d + 1]]
         assert numbers[f"{dtype}_first_merged_distance"][head] == (merged[0] if merged else None)
         assert numbers[f"{dtype}_merged_at_the_length"][head] == sum(row == row[-1])
+        runs = [len(list(alike)) for _, alike in itertools.groupby(row.tolist())]
+        assert numbers[f"{dtype}_most_merged"][head] == max(runs)
+
+
+def test_a_bias_by_key_merges_the_nearest_keys():
+    """BLOOM's numbers grow with the key: at the last of 2,000 tokens they are coarsest beside the query."""
+    bloom = found(Alibi(heads=8, form="key"), 2000, "bfloat16")
+    assert bloom.numbers["bfloat16_first_merged_distance"] == [0] * 8
+    assert bloom.numbers["bfloat16_most_merged"] == [9] * 8
+    assert bloom.says.endswith("largest for the nearest keys, and merge there first.")
+    assert "nearest keys" not in found(Alibi(heads=8), 2000, "bfloat16").says
 
 
 def test_learned_kernels_need_their_numbers():

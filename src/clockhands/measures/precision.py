@@ -3,8 +3,8 @@
 `clockhands.measures.angle_errors` has the ways of computing them, and their errors. The numbers of `precision`, for
 all pairs of all axes, where the code has pairs:
 
-* ``positions``: where angles are looked at: 1, 100, 1,000, … below the length, the last of its positions, and, whatever
-  the length, 4,095, 4,096, 131,071, 131,072, 1,000,000 and 1,000,000,000. Powers of two flatter a dtype.
+* ``positions``: where angles are looked at: the last one of the length; 1, 100, 1,000, … 1,000,000; and 4,096, 131,072
+  and 1,000,000,000. Powers of two flatter a dtype, and so does the number before one: both are near a number it holds.
 * ``float32_throughout`` and so on, one for each dtype and way: the largest error of a pair in radians at each of these
   positions; None where a number exceeds the dtype. The ways ``power`` and ``exponential`` only where the ladder is
   geometric and not scaled.
@@ -18,8 +18,9 @@ And of a bias that is computed from the distance, one number for each head, for 
 
 * ``float32_largest_error`` and so on: by how much rounding the bias moves a score at most; None where it overflows.
 * ``float32_first_merged_distance``: the first distance whose number is that of the next; None where all differ.
-* ``float32_merged_at_the_length``: how many distances up to the longest share its number: differences of distance below
-  this are not told there; 1 where it stands alone.
+* ``float32_most_merged``: the most distances in a row that share a number: differences of distance below this are not
+  told there; 1 where all differ. ``float32_merged_at_the_length``: how many share the number of the longest.
+  A bias that is computed from the key's position has its largest numbers, and so its coarsest, for the nearest keys.
 
 Accuracy: that of `clockhands.measures.angle_errors`; numbers of a bias are within 4 ulp of float64.
 """
@@ -31,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.additive import WarpedPosition
-from clockhands.biases import Alibi, Decay, Fire, Kerple, bias
+from clockhands.biases import Alibi, BiasCode, Decay, Fire, Kerple, bias
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Geometric, Ladder, geometric
 from clockhands.measures.angle_errors import (
@@ -51,8 +52,8 @@ from clockhands.measures.turning import said, turning_ladders
 
 __all__ = ["WAYS", "first_position_off", "phase_error", "phase_errors", "precision", "precision_table"]
 
-_FAR = 131_071  # the last position of a context of 131,072
-_FIXED = (4095, 4096, _FAR, 131_072, 10**6, 10**9)
+_FAR = 100_000  # what a text of some length is held against
+_FIXED = (1, 100, 1000, 4096, 10_000, _FAR, 131_072, 10**6, 10**9)
 _BASES = (10_000, 500_000, 1_000_000)
 _FARTHEST_FIRST = 1 << 20  # positions that are searched one by one for the first that is off
 _MOST_NUMBERS = 1 << 22  # numbers of a bias that are looked at
@@ -96,8 +97,7 @@ def _base(subject: Subject) -> float | None:
 
 def _positions(subject: Subject) -> tuple[int, ...]:
     last = min(subject.first + subject.length - 1, LARGEST)
-    powers = (10**power for power in (0, *range(2, 16)))
-    return tuple(sorted({last, *_FIXED, *(power for power in powers if power <= last)}))
+    return tuple(sorted({last, *_FIXED}))
 
 
 @lru_cache(maxsize=64)
@@ -114,12 +114,14 @@ def _bases(pairs: int, positions: tuple[int, ...]) -> dict[str, list[float | Non
 def _radians(error: float | None) -> str:
     """An error as a sentence has it.
 
-    >>> _radians(0.0), _radians(0.000123), _radians(0.5), _radians(1234.5), _radians(None)
-    ('0 rad', '1.2e-04 rad', '0.5 rad', '1,234 rad', 'more than the dtype can hold')
+    >>> _radians(0.0), _radians(0.000123), _radians(0.5), _radians(1234.5), _radians(2.5e7), _radians(None)
+    ('0 rad', '1.2e-04 rad', '0.5 rad', '1,234 rad', '2.5e+07 rad', 'more than the dtype can hold')
     """
     if error is None:
         return "more than the dtype can hold"
-    return f"{error:.1e} rad" if 0 < error < 0.01 else f"{said(float(f'{error:.3g}') if error < 1000 else error)} rad"
+    if 0 < error < 0.01 or error >= 1e6:
+        return f"{error:.1e} rad"
+    return f"{said(float(f'{error:.3g}') if error < 1000 else error)} rad"
 
 
 def _brief(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
@@ -127,7 +129,7 @@ def _brief(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
     error = numbers[f"{name}_{usual}"][numbers["positions"].index(last)]
     if error is None:
         return f"overflows before {last:,}"
-    return f"{_radians(error)} off at {last:,}"
+    return f"{_radians(error)} off at {last:,}" if error else f"exact at {last:,}"
 
 
 def _sentence(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
@@ -148,7 +150,9 @@ def _sentence(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
     for dtype in ("float32", "bfloat16"):
         if dtype != name:
             first = numbers[f"{dtype}_{usual}_first_off_by_one"]
-            told += f". In {dtype} one is off by {_radians(error(dtype, last))} at position {last:,}"
+            there = error(dtype, last)
+            told += f". In {dtype} " + ("all are exact" if there == 0 else f"one is off by {_radians(there)}")
+            told += f" at position {last:,}"
             told += "" if first is None else f", and by more than 1 rad at {first:,} first"
     return told + "."
 
@@ -172,10 +176,9 @@ def _of_bias(subject: Subject) -> Property:
     for name in (*DTYPES, *({subject.dtype.name} - set(DTYPES))):
         numbers |= {f"{name}_{key}": value for key, value in _merged(exact, output_dtype(name)).items()}
     firsts = [first for first in numbers[f"{subject.dtype.name}_first_merged_distance"] if first is not None]
-    merged = max(numbers[f"{subject.dtype.name}_merged_at_the_length"])
     return measured(
         f"merges from distance {min(firsts):,} on" if firsts else "every distance its own number",
-        _bias_sentence(subject, numbers, firsts, merged),
+        _bias_sentence(subject, numbers, firsts),
         **numbers,
     )
 
@@ -190,20 +193,34 @@ def _merged(exact: NDArray[np.float64], dtype: np.dtype) -> dict[str, list[Any]]
     return {
         "largest_error": [float(error) if np.isfinite(error) else None for error in errors],
         "first_merged_distance": [int(head.argmax()) if head.any() else None for head in same],
+        "most_merged": [_longest_run(head) for head in same],
         "merged_at_the_length": [int(head.argmax()) if head.any() else len(head) for head in apart],
     }
 
 
-def _bias_sentence(subject: Subject, numbers: dict[str, Any], firsts: list[int], merged: int) -> str:
+def _longest_run(same: NDArray[np.bool_]) -> int:
+    """How many numbers in a row are one, from whether each is the same as the next.
+
+    >>> _longest_run(np.array([False, True, True, False])), _longest_run(np.array([], bool))
+    (3, 1)
+    """
+    ends = np.flatnonzero(~np.concatenate([[False], same, [False]]))
+    return int(np.diff(ends).max())
+
+
+def _bias_sentence(subject: Subject, numbers: dict[str, Any], firsts: list[int]) -> str:
     name, last = subject.dtype.name, subject.length - 1
     if not firsts:
         told = f"In {name} each distance up to {last:,} keeps a number of its own in every head."
     else:
+        first, most = min(firsts), max(numbers[f"{name}_most_merged"])
         told = (
-            f"In {name} the distances {min(firsts):,} and {min(firsts) + 1:,} are the first that some head gives the "
-            f"same number; at {last:,} the worst head gives it to {merged:,} distances together."
+            f"In {name} the distances {first:,} and {first + 1:,} are the first that some head gives the same number; up "
+            f"to {last:,} the worst head gives one to as many as {most:,} in a row."
         )
-    if name != "bfloat16":
-        worst = max(numbers["bfloat16_merged_at_the_length"])
-        told += f" In bfloat16 it gives one number to {worst:,} {'distance' if worst == 1 else 'distances'} there."
+    worst = max(numbers["bfloat16_most_merged"])
+    if name != "bfloat16" and worst > 1:
+        told += f" In bfloat16 some head gives one number to {worst:,} in a row."
+    if worst > 1 and isinstance(subject.spec, BiasCode) and subject.spec.reads == "key":
+        told += " Its numbers are largest for the nearest keys, and merge there first."
     return told
