@@ -215,8 +215,8 @@ def _bias_sentence(subject: Subject, numbers: dict[str, Any], firsts: list[int])
     else:
         first, most = min(firsts), max(numbers[f"{name}_most_merged"])
         told = (
-            f"In {name} the distances {first:,} and {first + 1:,} are the first that some head gives the same number; up "
-            f"to {last:,} the worst head gives one to as many as {most:,} in a row."
+            f"In {name} the distances {first:,} and {first + 1:,} are the first that some head gives the same number; "
+            f"up to {last:,} the worst head gives one to as many as {most:,} in a row."
         )
     worst = max(numbers["bfloat16_most_merged"])
     if name != "bfloat16" and worst > 1:
