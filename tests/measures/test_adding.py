@@ -177,6 +177,20 @@ def test_what_is_missing_is_said():
     assert of(Learned(width=8, rows=4), 4, values=values).state == "not computed"
 
 
+def test_a_table_of_zeros_adds_nothing():
+    found = of(Learned(width=8, rows=5), 5, values=np.zeros((5, 8)))
+    assert found.holds
+    assert found.numbers["deviation_needed"] == 0
+    assert found.numbers["offset_share"] is None
+    assert "distance" not in found.says
+
+
+def test_the_farthest_counter_leaves_one_token():
+    found = of(Counter(width=4), 2**60, "float64")
+    assert found.numbers["found_at_deviation_1"] == pytest.approx(1 / 50_000, rel=1e-3)
+    assert "(2.31e+18 long" in found.says
+
+
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_the_shortest_lengths(length):
     found = of(Counter(width=1), length)

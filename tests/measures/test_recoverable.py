@@ -138,6 +138,7 @@ def test_the_ends():
     assert expected_share(64, 5.0, vocabulary=1) == 1
     for width in (1, 2, 64, 512):  # far away only the token that lies farthest that way is near itself
         assert 100 * expected_share(width, 1e9, vocabulary=100) == pytest.approx(1, abs=1e-4)
+        assert expected_share(width, 1e30, vocabulary=100) == expected_share(width, 1e9, vocabulary=100)
 
 
 def test_shares_that_are_nearly_all_join_those_of_the_integral():

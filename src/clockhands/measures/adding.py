@@ -21,7 +21,7 @@ none is simulated:
   so large that nothing of the token is left. Near a power of two, where h changes, off by up to a factor of 2.
 * ``position_position_share``: expected share of that term in a score at deviation 1, with drawn projections.
 * ``offset_share``: how much of it is a function of the offset then (1e-9); ``offset_share_of_noise`` is what numbers
-  without any order would have. Both None for fewer than 3 positions.
+  without any order would have. Both None for fewer than 3 positions, or rows that do not differ.
 
 The property holds where at least 99 % of the tokens are found at deviation 1. Codes of several axes are measured along
 each axis with the other coordinates at the first position; the worst is told.
@@ -80,7 +80,8 @@ def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first
     longest, mean = float(lengths.max()), float(lengths.mean())
     found, small, large = (expected_share(width, longest, each, VOCABULARY) for each in (1.0, 1 / root, root))
     needed = deviation_needed(width, longest, FOUND, VOCABULARY)
-    offset = min(expected_offset_share(each) for each in first) if number > 2 else None
+    varied = [each for each in first if number > 2 and not (each == each[0]).all()]
+    offset = min((expected_offset_share(each) for each in varied), default=None)
     numbers: dict[str, Any] = {
         "positions_measured": len(lengths),
         "first_positions": number,
@@ -99,7 +100,7 @@ def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first
         "sum_rounding": _sum_rounding(farthest, subject.dtype),
         "position_position_share": max(expected_terms(each).position_position for each in first),
         "offset_share": offset,
-        "offset_share_of_noise": 2 / (number + 1) if number > 2 else None,
+        "offset_share_of_noise": None if offset is None else 2 / (number + 1),
     }
     rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
     says = (
@@ -174,5 +175,5 @@ def _percent(share: float) -> str:
 
 
 def _short(number: float) -> str:
-    """Three digits."""
-    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
+    """Three digits, or a whole number."""
+    return f"{number:,.0f}" if 1000 <= number < 1e6 else f"{number:.3g}"
