@@ -53,6 +53,8 @@ INDEPENDENT = {
     "ratio-1.036": lambda: {
         "ratio_by_the_paper": mpmath.root(10_000, 256),
         "ratio_by_tensor2tensor": mpmath.root(10_000, 255),
+        "last_divisor_by_the_cut_ratio": mpmath.exp(255 * mpmath.log(mpf("1.036"))),
+        "last_divisor_by_the_paper": mpmath.root(10_000, 256) ** 255,
     },
     "lower-dimensions-change-slowly": lambda: {
         "first_wavelength": 2 * mp.pi,
@@ -111,6 +113,7 @@ INDEPENDENT = {
     "ntk-keeps-the-fastest-pair": lambda: {
         "fastest_rate_is_the_same": mpmath.power(4, mpf(0) / 63) == 1,
         "pairs_of_64_that_are_the_same": sum(mpmath.power(4, mpf(pair) / 63) == 1 for pair in range(64)),
+        "slowing_of_the_second_pair": mpmath.root(4, 63),
     },
     "yarn-leaves-high-frequencies": lambda: {
         **split([yarn_slowing(pair) for pair in range(64)], 4),
@@ -131,6 +134,7 @@ INDEPENDENT = {
     "far-positions-look-alike": lambda: {
         "nearest_offset_at_width_8": 1 + int(np.argmin(apart(8, 10_000.0, range(1, 200_001)))),
         "its_distance": exact_distance(8, 10_000, 169_646),
+        "distance_of_neighbours_at_width_8": exact_distance(8, 10_000, 1),
         "nearest_offset_at_width_64": 1 + int(np.argmin(apart(64, 10_000.0, range(1, 200_001)))),
         "nearest_offset_at_width_512": 1 + int(np.argmin(apart(512, 10_000.0, range(1, 20_001)))),
     },

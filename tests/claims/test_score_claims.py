@@ -313,6 +313,7 @@ INDEPENDENT = {
         "distances_told_apart_of_1000_in_the_encoder": len({t5_bucket(distance, 16) for distance in range(1000)}),
         "bucket_of_113": t5_bucket(113, 32),
         "bucket_of_100000": t5_bucket(100_000, 32),
+        "first_distance_of_the_last_bucket_in_the_encoder": [t5_bucket(k, 16) for k in range(128)].index(15),
     },
     "alibi-slopes-geometric": lambda: {
         "first_slope_of_8_heads": Fraction(1, 2),
@@ -329,6 +330,7 @@ INDEPENDENT = {
     "alibi-needs-distances": lambda: {"difference_of_the_symmetric_form_without_a_mask": symmetric_differs()},
     "alibi-uses-longer-context": lambda: {
         "heads_of_8_that_reach_1024_tokens": sum(10 * 2**head >= 1024 for head in range(1, 9)),
+        "a_bias_of_10_divides_a_share_by": mpmath.exp(10),
         "reach_of_the_steepest_head": mpf(20),
         "reach_of_the_flattest_head": mpf(2560),
         # A geometric series with ratio e^-1/2; 4,096 terms are all of it

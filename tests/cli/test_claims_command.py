@@ -55,13 +55,15 @@ def test_one_claim_is_told_in_words(run):
         "          10000^(2/512) = 1.036633, which rounds to 1.037: 1.036 is cut off, not\n"
         "          rounded. Over 255 steps the lost digits matter: 1.036^255 is about\n"
         "          8,255, 14 % short of 9,646.62.\n"
-        "          ratio by the paper      1.036633\n"
-        "          ratio by tensor2tensor  1.036779\n"
+        "          ratio by the paper             1.036633\n"
+        "          ratio by tensor2tensor         1.036779\n"
+        "          last divisor by the cut ratio  8,255\n"
+        "          last divisor by the paper      9,646.62\n"
         "          ID: ratio-1.036\n"
         "          Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; the number\n"
         "          is met in articles.\n"
         "\n"
-        "1 claim: 0 true, 1 false, 0 only if. 2 numbers were recomputed, and none moved.\n"
+        "1 claim: 0 true, 1 false, 0 only if. 4 numbers were recomputed, and none moved.\n"
     )
 
 
@@ -97,8 +99,6 @@ def another_ladder(monkeypatch):
 def test_a_number_that_moved_is_named_and_the_exit_code_is_1(run):
     done = run("claims", "divisor-9956", "monotone-decay")
     assert done.code == 1
-    assert "1 claim" not in done.out
-    assert "7 numbers" not in done.out
     assert "3 moved." in " ".join(done.out.split())
     told = " ".join(done.out.split())
     assert "divisor-9956: divisor by the paper is 9636.97" in told

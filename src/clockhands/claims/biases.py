@@ -50,6 +50,7 @@ def t5_base_1000() -> Numbers:
         "distances_told_apart_of_1000_in_the_encoder": exactly(16),
         "bucket_of_113": exactly(31),
         "bucket_of_100000": exactly(31),
+        "first_distance_of_the_last_bucket_in_the_encoder": exactly(91),
     },
     argument=(
         "They are defined for any distance, but from 113 tokens on (91 in the encoder) all distances share one number. "
@@ -67,6 +68,7 @@ def t5_any_distance() -> Numbers:
         "distances_told_apart_of_1000_in_the_encoder": len(set(encoder.tolist())),
         "bucket_of_113": int(decoder[113]),
         "bucket_of_100000": int(decoder[100_000]),
+        "first_distance_of_the_last_bucket_in_the_encoder": int(np.argmax(encoder == encoder.max())),
     }
 
 
@@ -165,6 +167,7 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     condition='"use" means that perplexity does not explode; what far tokens add was not shown.',
     numbers={
         "heads_of_8_that_reach_1024_tokens": exactly(2),
+        "a_bias_of_10_divides_a_share_by": near("22,026"),
         "reach_of_the_steepest_head": near("20.00"),
         "reach_of_the_flattest_head": near("2,560.00"),
         "share_of_the_last_20_tokens_in_the_steepest_head": near("0.99995"),
@@ -182,6 +185,7 @@ def alibi_uses_longer_context() -> Numbers:
     shares = _softmax(bias(Alibi(heads=8), [4095], 4096, dtype="float64"))[0, 0]
     return {
         "heads_of_8_that_reach_1024_tokens": int((10 / slopes >= 1024).sum()),
+        "a_bias_of_10_divides_a_share_by": math.exp(10),
         "reach_of_the_steepest_head": 10 / slopes.max(),
         "reach_of_the_flattest_head": 10 / slopes.min(),
         "share_of_the_last_20_tokens_in_the_steepest_head": math.fsum(shares[-20:]),

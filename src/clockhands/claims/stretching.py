@@ -157,7 +157,11 @@ def larger_base_is_interpolation() -> Numbers:
     "ntk-keeps-the-fastest-pair",
     "NTK-aware scaling leaves the fastest pair alone.",
     "true",
-    numbers={"fastest_rate_is_the_same": exactly(True), "pairs_of_64_that_are_the_same": exactly(1)},
+    numbers={
+        "fastest_rate_is_the_same": exactly(True),
+        "pairs_of_64_that_are_the_same": exactly(1),
+        "slowing_of_the_second_pair": near("1.022"),
+    },
     argument=(
         "Pair j of n is slowed by f^(j/(n−1)), which is 1 for j = 0. But it is the only one: pair 1 is already slowed, "
         "if only by 2.2 %."
@@ -169,7 +173,11 @@ def ntk_keeps_the_fastest_pair() -> Numbers:
     before = geometric(64).exact
     after = Ntk(4)(geometric(64)).exact
     same = [one == other for one, other in zip(before, after, strict=True)]
-    return {"fastest_rate_is_the_same": same[0], "pairs_of_64_that_are_the_same": sum(same)}
+    return {
+        "fastest_rate_is_the_same": same[0],
+        "pairs_of_64_that_are_the_same": sum(same),
+        "slowing_of_the_second_pair": float(before[1] / after[1]),
+    }
 
 
 @claim(
@@ -283,6 +291,7 @@ def low_frequencies_carry_meaning() -> Numbers:
     numbers={
         "nearest_offset_at_width_8": exactly(169_646),
         "its_distance": near("0.0033"),
+        "distance_of_neighbours_at_width_8": near("0.964"),
         "nearest_offset_at_width_64": exactly(1),
         "nearest_offset_at_width_512": exactly(1),
     },
@@ -298,10 +307,11 @@ def far_positions_look_alike() -> Numbers:
     for width in (8, 64, 512):
         apart = distances_apart(geometric(width // 2), 200_001)
         nearest[width] = 1 + int(np.argmin(apart[1:]))
-    rows = table(Sinusoidal(width=8), [0, nearest[8]], "float64")
+    rows = table(Sinusoidal(width=8), [0, nearest[8], 1], "float64")
     return {
         "nearest_offset_at_width_8": nearest[8],
         "its_distance": float(np.linalg.norm(rows[1] - rows[0])),
+        "distance_of_neighbours_at_width_8": float(np.linalg.norm(rows[2] - rows[0])),
         "nearest_offset_at_width_64": nearest[64],
         "nearest_offset_at_width_512": nearest[512],
     }
