@@ -143,14 +143,16 @@ HOW = (
     " the reason where a question *makes no sense* or was *not computed*."
 )
 
-POSITIONS = (100, 1_000, 4_095, 32_767, 131_071, 1_000_000)
+POSITIONS = (100, 1_000, 4_096, 32_768, 131_072, 1_000_000)
+SPREAD = 97  # positions that are looked at in the last tenth before each
 BASES = (10_000, 500_000, 1_000_000)
 ANGLES = (
     f"The largest error of an angle over the {HEAD_WIDTH // 2} pairs of a head of {HEAD_WIDTH} channels, in radians, at"
-    " some positions; 3.14 is half a turn, and from there on nothing is left of the angle. The first three rows of a"
-    " dtype round one thing and do the rest exactly; the fourth is code that keeps all in that dtype, and the last"
-    " two compute the rates there too, in the two usual ways. Positions that are powers of two would flatter a dtype:"
-    " these are not. Float16 has no number for 500,000, so that rates computed from it are 0. (The float32 cosines and"
+    f" {SPREAD} positions of the last tenth up to each of those named; 3.14 is half a turn, and from there on nothing"
+    " is left of the angle. The first three rows of a dtype round one thing and do the rest exactly; the fourth is code"
+    " that keeps all in that dtype, and the last two compute the rates there too, in the two usual ways. One position"
+    " alone may flatter a dtype, a power of two above all. Float16 has no number for 500,000, so that rates computed"
+    " from it are 0. (The float32 cosines and"
     " sines of this library are within 2^-25 at every position up to 2^63: none of these steps is rounded.)"
 )
 
@@ -265,12 +267,21 @@ def prose(text: str) -> str:
 
 def precision(base: float) -> str:
     """The largest errors of angles of one ladder as a table, a row for each dtype and way of computing them."""
-    found = precision_table(geometric(HEAD_WIDTH // 2, base), POSITIONS)
+    near = [position - position * step // (10 * SPREAD) for position in POSITIONS for step in range(SPREAD)]
+    found = precision_table(geometric(HEAD_WIDTH // 2, base), near)
     lines = [["computed in", "what is rounded", *(f"{position:,}" for position in POSITIONS)]]
     lines.append(["---"] * len(lines[0]))
     for dtype, ways in found.items():
-        lines += [[dtype, cell(WAYS[way]), *map(radians, errors)] for way, errors in ways.items()]
+        for way, errors in ways.items():
+            groups = [errors[begin : begin + SPREAD] for begin in range(0, len(errors), SPREAD)]
+            lines.append([dtype, cell(WAYS[way]), *map(largest, groups)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def largest(errors: list[float | None]) -> str:
+    """The largest of some errors in a cell, too large where one of them is."""
+    known = [error for error in errors if error is not None]
+    return radians(max(known) if len(known) == len(errors) else None)
 
 
 def radians(error: float | None) -> str:
