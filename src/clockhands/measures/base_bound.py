@@ -36,6 +36,7 @@ import numpy as np
 from clockhands.additive import SineOnly, WarpedPosition
 from clockhands.ladders import Geometric, Ladder
 from clockhands.measures.kernels import kernel_by_distance
+from clockhands.measures.products import product
 from clockhands.measures.property import Property, measured, not_applicable
 from clockhands.measures.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
 from clockhands.measures.subject import Subject
@@ -88,7 +89,7 @@ def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
     by_distance = np.concatenate([np.cos(fine), -np.sin(fine)])
     for begin in range(0, limit, row * _ROWS):
         starts = np.outer(np.arange(begin, min(begin + row * _ROWS, limit), row), turning)
-        sums = (np.concatenate([np.cos(starts), np.sin(starts)], axis=1) @ by_distance).ravel()
+        sums = product(np.concatenate([np.cos(starts), np.sin(starts)], axis=1), by_distance).ravel()
         below = np.flatnonzero(sums[: limit - begin] < 0)
         if below.size:
             return begin + int(below[0])
