@@ -141,7 +141,8 @@ def _why_unknown(code: Code) -> str:
         return "Its rates cannot be computed from what the files say."
     missing = [name for name in ("width", "rows", "offset") if getattr(code, name) is None]
     if code.kind == "learned" and missing:
-        return f"The files do not say all of the table: {' and '.join(missing)} of it are not known."
+        verb = "is" if len(missing) == 1 else "are"
+        return f"The files do not say all of the table: its {' and '.join(missing)} {verb} not known."
     return f"The files do not say all of its numbers, so that this {code.kind} code cannot be made."
 
 

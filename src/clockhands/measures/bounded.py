@@ -39,6 +39,7 @@ from clockhands.measures.bounded_biases import bounded_bias
 from clockhands.measures.hands import Hands, different_axes, hands_of, rows_of
 from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.measures.turning import said
 from clockhands.positions import numpy_of
 from clockhands.rotary import Rotary
 
@@ -205,7 +206,7 @@ def _growing(subject: Subject, why: str, each: float) -> Property:
     if found["largest"] is not None:
         largest = found["largest"]
     return measured(
-        f"no: {largest:.4g} at {last:,}",
+        f"no: {said(largest)} at position {last:,}",
         f"It grows with the position by {each:.4g} a token, without end, because {why}: {largest:,.6g} at "
         f"position {last:,}.",
         holds=False,

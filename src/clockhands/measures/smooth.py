@@ -236,4 +236,4 @@ def _told(numbers: dict[str, Any], length: int) -> Property:
         return measured(brief, says, holds=False, **numbers)
     if share is None or share >= 1:
         return measured(f"no: {step:.3g}, as far as any pair", says, holds=False, **numbers)
-    return measured(f"yes: {step:.3g}, {100 * share:.2g}% of random", says, holds=True, **numbers)
+    return measured(f"yes: {step:.3g}, random pairs {random:.3g}", says, holds=True, **numbers)
