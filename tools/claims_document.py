@@ -54,7 +54,7 @@ def overview() -> str:
     for title, claims in SUBJECTS.items():
         if claims:
             parts.append(f"\n{title}:\n\n")
-            parts += [f"- **{each.verdict}**: [{each.statement}](#{anchor(each.id)})\n" for each in claims]
+            parts += [f"- **{each.verdict}**: [{escaped(each.statement)}](#{anchor(each.id)})\n" for each in claims]
     return "".join(parts)
 
 

@@ -39,6 +39,18 @@ def output_dtype(dtype: object) -> np.dtype:
     return np.dtype(name)
 
 
+def limits(dtype: np.dtype) -> tuple[int, float]:
+    """The significant bits of an output dtype, the hidden one among them, and its largest number.
+
+    >>> limits(np.dtype(np.float16))
+    (11, 65504.0)
+    """
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype)
+    return int(info.nmant) + 1, float(info.max)
+
+
 def name_of(array: Any) -> str:
     """The name of an array's dtype, in whatever order its bytes stand."""
     return array.dtype.name if isinstance(array, _NUMPY) else str(array.dtype).rpartition(".")[2]

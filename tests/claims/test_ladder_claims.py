@@ -53,6 +53,8 @@ INDEPENDENT = {
     "ratio-1.036": lambda: {
         "ratio_by_the_paper": mpmath.root(10_000, 256),
         "ratio_by_tensor2tensor": mpmath.root(10_000, 255),
+        "last_divisor_by_the_cut_ratio": mpmath.exp(255 * mpmath.log(mpf("1.036"))),
+        "last_divisor_by_the_paper": mpmath.root(10_000, 256) ** 255,
     },
     "lower-dimensions-change-slowly": lambda: {
         "first_wavelength": 2 * mp.pi,
@@ -111,6 +113,7 @@ INDEPENDENT = {
     "ntk-keeps-the-fastest-pair": lambda: {
         "fastest_rate_is_the_same": mpmath.power(4, mpf(0) / 63) == 1,
         "pairs_of_64_that_are_the_same": sum(mpmath.power(4, mpf(pair) / 63) == 1 for pair in range(64)),
+        "slowing_of_the_second_pair": mpmath.root(4, 63),
     },
     "yarn-leaves-high-frequencies": lambda: {
         **split([yarn_slowing(pair) for pair in range(64)], 4),
@@ -131,10 +134,45 @@ INDEPENDENT = {
     "far-positions-look-alike": lambda: {
         "nearest_offset_at_width_8": 1 + int(np.argmin(apart(8, 10_000.0, range(1, 200_001)))),
         "its_distance": exact_distance(8, 10_000, 169_646),
+        "distance_of_neighbours_at_width_8": exact_distance(8, 10_000, 1),
         "nearest_offset_at_width_64": 1 + int(np.argmin(apart(64, 10_000.0, range(1, 200_001)))),
         "nearest_offset_at_width_512": 1 + int(np.argmin(apart(512, 10_000.0, range(1, 20_001)))),
     },
+    "base-10000-for-any-length": lambda: {
+        "first_distance_at_which_likeness_counts_against_base_10000": fails_at(10_000),
+        "first_distance_with_base_500000": fails_at(500_000),
+        "smallest_sound_base_for_4096_tokens_in_thousands": smallest_sound(4096) / 1000,
+    },
+    "larger-base-is-safer": lambda: {
+        f"base_{base}_fails_at": fails_at(base) for base in (26_960, 28_000, 35_000, 60_000)
+    },
 }
+
+
+def fails_at(base):
+    """The first distance with a negative sum over 64 pairs, each hand turned on token by token."""
+    hands, turn = np.ones(64, complex), np.exp(1j * float(base) ** (-np.arange(64) / 64))
+    for distance in range(20_000):
+        if hands.real.sum() < 0:
+            return distance
+        hands *= turn
+    raise AssertionError("no sum is negative")
+
+
+def smallest_sound(length):
+    """By trying bases from 20,000 on in steps of 1/1000, which step over no sound stretch before the first of them."""
+
+    def sound(base):
+        return np.cos(np.outer(np.arange(1, length), base ** (-np.arange(64) / 64))).sum(1).min() >= 0
+
+    base = 20_000.0
+    while not sound(base):
+        base *= 1.001
+    low, high = base / 1.001, base
+    while high - low > 1:
+        middle = (low + high) / 2
+        low, high = (low, middle) if sound(middle) else (middle, high)
+    return high
 
 
 def different_hands(number):

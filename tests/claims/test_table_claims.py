@@ -204,6 +204,7 @@ INDEPENDENT = {
     "sinusoids-orthogonal": cosines_of_rows,
     "all-channels-are-used": spectrum,
     "any-different-frequencies-do": lambda: {
+        "tokens_until_each_pair_gains_a_turn_on_the_next": 2 * mp.pi * 255 / (1 - mpf("1e-4")),
         "distance_after_1602_tokens_if_evenly_spaced": between(even_row(0), even_row(1602)),
         "distance_of_neighbours_if_evenly_spaced": between(even_row(0), even_row(1)),
         "distance_after_1602_tokens_if_geometric": between(row(512, 0), row(512, 1602)),
@@ -214,6 +215,7 @@ INDEPENDENT = {
         "bits_that_flip_from_2046_to_2047": (2046 ^ 2047).bit_count(),
         "bits_that_flip_from_2047_to_2048": (2047 ^ 2048).bit_count(),
         "pairs_in_one_octave": 256 * mpmath.log(2, 10_000),
+        "octaves_of_the_ladder": mpmath.log(10_000, 2) * 255 / 256,
     },
     "index-is-enough": lambda: {
         "norm_at_position_100_and_width_512": 100 * mpmath.sqrt(512),
@@ -229,6 +231,7 @@ INDEPENDENT = {
         "distance_at_rate_1": abs(2 * mpmath.sin(mpf(99) / 2)),
         "nearest_to_position_1_at_rate_1": 1 + min(range(1, 999), key=lambda k: abs(math.sin(k / 2))),
         "its_distance": abs(2 * mpmath.sin(mpf(710) / 2)),
+        "turns_in_99_tokens": 99 / (2 * mp.pi),
     },
     "sine-alone-is-ambiguous": lambda: {
         "distinct_of_355_sines": len({math.sin(place) for place in range(355)}),
@@ -240,6 +243,7 @@ INDEPENDENT = {
         "share_lost_by_the_best_step_of_64_sines": lost_by_the_best_step(),
         "smallest_step_of_64_sines": steps_of_64_sines().min(),
         "largest_step_of_64_sines": steps_of_64_sines().max(),
+        "step_of_32_sines_and_cosines": distance(64, 1),
     },
     "squared-positions": lambda: {
         **warped_steps(lambda place: place**2),

@@ -2,11 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+import clockhands.measures.drawn_tokens
 from clockhands.measures.drawn_tokens import adding_measured
 from clockhands.measures.order_matters import FIGURES, order
+from clockhands.show.order import verdict
 
 
 @pytest.fixture(scope="module")
@@ -14,21 +17,32 @@ def document():
     return order().to_dict()
 
 
-@pytest.fixture(scope="module")
-def added():
-    return adding_measured()
+@pytest.fixture
+def few(monkeypatch):
+    """What adding does, for one width and one small vocabulary: the whole takes seconds on a busy machine."""
+    figures = adding_measured((16,), (1_000,))
+    monkeypatch.setattr(clockhands.measures.drawn_tokens, "adding_measured", lambda seed: replace(figures, seed=seed))
+    return figures
 
 
-def test_the_json_is_the_function_s(run, document, added):
+def test_the_json_is_the_function_s(run, document):
     done = run("order", "--json")
     assert (done.code, done.err) == (0, "")
     told = json.loads(done.out)
     assert told.pop("schema") == 1
-    assert told.pop("adding") == json.loads(json.dumps(added.to_dict()))
+    adding = told.pop("adding")
     assert told == json.loads(json.dumps(document))
+    assert {(each["width"], each["vocabulary"]) for each in adding["found"]} >= {(16, 1_000), (512, 50_000)}
+    assert set(adding) == {"seed", "positions", "found", "pairs", "angles", "terms", "offsets"}
 
 
-def test_the_text_says_what_was_found(run, document, added):
+@pytest.mark.usefixtures("few")
+def test_the_seed_is_that_of_all_figures(run):
+    told = json.loads(run("order", "--json", "--seed", "4").out)
+    assert (told["seed"], told["adding"]["seed"]) == (4, 4)
+
+
+def test_the_text_says_what_was_found(run, document, few):
     done = run("order")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -41,7 +55,7 @@ def test_the_text_says_what_was_found(run, document, added):
     for name, figure in document["without"].items():
         words = f"{figure['median']:.2g} " + ("is rounding" if figure["apart"] is False else "apart")
         assert words in text, (name, FIGURES[name])
-    for sentence in added.sentences():
+    for sentence in few.sentences():
         assert sentence in text
     for code in codes:
         line = next(each for each in lines if each.startswith(f"  {code['name']:25}"))
@@ -50,6 +64,7 @@ def test_the_text_says_what_was_found(run, document, added):
         assert re.sub(r"\(.*?\)", "", line[27:]).split() == shown
 
 
+@pytest.mark.usefixtures("few")
 def test_other_words_and_another_seed(run):
     """And a word that would move the cursor of a terminal."""
     done = run("order", "--text", "the \x1b[2Jcat sat", "--other", "\x1b[2Jcat the sat", "--seed", "3")
@@ -62,6 +77,19 @@ def test_other_words_and_another_seed(run):
     assert count is not None
     assert count[1] == count[2]
     assert "cannot: one sentence" not in " ".join(done.out.split())
+
+
+def test_what_is_not_told_is_said():
+    found = order("a b c", networks=1)
+    codes = [
+        replace(code, swapped=replace(code.swapped, apart=None)) if code.member.name == "counter" else code
+        for code in found.codes
+    ]
+    sentence = "For counter it is not told: rounding could explain the whole difference."
+    unsure = replace(found, codes=tuple(codes))
+    assert sentence in verdict(unsure)
+    assert f"with {len(codes) - 4} of {len(codes) - 1} codes" in verdict(unsure)
+    assert sentence not in verdict(found)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,14 @@ def test_the_smallest_sound_bases_that_were_published(length, published):
     assert float(f"{smallest_sound_base(64, length):.1e}") == published
 
 
+@pytest.mark.parametrize("length", [1024, 2048, 4096])
+def test_finer_steps_find_no_smaller_base(length):
+    found = smallest_sound_base(64, length)
+    step = search_step(64, length, found)
+    ((begin, _), *_) = sound_bases(64, length, found / 1.5, found * 1.001, step=step / 20)
+    assert begin == pytest.approx(found, rel=step / 500)
+
+
 def test_sound_bases_have_gaps():
     """At 1,024 tokens there are two between the smallest sound base and 20,000; each edge by the definition."""
     found = sound_bases(64, 1024, 4000, 20_000, step=0.001)
@@ -176,12 +184,33 @@ def test_the_smallest_base_and_the_gaps_are_said():
     smallest, gaps = numbers["smallest_sound_base"], numbers["failing_above"]
     assert numbers["searched"]
     assert smallest == smallest_sound_base(32, 2048)
-    assert numbers["searched_to"] == 4 * smallest
-    assert all(smallest < first < last < 4 * smallest for first, last in gaps)
+    assert gaps[-1][1] < numbers["searched_to"] / 2
+    assert all(smallest < first < last for first, last in gaps)
     assert all(one[1] < two[0] for one, two in itertools.pairwise(gaps))
     middle = math.sqrt(math.prod(gaps[-1]))
     assert first_failing_distance(geometric(32, middle).rates, 2048) is not None
     assert f"{len(gaps)} stretches of larger bases fail again" in found.says
+
+
+def test_gaps_are_looked_for_until_the_upper_half_has_none():
+    """At 8,192 tokens the last of them is at 5.9 times the smallest base."""
+    numbers = bound(SMOLLM2, 8192).numbers
+    assert numbers["searched_to"] == 16 * numbers["smallest_sound_base"]
+    assert numbers["failing_above"][-1][1] / numbers["smallest_sound_base"] == pytest.approx(5.92, abs=0.005)
+    assert first_failing_distance(geometric(32, 1_905_000.0).rates, 8192) is not None
+    for gap, following in itertools.pairwise(numbers["failing_above"]):
+        assert smallest_sound_base(32, 8192) < gap[0] < gap[1] < following[0]
+        for base in gap:  # both ends are the sound bases beside it
+            assert first_failing_distance(geometric(32, base).rates, 8192) is None
+        inside = gap[0] * 1.0001, gap[1] / 1.0001
+        assert all(first_failing_distance(geometric(32, base).rates, 8192) for base in inside)
+
+
+def test_without_a_search_the_ladder_itself_is_judged_all_the_same():
+    found = base_bound(subject_of(SMOLLM2, 8192, "float32", None), search=False)
+    assert found.numbers["first_failing_distance"] == 3616
+    assert (found.numbers["searched"], found.numbers["smallest_sound_base"]) == (False, None)
+    assert "smallest base" not in found.says
 
 
 def test_a_scaled_ladder_is_judged_by_its_own_rates():

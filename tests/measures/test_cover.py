@@ -12,6 +12,7 @@ from clockhands.measures.cover import cover, cover_of, covered_by, stretches_cov
 from clockhands.measures.subject import subject_of
 from clockhands.presets import preset
 from clockhands.rotary import Rotary
+from clockhands.scaling import Linear
 
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 
@@ -57,6 +58,7 @@ def test_every_distance_by_the_definition(rates, length):
     assert numbers["uncovered_distances"] == len(missing)
     assert numbers["first_uncovered_distance"] == (missing[0] if missing else None)
     assert numbers["longest_covered_distance"] == (expected[-1] if expected else None)
+    assert numbers["shortest_covered_distance"] == (expected[0] if expected else None)
     assert numbers["wasted_pairs"] == sum(not covered([rate], length) for rate in rates)
 
 
@@ -143,3 +145,10 @@ def test_where_the_question_makes_no_sense(spec, length):
 def test_two_tokens_have_one_distance():
     assert found(Sinusoidal(width=8), 2).holds
     assert found(Rotary(head_width=2, spacing=Explicit((4.0,))), 2).brief == "no distance has one"
+
+
+def test_slow_hands_alone_leave_the_shortest_distances_out():
+    """Four times slower, the fastest needs 25.1 tokens for a turn: 1, 2 and 3 are less than an eighth of it."""
+    said = found(Rotary(head_width=128, scaling=Linear(factor=4.0)), 2048)
+    assert (said.brief, said.numbers["uncovered_distances"]) == ("none below 4", 3)
+    assert found(Rotary(head_width=4, spacing=Explicit((0.25, 0.01))), 80).brief.endswith("have none, first 1")

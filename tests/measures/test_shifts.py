@@ -320,3 +320,15 @@ def test_every_preset_is_told_at_the_shortest_lengths(length, dtype):
             assert found.says.endswith("."), preset.name
             assert len(found.brief) <= 40, found.brief
             assert all(math.isfinite(each) for each in found.numbers.values() if isinstance(each, float))
+
+
+def test_of_long_texts_the_first_rows_are_looked_at():
+    found = told(Counter(4), 1 << 20)
+    assert found.numbers["tokens"] == 8192
+    assert "of the first 8,192 tokens" in found.says
+    assert "of the first 8,192 tokens" in kernel(subject_of(Counter(4), 1 << 20, "float32", None)).says
+    assert spectrum(subject_of(Counter(4), 1 << 20, "float32", None)).state == "not computed"
+    clock = told(Sinusoidal(width=64), 1 << 40)
+    assert clock.holds is True
+    assert clock.numbers["distances"][-1] == (1 << 40) - 1
+    assert told(Sinusoidal(width=64), 1 << 63).state == "not computed"

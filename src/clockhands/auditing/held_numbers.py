@@ -26,6 +26,8 @@ from clockhands.sources.quantised import is_quantised, quantised_rows
 from clockhands.sources.resolved import Code
 from clockhands.sources.weights import BUCKETS, part_in, rows_and_width
 
+_ABSENT = "Its trained numbers are not in what was read: name the weights to have them measured."
+
 
 @dataclass(frozen=True, eq=False)
 class Held:
@@ -69,7 +71,7 @@ def held_by(opened: Opened, code: Code) -> Held:
     if isinstance(spec, TableCode) and spec.learned:
         return _looked_up(opened, code, spec)
     if getattr(spec, "learned", False):
-        return Held(spec, None, ("Its learned numbers are not in what was read.",))
+        return Held(spec, None, (_ABSENT,))
     paired = code.kind != "rotary" or code.layout is not None or code.spec is not None
     return Held(spec, None, () if paired else ("How its channels pair is not known; no figure here depends on it.",))
 
@@ -139,7 +141,8 @@ def _why_unknown(code: Code) -> str:
         return "Its rates cannot be computed from what the files say."
     missing = [name for name in ("width", "rows", "offset") if getattr(code, name) is None]
     if code.kind == "learned" and missing:
-        return f"The files do not say all of the table: {' and '.join(missing)} of it are not known."
+        verb = "is" if len(missing) == 1 else "are"
+        return f"The files do not say all of the table: its {' and '.join(missing)} {verb} not known."
     return f"The files do not say all of its numbers, so that this {code.kind} code cannot be made."
 
 
@@ -149,7 +152,11 @@ def _why_unknown(code: Code) -> str:
 def _learned(opened: Opened, code: Code, spec: Learned) -> Held:
     name = code.source.get("rows", "").partition(":")[2]
     if name not in opened.tensors:
-        return Held(spec, None, ("The rows of its table are not in what was read: a config says their number alone.",))
+        return Held(
+            spec,
+            None,
+            (_ABSENT,),
+        )
     return _with(spec, opened.tensors[name], spec.values_shape)
 
 
@@ -159,7 +166,7 @@ def _looked_up(opened: Opened, code: Code, spec: TableCode) -> Held:
     found = [info for name, info in opened.tensors.items() if BUCKETS.search(name) and code.part == part_in(name)]
     fits = [info for info in found if info.shape == shape]
     if not fits:
-        return Held(spec, None, ("Its learned numbers are not in what was read.",))
+        return Held(spec, None, (_ABSENT,))
     return _with(spec, fits[0], shape)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clockhands.additive import WarpedPosition
 from clockhands.auditing.findings import json_value
 from clockhands.auditing.held_numbers import spec_of
 from clockhands.auditing.target_properties import WITHOUT_CONTEXT
@@ -18,8 +19,8 @@ from clockhands.measures.bias_edges import edges
 from clockhands.measures.bias_reach import reach
 from clockhands.measures.bounded import bounded
 from clockhands.measures.cover import cover
-from clockhands.measures.precision import precision
-from clockhands.measures.property import Property, not_computed
+from clockhands.measures.precision import phase_error
+from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.smooth import smooth
 from clockhands.measures.subject import Subject, subject_of
 from clockhands.measures.turning import turning
@@ -34,6 +35,25 @@ def _bound_of_its_own(subject: Subject) -> Property:
     return base_bound(subject, search=False)
 
 
+def _angles_at_the_end(subject: Subject) -> Property:
+    """How wrong angles are at the last position; to look for the first that is off takes too long here."""
+    if not subject.ladders or isinstance(subject.spec, WarpedPosition):
+        return not_computed("Its angles are not position x rate.")
+    last = subject.first + subject.length - 1
+    errors: dict[str, Any] = {
+        f"{dtype}_throughout": max(phase_error(ladder, last, dtype, "throughout") for ladder in subject.ladders)
+        for dtype in ("float32", "bfloat16")
+    }
+    in_float32, in_bfloat16 = errors.values()
+    return measured(
+        f"{in_float32:.2g} rad off at {last:,}",
+        "Where rates, positions and their products are computed in float32, the angle of some pair is off by"
+        f" {in_float32:.2g} rad at position {last:,}; in bfloat16 by {in_bfloat16:.2g} rad.",
+        position=last,
+        **errors,
+    )
+
+
 _MEASURES = {
     "bounded": bounded,
     "smooth": smooth,
@@ -41,7 +61,7 @@ _MEASURES = {
     "cover": cover,
     "critical_dimension": critical_dimension,
     "base_bound": _bound_of_its_own,
-    "precision": precision,
+    "precision": _angles_at_the_end,
     "reach": reach,
     "edges": edges,
     "told_apart": told_apart,

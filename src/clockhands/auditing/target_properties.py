@@ -149,8 +149,12 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
         return seen, f"A query here sees the last {code.window:,} positions only: measured over {seen:,}."
     most = MOST_LEARNED if isinstance(spec, Learned) else MOST
     if served is None:
-        preset = code.source.get("kind", "").startswith("preset")
-        return WITHOUT_CONTEXT, None if preset else f"No context is declared: measured over {WITHOUT_CONTEXT:,} tokens."
+        # A preset is a convention, of which no context is expected.
+        preset = any(where.startswith("preset ") for where in code.source.values())
+        return (
+            WITHOUT_CONTEXT,
+            None if preset or not code.source else f"No context is declared: measured over {WITHOUT_CONTEXT:,} tokens.",
+        )
     if served <= most:
         return served, None
     return most, f"Measured over the first {most:,} of {served:,} positions; --length {served} measures all."

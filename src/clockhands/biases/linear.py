@@ -58,8 +58,8 @@ class Alibi(_Line):
 
     Attributes:
         heads: Number of heads, any.
-        form: What the slope is multiplied by, for the query at ``q`` and the key at ``k``. Below a causal mask all
-            forms differ by a constant in each row, which softmax does not see; elsewhere they differ.
+        form: What the slope is multiplied by, for the query at ``q`` and the key at ``k``. ``"distance"``, ``"key"``
+            and ``"last-key"`` differ by a constant in each row, which softmax does not see; below a causal mask all do.
             ``"distance"``: ``-slope (q - k)``, as the paper draws it; it rewards keys to come, so mask them.
             ``"past"``: ``-slope max(q - k, 0)`` (GPT-NeoX). ``"symmetric"``: ``-slope |q - k|``, for encoders
             (x-transformers, OpenNMT, llm-foundry). ``"key"``: ``+slope k``, the same in each row (the paper's code,

@@ -84,7 +84,12 @@ def divisor_9956() -> Numbers:
     "ratio-1.036",
     "At width 512 each wavelength is 1.036 times the one before.",
     "false",
-    numbers={"ratio_by_the_paper": near("1.036633"), "ratio_by_tensor2tensor": near("1.036779")},
+    numbers={
+        "ratio_by_the_paper": near("1.036633"),
+        "ratio_by_tensor2tensor": near("1.036779"),
+        "last_divisor_by_the_cut_ratio": near("8,255"),
+        "last_divisor_by_the_paper": near("9,646.62"),
+    },
     argument=(
         "10000^(2/512) = 1.036633, which rounds to 1.037: 1.036 is cut off, not rounded. Over 255 steps the lost "
         "digits matter: 1.036^255 is about 8,255, 14 % short of 9,646.62."
@@ -92,9 +97,13 @@ def divisor_9956() -> Numbers:
     source=f"{PAPER}; the number is met in articles",
 )
 def ratio_1036() -> Numbers:
-    """The first rate over the second."""
+    """The first rate over the second, and what 255 steps of a ratio come to."""
     ladders = {"ratio_by_the_paper": geometric(256), "ratio_by_tensor2tensor": geometric(256, span="closed")}
-    return {name: ladder.rates[0] / ladder.rates[1] for name, ladder in ladders.items()}
+    return {
+        **{name: ladder.rates[0] / ladder.rates[1] for name, ladder in ladders.items()},
+        "last_divisor_by_the_cut_ratio": 1.036**255,
+        "last_divisor_by_the_paper": 1 / geometric(256).rates[-1],
+    }
 
 
 @claim(

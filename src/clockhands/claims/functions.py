@@ -70,6 +70,7 @@ def normalised_index() -> Numbers:
         "distance_at_wavelength_99": at_most("1e-14"),
         "nearest_to_position_1_at_rate_1": exactly(711),
         "its_distance": near("6.03e-5"),
+        "turns_in_99_tokens": near("15.76"),
     },
     argument=(
         "At 1 rad per token 99 tokens are 15.76 turns, so 1 and 100 are far apart. In real numbers no two whole "
@@ -88,6 +89,7 @@ def positions_1_and_100_alike() -> Numbers:
         "distance_at_wavelength_99": float(np.linalg.norm(turn[1] - turn[0])),
         "nearest_to_position_1_at_rate_1": int(np.argmin(apart)),
         "its_distance": apart.min(),
+        "turns_in_99_tokens": 99 / (2 * math.pi),
     }
 
 
@@ -133,6 +135,7 @@ def sine_alone_is_ambiguous() -> Numbers:
         "share_lost_by_the_best_step_of_32_sines_and_cosines": at_most("1e-20"),
         "smallest_step_of_64_sines": near("0.756"),
         "largest_step_of_64_sines": near("1.819"),
+        "step_of_32_sines_and_cosines": near("1.472"),
     },
     argument=(
         "sin(a + b) needs cos a. No matrix makes the next row from a row of sines: the best one loses 7 % over 512 "
@@ -142,13 +145,14 @@ def sine_alone_is_ambiguous() -> Numbers:
 )
 def cosines_are_decoration() -> Numbers:
     """The residual of the best linear map by one step, with and without cosines."""
-    sines = table(SineOnly(width=64), 513, "float64")
+    sines, both = (table(spec, 513, "float64") for spec in (SineOnly(width=64), Sinusoidal(width=64)))
     steps = np.linalg.norm(np.diff(sines[:512], axis=0), axis=1)
     return {
         "share_lost_by_the_best_step_of_64_sines": _lost(sines),
-        "share_lost_by_the_best_step_of_32_sines_and_cosines": _lost(table(Sinusoidal(width=64), 513, "float64")),
+        "share_lost_by_the_best_step_of_32_sines_and_cosines": _lost(both),
         "smallest_step_of_64_sines": steps.min(),
         "largest_step_of_64_sines": steps.max(),
+        "step_of_32_sines_and_cosines": float(np.linalg.norm(both[1] - both[0])),
     }
 
 
@@ -203,8 +207,8 @@ def _steps(warp: str) -> Numbers:
         "step_at_1000_of_the_sinusoid": near("3.714"),
     },
     argument=(
-        "It is the position, not the distance, whose logarithm is taken: two neighbours at position 1,000 are a "
-        "thousand times closer than two at the beginning of a usual code, however near the query is to them."
+        "It is the position, not the distance, whose logarithm is taken: neighbours at position 1,000 are a thousand "
+        "times closer than in the usual code, however near the query is to them."
     ),
     source="computed at width 512 with the paper's ladder",
 )

@@ -217,10 +217,10 @@ def turning_backward() -> Numbers:
     "false",
     numbers={"largest_difference_of_a_key_moved_and_one_made_there": at_most("1e-14")},
     argument=(
-        "A rotation by the difference of the two positions moves it: R(to − from) R(from) = R(to). Caches that drop "
-        "old tokens do so. In bfloat16 each move rounds once more."
+        "A rotation by the difference of the two positions moves it: R(to − from) R(from) = R(to). A cache that drops "
+        "old tokens can do so. In bfloat16 each move rounds once more."
     ),
-    source="Xiao et al. 2023, arXiv:2309.17453 (streaming caches); the identity is R_j R_k = R_(j+k)",
+    source="computed: R_j R_k = R_(j+k)",
 )
 def cached_keys_are_fixed() -> Numbers:
     """Keys turned for 100 and moved to 7, against keys turned for 7."""
@@ -236,7 +236,7 @@ def cached_keys_are_fixed() -> Numbers:
     "x · sin + rotate_half(x) · sin is a rotary code, and a plot made with it shows that rotary codes extrapolate.",
     "false",
     numbers={
-        "norm_at_position_0": near("0.000"),
+        "norm_at_position_0": exactly(0),
         "mean_norm_over_32_positions": near("0.625"),
         "change_of_scores_by_a_shift_of_32": near("1.24"),
         "angle_of_the_turn_at_any_position": near("45.0"),

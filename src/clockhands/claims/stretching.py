@@ -9,10 +9,12 @@ from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
 from clockhands.claims.frequencies import distances_apart
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
+from clockhands.measures.base_bound import first_failing_distance
+from clockhands.measures.sound_bases import smallest_sound_base
 from clockhands.rotary import Rotary, rotate
 from clockhands.scaling import Linear, Llama3, Ntk, Yarn
 
-LOSS_BEYOND = "The loss of a trained model by position, up to four times its training length."
+LOSS_BEYOND = "the loss of a trained model by position, up to four times its training length."
 
 
 @claim(
@@ -155,7 +157,11 @@ def larger_base_is_interpolation() -> Numbers:
     "ntk-keeps-the-fastest-pair",
     "NTK-aware scaling leaves the fastest pair alone.",
     "true",
-    numbers={"fastest_rate_is_the_same": exactly(True), "pairs_of_64_that_are_the_same": exactly(1)},
+    numbers={
+        "fastest_rate_is_the_same": exactly(True),
+        "pairs_of_64_that_are_the_same": exactly(1),
+        "slowing_of_the_second_pair": near("1.022"),
+    },
     argument=(
         "Pair j of n is slowed by f^(j/(n−1)), which is 1 for j = 0. But it is the only one: pair 1 is already slowed, "
         "if only by 2.2 %."
@@ -167,7 +173,11 @@ def ntk_keeps_the_fastest_pair() -> Numbers:
     before = geometric(64).exact
     after = Ntk(4)(geometric(64)).exact
     same = [one == other for one, other in zip(before, after, strict=True)]
-    return {"fastest_rate_is_the_same": same[0], "pairs_of_64_that_are_the_same": sum(same)}
+    return {
+        "fastest_rate_is_the_same": same[0],
+        "pairs_of_64_that_are_the_same": sum(same),
+        "slowing_of_the_second_pair": float(before[1] / after[1]),
+    }
 
 
 @claim(
@@ -232,7 +242,7 @@ def _split(before: tuple, after: tuple, factor: int) -> Numbers:
         "or kept do go on, and published tests found retrieval no better than cropping the text."
     ),
     source="Peng et al. 2023, arXiv:2309.00071; DroPE, figure 5 (cited, not recomputed)",
-    waits_for="Retrieval by depth and length of a model with and without YaRN, untrained at that length.",
+    waits_for="retrieval by depth and length of a model with and without YaRN, untrained at that length.",
 )
 def yarn_without_training() -> Numbers:
     """Turns of the slowest and the middle pair at the ends of both lengths."""
@@ -261,7 +271,7 @@ def yarn_without_training() -> Numbers:
         "pair has lost 36 % of its likeness at 8,192 tokens; with Llama 3.1's it has hardly moved."
     ),
     source="Barbero et al. 2025, arXiv:2410.06205 (norms by pair, theorem 6.1), cited; the turns are computed",
-    waits_for="The norms of queries and keys by pair, and what a model loses when pairs are switched off.",
+    waits_for="the norms of queries and keys by pair, and what a model loses when pairs are switched off.",
 )
 def low_frequencies_carry_meaning() -> Numbers:
     """The last pair of Gemma 7B's head width 256 and of Llama 3.1's 128 before scaling."""
@@ -281,6 +291,7 @@ def low_frequencies_carry_meaning() -> Numbers:
     numbers={
         "nearest_offset_at_width_8": exactly(169_646),
         "its_distance": near("0.0033"),
+        "distance_of_neighbours_at_width_8": near("0.964"),
         "nearest_offset_at_width_64": exactly(1),
         "nearest_offset_at_width_512": exactly(1),
     },
@@ -296,10 +307,62 @@ def far_positions_look_alike() -> Numbers:
     for width in (8, 64, 512):
         apart = distances_apart(geometric(width // 2), 200_001)
         nearest[width] = 1 + int(np.argmin(apart[1:]))
-    rows = table(Sinusoidal(width=8), [0, nearest[8]], "float64")
+    rows = table(Sinusoidal(width=8), [0, nearest[8], 1], "float64")
     return {
         "nearest_offset_at_width_8": nearest[8],
         "its_distance": float(np.linalg.norm(rows[1] - rows[0])),
+        "distance_of_neighbours_at_width_8": float(np.linalg.norm(rows[2] - rows[0])),
         "nearest_offset_at_width_64": nearest[64],
         "nearest_offset_at_width_512": nearest[512],
     }
+
+
+@claim(
+    "base-10000-for-any-length",
+    "A rotary model with base 10,000 can look for a like token at any distance.",
+    "false",
+    numbers={
+        "first_distance_at_which_likeness_counts_against_base_10000": exactly(1_707),
+        "first_distance_with_base_500000": exactly(18_438),
+        "smallest_sound_base_for_4096_tokens_in_thousands": near("26.95"),
+    },
+    argument=(
+        "A query like its key scores Σ cos(rate × distance) above an unlike one. At head width 128 and base 10,000 "
+        "this is negative from distance 1,707 on, here and there; 4,096 tokens need a base of about 26,950."
+    ),
+    source="Men et al. 2024, arXiv:2405.14591, section 4 (the condition; their 2.7e4 for 4k tokens)",
+    waits_for="retrieval by distance of models trained with bases on both sides of the bound.",
+)
+def base_10000_for_any_length() -> Numbers:
+    """The first negative sums of 64 pairs, and the smallest base that has none below 4,096."""
+    return {
+        "first_distance_at_which_likeness_counts_against_base_10000": _fails_at(10_000.0),
+        "first_distance_with_base_500000": _fails_at(500_000.0),
+        "smallest_sound_base_for_4096_tokens_in_thousands": (smallest_sound_base(64, 4096) or math.nan) / 1000,
+    }
+
+
+def _fails_at(base: float) -> int:
+    """The first distance below 100,000 at which the sum of 64 pairs is negative, 0 where there is none."""
+    return first_failing_distance(geometric(64, base).rates, 100_000) or 0
+
+
+@claim(
+    "larger-base-is-safer",
+    "Once a base is large enough for a length, every larger one is too.",
+    "false",
+    numbers={
+        "base_26960_fails_at": exactly(4_189),
+        "base_28000_fails_at": exactly(2_635),
+        "base_35000_fails_at": exactly(3_377),
+        "base_60000_fails_at": exactly(5_666),
+    },
+    argument=(
+        "The set of bases that are sound for a length has gaps. For 4,096 tokens at head width 128 the base 26,960 is "
+        "sound, 28,000 and 35,000 are not, and 60,000 is again: the sum of cosines dips below 0 earlier or later."
+    ),
+    source="computed; the condition is that of Men et al. 2024, arXiv:2405.14591, section 4",
+)
+def larger_base_is_safer() -> Numbers:
+    """The first negative sums of 64 pairs, by base."""
+    return {f"base_{base}_fails_at": _fails_at(float(base)) for base in (26_960, 28_000, 35_000, 60_000)}

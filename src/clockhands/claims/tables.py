@@ -295,6 +295,7 @@ def all_channels_are_used() -> Numbers:
     "Any set of different frequencies will do; the geometric progression is a matter of taste.",
     "false",
     numbers={
+        "tokens_until_each_pair_gains_a_turn_on_the_next": near("1,602.4"),
         "distance_after_1602_tokens_if_evenly_spaced": near("1.77"),
         "distance_of_neighbours_if_evenly_spaced": near("9.02"),
         "distance_after_1602_tokens_if_geometric": near("21.57"),
@@ -307,9 +308,11 @@ def all_channels_are_used() -> Numbers:
 )
 def any_different_frequencies_do() -> Numbers:
     """Distances of rows of both ladders."""
-    even = table(EvenlySpaced(width=512), [0, 1, 1602], "float64")
+    spec = EvenlySpaced(width=512)
+    even = table(spec, [0, 1, 1602], "float64")
     usual = table(Sinusoidal(width=512), [0, 1602], "float64")
     return {
+        "tokens_until_each_pair_gains_a_turn_on_the_next": 2 * math.pi / (spec.rates[0] - spec.rates[1]),
         "distance_after_1602_tokens_if_evenly_spaced": float(np.linalg.norm(even[2] - even[0])),
         "distance_of_neighbours_if_evenly_spaced": float(np.linalg.norm(even[1] - even[0])),
         "distance_after_1602_tokens_if_geometric": float(np.linalg.norm(usual[1] - usual[0])),
@@ -327,6 +330,7 @@ def any_different_frequencies_do() -> Numbers:
         "bits_that_flip_from_2046_to_2047": exactly(1),
         "bits_that_flip_from_2047_to_2048": exactly(12),
         "pairs_in_one_octave": near("19.27"),
+        "octaves_of_the_ladder": near("13.24"),
     },
     argument=(
         "Both are ladders, but a step flips from 1 to 12 bits depending on where one stands, while a step of the "
@@ -347,4 +351,5 @@ def binary_counting() -> Numbers:
         "bits_that_flip_from_2046_to_2047": flips[0],
         "bits_that_flip_from_2047_to_2048": flips[1],
         "pairs_in_one_octave": math.log(2) / math.log(rates[0] / rates[1]),
+        "octaves_of_the_ladder": math.log2(rates[0] / rates[-1]),
     }

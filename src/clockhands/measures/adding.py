@@ -14,11 +14,14 @@ none is simulated:
   the position (absolute accuracy 1e-6). ``deviation_needed`` is from where on 99 of 100 are (relative 1e-4).
 * ``cosine_deviation``: ``1 / sqrt(width)``, standard deviation of the cosine of token and row; ``cosine_999``: what 999
   of 1,000 are below in size (1e-12; None for one channel).
-* ``sum_rounding``: root mean square, over the channels of the row where it is largest, of what token + row is rounded
-  by to the dtype, ``spacing(max(|v|, 1)) / sqrt(12)`` for a channel v of the row; beside the token's deviation 1.
+* ``sum_rounding``: what the sum is rounded by in the dtype, beside the token's deviation 1: root mean square over the
+  channels of the row where it is largest. A channel v of the row, itself a number of the dtype, has neighbours h =
+  ``spacing(max(|v|, 1))`` away; a normal token z is then off by ``z - h round(z / h)``, whose mean square is
+  ``h**2 (1/12 + sum_k (-1)**k exp(-2 (pi k / h)**2) / (pi k)**2)``: ``h**2 / 12`` where h is small, and 1 where it is
+  so large that nothing of the token is left. Near a power of two, where h changes, off by up to a factor of 2.
 * ``position_position_share``: expected share of that term in a score at deviation 1, with drawn projections.
 * ``offset_share``: how much of it is a function of the offset then (1e-9); ``offset_share_of_noise`` is what numbers
-  without any order would have. Both None for fewer than 3 positions.
+  without any order would have. Both None for fewer than 3 positions, or rows that do not differ.
 
 The property holds where at least 99 % of the tokens are found at deviation 1. Codes of several axes are measured along
 each axis with the other coordinates at the first position; the worst is told.
@@ -77,7 +80,8 @@ def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first
     longest, mean = float(lengths.max()), float(lengths.mean())
     found, small, large = (expected_share(width, longest, each, VOCABULARY) for each in (1.0, 1 / root, root))
     needed = deviation_needed(width, longest, FOUND, VOCABULARY)
-    offset = min(expected_offset_share(each) for each in first) if number > 2 else None
+    varied = [each for each in first if number > 2 and not (each == each[0]).all()]
+    offset = min((expected_offset_share(each) for each in varied), default=None)
     numbers: dict[str, Any] = {
         "positions_measured": len(lengths),
         "first_positions": number,
@@ -96,20 +100,23 @@ def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first
         "sum_rounding": _sum_rounding(farthest, subject.dtype),
         "position_position_share": max(expected_terms(each).position_position for each in first),
         "offset_share": offset,
-        "offset_share_of_noise": 2 / (number + 1) if number > 2 else None,
+        "offset_share_of_noise": None if offset is None else 2 / (number + 1),
     }
     rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
     says = (
-        f"Of {VOCABULARY:,} random tokens of width {width} and deviation 1, {_percent(found)} are still nearest to "
-        f"themselves after {rows} ({_short(longest)} long, a token {_short(root)}) was added; with deviation "
-        f"{_short(1 / root)}, so without a factor of sqrt({width}), it is {_percent(small)}. From deviation "
-        f"{_short(needed)} on it is {_percent(FOUND)}, and whoever knows the position takes the row away again."
+        f"Of {VOCABULARY:,} random tokens with channels of standard deviation 1, {_percent(found)} are still nearest "
+        f"to themselves after {rows} was added ({_short(longest)} long beside {_short(root)}); with "
+        f"{_short(1 / root)}, which is leaving out a factor of sqrt({width}), {_percent(small)}. It takes "
+        f"{_short(needed)} for {_percent(FOUND)}, unless the position is known: then the row is taken away again."
     )
     if offset is not None:
         says += (
-            f" Behind random projections, {_percent(offset)} of the position-position part of a score is a function of "
-            f"the distance (over {number} tokens; {_percent(2 / (number + 1))} would be chance)."
+            f" Through random query and key weights, {_percent(offset)} of what two positions add to a score is a "
+            f"function of their distance (first {number} tokens; chance: {_percent(2 / (number + 1))})."
         )
+    if (off := numbers["sum_rounding"]) > 0.05:
+        left = ": next to nothing of it is left" if off > 0.9 else ""
+        says += f" In {subject.dtype.name} rounding the sum costs up to {off:.2f} of the token's deviation{left}."
     holds = found >= FOUND
     brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens found again"
     return measured(brief, says, holds=holds, **numbers)
@@ -139,22 +146,34 @@ def _lengths(rows: np.ndarray) -> np.ndarray:
 
 
 def _sum_rounding(rows: np.ndarray, dtype: np.dtype) -> float:
-    """Root mean square, over the channels of the worst row, of what a sum of row and token is rounded by."""
+    """``sum_rounding`` of these rows."""
     sizes = np.maximum(np.abs(rows.astype(np.float64)), 1)
-    spacing = np.exp2(np.floor(np.log2(sizes)) - _MANTISSA[dtype.name])
-    return float(np.sqrt((spacing**2).mean(-1).max() / 12))
+    exponents = np.floor(np.log2(sizes)).astype(np.int64)
+    each, places = np.unique(exponents, return_inverse=True)
+    squares = np.array([_rounded_off(2.0 ** (int(one) - _MANTISSA[dtype.name])) for one in each])
+    return math.sqrt(float(squares[places.reshape(rows.shape)].mean(-1).max()))
+
+
+def _rounded_off(spacing: float) -> float:
+    """Mean square of ``z - h round(z / h)`` for a standard normal z."""
+    if spacing > 16:  # |z| above 8 has the probability 1e-15
+        return 1.0
+    waves = np.arange(1, 3 + math.ceil(3 * spacing))
+    signs = np.where(waves % 2, -1.0, 1.0)
+    series = (signs * np.exp(-2 * (np.pi * waves / spacing) ** 2) / (np.pi * waves) ** 2).sum()
+    return spacing**2 * float(1 / 12 + series)
 
 
 def _percent(share: float) -> str:
     """A share in whole per cent, with a digit more below 10; never rounded to all or nothing that it is not."""
     percent = 100 * share
     if 0 < percent < 0.1:
-        return "under 0.1 %"
+        return "under 0.1%"
     if 99.5 <= percent < 100 - 1e-4:
-        return "over 99 %"
-    return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
+        return "over 99%"
+    return f"{percent:.0f}%" if percent >= 10 or percent == 0 else f"{percent:.1f}%"
 
 
 def _short(number: float) -> str:
-    """Three digits."""
-    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
+    """Three digits, or a whole number."""
+    return f"{number:,.0f}" if 1000 <= number < 1e6 else f"{number:.3g}"

@@ -27,6 +27,7 @@ either way. Counts as in `clockhands.measures.turning`.
 Source: Men et al. 2024, arXiv:2405.14591, section 4; Liu et al. 2023, arXiv:2310.05209, section 4.
 """
 
+import itertools
 import math
 from functools import lru_cache
 from typing import Any
@@ -36,6 +37,7 @@ import numpy as np
 from clockhands.additive import SineOnly, WarpedPosition
 from clockhands.ladders import Geometric, Ladder
 from clockhands.measures.kernels import kernel_by_distance
+from clockhands.measures.products import product
 from clockhands.measures.property import Property, measured, not_applicable
 from clockhands.measures.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
 from clockhands.measures.subject import Subject
@@ -52,8 +54,9 @@ __all__ = [
     "sound_bases",
 ]
 
-# Gaps above the smallest sound base are looked for up to so many times that base.
-_TIMES = 4
+# Gaps above the smallest sound base are looked for up to so many times that base, and twice as far while the last of
+# them lies in the upper half.
+_TIMES, _MOST_TIMES = 4, 32
 # Cosines that are added up at most: a context without bounds would take hours. Ladders in use fail or hold long before.
 _MOST_COSINES = 2**29
 _ROW = 1024  # distances of a row; each row is one vector times a matrix that is made once
@@ -88,7 +91,7 @@ def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
     by_distance = np.concatenate([np.cos(fine), -np.sin(fine)])
     for begin in range(0, limit, row * _ROWS):
         starts = np.outer(np.arange(begin, min(begin + row * _ROWS, limit), row), turning)
-        sums = (np.concatenate([np.cos(starts), np.sin(starts)], axis=1) @ by_distance).ravel()
+        sums = product(np.concatenate([np.cos(starts), np.sin(starts)], axis=1), by_distance).ravel()
         below = np.flatnonzero(sums[: limit - begin] < 0)
         if below.size:
             return begin + int(below[0])
@@ -163,13 +166,22 @@ def _plain(spec: Rotary, length: int, still: int, search: bool) -> dict[str, obj
     found: dict[str, object] = {"searched": searched, "smallest_sound_base": smallest}
     if smallest is None or smallest == 1:
         return found | {"search_step": None, "searched_to": None, "failing_above": []}
-    step, end = search_step(pairs, length, smallest), _TIMES * smallest
-    sound = sound_bases(pairs, length, smallest, end, still=still)
-    edges = [last for _, last in sound[:-1]], [first for first, _ in sound[1:]]
-    gaps = [list(gap) for gap in zip(*edges, strict=True)]
-    if sound[-1][1] < end:
-        gaps.append([sound[-1][1], end])
+    end = _TIMES * smallest
+    sound = list(sound_bases(pairs, length, smallest, end, still=still))
+    gaps = _between(sound, end)
+    while gaps and gaps[-1][1] > end / 2 and end < _MOST_TIMES * smallest:
+        for first, last in sound_bases(pairs, length, end, 2 * end, still=still):
+            sound.append((sound.pop()[0] if first == sound[-1][1] else first, last))
+        end *= 2
+        gaps = _between(sound, end)
+    step = search_step(pairs, length, smallest)
     return found | {"search_step": step, "searched_to": end, "failing_above": gaps}
+
+
+def _between(sound: list[tuple[float, float]], end: float) -> list[list[float]]:
+    """What stands between sound stretches, and between the last of them and the end."""
+    gaps = [[one[1], other[0]] for one, other in itertools.pairwise(sound)]
+    return [*gaps, [sound[-1][1], end]] if sound[-1][1] < end else gaps
 
 
 def _fails(spec: Rotary, found: dict[str, Any]) -> str:

@@ -33,11 +33,13 @@ from clockhands.additive import (
     Sinusoidal,
     WarpedPosition,
 )
+from clockhands.dtypes import limits
 from clockhands.errors import ClockhandsError
 from clockhands.measures.bounded_biases import bounded_bias
-from clockhands.measures.hands import Hands, hands_of, rows_of
+from clockhands.measures.hands import Hands, different_axes, hands_of, rows_of
 from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.measures.turning import said
 from clockhands.positions import numpy_of
 from clockhands.rotary import Rotary
 
@@ -70,9 +72,7 @@ def bounded(subject: Subject) -> Property:
 
 
 def _dtype(subject: Subject, largest: float | None) -> dict[str, Any]:
-    import ml_dtypes
-
-    most = float(ml_dtypes.finfo(subject.dtype).max)
+    most = limits(subject.dtype)[1]
     return {"largest_of_dtype": most, "fits_dtype": None if largest is None else largest <= most}
 
 
@@ -134,6 +134,14 @@ def _without_values(subject: Subject) -> Property:
         return _limited(subject, spec.scale, "whatever its rates are")
     if isinstance(spec, FourierFeatures):
         return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
+    if isinstance(spec, Sinusoidal):
+        return measured(
+            "yes: by its scale",
+            "Cosines and sines times one trained number stay within it: pass it as values= to know the bound.",
+            holds=True,
+            largest=None,
+            limit=None,
+        )
     assert subject.missing is not None
     return not_computed(subject.missing)
 
@@ -159,8 +167,9 @@ def _by_kind(subject: Subject) -> Property:
         found = _looked_for(subject)
         return measured(
             f"yes: at most {found['largest']:.3g}",
-            f"The largest of its numbers is {found['largest']:.4g} in size, and past row {spec.rows - 1:,} there are "
-            "none.",
+            f"The largest of its numbers is {found['largest']:.4g} in size, its rows have lengths from "
+            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}, and past row {spec.rows - 1:,} "
+            "there are none.",
             holds=True,
             limit=found["largest"],
             **found,
@@ -197,7 +206,7 @@ def _growing(subject: Subject, why: str, each: float) -> Property:
     if found["largest"] is not None:
         largest = found["largest"]
     return measured(
-        f"no: {largest:.4g} at {last:,}",
+        f"no: {said(largest)} at position {last:,}",
         f"It grows with the position by {each:.4g} a token, without end, because {why}: {largest:,.6g} at "
         f"position {last:,}.",
         holds=False,
@@ -215,7 +224,7 @@ def _looked_for(subject: Subject) -> dict[str, Any]:
         return none
     largest, smallest_norm, largest_norm = 0.0, math.inf, 0.0
     kind = subject.dtype if isinstance(subject.spec, Learned) else np.dtype(np.float64)
-    for axis in range(subject.axes):
+    for axis in different_axes(subject):
         make = rows_of(subject, axis, kind)
         width = make(0, 1).shape[1]
         if subject.length * width > _MOST_NUMBERS:

@@ -14,6 +14,7 @@ from clockhands.biases import Alibi, Decay, Fire, Kerple, LogWindow
 from clockhands.biases.codes import TableCode
 from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.measures.turning import said
 
 _WINDOW = 16.0  # what Swin-V2 multiplies a sigmoid by
 
@@ -56,7 +57,7 @@ def _line(spec: Alibi | Decay, last: int) -> Property:
     else:
         what = "takes {} from a score for every token of distance"
     return measured(
-        f"no: {slope * last:,.4g} at {last:,}",
+        f"no: {said(slope * last)} at distance {last:,}",
         f"The steepest head {what.format(f'{slope:.4g}')}, without end: {slope * last:,.6g} at {last:,}.",
         holds=False,
         largest=slope * last,
@@ -102,7 +103,7 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     heads = p * np.log1p(a * last) if spec.kernel == "log" else a * float(last) ** p
     largest = float(heads.max())
     return measured(
-        f"no: {largest:.4g} at {last:,}",
+        f"no: {said(largest)} at distance {last:,}",
         f"The steepest head takes a {what} of the distance from a score, without end: {largest:.6g} at a distance of "
         f"{last:,}.",
         holds=False,

@@ -1,9 +1,9 @@
 """The first two tokens whose numbers are the same, among so many that their rows are never held at once.
 
 Rows are made block by block and each leaves a hash of 64 bits. Tokens of one hash are candidates: their rows are made
-once more, in the same blocks, and compared number by number. So the hash decides only how much work there is, never the
-answer. A row of numbers ``w`` (its bits, in words of 64) has the hash ``sum_j (w_j xor w_j >> 32) m_j`` modulo 2**64,
-with odd constants ``m_j``: the shift brings the upper bits down, which a product modulo 2**64 would lose.
+once more, in the same blocks, and compared number by number. So the hash decides only how much work there is, never
+the answer. A row has the hash ``sum_j w_j m_j`` modulo 2**64, with its bits in words ``w_j`` of 32 and odd constants
+``m_j`` of 64: so a sign, the uppermost bit of a word, still moves 33 bits of the hash.
 
 -0.0 counts as 0.0: a model cannot tell them apart.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from clockhands.errors import InvalidValue
 
 MakeRows = Callable[[int, int], np.ndarray]
-Hash = Callable[[np.ndarray], NDArray[np.uint64]]
+Hash = Callable[[NDArray[np.uint32]], NDArray[np.uint64]]
 
 _BLOCK = 1 << 20  # numbers of a block of rows
 _KEPT = 1 << 25  # bytes of rows that are kept to compare others with
@@ -61,8 +61,8 @@ def collisions(make_rows: MakeRows, length: int, hashed: Hash | None = None) -> 
     Args:
         make_rows: As `first_collision`.
         length: Number of rows.
-        hashed: A hash of rows' bits, uint64 words [rows, words] -> [rows]; `row_hashes` unless said. A worse one makes
-            more work and the same answer.
+        hashed: A hash of rows' bits, uint32 words [rows, words] -> uint64 [rows]; `row_hashes` unless said. A worse
+            one makes more work and the same answer.
 
     Memory: 32 bytes for each row, and blocks of a few megabytes.
 
@@ -91,12 +91,10 @@ def collisions(make_rows: MakeRows, length: int, hashed: Hash | None = None) -> 
     return Collisions(first, distinct)
 
 
-def row_hashes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A hash of each row of words, uint64 [rows]; the sum of the module."""
+def row_hashes(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """A hash of each row of words of 32 bits, uint64 [rows]; the sum of the module."""
     odd = np.random.default_rng(_SEED).integers(0, 2**64, words.shape[1], np.uint64) | np.uint64(1)
-    mixed = words >> np.uint64(32)
-    mixed ^= words
-    return mixed @ odd
+    return words.astype(np.uint64) @ odd
 
 
 def _height(width: int) -> int:
@@ -112,13 +110,11 @@ def _bits(rows: np.ndarray) -> np.ndarray:
     return np.where(minus, kind(0), bits) if minus.any() else bits
 
 
-def _words(bits: np.ndarray) -> NDArray[np.uint64]:
-    """Rows of bits in words of 64, filled up with zeros."""
-    each = 8 // bits.itemsize
-    lacking = -bits.shape[1] % each
-    if lacking:
-        bits = np.pad(bits, ((0, 0), (0, lacking)))
-    return bits.view(np.uint64)
+def _words(bits: np.ndarray) -> NDArray[np.uint32]:
+    """Rows of bits in words of 32, filled up with zeros."""
+    if bits.itemsize == 2 and bits.shape[1] % 2:
+        bits = np.pad(bits, ((0, 0), (0, 1)))
+    return bits.view(np.uint32)
 
 
 def _candidates(rows: np.ndarray, hashes: NDArray[np.uint64]) -> tuple[np.ndarray, np.ndarray]:

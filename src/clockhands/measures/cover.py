@@ -10,7 +10,7 @@ unknown, for all hands together still tell it; but no single one says it plainly
 The distances are 1 to ``length - 1``. The numbers of `cover`, for the axis that covers least (``axis``, from 0):
 
 * ``covered_share``: of these distances; ``uncovered_distances``: how many are not; ``first_uncovered_distance``,
-  ``longest_covered_distance``: tokens, None where there is none.
+  ``shortest_covered_distance``, ``longest_covered_distance``: tokens, None where there is none.
 * ``shortest_wavelength``, ``longest_wavelength``: tokens, of the pairs that move; None where none does.
 * ``largest_ratio``: of two wavelengths that follow each other, among those from 2 tokens to ``2 (length - 1)``, which
   the longest distance needs, and the next beyond either end; None where there are fewer than two.
@@ -40,6 +40,10 @@ from clockhands.measures.turning import turned_through, turning_ladders
 _LEAST, _MOST = 8, 2
 _ROUNDING = 1e-12
 _BASES = (100, 8192, 10_000, 1_000_000)
+_COMPARED = {
+    "covered_share", "first_uncovered_distance", "longest_covered_distance", "largest_ratio", "wasted_pairs",
+    "pairs_beyond_the_length",
+}  # fmt: skip
 
 
 def covered_by(rate: float) -> tuple[int, int]:
@@ -82,6 +86,7 @@ def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
         "covered_share": covered / (length - 1),
         "uncovered_distances": length - 1 - covered,
         "first_uncovered_distance": before if before < length else None,
+        "shortest_covered_distance": stretches[0][0] if stretches else None,
         "longest_covered_distance": stretches[-1][1] if stretches else None,
         "largest_ratio": _largest_ratio(rates, length),
         "wasted_pairs": sum(not first <= min(last, length - 1) for first, last in spans),
@@ -106,7 +111,7 @@ def _alternatives(pairs: int, length: int) -> dict[str, Any]:
         f"{name}_{key}": number
         for name, rates in others.items()
         for key, number in cover_of(rates, length).items()
-        if key != "uncovered_distances"
+        if key in _COMPARED
     }
 
 
@@ -144,6 +149,8 @@ def _brief(numbers: dict[str, Any]) -> str:
         return "every distance has one"
     if longest is None or first > longest:
         return "no distance has one" if first == 1 else f"none from {first:,} on"
+    if numbers["uncovered_distances"] == numbers["shortest_covered_distance"] - 1:
+        return f"none below {numbers['shortest_covered_distance']:,}"
     return f"{_percent(1 - numbers['covered_share'])} have none, first {first:,}"
 
 

@@ -9,15 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clockhands.additive.waves import check_fits
-from clockhands.dtypes import before_rounding, output_dtype
+from clockhands.dtypes import before_rounding, limits, output_dtype
 from clockhands.ladders import Ladder
 from clockhands.measures.subject import Subject
 from clockhands.phases import fill
 from clockhands.positions import numpy_of, positions_of
 from clockhands.rotary import Rotary
+
+_THREADED = 1 << 22  # pairs from which a second thread is worth its start on a busy machine
 
 MakeRows = Callable[[int, int], np.ndarray]
 
@@ -65,12 +66,20 @@ def zero_tokens(subject: Subject) -> list[int]:
     return [row for row in getattr(subject.spec, "zero_rows", ()) if subject.first <= row <= last]
 
 
+def different_axes(subject: Subject) -> list[int]:
+    """The axes to be measured: of those with the same ladder the first, since their channels hold the same numbers."""
+    if len(subject.ladders) != subject.axes:
+        return list(range(subject.axes))
+    first = {ladder: axis for axis, ladder in reversed(list(enumerate(subject.ladders)))}
+    return sorted(first.values())
+
+
 def rows_of(subject: Subject, axis: int = 0, dtype: object = None) -> MakeRows:
     """A function of ``(start, stop)`` that makes the numbers of these tokens, counted from the first.
 
-    Of a clock only the hands of the axis are made, all cosines and then all sines, ``[tokens, 2 pairs]``; the channels
-    of other axes do not change along this one, and the order of channels changes no distance. Of any other code the
-    rows are `Subject.rows`.
+    Of a clock only the hands of the axis are made, cosine beside sine, ``[tokens, 2 pairs]``: the channels of other
+    axes do not change along this one, and the order of channels changes no distance. Of any other code the rows are
+    `Subject.rows`.
 
     Accuracy: that of `clockhands.phases`, rounded once to the dtype.
 
@@ -83,18 +92,20 @@ def rows_of(subject: Subject, axis: int = 0, dtype: object = None) -> MakeRows:
         return lambda start, stop: subject.rows(start, stop, axis, kind)
     ladder, factor = hands.ladders[axis], hands.factor
     check_fits(factor, kind)
+    threads = 1 if subject.length * ladder.pairs < _THREADED else None
 
     def make(start: int, stop: int) -> np.ndarray:
-        out = np.empty((stop - start, 2, ladder.pairs), kind)
+        out = np.empty((stop - start, ladder.pairs, 2), kind)
 
         def write(rows: slice, pairs: slice, block: np.ndarray) -> None:
             if factor != 1:
                 block = block * factor
-            rounding: NDArray[np.complexfloating] = before_rounding(block, kind)
-            out[rows, 0, pairs], out[rows, 1, pairs] = rounding.real, rounding.imag
+            rounding = np.ascontiguousarray(before_rounding(block, kind))
+            part = np.float32 if rounding.dtype == np.complex64 else np.float64
+            out[rows, pairs] = rounding.view(part).reshape(*rounding.shape, 2)
 
         at = positions_of(range(subject.first + start, subject.first + stop))
-        fill(write, ladder, at, swapped=False, fine=kind == np.float64)
+        fill(write, ladder, at, swapped=False, fine=kind == np.float64, threads=threads)
         return out.reshape(stop - start, -1)
 
     return make
@@ -107,9 +118,7 @@ def rounding_distance(subject: Subject, hands: Hands, axis: int = 0) -> float:
     ``2 e sqrt(2 pairs)``. Of numbers up to ``f`` in size, ``e`` is half of the spacing that the dtype has just below
     ``f``, and a hundredth more for the arithmetic before it; for float64 the 4 ulp of `clockhands.additive.table`.
     """
-    import ml_dtypes
-
-    eps = float(ml_dtypes.finfo(subject.dtype).eps)
+    eps = 2.0 ** (1 - limits(subject.dtype)[0])
     share, power = math.frexp(hands.factor)  # factor = share 2**power, and a share of 1/2 is a power of two itself
     spacing = eps * 2.0 ** (power - 1 - (share == 0.5))
     error = 4 * eps * hands.factor if subject.dtype == np.float64 else 1.01 * spacing / 2

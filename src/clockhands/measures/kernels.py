@@ -42,8 +42,8 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import Rotary
 
-# Multiplications of a measure over pairs of tokens; more tokens than that allows are not all looked at.
-_WORK = 4e9
+# Rows, and multiplications, of a measure over pairs of tokens; of more tokens the first are looked at.
+_ROWS, _WORK = 8192, 4e9
 
 _FARTHEST = 1 << 22  # distances of a report; more would take longer than anybody waits for one property
 
@@ -247,26 +247,30 @@ def _figures(values: NDArray[np.float64], error: float) -> dict[str, Any]:
 def _told_of_ladder(subject: Subject, found: dict[str, Any], axis: int) -> Property:
     if subject.axes > 1:
         found |= {"axis": axis}
+    rotary = subject.spec if isinstance(subject.spec, Rotary) else None
+    found["even"] = rotary is None or rotary.xpos is None
+    if rotary is not None:
+        found["attention_factor_squared"] = rotary.attention_factor**2
     where = f" along axis {axis}" if subject.axes > 1 else ""
+    what = (
+        "The score of a key like the query" if rotary else "The likeness of two tokens, the dot product of their codes,"
+    )
     rise, negative, last = found["first_rise"], found["first_negative"], subject.length - 1
-    far = f"at distance {last:,} it is {found['at_the_length']:.2f} of a token's likeness to itself"
     if rise is None:
-        course = f"falls at every step to distance {last:,}"
+        course = f"falls at every step up to distance {last:,}"
     else:
         course = (
-            f"falls up to distance {rise:,} and then wavers: {found['share_of_steps_rising']:.0%} of the steps "
-            f"rise, and {found['share_out_of_order']:.1%} of the pairs of distances are out of order"
+            f"falls at every step up to distance {rise:,} and wavers from there: {found['share_of_steps_rising']:.0%} "
+            f"of the steps rise, and of all pairs of distances {found['share_out_of_order']:.1%} have the farther one "
+            "more alike"
         )
-    below = f"first below 0 at distance {negative:,}" if negative is not None else "nowhere below 0"
-    says = f"Likeness{where} {course}; it is {below}, and {far}. It does not tell before from after."
-    if isinstance(subject.spec, Rotary):
-        found["attention_factor_squared"] = subject.spec.attention_factor**2
-        found["even"] = subject.spec.xpos is None
-        if subject.spec.xpos is not None:
-            says = says.replace("It does not tell before from after.", "For keys to come it grows instead of decaying.")
-        says = "This is what a key like the query scores. " + says
-    else:
-        found["even"] = True
+    below = "It is nowhere below 0" if negative is None else f"It is below 0 first at distance {negative:,}"
+    self_ = "that of the query itself" if rotary else "a token's likeness to itself"
+    sides = "does not tell before from after" if found["even"] else "grows for keys to come"
+    far = f"at distance {last:,} it is {found['at_the_length']:.2f} of {self_}"
+    says = f"{what}{where} {course}. {below}; {far}. It {sides}."
+    if rotary is not None and rotary.attention_factor != 1:
+        says += f" Scores are multiplied by {rotary.attention_factor**2:.4g} besides, the attention factor squared."
     brief = f"falls to {rise:,}, then wavers" if rise is not None else "falls at every step"
     return measured(brief, says, **found)
 
@@ -274,7 +278,7 @@ def _told_of_ladder(subject: Subject, found: dict[str, Any], axis: int) -> Prope
 def _of_rows(subject: Subject) -> Property:
     """Of a code whose dot products depend on where both tokens stand: of its rows."""
     width = subject.rows(0, 1).shape[-1]
-    tokens = subject.length
+    tokens = min(subject.length, _ROWS)
     if tokens * width * min(tokens, width) > _WORK:
         tokens = max(2, int(min(_WORK / width**2, (_WORK / width) ** 0.5)))
     each: list[tuple[dict[str, Any], float]] = []

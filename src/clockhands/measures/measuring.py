@@ -30,16 +30,16 @@ QUESTIONS = {
     "smooth": "Is a step of one token small, and the same everywhere?",
     "shift": "Is a shift one rotation, the same wherever one stands?",
     "kernel": "How alike are two positions, by their distance?",
-    "turning": "Which pairs never complete a turn within the length?",
-    "cover": "Which distances have no hand of their own?",
-    "base_bound": "Does likeness count for a token at every distance (Men et al. 2024)?",
+    "turning": "Which pairs of channels never complete a turn within the length?",
+    "cover": "Has every distance within the length a hand of its own?",
+    "base_bound": "Does a like token score above an unlike one at every distance (Men et al. 2024)?",
     "critical_dimension": "How many channels complete a turn in training (Liu et al. 2023)?",
     "spectrum": "How many directions of the channels does the code fill?",
     "precision": "How wrong are the angles if they are computed in a dtype?",
     "adding": "Is the token still there after the code was added?",
     "reach": "How far does each head look?",
     "edges": "At which distances does a bucket begin?",
-    "told_apart": "Which distances does a head tell apart?",
+    "told_apart": "Does every head tell all distances apart?",
 }
 """Each property as the question that it answers, in the order of reports."""
 

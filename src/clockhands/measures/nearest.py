@@ -4,9 +4,9 @@
 ``distance(k) ** 2 = sum_i |1 - exp(i k rate_i)| ** 2 = 2 (kernel(0) - kernel(k))``. All kernels of a range are one
 product of matrices, since ``cos(a + b) = cos a cos b - sin a sin b``: with ``n`` distances about ``2 sqrt(n)`` exact
 sines of each pair are needed. In float64 a kernel of ``P`` pairs is then off by at most
-``e = 2 P (2 P + 8) 2**-53``: ``2 P`` products of two numbers off by at most 1.55 x 2**-53, summed in any order. So the
-nearest is among the distances whose square is within ``4 e`` of the smallest found, and these are computed once more
-from exact phases.
+``P (2 P + 7) 2**-53``: ``2 P`` products of two numbers off by at most 1.55 x 2**-53 each, summed in any order; and the
+square by at most ``e = 2 P (2 P + 9) 2**-53``. So the nearest is among the distances whose square is within ``4 e`` of
+the smallest found, and these are computed once more from exact phases.
 
 **Tables.** Without a rule all pairs of rows are compared: blocks of products ``a . b``, with
 ``|a - b| ** 2 = |a| ** 2 + |b| ** 2 - 2 a . b``, and what comes within their rounding of the smallest is computed once
@@ -31,6 +31,7 @@ LARGEST_TABLE = 16_384
 _FINE = 1024  # distances that share one coarse one
 _CLOSE = 4096  # distances within rounding of the smallest that are computed once more
 _ROWS = 1024
+_SMALL = 1 << 25  # multiplications
 _LARGEST_PART = 10**6
 
 
@@ -58,12 +59,12 @@ def nearest_offset(ladder: Ladder, length: int) -> tuple[int, float]:
     pairs = ladder.pairs
     together = min(_FINE, 1 << ((length - 1).bit_length() + 1) // 2)
     fine = _sides(ladder, range(together))
-    slack = 4 * 2 * pairs * (2 * pairs + 8) * 2.0**-53
+    slack = 4 * 2 * pairs * (2 * pairs + 9) * 2.0**-53
     best, found = math.inf, (np.empty(0, np.int64), np.empty(0))
     for start in range(0, length, together * _FINE):
         coarse = _sides(ladder, range(start, min(start + together * _FINE, length), together))
         coarse[:, pairs:] *= -1
-        squares = 2 * (pairs - coarse @ fine.T).reshape(-1)[: length - start]
+        squares = 2 * (pairs - _products(coarse, fine)).reshape(-1)[: length - start]
         if not start:
             squares[0] = math.inf
         best = min(best, float(squares.min()))
@@ -81,6 +82,13 @@ def _sides(ladder: Ladder, distances: range) -> np.ndarray:
     """Cosines, then sines, of all pairs at these distances, float64 [distances, 2 pairs]."""
     turned = units(ladder, positions_of(distances))
     return np.concatenate([turned.real, turned.imag], axis=1)
+
+
+def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The product of each row of one with each row of the other; small ones without threads, which cost more."""
+    if len(left) * right.size <= _SMALL:
+        return np.einsum("rc,sc->rs", left, right)
+    return left @ right.T
 
 
 def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
@@ -105,19 +113,22 @@ def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
     rows = table.astype(np.float64)
     centred = rows - rows.mean(axis=0)
     sizes = np.einsum("rc,rc->r", centred, centred)
+    # The square of a distance as one product: (-2 a, |a|^2, 1) . (b, 1, |b|^2).
+    one = np.ones((number, 1))
+    left = np.concatenate([-2 * centred, sizes[:, None], one], axis=1)
+    right = np.concatenate([centred, one, sizes[:, None]], axis=1)
     best = math.inf, 0, 0
     for top in range(0, number, _ROWS):
-        upper = centred[top : top + _ROWS]
         for side in range(top, number, _ROWS):
-            own, others = sizes[top : top + _ROWS], sizes[side : side + _ROWS]
-            squares = own[:, None] + others - 2 * (upper @ centred[side : side + _ROWS].T)
+            squares = _products(left[top : top + _ROWS], right[side : side + _ROWS])
             if side == top:
-                squares[np.tril_indices(len(squares))] = math.inf
-            # Products, sums and the centring, each a rounding of numbers of these sizes.
-            slack = (width + 8) * 2.0**-52 * (float(own.max()) + float(others.max()))
-            limit = min(float(squares.min()), best[0] ** 2) + 2 * slack
-            earlier, later = np.nonzero(squares <= limit)
-            best = min(best, _nearest_of(rows, earlier + top, later + side))
+                squares[np.tri(len(squares), dtype=bool)] = math.inf
+            # Products and sums of numbers of these sizes, each rounded.
+            slack = 2 * (width + 8) * 2.0**-52 * (sizes[top : top + _ROWS].max() + sizes[side : side + _ROWS].max())
+            smallest = float(squares.min())
+            if smallest <= best[0] ** 2 + slack:
+                earlier, later = np.nonzero(squares <= min(smallest + 2 * slack, best[0] ** 2 + slack))
+                best = min(best, _nearest_of(rows, earlier + top, later + side))
     return best[1], best[2], best[0]
 
 

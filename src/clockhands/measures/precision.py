@@ -1,9 +1,226 @@
-"""How wrong angles are that are computed in a dtype."""
+"""How wrong angles are that are computed in a dtype.
 
-from clockhands.measures.property import Property, not_computed
+`clockhands.measures.angle_errors` has the ways of computing them, and their errors. The numbers of `precision`, for
+all pairs of all axes, where the code has pairs:
+
+* ``positions``: where angles are looked at: the last one of the length; 1, 100, 1,000, … 1,000,000; and 4,096, 131,072
+  and 1,000,000,000. Powers of two flatter a dtype, and so does the number before one: both are near a number it holds.
+* ``float32_throughout`` and so on, one for each dtype and way: the largest error of a pair in radians at each of these
+  positions; None where a number exceeds the dtype. The ways ``power`` and ``exponential`` only where the ladder is
+  geometric and not scaled.
+* ``float32_throughout_first_off_by_a_tenth``, ``…_first_off_by_one``: the first position within the length at which
+  some pair is off by more than 0.1 or 1 rad; None where none is. Of a longer text than ``2**20`` positions only these
+  are searched. For the ways ``throughout``, ``power`` and ``exponential``.
+* ``base_10000_float32_throughout`` and so on: the same largest errors of a plain ladder of as many pairs with the bases
+  10,000, 500,000 and 1,000,000.
+
+And of a bias that is computed from the distance, one number for each head, for the distances 0 to ``length - 1``:
+
+* ``float32_largest_error`` and so on: by how much rounding the bias moves a score at most; None where it overflows.
+* ``float32_first_merged_distance``: the first distance whose number is that of the next; None where all differ.
+* ``float32_most_merged``: the most distances in a row that share a number: differences of distance below this are not
+  told there; 1 where all differ. ``float32_merged_at_the_length``: how many share the number of the longest.
+  A bias that is computed from the key's position has its largest numbers, and so its coarsest, for the nearest keys.
+
+Accuracy: that of `clockhands.measures.angle_errors`; numbers of a bias are within 4 ulp of float64.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.additive import WarpedPosition
+from clockhands.biases import Alibi, BiasCode, Decay, Fire, Kerple, bias
+from clockhands.dtypes import output_dtype
+from clockhands.ladders import Geometric, Ladder, geometric
+from clockhands.measures.angle_errors import (
+    DTYPES,
+    FROM_A_BASE,
+    LARGEST,
+    WAYS,
+    first_position_off,
+    phase_error,
+    phase_errors,
+    precision_table,
+    rounded,
+)
+from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.measures.turning import said, turning_ladders
+
+__all__ = ["WAYS", "first_position_off", "phase_error", "phase_errors", "precision", "precision_table"]
+
+_FAR = 100_000  # what a text of some length is held against
+_FIXED = (1, 100, 1000, 4096, 10_000, _FAR, 131_072, 10**6, 10**9)
+_BASES = (10_000, 500_000, 1_000_000)
+_FARTHEST_FIRST = 1 << 20  # positions that are searched one by one for the first that is off
+_MOST_NUMBERS = 1 << 22  # numbers of a bias that are looked at
 
 
 def precision(subject: Subject) -> Property:
-    """Not measured yet."""
-    return not_computed(f"Not measured yet for a code of kind {subject.kind}.")
+    """How wrong angles, or biases, are that are computed in a dtype, by the numbers that the module names."""
+    if subject.kind == "bias":
+        return _of_bias(subject)
+    ladders = turning_ladders(subject)
+    if isinstance(ladders, Property):
+        return ladders
+    if isinstance(subject.spec, WarpedPosition):
+        return not_computed(
+            "Errors are told by position, and this code turns by a function of it: ask for the ladder itself."
+        )
+    plain = len(ladders) == 1 and ladders[0].ratio is not None
+    whole = ladders[0] if len(ladders) == 1 else Ladder(sum((ladder.exact for ladder in ladders), ()))
+    base = _base(subject) if plain else None
+    ways = tuple(way for way in WAYS if plain or way not in FROM_A_BASE)
+    dtypes = (*DTYPES, *({subject.dtype.name} - set(DTYPES)))
+    at = _positions(subject)
+    numbers: dict[str, Any] = {"positions": list(at)}
+    for name, by_way in precision_table(whole, at, dtypes, ways, base=base).items():
+        numbers |= {f"{name}_{way}": errors for way, errors in by_way.items()}
+    usual = "power" if plain else "throughout"
+    limit = min(subject.first + subject.length, _FARTHEST_FIRST)
+    for name in dtypes:
+        for way in ways[3:]:
+            for size, radians in (("a_tenth", 0.1), ("one", 1.0)):
+                first = first_position_off(whole, limit, name, way, radians, base=base)
+                numbers[f"{name}_{way}_first_off_by_{size}"] = first
+    numbers |= _bases(whole.pairs, at)
+    return measured(_brief(subject, numbers, usual), _sentence(subject, numbers, usual), **numbers)
+
+
+def _base(subject: Subject) -> float | None:
+    spacing = getattr(subject.spec, "spacing", None)
+    return spacing.base if isinstance(spacing, Geometric) else getattr(subject.spec, "base", None)
+
+
+def _positions(subject: Subject) -> tuple[int, ...]:
+    last = min(subject.first + subject.length - 1, LARGEST)
+    return tuple(sorted({last, *_FIXED}))
+
+
+@lru_cache(maxsize=64)
+def _bases(pairs: int, positions: tuple[int, ...]) -> dict[str, list[float | None]]:
+    """The largest errors of plain ladders with other bases."""
+    return {
+        f"base_{base}_{name}_{way}": errors
+        for base in _BASES
+        for name, by_way in precision_table(geometric(pairs, base), positions, ways=("throughout", "power")).items()
+        for way, errors in by_way.items()
+    }
+
+
+def _radians(error: float | None) -> str:
+    """An error as a sentence has it.
+
+    >>> _radians(0.0), _radians(0.000123), _radians(0.5), _radians(1234.5), _radians(2.5e7), _radians(None)
+    ('0 rad', '1.2e-04 rad', '0.5 rad', '1,234 rad', '2.5e+07 rad', 'more than the dtype can hold')
+    """
+    if error is None:
+        return "more than the dtype can hold"
+    if 0 < error < 0.01 or error >= 1e6:
+        return f"{error:.1e} rad"
+    return f"{said(float(f'{error:.3g}') if error < 1000 else error)} rad"
+
+
+def _brief(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
+    name, last = subject.dtype.name, min(subject.first + subject.length - 1, LARGEST)
+    error = numbers[f"{name}_{usual}"][numbers["positions"].index(last)]
+    if error is None:
+        return f"overflows before {last:,}"
+    return f"{_radians(error)} off at {last:,}" if error else f"exact at {last:,}"
+
+
+def _sentence(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
+    name, last = subject.dtype.name, min(subject.first + subject.length - 1, LARGEST)
+
+    def error(dtype: str, position: int) -> float | None:
+        return numbers[f"{dtype}_{usual}"][numbers["positions"].index(position)]
+
+    here, later = error(name, last), error(name, _FAR)
+    told = f"Where rates, positions and their products are computed in {name}, the angle of some pair is "
+    told += f"off by {_radians(here)}" if here != 0 else "exact"
+    told += f" at position {last:,}"
+    if last < _FAR:
+        told += f", off by {_radians(later)} at {_FAR:,}" if later != 0 else f" and at {_FAR:,}"
+    first = numbers[f"{name}_{usual}_first_off_by_a_tenth"]
+    if first is not None:
+        told += f"; off by more than 0.1 rad at {first:,} first"
+    for dtype in ("float32", "bfloat16"):
+        if dtype != name:
+            first = numbers[f"{dtype}_{usual}_first_off_by_one"]
+            there = error(dtype, last)
+            told += f". In {dtype} " + ("all are exact" if there == 0 else f"one is off by {_radians(there)}")
+            told += f" at position {last:,}"
+            told += "" if first is None else f", and by more than 1 rad at {first:,} first"
+    return told + "."
+
+
+# Biases
+
+
+def _of_bias(subject: Subject) -> Property:
+    spec = subject.spec
+    if not isinstance(spec, Alibi | Decay | Kerple | Fire):
+        return not_applicable("Its numbers are looked up by the distance, not computed from it: no step rounds.")
+    if spec.shapes and subject.values is None:
+        return not_computed(f"The numbers of {type(spec).__name__} are learned: pass them as values=.")
+    if spec.heads * subject.length > _MOST_NUMBERS:
+        return not_computed(
+            f"{spec.heads} heads over {subject.length:,} distances are more numbers than are looked at one by one "
+            f"({_MOST_NUMBERS:,}): ask for a shorter length."
+        )
+    exact = bias(spec, 1, subject.length, values=subject.values, dtype="float64")[:, 0, ::-1]
+    numbers: dict[str, Any] = {}
+    for name in (*DTYPES, *({subject.dtype.name} - set(DTYPES))):
+        numbers |= {f"{name}_{key}": value for key, value in _merged(exact, output_dtype(name)).items()}
+    firsts = [first for first in numbers[f"{subject.dtype.name}_first_merged_distance"] if first is not None]
+    return measured(
+        f"merges from distance {min(firsts):,} on" if firsts else "every distance its own number",
+        _bias_sentence(subject, numbers, firsts),
+        **numbers,
+    )
+
+
+def _merged(exact: NDArray[np.float64], dtype: np.dtype) -> dict[str, list[Any]]:
+    """What rounding does to the numbers of each head by distance, [heads, distances]."""
+    near = rounded(np.ascontiguousarray(exact), dtype)
+    with np.errstate(invalid="ignore"):
+        errors = np.abs(near - exact).max(axis=1)
+    same = near[:, 1:] == near[:, :-1]
+    apart = near[:, ::-1] != near[:, -1:]
+    return {
+        "largest_error": [float(error) if np.isfinite(error) else None for error in errors],
+        "first_merged_distance": [int(head.argmax()) if head.any() else None for head in same],
+        "most_merged": [_longest_run(head) for head in same],
+        "merged_at_the_length": [int(head.argmax()) if head.any() else len(head) for head in apart],
+    }
+
+
+def _longest_run(same: NDArray[np.bool_]) -> int:
+    """How many numbers in a row are one, from whether each is the same as the next.
+
+    >>> _longest_run(np.array([False, True, True, False])), _longest_run(np.array([], bool))
+    (3, 1)
+    """
+    ends = np.flatnonzero(~np.concatenate([[False], same, [False]]))
+    return int(np.diff(ends).max())
+
+
+def _bias_sentence(subject: Subject, numbers: dict[str, Any], firsts: list[int]) -> str:
+    name, last = subject.dtype.name, subject.length - 1
+    if not firsts:
+        told = f"In {name} each distance up to {last:,} keeps a number of its own in every head."
+    else:
+        first, most = min(firsts), max(numbers[f"{name}_most_merged"])
+        told = (
+            f"In {name} the distances {first:,} and {first + 1:,} are the first that some head gives the same number; "
+            f"up to {last:,} the worst head gives one to as many as {most:,} in a row."
+        )
+    worst = max(numbers["bfloat16_most_merged"])
+    if name != "bfloat16" and worst > 1:
+        told += f" In bfloat16 some head gives one number to {worst:,} in a row."
+    if worst > 1 and isinstance(subject.spec, BiasCode) and subject.spec.reads == "key":
+        told += " Its numbers are largest for the nearest keys, and merge there first."
+    return told

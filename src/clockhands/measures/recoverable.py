@@ -43,6 +43,7 @@ _PANELS = 64  # of the integral over the length of x + p, _PER_PANEL nodes each
 _PER_PANEL = 12
 _DROP = 40.0  # exponents below the peak that are left out
 _REACH = 9.0  # deviations of a length that are looked at: 1e-18 lies beyond
+_FAR = 1e9  # a ball of that radius is a half space, to less than the accuracy
 _BLOCK = 4096  # tokens of a drawn vocabulary at once
 
 
@@ -119,8 +120,9 @@ def expected_share(width: int, row_norm: float, token_deviation: float = 1.0, vo
     ratio = not_negative("row_norm", row_norm) / positive("token_deviation", token_deviation)
     if not ratio or not others:
         return 1.0
+    ratio = min(ratio, _FAR)
     # Of all other tokens together no more can be nearer than they are one by one.
-    if (lost := others * pair_error(width, row_norm, token_deviation)) < 1e-8:
+    if (lost := others * pair_error(width, ratio)) < 1e-8:
         return 1 - lost
     # The length of x + p, in deviations: its own deviation is at most 1 around the root of the mean square.
     centre = math.hypot(ratio, math.sqrt(width))

@@ -7,6 +7,8 @@ what is left of positions ``0 … n - 1`` can be counted without making any.
 
 import numpy as np
 
+from clockhands.dtypes import limits
+
 
 def distinct_positions(positions: range, dtype: np.dtype) -> int:
     """How many different numbers whole positions, one after another, become in a dtype.
@@ -18,7 +20,7 @@ def distinct_positions(positions: range, dtype: np.dtype) -> int:
     """
     if not positions:
         return 0
-    bits = _bits(dtype)
+    bits, _ = limits(dtype)
     alone = range(positions.start, min(positions.stop, 2**bits + 1))
     rest = range(max(positions.start, 2**bits + 1), positions.stop)
     if not rest:
@@ -33,7 +35,7 @@ def first_merged(positions: range, dtype: np.dtype) -> tuple[int, int] | None:
     >>> first_merged(range(4096), np.dtype(np.float16))
     (2048, 2049)
     """
-    later = max(positions.start + 1, 2 ** _bits(dtype) + 1)
+    later = max(positions.start + 1, 2 ** limits(dtype)[0] + 1)
     while later < positions.stop:  # of three neighbours past 2 ** p two are always one
         if _place(later - 1, dtype) == _place(later, dtype):
             return later - 1, later
@@ -41,18 +43,9 @@ def first_merged(positions: range, dtype: np.dtype) -> tuple[int, int] | None:
     return None
 
 
-def _bits(dtype: np.dtype) -> int:
-    """Significant bits of a dtype."""
-    import ml_dtypes
-
-    return int(ml_dtypes.finfo(dtype).nmant) + 1
-
-
 def _place(position: int, dtype: np.dtype) -> int:
     """Which number of a dtype a position is rounded to, counted through the numbers from ``2 ** p`` on."""
-    import ml_dtypes
-
-    bits = _bits(dtype)
+    bits, largest = limits(dtype)
     octave = position.bit_length() - bits
     if octave <= 0:
         return position - 2**bits
@@ -61,7 +54,7 @@ def _place(position: int, dtype: np.dtype) -> int:
     head += tail > half or (tail == half and head % 2 == 1)
     # Each octave past 2 ** (p - 1) … 2 ** p has 2 ** (p - 1) numbers.
     place = (octave - 1) * 2 ** (bits - 1) + head - 2 ** (bits - 1)
-    most = int(float(ml_dtypes.finfo(dtype).max))
+    most = int(largest)
     above = most.bit_length() - bits
     infinite = (above - 1) * 2 ** (bits - 1) + (most >> above) - 2 ** (bits - 1) + 1
     return min(place, infinite)

@@ -55,8 +55,9 @@ from clockhands.rotary import Rotary
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 
-_ROWS = 12  # tokens compared at each distance
-_WORK = 3e9  # multiplications of a fit; of more tokens than that allows the first are taken
+_COMPARED = 12  # tokens at each distance
+_LONGEST = 1 << 60  # tokens: the sum of two distances is still a position
+_ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of more tokens the first are taken
 # Of the largest number: an error of a fitted map that is only rounding, of float64, and of trained numbers in float32.
 _EXACT, _EXACT_TRAINED = 1e-8, 1e-6
 
@@ -73,6 +74,8 @@ def shift(subject: Subject) -> Property:
         return diagonals(subject)
     if subject.length == 1:
         return not_computed("One token has no other to be shifted to: ask for a length of at least 2.")
+    if subject.length > _LONGEST:
+        return not_computed(f"Shifts are tried up to {_LONGEST:,} tokens: ask for a shorter length.")
     if isinstance(subject.spec, Sinusoidal) and subject.missing is not None:
         # A trained scale multiplies rows and shifted rows alike.
         subject = dataclasses.replace(subject, spec=dataclasses.replace(subject.spec, scaled=False))
@@ -156,7 +159,7 @@ def _zero_rows(subject: Subject) -> str:
 
 def _of_axis(subject: Subject, axis: int, distances: list[int]) -> dict[str, Any]:
     """The figures of one axis: rows against turned rows, and the rotations among themselves."""
-    starts = [np.unique(np.linspace(0, subject.length - 1 - k, _ROWS).astype(np.int64)) for k in distances]
+    starts = [np.unique(np.linspace(0, subject.length - 1 - k, _COMPARED).astype(np.int64)) for k in distances]
     tokens, place = np.unique(
         np.concatenate([at for k, start in zip(distances, starts, strict=True) for at in (start, start + k)]),
         return_inverse=True,
@@ -240,22 +243,26 @@ def _of_rows(subject: Subject) -> Property:
     """The best linear map of a code without hands."""
     spec, name = subject.spec, type(subject.spec).__name__
     assert isinstance(spec, AdditiveCode)
-    tokens = subject.length
+    tokens = min(subject.length, _ROWS)
     if tokens * spec.width * min(tokens, spec.width) > _WORK:
         tokens = max(2, int(min(_WORK / spec.width**2, (_WORK / spec.width) ** 0.5)))
     distances = sorted({1, max(1, min(64, tokens // 8))})
-    each = [_maps(subject, axis, tokens, distances) for axis in range(subject.axes)]
+    # Axes that turn alike are measured once.
+    alike = subject.ladders if len(subject.ladders) == subject.axes else range(subject.axes)
+    made = {one: _maps(subject, axis, tokens, distances) for axis, one in reversed([*enumerate(alike)])}
+    each = [made[one] for one in alike]
     axis = max(range(len(each)), key=lambda number: each[number].numbers["residual_share"][0] or 0.0)
     found: dict[str, Any] = each[axis].numbers | {"distances": distances, "tokens": tokens}
     found |= {"axis": axis} if subject.axes > 1 else {}
     along = f" along axis {axis}" if subject.axes > 1 else ""
     over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
     steps = [
-        f"{_percent(share)} of the variance {k} token{'s' if k > 1 else ''} on (off by up to {error:.2g})"
+        f"{_percent(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
+        f"(off by up to {error:.2g})"
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
     ]
-    fit = f"On rows left out the best linear map leaves {' and '.join(steps)}{over}." if steps else ""
+    fit = f"The best linear map leaves, of rows left out of its fit, {' and '.join(steps)}{over}." if steps else ""
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
         return measured(
@@ -310,9 +317,7 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
 
 
 def _percent(share: float) -> str:
-    if share >= 1:
-        return "all"
-    return f"{share:.1%}" if share >= 5e-4 else f"{100 * share:.0e}%" if share else "0%"
+    return "all" if share >= 1 else f"{share:.1%}" if share >= 5e-4 else "under 0.1%"
 
 
 def _step_of(spec: WarpedPosition, position: int) -> float:

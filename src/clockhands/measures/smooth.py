@@ -26,7 +26,7 @@ import numpy as np
 from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Ladder
-from clockhands.measures.hands import Hands, MakeRows, hands_of, rounding_distance, rows_of
+from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
 from clockhands.phases import units
@@ -125,7 +125,7 @@ def _of_hands(subject: Subject, hands: Hands) -> Property:
     shares = [step / pair if pair else math.inf for step, pair in zip(steps, pairs, strict=True)] if pairs else steps
     axis = int(np.argmax(shares))
     step, norm = steps[axis], hands.norm
-    cosine = 1 - step**2 / (2 * norm**2)
+    cosine = 1 - (step / norm) ** 2 / 2
     numbers = {
         "adjacent_distance": step,
         "smallest_step": step,
@@ -144,21 +144,21 @@ def _of_hands(subject: Subject, hands: Hands) -> Property:
 
 def _of_rows(subject: Subject) -> Property:
     try:
-        makers = [rows_of(subject, axis, _kind(subject)) for axis in range(subject.axes)]
+        makers = {axis: rows_of(subject, axis, _kind(subject)) for axis in different_axes(subject)}
         width = makers[0](0, 1).shape[1]
     except ClockhandsError as error:
         return not_computed(f"Its numbers cannot be made: {error.message}")
     if subject.length * width > _MOST_NUMBERS:
         return not_computed(
-            f"Its steps follow no rule, and {subject.length:,} rows of {width:,} numbers are too many to make: ask for "
-            f"at most {_MOST_NUMBERS // width:,} tokens."
+            f"Its steps are measured row by row, and {subject.length:,} rows of {width:,} numbers are too many: ask "
+            f"for at most {_MOST_NUMBERS // width:,} tokens."
         )
     try:
-        each = [_steps(make, subject) for make in makers]
+        each = [{**_steps(make, subject), "axis": axis} for axis, make in makers.items()]
     except ClockhandsError as error:
         return not_computed(f"Its numbers cannot be made for {subject.length:,} tokens: {error.message}")
-    axis = max(range(len(each)), key=lambda axis: each[axis]["of_random_pair"] or 0.0)
-    return _told({**each[axis], "axis": axis if len(each) > 1 else None}, subject.length)
+    worst = max(each, key=lambda found: found["of_random_pair"] or 0.0)
+    return _told(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
 
 
 def _kind(subject: Subject) -> np.dtype:
@@ -229,11 +229,11 @@ def _told(numbers: dict[str, Any], length: int) -> Property:
         return measured(
             f"step {step:.3g}", f"{says}. Among so few tokens there are no others to compare with.", **numbers
         )
-    says += f". Two of {length:,} tokens drawn at random are {random:.4g} apart."
+    says += f". Two of {length:,} tokens drawn at random are {random:.4g} apart in the root mean square."
     share = numbers["of_random_pair"]
     if not same:
         brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"
         return measured(brief, says, holds=False, **numbers)
     if share is None or share >= 1:
         return measured(f"no: {step:.3g}, as far as any pair", says, holds=False, **numbers)
-    return measured(f"yes: {step:.3g}, {100 * share:.2g}% of random", says, holds=True, **numbers)
+    return measured(f"yes: {step:.3g}, random pairs {random:.3g}", says, holds=True, **numbers)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from clockhands.arguments import count, positive
 from clockhands.errors import InvalidValue
+from clockhands.measures.products import product
 
 # Cosines that a search adds up at most, over about as many logarithmic units of bases.
 _MOST_COSINES = 2**30
@@ -37,9 +38,6 @@ WIDEST_STEP = 0.02
 # Beyond this no base is looked for: with so few pairs no base in use holds.
 _LARGEST_BASE = 1e18
 _AT_ONCE = 2**15  # distances x bases whose sums fit in the cache
-# Products of matrices up to this size OpenBLAS makes in the calling thread; for so small ones more only wait on each
-# other, and where other processes run they wait long.
-_ONE_THREAD = 2**18
 _HALVINGS = 10
 
 
@@ -77,9 +75,7 @@ def lowest_sums(
         coarse, _ = _powers(turn, -(-length // columns))
         left = np.concatenate([coarse.real, coarse.imag], axis=2)
         right = np.concatenate([fine.real, -fine.imag], axis=2).transpose(0, 2, 1)
-        rows = min(max(1, _ONE_THREAD // (columns * 2 * pairs)), left.shape[1])
-        sums = np.concatenate([left[:, row : row + rows] @ right for row in range(0, left.shape[1], rows)], axis=1)
-        sums = sums.reshape(len(rates), -1)
+        sums = product(left, right).reshape(len(rates), -1)
         found[begin : begin + together] = sums[:, 1:length].min(axis=1) + still
     return found
 

@@ -12,24 +12,27 @@ Numbers of `unique`; positions in tokens, distances Euclidean:
   itself were rounded to the dtype, before the code is made from it, and the first two that become one.
 * ``comes_round_after``: tokens after which all hands stand as they stood, a real number; None where they never do.
   ``nearly_comes_round_after``: the same of evenly spaced hands, up to one common angle.
-* ``does_not_fit_from``: the first position whose numbers do not fit the dtype, or None.
+* ``does_not_fit_from``: the first position whose numbers do not fit the dtype, or None; ``why_it_does_not_fit``: the
+  reason, a sentence.
 * ``axis``: of several axes the one that these are of, the worst: axes have channels of their own, so two tokens are the
-  same only where they are on each axis.
+  same only where they are on each axis. (Those of Fourier features share theirs; each is measured alone.)
 """
 
 from typing import Any
 
 import numpy as np
 
+from clockhands.additive import FourierFeatures
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.measures.collisions import collisions
-from clockhands.measures.hands import Hands, hands_of, rounding_distance, rows_of, zero_tokens
+from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of, zero_tokens
 from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.rounded_positions import distinct_positions, first_merged
 from clockhands.measures.subject import Subject
 
 _MOST_NUMBERS = 1 << 31  # of rows that are made and hashed
+_MOVED = "rounding_moves_distance_by"
 _MOST_KERNELS = 1 << 32  # pairs x distances
 
 
@@ -63,12 +66,12 @@ def unique(subject: Subject) -> Property:
         return not_computed(subject.missing, **rounded)
     hands = hands_of(subject)
     try:
-        each = [_along(subject, hands, axis) for axis in range(subject.axes)]
+        each = [_along(subject, hands, axis) for axis in different_axes(subject)]
     except ClockhandsError as error:
         return not_computed(error.message, **rounded)
     # The fewest distinct tokens, then the nearest pair.
-    axis = min(range(len(each)), key=lambda axis: (each[axis]["distinct"], each[axis]["nearest_distance"] or 0.0, axis))
-    numbers = {**each[axis], **rounded, "axis": axis if len(each) > 1 else None}
+    worst = min(each, key=lambda found: (found["distinct"], found["nearest_distance"] or 0.0))
+    numbers = {**worst, **rounded}
     return _told(subject, hands, numbers)
 
 
@@ -88,9 +91,9 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
         InvalidValue: There are too many tokens, or none fits the dtype.
     """
     make = rows_of(subject, axis)
-    fits = _fitting(make, subject.length)
-    if not fits:
-        raise InvalidValue(f"Its numbers do not fit {subject.dtype.name}.", "Use a dtype of a wider range.")
+    fits, why = _fitting(make, subject.length, subject.dtype)
+    if not fits and why is not None:
+        raise why
     width = make(0, 1).shape[1]
     if fits * width > _MOST_NUMBERS:
         raise InvalidValue(
@@ -102,9 +105,11 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "distinct": found.distinct,
         "first_collision": None if found.first is None else [subject.first + row for row in found.first],
-        "does_not_fit_from": subject.first + fits if fits < subject.length else None,
+        "does_not_fit_from": None if why is None else subject.first + fits,
+        "why_it_does_not_fit": None if why is None else why.message,
         "nearest_pair": None,
         "nearest_distance": None,
+        "axis": axis if subject.axes > 1 else None,
     }
     if hands is not None:
         numbers |= _nearest_of_hands(subject, hands, axis)
@@ -119,7 +124,7 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
 def _nearest_of_hands(subject: Subject, hands: Hands, axis: int) -> dict[str, Any]:
     ladder = hands.ladders[axis]
     told: dict[str, Any] = {
-        "rounding_moves_distance_by": rounding_distance(subject, hands, axis),
+        _MOVED: rounding_distance(subject, hands, axis),
         "comes_round_after": period(ladder),
         "nearly_comes_round_after": near_period(ladder),
     }
@@ -133,29 +138,32 @@ def _nearest_of_hands(subject: Subject, hands: Hands, axis: int) -> dict[str, An
     return told
 
 
-def _fitting(make: Any, length: int) -> int:
-    """How many tokens, from the first on, have numbers that fit the dtype; all or up to the first that has not."""
+def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, ClockhandsError | None]:
+    """How many tokens, from the first on, have numbers in the dtype, and why the next has none."""
 
-    def fits(row: int) -> bool:
+    def refused(row: int) -> ClockhandsError | None:
         try:
-            return bool(np.isfinite(make(row, row + 1).astype(np.float64)).all())
-        except ClockhandsError:
-            return False
+            rows = make(row, row + 1)
+        except ClockhandsError as error:
+            return error
+        if np.isfinite(rows.astype(np.float64)).all():
+            return None
+        return InvalidValue(f"Its numbers do not fit {dtype.name}.", "Use a dtype of a wider range.")
 
-    if fits(length - 1):
-        return length
+    if refused(length - 1) is None:
+        return length, None
     # Numbers that outgrow a dtype grow from token to token.
     low, high = 0, length - 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if fits(middle) else (low, middle)
-    return low
+        low, high = (middle + 1, high) if refused(middle) is None else (low, middle)
+    return low, refused(low)
 
 
 def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Property:
     dtype, length = subject.dtype.name, subject.length
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
-    what = "rotations" if subject.kind == "rotary" else "numbers"
+    what = "rotation" if subject.kind == "rotary" else "numbers"
     collision, beyond = numbers["first_collision"], numbers["does_not_fit_from"]
     sentences = []
     if collision is not None:
@@ -166,23 +174,26 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
         )
         brief = f"no: {earlier:,} and {later:,} alike"
     elif beyond is not None:
-        brief = f"no: {dtype} ends before {beyond:,}"
+        brief = f"no: no numbers from {beyond:,} on"
     else:
-        sentences.append(f"No two of {length:,} tokens have the same {what} in {dtype}{along}.")
+        same = f"No two of {length:,} tokens have the same {what} in {dtype}{along}."
+        sentences.append(same if length > 1 else "A single token has no other to be like.")
         brief = "yes"
+        if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
+            brief = "yes, but by rounding alone"
     if beyond is not None:
-        sentences.append(f"From position {beyond:,} on its numbers do not fit {dtype}.")
+        sentences.append(f"From position {beyond:,} on there are none: {numbers['why_it_does_not_fit']}")
     if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
         sentences.append(_nearest(hands, numbers, dtype))
     elif collision is None and length > LARGEST_TABLE:
         sentences.append(f"The nearest pair was not looked for: that is done for up to {LARGEST_TABLE:,} rows.")
+    if isinstance(subject.spec, FourierFeatures) and subject.axes > 1:
+        sentences.append("Its axes share their channels, and tokens that differ on several axes were not compared.")
     zeros = zero_tokens(subject)
     if zeros:
         sentences.append(f"Among them {_listed(zeros)} {'has' if len(zeros) == 1 else 'have'} zeros, as for padding.")
     if numbers.get("comes_round_after") is not None:
-        sentences.append(
-            f"Its hands come round together after {numbers['comes_round_after']:,.1f} tokens, no whole number."
-        )
+        sentences.append(_round(numbers["comes_round_after"]))
     if numbers.get("nearly_comes_round_after") is not None:
         sentences.append(f"They nearly come round after {numbers['nearly_comes_round_after']:,.1f} tokens.")
     merged = numbers["first_positions_merged"]
@@ -198,12 +209,21 @@ def _nearest(hands: Hands | None, numbers: dict[str, Any], dtype: str) -> str:
     distance = f"{numbers['nearest_distance']:.4g}"
     if hands is None:
         return f"The nearest are {_listed(numbers['nearest_pair'])}, {distance} apart."
-    k, moved = numbers["nearest_offset"], numbers["rounding_moves_distance_by"]
+    k, moved = numbers["nearest_offset"], numbers[_MOVED]
     which = "Neighbours are the nearest" if k == 1 else f"Tokens {k:,} apart are the nearest"
-    says = f"{which}, {distance} in real numbers, and rounding to {dtype} moves that by at most {moved:.1g}"
+    says = f"{which}, {distance} apart in real numbers, and rounding to {dtype} moves that by at most {moved:.1g}"
     if moved >= numbers["nearest_distance"]:
         says += ", so it may make them the same"
     return says + "."
+
+
+def _round(tokens: float) -> str:
+    nearly_whole = abs(tokens - round(tokens)) < 1e-9 * tokens
+    return f"Its hands come round together after {tokens:,.7g} tokens" + (
+        ", to all the digits of its rates, so at whole positions it repeats."
+        if nearly_whole
+        else ", which is no whole number, so at whole positions it never quite repeats."
+    )
 
 
 def _listed(positions: list[int]) -> str:

@@ -71,7 +71,7 @@ def summary(found: Sequence[Recomputed]) -> str:
 
     >>> from clockhands.claims import CLAIMS, recompute
     >>> summary([recompute(CLAIMS["ratio-1.036"])])
-    '1 claim: 0 true, 1 false, 0 only if. 2 numbers were recomputed, and none moved.'
+    '1 claim: 0 true, 1 false, 0 only if. 4 numbers were recomputed, and none moved.'
     """
     verdicts = [each.claim.verdict for each in found]
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("true", "false", "only if"))

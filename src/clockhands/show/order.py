@@ -46,7 +46,7 @@ class _Report(Page):
             f"drawn with seed {found.seed} and not trained, in float64. A difference is given as a share: the length "
             "of the difference of two outputs over the length of the first. It is the median of the networks, with the "
             "smallest and the largest. Rounding is told from the rest by a bound that is derived for each number, and "
-            f"that is a share of at most {_number(self.most_rounding())} here."
+            f"that is at most {_number(self.most_rounding())} where something is told."
         )
         self.heading("no position code, no mask: a set of words")
         self.figure(f"{PERMUTED} words permuted, outputs put back", "permuted_one_layer", "1 layer")
@@ -89,7 +89,7 @@ class _Report(Page):
 
     def most_rounding(self) -> float:
         figures = [*self.found.without.values(), *(figure for code in self.found.codes for figure in _figures(code))]
-        return max(figure.rounding for figure in figures)
+        return max(figure.rounding for figure in figures if figure.apart is not None)
 
     def codes(self) -> None:
         found = self.found
@@ -135,6 +135,9 @@ def verdict(found: OrderMatters) -> str:
         f"{'cannot tell them apart' if none.apart is False else 'tells them apart'}; with {len(telling)} of "
         f"{len(real)} codes it can."
     )
+    unsure = [code.member.name for code in real if code.swapped.apart is None]
+    if unsure:
+        says += f" For {_listed(unsure)} it is not told: rounding could explain the whole difference."
     blind = [code.member.name for code in real if code.mirror_blind]
     if blind and found.mirrored:
         says += (

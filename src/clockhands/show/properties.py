@@ -1,5 +1,6 @@
 """What a position code can and cannot do, as text: each property as the question that it answers."""
 
+from dataclasses import replace
 from typing import IO
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from clockhands.measures import QUESTIONS
 from clockhands.measures.property import Property
 from clockhands.show.page import PROSE, Page, broken, safe
 from clockhands.show.terminal import title_of
+from clockhands.sources.resolved import Code
 
 _MARKS = {True: "yes", False: "no", None: "-"}
 _STYLES = {"yes": "bold green", "no": "bold yellow", "-": "bold cyan", "?": "dim"}
@@ -32,7 +34,7 @@ def print_properties(report: TargetProperties, file: IO[str] | None = None, widt
 
 
 def _print_code(page: Page, one: CodeProperties) -> None:
-    page.line(Text(title_of(one.code), style="bold"))
+    page.line(Text(title_of(_named(one)), style="bold"))
     if one.spec is not None:
         page.paragraph(one.says, indent=2)
     if one.length is not None:
@@ -45,10 +47,16 @@ def _print_code(page: Page, one: CodeProperties) -> None:
         page.paragraph(one.why, indent=2)
     if one.properties is None:
         return
-    asked = [(name, each) for name, each in one.properties if each.state != "not applicable"]
-    for name, each in asked:
-        page.line()
-        _print_property(page, name, each)
+    missing = _together([(name, each) for name, each in one.properties if each.state == "not computed"])
+    for name, each in one.properties:
+        if each.state == "measured" or len(missing.get(each.says, ())) == 1:
+            page.line()
+            _print_property(page, name, each)
+    for why, names in missing.items():
+        if len(names) > 1:
+            page.line()
+            page.line(Text.assemble(("?".ljust(_INDENT), _STYLES["?"]), ("not computed", "bold")))
+            page.paragraph(f"{', '.join(names)}: {why}", indent=_INDENT)
     senseless = [(name, each) for name, each in one.properties if each.state == "not applicable"]
     if senseless:
         page.line()
@@ -57,12 +65,18 @@ def _print_code(page: Page, one: CodeProperties) -> None:
         page.paragraph(f"{', '.join(names)}: {why}", style="dim", indent=_INDENT)
 
 
+def _named(one: CodeProperties) -> Code:
+    """The code; one of no kind that models are known to have, by the name of its spec."""
+    if one.code.kind is not None or one.spec is None:
+        return one.code
+    return replace(one.code, kind=type(one.spec).__name__)
+
+
 def _print_property(page: Page, name: str, found: Property) -> None:
     mark = "?" if found.state == "not computed" else _MARKS[found.holds]
-    said = name.replace("_", " ")
-    lines = broken(f"{said}: {QUESTIONS[name]}", min(page.width, PROSE) - _INDENT)
+    lines = broken(f"{name}: {QUESTIONS[name]}", min(page.width, PROSE) - _INDENT)
     for number, line in enumerate(lines):
-        start, rest = (len(said), line[len(said) :]) if number == 0 else (0, line)
+        start, rest = (len(name), line[len(name) :]) if number == 0 else (0, line)
         before = (mark.ljust(_INDENT), _STYLES[mark]) if number == 0 else " " * _INDENT
         page.line(Text.assemble(before, (line[:start], "bold"), rest))
     page.paragraph(found.says, indent=_INDENT)
@@ -72,5 +86,5 @@ def _together(found: list[tuple[str, Property]]) -> dict[str, list[str]]:
     """Names of properties by the reason for which they make no sense."""
     reasons: dict[str, list[str]] = {}
     for name, each in found:
-        reasons.setdefault(each.says, []).append(name.replace("_", " "))
+        reasons.setdefault(each.says, []).append(name)
     return reasons

@@ -1,0 +1,128 @@
+"""What an audit says that each code can and cannot do: the same as its findings say, and as `ch.properties` says."""
+
+import io
+import json
+
+import pytest
+
+import clockhands as ch
+from clockhands.auditing.main_properties import MainProperties, main_properties
+from clockhands.measures import QUESTIONS
+from clockhands.show.main_properties import SHORT
+from clockhands.show.terminal import print_audit
+from clockhands.sources.resolved import Code, Resolved
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 576,
+    "num_attention_heads": 9,
+    "num_hidden_layers": 30,
+    "max_position_embeddings": 8192,
+    "rope_theta": 100000.0,
+}
+GEMMA3 = LLAMA | {
+    "model_type": "gemma3_text",
+    "head_dim": 64,
+    "num_hidden_layers": 6,
+    "sliding_window": 512,
+    "rope_local_base_freq": 10000.0,
+}
+
+
+def audited(config, length=None):
+    return ch.audit("-", length, stdin=io.BytesIO(json.dumps(config).encode()))
+
+
+def printed(audit, width=80):
+    stream = io.StringIO()
+    print_audit(audit, stream, width)
+    return stream.getvalue()
+
+
+def test_the_section_says_what_the_findings_say():
+    audit = audited(LLAMA)
+    (one,) = audit.properties
+    assert (one.part, one.layers, one.length) == ("text", "0-29", 8192)
+    assert one.properties["turning"].numbers["never_completing"] == 12
+    assert one.properties["base_bound"].numbers["first_failing_distance"] == 3616
+    messages = {finding.code: finding.message for finding in audit.findings}
+    assert messages["never-turning"].startswith("12 of 32 pairs never complete a turn within 8,192 positions")
+    assert "3,616" in messages["base-below-bound"]
+
+
+def test_it_is_what_properties_says_of_the_spec():
+    (one,) = audited(LLAMA).properties
+    whole = dict(ch.properties(ch.Rotary(head_width=64, base=100_000.0), 8192))
+    for name in one.properties.keys() - {"base_bound", "precision"}:
+        assert one.properties[name] == whole[name]
+    # Of angles only the last position is looked at.
+    angles, all_of_them = one.properties["precision"].numbers, whole["precision"].numbers
+    assert angles["position"] == 8191
+    for dtype in ("float32", "bfloat16"):
+        place = all_of_them["positions"].index(8191)
+        assert angles[f"{dtype}_throughout"] == all_of_them[f"{dtype}_throughout"][place] > 0
+    # The audit looks for no other bases.
+    assert one.properties["base_bound"].brief == whole["base_bound"].brief
+    assert one.properties["base_bound"].numbers["searched"] is False
+    assert whole["base_bound"].numbers["searched"] is True
+
+
+def test_another_length_gives_other_numbers():
+    (one,) = audited(LLAMA, 2048).properties
+    assert one.length == 2048
+    assert one.properties["turning"].numbers["never_completing"] == sum(
+        2048 * rate < 6.283185307179586 for rate in ch.Rotary(head_width=64, base=100_000.0).rates
+    )
+
+
+def test_layers_that_see_a_window_are_told_over_it():
+    found = {one.layers: one.length for one in audited(GEMMA3).properties}
+    assert found == {"0-4": 512, "5": 8192}
+    text = printed(audited(GEMMA3))
+    assert "  layers 0-4, over 512 tokens\n" in text
+    assert "  layer 5, over 8,192 tokens\n" in text
+
+
+def test_layers_that_are_alike_are_told_once():
+    code = Code("encoder", "0-5", "rotary", ch.Rotary(head_width=64), usable_length=512)
+    twice = main_properties(Resolved(None, 512, 512, (code, Code("decoder", "0-5", "rotary", code.spec)), ()))
+    assert [one.part for one in twice] == ["encoder", "decoder"]
+    stream = io.StringIO()
+    print_audit(ch.audit("vaswani2017"), stream, 80)
+    audit = ch.audit("vaswani2017")
+    object.__setattr__(audit, "properties", twice)
+    assert "encoder, layers 0-5; decoder, layers 0-5, over 512 tokens" in printed(audit)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code("text", "0-3", "none"),
+        Code("text", "0-3", None),
+        Code("text", "0-3", "rotary", width=64, rotated=64),
+        Code("text", "input", "learned", ch.Learned(8, 16), rows=16, offset=0),
+    ],
+)
+def test_what_is_not_known_is_left_out(code):
+    assert main_properties(Resolved(None, 512, 512, (code,), ())) == ()
+
+
+def test_biases_have_their_own_questions():
+    (one,) = ch.audit("alibi").properties
+    assert {"reach", "told_apart"} <= one.properties.keys()
+    assert one.length == 2048
+    assert isinstance(one, MainProperties)
+
+
+def test_every_property_has_a_short_name_that_fits_a_column():
+    assert SHORT.keys() == QUESTIONS.keys()
+    assert max(map(len, SHORT.values())) <= 27
+    assert len(set(SHORT.values())) == len(SHORT)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_section_fits_its_columns(width):
+    text = printed(audited(GEMMA3), width)
+    section = text.partition("what the codes can")[2].partition("\n\n")[0]
+    assert all(len(line) <= width for line in section.splitlines())
+    assert "pairs never coming round" in section

@@ -1,0 +1,216 @@
+"""Whether numbers stay within a bound."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from clockhands.additive import (
+    AxialSinusoidal,
+    Binary,
+    Counter,
+    FourierFeatures,
+    Learned,
+    NoPosition,
+    NormalizedCounter,
+    SineOnly,
+    Sinusoidal,
+    WarpedPosition,
+    table,
+)
+from clockhands.biases import Alibi, Buckets, Decay, Fire, Kerple, LogWindow, bias
+from clockhands.measures.bounded import bounded
+from clockhands.measures.subject import subject_of
+from clockhands.presets import preset
+from clockhands.rotary import Rotary, XPos
+from clockhands.scaling import Yarn
+
+DTYPES = ["float32", "float16", "bfloat16"]
+
+
+def of(spec, length, dtype="float32", values=None):
+    found = bounded(subject_of(spec, length, dtype, values))
+    json.dumps(found.to_dict(), allow_nan=False)
+    return found
+
+
+def largest(spec, length, **values):
+    return np.abs(table(spec, range(spec.first, spec.first + length), "float64", **values)).max()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [17, 2048])
+def test_a_clock_is_bounded_and_all_its_rows_are_as_long(length, dtype):
+    found = of(Sinusoidal(512), length, dtype)
+    assert found.holds
+    assert (found.numbers["limit"], found.numbers["largest"], found.numbers["row_norm"]) == (1, 1, 16)
+    rows = table(Sinusoidal(512), length, dtype).astype(np.float64)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(16, rel=2**-8)
+    assert np.abs(rows).max() <= 1
+
+
+@pytest.mark.parametrize("length", [17, 2048])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Sinusoidal(64, scale=0.3),
+        Sinusoidal(9, odd="extra"),
+        preset("fairseq"),
+        preset("patchtst"),
+        preset("funnel-pi"),
+        SineOnly(8),
+        Binary(12),
+        WarpedPosition(8),
+    ],
+)
+def test_no_number_passes_the_limit_and_the_largest_is_one_of_them(spec, length):
+    found = of(spec, length)
+    assert found.holds
+    assert found.numbers["largest"] == pytest.approx(largest(spec, length), rel=1e-12)
+    assert found.numbers["largest"] <= found.numbers["limit"] * (1 + 1e-12)
+    assert found.numbers["limit"] < 2 * found.numbers["largest"], "the limit is not just any number"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [17, 70_000])
+def test_a_counter_grows_and_may_outgrow_the_dtype(length, dtype):
+    found = of(Counter(4), length, dtype)
+    assert found.holds is False
+    assert found.numbers["largest"] == length - 1
+    assert found.numbers["largest_row_norm"] == 2 * (length - 1)
+    assert found.numbers["fits_dtype"] is not (dtype == "float16" and length == 70_000)
+    assert f"{length - 1:,}" in found.says
+
+
+def test_a_normalised_counter_ends_at_one_and_counts_on_past_its_text():
+    assert of(NormalizedCounter(4, length=100), 100).numbers["limit"] == 1
+    beyond = of(NormalizedCounter(4, length=100), 199)
+    assert beyond.holds is False
+    assert beyond.numbers["largest"] == 2
+
+
+def test_raw_coordinates_grow():
+    spec = AxialSinusoidal(10, (1, 1), raw="after")
+    found = of(spec, 50)
+    assert found.holds is False
+    assert found.numbers["largest"] == 49
+    assert of(AxialSinusoidal(8, (1, 1)), 50).holds
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_learned_table_is_bounded_by_its_rows_in_use(dtype):
+    values = np.array([[9.0, 9], [0, 0], [-3, 4], [3, 5]])
+    found = of(Learned(2, rows=4, offset=1), 3, dtype, values)
+    assert found.holds
+    assert (found.numbers["largest"], found.numbers["largest_row_norm"]) == (5, math.sqrt(34))
+    assert of(Learned(2, rows=4, offset=1), 2, dtype, values).numbers["largest"] == 4
+    assert of(Learned(2, rows=4), 2, dtype).state == "not computed"
+
+
+def test_a_learned_scale_bounds():
+    found = of(preset("speecht5"), 17, "float32", np.array(-0.25))
+    assert (found.numbers["limit"], found.numbers["row_norm"]) == (0.25, 0.25 * math.sqrt(384))
+    assert of(preset("speecht5"), 17).holds
+
+
+def test_fourier_features_are_bounded_whatever_their_rates():
+    assert of(preset("edm2"), 17).numbers["limit"] == math.sqrt(2)
+    rates = np.random.default_rng(0).standard_normal((2, 4))
+    found = of(FourierFeatures(8), 17, "float32", rates)
+    assert found.numbers["largest"] <= found.numbers["limit"] == 1
+    assert of(preset("stable-audio-seconds"), 17).holds is False
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [17, 2048])
+def test_a_rotation_keeps_lengths_but_for_its_attention_factor(length, dtype):
+    found = of(Rotary(64), length, dtype)
+    assert found.holds
+    assert found.numbers["norm_factor"] == 1
+    assert "stays as it is" in found.says
+    scaled = Rotary(64, scaling=Yarn(factor=4, original=2048))
+    found = of(scaled, length, dtype)
+    # 0.1 ln(4) + 1, YaRN's factor.
+    assert found.numbers["norm_factor"] == pytest.approx(0.1 * math.log(4) + 1, rel=1e-12)
+    assert "1.13863" in found.says
+
+
+@pytest.mark.parametrize("length", [17, 2048])
+def test_xpos_lets_keys_grow_by_its_slowest_exponent(length):
+    found = of(preset("xpos"), length)
+    assert found.holds is False
+    # zeta of the first pair is 0.4 / 1.4, once in 512 tokens.
+    assert found.numbers["largest"] == pytest.approx(3.5 ** ((length - 1) / 512), rel=1e-12)
+    assert found.numbers["growth_per_token"] == pytest.approx(math.log(3.5) / 512, rel=1e-12)
+    # From a centre in the middle it grows half as far.
+    centred = Rotary(64, xpos=XPos(centre=(length - 1) / 2))
+    assert of(centred, length).numbers["largest"] == pytest.approx(3.5 ** ((length - 1) / 1024), rel=1e-12)
+    assert of(preset("xpos"), 2**30).numbers["largest"] is None
+    assert "10**" in of(preset("xpos"), 2**30).says
+
+
+@pytest.mark.parametrize("form", ["distance", "past", "symmetric", "key", "last-key"])
+@pytest.mark.parametrize("length", [2, 300])
+def test_lines_grow_without_end(form, length):
+    spec = Alibi(8, form=form)
+    found = of(spec, length)
+    assert found.holds is False
+    assert found.numbers["largest"] == np.abs(bias(spec, length, length, dtype="float64")).max() == 0.5 * (length - 1)
+    assert ("adds" in found.says) == (form == "key")
+    assert of(Decay(8), length).numbers["largest"] == pytest.approx(-math.log(1 - 2**-5) * (length - 1))
+
+
+def test_what_is_looked_up_is_bounded_by_the_table():
+    spec = Buckets(4, scale=2.0)
+    assert of(spec, 64).holds
+    assert of(spec, 64).numbers["limit"] is None
+    values = np.zeros((32, 4))
+    values[5, 2] = -7.5
+    assert of(spec, 64, "float32", values).numbers["limit"] == 15
+    assert of(LogWindow(3, 8, 8), 64).numbers["limit"] == 16
+
+
+@pytest.mark.parametrize("kernel", ["log", "power"])
+@pytest.mark.parametrize("length", [2, 300])
+def test_kerple_grows(kernel, length):
+    spec = Kerple(2, kernel=kernel)
+    values = {"p": np.array([0.5, 1.5]), "a": np.array([2.0, 0.3])}
+    found = of(spec, length, "float32", values)
+    assert found.holds is False
+    worst = np.abs(bias(spec, length, length, dtype="float64", values=values)).max()
+    assert found.numbers["largest"] == pytest.approx(worst, rel=1e-12)
+    assert of(spec, length).holds is False
+
+
+def test_fire_is_bounded_by_its_network_on_shares():
+    # One hidden channel that rises until 0.25 and falls from there: relu(x) - 5 relu(x - 0.25), and 0.5 more.
+    values = {
+        "c": np.array(1.0),
+        "threshold": np.array(4.0),
+        "w1": np.array([[1.0], [1.0]]),
+        "b1": np.array([0.0, -0.25]),
+        "w2": np.array([[1.0, -5.0]]),
+        "b2": np.array([0.5]),
+    }
+    spec = Fire(1, hidden=2)
+    found = of(spec, 64, "float32", values)
+    # At 0: 0.5; at 0.25: 0.75; at 1: 0.5 + 1 - 3.75 = -2.25.
+    assert found.holds
+    assert found.numbers["limit"] == 2.25
+    values["w2"] = np.array([[1.0, -1.0]])
+    found = of(spec, 64, "float32", values)
+    assert found.numbers["limit"] == 0.75
+    worst = np.abs(bias(spec, 3000, 3000, dtype="float64", values=values)).max()
+    assert 0.74 < worst <= 0.75
+    assert of(spec, 64).holds
+
+
+def test_nothing_is_bounded():
+    assert of(NoPosition(4), 16).numbers["limit"] == 0
+
+
+def test_a_length_without_end_needs_no_rows():
+    assert of(Sinusoidal(512), 2**62).holds
+    assert of(preset("fairseq"), 2**62).numbers["largest"] is None
+    assert of(Counter(4), 2**62).numbers["largest"] == 2.0**62

