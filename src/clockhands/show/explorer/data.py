@@ -1,30 +1,82 @@
 """What Python puts into the explorer's page: codes by name, and what an audit says of each target."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from clockhands.additive import Sinusoidal
+from clockhands.auditing import Audit
 from clockhands.ladders import Geometric
 from clockhands.presets import presets
+from clockhands.rotary import Rotary
+from clockhands.show.explorer.precise import precise
+from clockhands.specs import Spec, to_dict
+
+PLAIN = "vaswani2017"
+"""The code that the page opens on where no model is given: the paper's."""
 
 
 def codes() -> dict[str, dict[str, Any]]:
-    """The published sinusoids on one axis, by name: what each is, its width and its ladder."""
-    found: dict[str, dict[str, Any]] = {}
-    for each in presets():
-        spec = each.spec
-        if isinstance(spec, Sinusoidal) and isinstance(spec.spacing, Geometric):
-            found[each.name] = {
-                "kind": "sinusoidal",
-                "says": each.name,
-                "width": spec.width,
-                "base": spec.spacing.base,
-                "span": spec.spacing.span,
-                "layout": spec.layout,
-                "order": spec.order,
-            }
-    return found
+    """Every preset with hands along one axis, by name.
+
+    Returns:
+        For each its ``kind`` (``sinusoidal`` or ``rotary``), what it ``says``, its ``width`` (two channels for each
+        pair that turns), ``base`` (None where no base alone makes the ladder), ``span``, ``layout``, ``order``, and
+        its whole ``spec`` as `clockhands.specs.to_dict` gives it, from which the page computes the exact ladder.
+
+    >>> found = codes()["whisper"]
+    >>> found["kind"], found["width"], found["base"], found["span"], found["layout"]
+    ('sinusoidal', 512, 10000.0, 'closed', 'halves')
+    """
+    return {each.name: _code(each.spec, each.says) for each in presets() if _turns_along_one_axis(each.spec)}
 
 
-def data() -> dict[str, Any]:
-    """All of it for a page without a target."""
-    return {"codes": codes(), "start": {}, "models": []}
+def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
+    """All that a page holds, as plain JSON values.
+
+    Args:
+        audits: What was found in each target; the page opens on the first ladder among them.
+
+    Returns:
+        ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
+        ``clockhands audit --json``, and angles beyond a double's reach under ``precise``.
+    """
+    models = [each.to_dict() for each in audits]
+    return {"codes": codes(), "start": _start(models), "models": models, "precise": precise([PLAIN])}
+
+
+def _turns_along_one_axis(spec: Spec) -> bool:
+    return isinstance(spec, Sinusoidal) or (isinstance(spec, Rotary) and spec.number_of_axes == 1)
+
+
+def _code(spec: Spec, says: str) -> dict[str, Any]:
+    assert isinstance(spec, Sinusoidal | Rotary)  # noqa: S101 - the caller has looked
+    spacing = spec.spacing
+    # A base below 1 makes a ladder that rises, which the page's own control does not reach.
+    by_base = isinstance(spacing, Geometric) and spacing.multiplier == 1 and spacing.base > 1
+    return {
+        "kind": "sinusoidal" if isinstance(spec, Sinusoidal) else "rotary",
+        "says": says,
+        "width": 2 * len(spec.rates),
+        "base": spacing.base if isinstance(spacing, Geometric) and by_base else None,
+        "span": spacing.span if isinstance(spacing, Geometric) and isinstance(spacing.span, str) else "open",
+        "layout": spec.layout,
+        "order": spec.order if isinstance(spec, Sinusoidal) else "sin-cos",
+        "spec": to_dict(spec),
+    }
+
+
+def _start(models: list[dict[str, Any]]) -> dict[str, Any]:
+    """The state for a page of models: the first ladder among their layers, and the lengths beside it."""
+    for number, audit in enumerate(models):
+        for place, layer in enumerate(audit["layers"]):
+            if not layer["rates"]:
+                continue
+            served = audit["context"] or layer["usable_length"] or audit["length"]
+            trained = (layer["scaling"] or {}).get("original") or served
+            start = {"code": f"model-{number}-{place}", "model": number}
+            if trained:
+                # A context of one token, or of 2**40, is outside what the page's controls can be set to.
+                start["length"] = min(max(trained, 2), 2**24)
+                start["served"] = min(max(served or trained, 2), 2**24)
+            return start
+    return {}

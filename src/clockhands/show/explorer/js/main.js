@@ -1,38 +1,139 @@
 // The page: all views on one state.
 
-import { choice, slider } from "./controls.js";
+import { Codebook, CUSTOM } from "./codebook.js";
+import { button, choice, slider } from "./controls.js";
 import { html } from "./draw.js";
-import { geometric } from "./ladders.js";
+import { exportButtons } from "./export.js";
 import { DEFAULTS, Store, fromFragment, toFragment } from "./state.js";
+import { attention } from "./views/attention.js";
 import { clock } from "./views/clock.js";
+import { distance } from "./views/distance.js";
+import { ladder } from "./views/ladder.js";
+import { model } from "./views/model.js";
+import { naive } from "./views/naive.js";
+import { pair } from "./views/pair.js";
+import { shift } from "./views/shift.js";
+import { table } from "./views/table.js";
 
-const VIEWS = [clock];
+// In the order of the story; on a wide page those that stay have a column of their own.
+const VIEWS = [clock, pair, table, shift, distance, naive, ladder, attention, model];
+const STAY = new Set(["clock", "table"]);
+const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
+const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
 // Fill a place with the explorer. `data` is what Python put in: codes by name, and the audit of each target.
 export function explore(root, data, { fragment = "", onfragment = null, schedule = requestAnimationFrame } = {}) {
+  const book = new Codebook(data.codes);
   const defaults = { ...DEFAULTS, ...data.start };
-  const store = new Store(fromFragment(fragment, defaults), schedule);
-  const app = { store, data, rates: (state) => ratesOf(data, state) };
-  const common = html("div", { class: "common", role: "group", "aria-label": "The code" },
-    choice(app, "code", "Code", [["custom", "of my own"], ...Object.entries(data.codes).map(([name, code]) => [name, code.says])]).element,
-    slider(app, "width", "Width", { min: 2, max: 2048, step: 2, unit: "channels" }).element,
-    slider(app, "base", "Base", { min: 2, max: 1e8, scale: "log" }).element,
-    slider(app, "length", "Length", { min: 2, max: 131072, scale: "log", unit: "tokens" }).element,
-    choice(app, "layout", "Layout", [["interleaved", "interleaved (2i, 2i + 1)"], ["halves", "halves (i, i + d/2)"]]).element);
-  root.replaceChildren(common);
-  const updates = VIEWS.map((view) => {
-    const section = sectionOf(view);
-    root.append(section.element);
-    return view.mount(section, app);
-  });
+  const models = [], audiences = [];
+  const addModel = (audit) => {
+    const place = models.push({ audit, codes: book.addModel(audit, models.length) }) - 1;
+    for (const tell of audiences) tell(place);
+    return place;
+  };
+  for (const audit of data.models) addModel(audit);
+  const store = new Store(book.opened(fromFragment(fragment, defaults)), schedule);
+  const set = store.set.bind(store);
+  store.set = (patch) => set(book.followed(patch, store.state));
+  const everything = new Set(Object.keys(DEFAULTS)), updates = [];
+  const redraw = () => { for (const update of updates) update(store.state, everything); };
+  const app = {
+    store, data, models, addModel, redraw,
+    onModels: (tell) => audiences.push(tell),
+    code: (state) => book.code(state),
+    spec: (state) => book.spec(state),
+    additive: (state) => book.additive(state),
+    ladder: (state) => book.ladder(state),
+    plain: (state) => book.plain(state),
+    rates: (state) => book.ladder(state).rates,
+    ladderNamed: (name) => book.ladderNamed(name),
+  };
+
+  const top = html("div", { class: "top" }, commonControls(app), themeButton(root, redraw));
+  const stay = html("div", { class: "stay" }), story = html("div", { class: "story" });
+  root.replaceChildren(top, stay, story);
+  const sections = VIEWS.map((view) => [view, sectionOf(view)]);
+  // One column in the order of the story, or two of which one stays: the same elements, so that nothing starts anew.
+  let wide = null;
+  const laid = () => {
+    const now = root.clientWidth >= WORKBENCH;
+    if (now === wide) return;
+    wide = now;
+    root.classList.toggle("workbench", wide);
+    for (const [view, section] of sections) (wide && STAY.has(view.id) ? stay : story).append(section.element);
+  };
+  laid();
+  for (const [view, section] of sections) updates.push(view.mount(section, app));
   store.subscribe((state, changed) => {
     for (const update of updates) update(state, changed);
     if (onfragment) onfragment(toFragment(state, defaults));
   });
-  const everything = new Set(Object.keys(DEFAULTS));
-  const redraw = () => { for (const update of updates) update(store.state, everything); };
   redraw();
-  return { store, redraw };
+  let width = root.clientWidth;
+  new ResizeObserver(() => {
+    if (root.clientWidth === width) return;
+    width = root.clientWidth;
+    schedule(() => { laid(); redraw(); });
+  }).observe(root);
+  return { store, redraw, app };
+}
+
+// The code that all views show, and how long its texts are.
+function commonControls(app) {
+  const { store } = app, { state } = store;
+  const length = slider(app, "length", "Length", { min: 2, max: Math.max(LONGEST, state.length), scale: "log", unit: "tokens" });
+  const says = html("p", { class: "says" });
+  const tell = () => {
+    const code = app.code(store.state);
+    says.textContent = code.own ? "" : code.base === null ? `${code.says} No base alone makes its ladder: moving the base makes another code.` : code.says;
+  };
+  store.subscribe((_, changed) => {
+    if (changed.has("length") && store.state.length > LONGEST) length.limits(2, store.state.length);
+    if (changed.has("code")) tell();
+  });
+  tell();
+  return html("div", { class: "common", role: "group", "aria-label": "The code" },
+    codeChoice(app),
+    slider(app, "width", "Width", { min: 2, max: 2048, step: 2, unit: "channels" }).element,
+    slider(app, "base", "Base", { min: 2, max: 1e8, scale: "log" }).element,
+    length.element,
+    choice(app, "layout", "Layout", [["interleaved", "interleaved (2i, 2i + 1)"], ["halves", "halves (i, i + d/2)"]]).element,
+    says);
+}
+
+// The codes by what they do; those of models come and go with them.
+function codeChoice(app) {
+  const { store, data } = app;
+  const list = html("select", { id: "control-code", "data-name": "code", onchange: () => store.set({ code: list.value }) });
+  const fill = () => {
+    const groups = [["of the models", (code) => code.model], ["added to tokens", (code) => !code.model && code.kind === "sinusoidal"],
+      ["turning queries and keys", (code) => !code.model && code.kind === "rotary"]];
+    list.replaceChildren(html("option", { value: CUSTOM }, "of my own"));
+    for (const [words, belongs] of groups) {
+      const options = Object.entries(data.codes).filter(([, code]) => belongs(code));
+      if (options.length) list.append(html("optgroup", { label: words }, options.map(([name, code]) => html("option", { value: name }, code.model ? code.says : name))));
+    }
+    list.value = store.state.code;
+  };
+  app.onModels(fill);
+  store.subscribe((state, changed) => { if (changed.has("code")) list.value = state.code; });
+  fill();
+  return html("div", { class: "control" }, html("label", { for: "control-code" }, "Code"), list);
+}
+
+// Paper or dark; as the system has it until it is pressed, and after the page is closed again.
+function themeButton(root, redraw) {
+  const system = matchMedia("(prefers-color-scheme: dark)"), page = document.documentElement;
+  const dark = () => (page.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  const show = () => { press.textContent = dark() ? "Light" : "Dark"; };
+  const press = button("", () => {
+    page.dataset.theme = dark() ? "light" : "dark";
+    show();
+    redraw();
+  }, { class: "theme", title: "Change between paper and dark" });
+  system.addEventListener("change", () => { show(); redraw(); });
+  show();
+  return press;
 }
 
 // A section: the question as its heading, the answer as a caption, the figure, its controls.
@@ -42,31 +143,18 @@ function sectionOf(view) {
   const figure = html("div", { class: "figure" });
   const element = html("section", { id: view.id, "aria-labelledby": `${view.id}-question` },
     html("h2", { id: `${view.id}-question` }, view.question), answer, controls, figure);
+  exportButtons({ element, figure }, view.id);
   return { element, controls, figure, answer: (text) => { if (answer.textContent !== text) answer.textContent = text; } };
-}
-
-const remembered = new Map();
-
-// The rates of the code that the state names; a code of one's own is geometric.
-function ratesOf(data, state) {
-  const known = Object.hasOwn(data.codes, state.code) ? data.codes[state.code] : null;
-  const key = known ? `${state.code} ${state.width} ${state.base}` : `${state.width} ${state.base}`;
-  if (!remembered.has(key)) {
-    if (remembered.size > 64) remembered.clear();
-    const span = known ? known.span : "open";
-    remembered.set(key, known && known.rates ? Float64Array.from(known.rates) : geometric(state.width / 2, state.width, state.base, span));
-  }
-  return remembered.get(key);
 }
 
 // As a widget in a notebook, by anywidget.
 export default {
-  render({ model, el }) {
+  render({ model: held, el }) {
     el.classList.add("clockhands");
-    const { store } = explore(el, JSON.parse(model.get("data")));
+    const { store } = explore(el, JSON.parse(held.get("data")));
     store.subscribe((state, changed) => {
-      if (changed.has("position")) { model.set("position", state.position); model.save_changes(); }
+      if (changed.has("position")) { held.set("position", state.position); held.save_changes(); }
     });
-    model.on("change:position", () => store.set({ position: model.get("position") }));
+    held.on("change:position", () => store.set({ position: held.get("position") }));
   },
 };

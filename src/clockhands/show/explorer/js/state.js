@@ -7,6 +7,7 @@ export const DEFAULTS = {
   base: 10000,
   layout: "interleaved",
   order: "sin-cos",
+  span: "open", // open divides by d/2, closed by d/2 - 1
   length: 2048, // tokens that the model was trained on
   served: 8192, // tokens that it is used with
   position: 100,
@@ -24,6 +25,11 @@ export const DEFAULTS = {
   code_in_attention: "sinusoidal",
   seed: 0,
   layer: 0,
+  speed: 8, // tokens a second while the clock plays
+  firstRow: 0, // the table's first position and channel in view, and how many of each
+  firstColumn: 0,
+  rowsShown: 256,
+  columnsShown: 0, // 0 is all
 };
 
 // The limits of what can be typed or shared: whole numbers from..to, or one of some words.
@@ -42,8 +48,17 @@ export const LIMITS = {
   head: [0, 127, 1],
   seed: [0, 2 ** 31, 1],
   layer: [0, 1023, 1],
+  model: [0, 63, 1],
+  beside: [-1, 63, 1],
+  speed: [1, 512, 1],
+  firstRow: [0, 2 ** 24, 1],
+  firstColumn: [0, 2047, 1],
+  rowsShown: [1, 2048, 1],
+  columnsShown: [0, 2048, 1],
   layout: ["interleaved", "halves"],
   order: ["sin-cos", "cos-sin"],
+  span: ["open", "closed"],
+  code_in_attention: ["sinusoidal", "rotary", "alibi"],
   warp: ["none", "square", "log", "reciprocal"],
 };
 

@@ -1,0 +1,143 @@
+// The codes that the page knows: those put in by name, those of models, and one of the reader's own.
+
+import { additiveCode, sinusoidalSpec } from "./codes.js";
+import { geometricLadder, ladderOf } from "./ladders.js";
+import { rotaryCode } from "./rotary.js";
+import { settled } from "./state.js";
+
+export const CUSTOM = "custom";
+const OF_A_CODE = ["width", "base", "layout", "order", "span"];
+const REMEMBERED = 64;
+const MOST_PAIRS = 1024; // as many as the state's width allows
+
+export class Codebook {
+  constructor(codes) {
+    this.codes = codes;
+    this.known = new Map();
+  }
+
+  has(name) {
+    return Object.hasOwn(this.codes, name);
+  }
+
+  // What is known of the state's code; of one's own nothing but what the state says.
+  code(state) {
+    return this.has(state.code) ? this.codes[state.code] : { kind: "sinusoidal", says: "a code of your own", own: true };
+  }
+
+  // The spec of the hands as a table: of a rotary code, which adds nothing to tokens, the sines and cosines of its ladder.
+  spec(state) {
+    const code = this.code(state);
+    if (code.own) return ownSpec(state);
+    return code.spec.type === "Sinusoidal" ? code.spec : { ...ownSpec(state), spacing: { type: "Explicit", rates: Array.from(this.ladder(state).rates) } };
+  }
+
+  additive(state) {
+    return this.remember(`additive ${keyOf(state)}`, () => additiveCode(this.spec(state)));
+  }
+
+  // The ladder in use, after the scaling that the code declares.
+  ladder(state) {
+    return this.remember(`ladder ${keyOf(state)}`, () => {
+      const code = this.code(state);
+      return code.own ? ladderOf(ownSpec(state).spacing, state.width / 2, state.width) : ladderOfCode(code);
+    });
+  }
+
+  // The ladder as it was trained, before any scaling.
+  plain(state) {
+    const code = this.code(state);
+    if (code.own) return this.ladder(state);
+    return this.remember(`plain ${keyOf(state)}`, () => plainOfCode(code) ?? this.ladder(state));
+  }
+
+  // The ladder of another code by its name, or null.
+  ladderNamed(name) {
+    return this.has(name) ? this.remember(`named ${name}`, () => ladderOfCode(this.codes[name])) : null;
+  }
+
+  remember(key, make) {
+    if (!this.known.has(key)) {
+      if (this.known.size > REMEMBERED) this.known.clear();
+      this.known.set(key, make());
+    }
+    return this.known.get(key);
+  }
+
+  // A patch of the state with all that follows from it: a known code brings its own width, base, layout, order and span,
+  // and where one of them is changed by hand it is that code no longer.
+  followed(patch, state) {
+    if (patch.code !== undefined && this.has(patch.code) && patch.code !== state.code) return { ...patch, ...fieldsOf(this.codes[patch.code]) };
+    const moved = OF_A_CODE.some((name) => patch[name] !== undefined && settled(name, patch[name]) !== state[name]);
+    return moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch;
+  }
+
+  // A state from an address: a name that this page does not know is a code of one's own.
+  opened(state) {
+    const code = this.has(state.code) ? state.code : CUSTOM;
+    const fields = code === CUSTOM ? {} : fieldsOf(this.codes[code]);
+    const next = { ...state, code };
+    for (const [name, value] of Object.entries(fields)) next[name] = settled(name, value);
+    return next;
+  }
+
+  // The codes of a model's layers join the others. Gives the name of each layer's code, null where it has no hands.
+  addModel(audit, number) {
+    return audit.layers.map((layer, place) => {
+      const code = codeOfLayer(layer, audit);
+      if (code === null) return null;
+      const name = `model-${number}-${place}`;
+      this.codes[name] = code;
+      return name;
+    });
+  }
+}
+
+function fieldsOf(code) {
+  const fields = { width: code.width, layout: code.layout, order: code.order, span: code.span };
+  return code.base === null ? fields : { ...fields, base: code.base };
+}
+
+function keyOf(state) {
+  return state.code === CUSTOM ? OF_A_CODE.map((name) => state[name]).join(" ") : state.code;
+}
+
+function ownSpec({ width, base, span, layout, order }) {
+  // A closed span of a single pair would divide by nothing.
+  return sinusoidalSpec(width, { base, span: width < 4 ? "open" : span, layout, order });
+}
+
+function ladderOfCode(code) {
+  if (code.spec.type === "Rotary") {
+    const { ladder } = rotaryCode(code.spec);
+    return code.factor === undefined ? ladder : { ...ladder, attentionFactor: code.factor };
+  }
+  return additiveCode(code.spec).ladder;
+}
+
+function plainOfCode(code) {
+  if (code.trained) return geometricLadder(code.width / 2, code.width, code.trained.base);
+  return code.spec.type === "Rotary" ? rotaryCode(code.spec).plain : null;
+}
+
+// The code of one layer of an audit, from its rates as they stand in the JSON; null without rates that can be drawn.
+export function codeOfLayer(layer, audit) {
+  const { rates } = layer;
+  if (!Array.isArray(rates) || rates.length === 0 || rates.length > MOST_PAIRS || !rates.every(Number.isFinite)) return null;
+  const width = 2 * rates.length;
+  const layout = layer.layout === "interleaved" ? "interleaved" : "halves";
+  const order = layer.order === "cos-sin" ? "cos-sin" : "sin-cos";
+  const base = Number.isFinite(layer.base) && layer.base > 1 ? layer.base : null;
+  const spacing = { type: "Explicit", rates };
+  const turns = layer.kind === "rotary";
+  const head = Number.isInteger(layer.width) && layer.width >= width ? layer.width : width;
+  const spec = turns
+    ? { type: "Rotary", head_width: head, layout, spacing, rotated: width, part: "first", axes: null, blocks: [], direction: "forward", reordered: false, xpos: null, scaling: null, length: null }
+    : { ...sinusoidalSpec(width, { layout, order }), spacing };
+  const name = audit.model_type ?? audit.target;
+  const where = layer.layers === null ? "" : layer.layers === "input" ? ", input" : `, layers ${layer.layers}`;
+  const code = { kind: turns ? "rotary" : "sinusoidal", says: `${name}${where}`, width, base, span: "open", layout, order, spec, model: true };
+  if (turns && Number.isFinite(layer.attention_factor)) code.factor = layer.attention_factor;
+  if (layer.scaling !== null && layer.scaling !== undefined && base !== null) code.trained = { base };
+  return code;
+}
