@@ -1,57 +1,287 @@
 // The clock: where are we?
 
-import { button, slider } from "../controls.js";
+import { button, choice, slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
-import { wavelength } from "../ladders.js";
+import { phaseAt, wavelength } from "../ladders.js";
 
-const SHOWN = 12; // hands that are drawn, evenly over the ladder
+const HANDS = 12; // hands that are drawn, evenly over the ladder
+const TURN = 2 * Math.PI;
+const FAR_TURNS = 40000; // readings of a hand that reading back may take
+const OPENING = 900; // ms in which the hands arrive
 
 export const clock = {
   id: "clock",
   question: "Where are we?",
   mount(section, app) {
-    const position = slider(app, "position", "Position", { min: 0, max: app.store.state.length - 1, unit: "token" });
-    let playing = null;
-    const step = (by) => app.store.set({ position: Math.max(0, app.store.state.position + by) });
-    const play = button("Play", () => {
-      if (playing) { clearInterval(playing); playing = null; } else { playing = setInterval(() => step(1), 120); }
-      play.textContent = playing ? "Pause" : "Play";
-      play.setAttribute("aria-pressed", String(Boolean(playing)));
-    }, { "aria-pressed": "false" });
-    section.controls.append(position.element, html("div", { class: "control" }, button("Back", () => step(-1)), play, button("Forward", () => step(1))));
-    const plot = new Plot(section.figure, { height: 250, label: "The hands of the clock at this position" });
-    const digits = html("p", { class: "binary", "aria-label": "The same position as a binary counter" });
-    section.figure.append(digits);
+    const { store } = app;
+    const position = slider(app, "position", "Position", { min: 0, max: store.state.length - 1, unit: "token" });
+    const most = () => Math.max(store.state.length - 1, store.state.position);
+    const step = (by) => store.set({ position: Math.min(Math.max(0, store.state.position + by), most() + Math.max(by, 0)) });
+    const play = button("Play", () => (motion ? stop() : start()), { "aria-pressed": "false" });
+    section.controls.append(position.element,
+      html("div", { class: "control" }, button("Back", () => step(-1)), play, button("Forward", () => step(1))),
+      choice(app, "speed", "Speed", [2, 8, 64, 512].map((speed) => [speed, `${speed} tokens a second`])).element);
+    const plot = new Plot(section.figure, { height: 250, label: "The hands of the clock; each turns by keys and by dragging" });
+    plot.element.setAttribute("role", "group");
+    const note = html("p", { class: "note" });
+    const counter = new Plot(section.figure, { height: 90, label: "The same position as a binary counter" });
+    section.figure.insertBefore(note, counter.element);
+
+    let faces = null, motion = null, code = null;
+    // Draw the hands at a position, which may lie between two tokens while they turn.
+    const turn = (at) => { for (const face of faces.drawn) face.turn(phaseAt(code.ladder, face.pair, at)); };
+
+    function start() {
+      motion = { from: store.state.position, since: performance.now(), last: store.state.position };
+      shown();
+      requestAnimationFrame(onward);
+    }
+    function stop() {
+      motion = null;
+      shown();
+      if (faces) turn(store.state.position);
+    }
+    function shown() {
+      play.textContent = motion ? "Pause" : "Play";
+      play.setAttribute("aria-pressed", String(Boolean(motion)));
+    }
+    function onward(now) {
+      if (!motion || !plot.element.isConnected) return;
+      const { state } = store;
+      // Somebody moved the position or the speed meanwhile: go on from there.
+      if (state.position !== motion.last || state.speed !== motion.speed) Object.assign(motion, { from: state.position, since: now, last: state.position, speed: state.speed });
+      const exact = motion.from + ((now - motion.since) / 1000) * state.speed;
+      const next = exact >= state.length ? 0 : Math.floor(exact);
+      if (next !== state.position) {
+        motion.last = next;
+        if (next === 0) Object.assign(motion, { from: 0, since: now });
+        store.set({ position: next });
+      }
+      if (!still() && faces) turn(exact >= state.length ? 0 : exact);
+      requestAnimationFrame(onward);
+    }
+
+    // On opening, the hands arrive at the position once; the state does not move.
+    let opening = still() ? null : performance.now();
+    function arrive(now) {
+      if (opening === null || motion || !faces) return ended();
+      const part = Math.min((now - opening) / OPENING, 1), to = store.state.position;
+      turn(to - Math.min(12, to) * (1 - part) ** 3);
+      if (part === 1) return ended();
+      requestAnimationFrame(arrive);
+    }
+    function ended() {
+      opening = null;
+      plot.element.removeAttribute("data-moving");
+    }
+    store.subscribe((state, changed) => { if (opening !== null && changed.has("position")) ended(); });
+    if (opening !== null) {
+      plot.element.setAttribute("data-moving", "");
+      requestAnimationFrame(arrive);
+    }
 
     return (state, changed) => {
       if (changed.has("length")) position.limits(0, Math.max(state.length - 1, 1));
-      const rates = app.rates(state);
-      const every = [...new Set(Array.from({ length: Math.min(SHOWN, rates.length) }, (_, place) =>
-        Math.round((place * (rates.length - 1)) / Math.max(Math.min(SHOWN, rates.length) - 1, 1))))];
-      plot.measure().clear();
-      const columns = Math.max(3, Math.min(every.length, Math.floor(plot.width / 90)));
-      const size = Math.min(86, plot.width / columns), rows = Math.ceil(every.length / columns);
-      plot.height = rows * (size + 26) + 8;
-      plot.element.setAttribute("height", plot.height);
-      plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
-      every.forEach((pair, place) => {
-        const x = (place % columns + 0.5) * (plot.width / columns), y = Math.floor(place / columns) * (size + 26) + size / 2 + 4;
-        const phase = state.position * rates[pair], radius = size / 2 - 8;
-        const tip = [x + radius * Math.cos(phase), y - radius * Math.sin(phase)];
-        plot.element.append(svg("g", { class: pair === state.pair ? "hand chosen" : "hand", "data-pair": pair, tabindex: 0, role: "button",
-          "aria-label": `Pair ${pair}, ${number(wavelength(rates[pair]))} tokens a turn`,
-          onclick: () => app.store.set({ pair }), onkeydown: (event) => (event.key === "Enter" || event.key === " ") && app.store.set({ pair }) },
-        svg("circle", { cx: x, cy: y, r: radius, class: "face" }),
-        svg("line", { x1: x, y1: y, x2: tip[0], y2: y, class: "cosine" }),
-        svg("line", { x1: tip[0], y1: y, x2: tip[0], y2: tip[1], class: "sine" }),
-        svg("line", { x1: x, y1: y, x2: tip[0], y2: tip[1], class: "arm" }),
-        svg("circle", { cx: tip[0], cy: tip[1], r: 3, class: "tip" }),
-        svg("text", { x, y: y + size / 2 + 12, "text-anchor": "middle" }, `pair ${pair}`)));
+      code = app.additive(state);
+      const { ladder } = code;
+      plot.measure();
+      const pairs = handsToDraw(code.pairs, state.pair);
+      const key = JSON.stringify([pairs, plot.width, state.width, state.base, state.code, state.length, state.layout]);
+      if (faces === null || faces.key !== key) {
+        const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-pair") : null;
+        faces = { key, drawn: drawFaces(plot, pairs, ladder, state, app) };
+        if (focused !== null) plot.element.querySelector(`[data-pair="${focused}"]`)?.focus();
+      }
+      for (const face of faces.drawn) face.choose(face.pair === state.pair);
+      if (!motion || still()) turn(state.position);
+      drawCounter(counter.measure(), ladder, state);
+      const phases = Array.from({ length: code.pairs }, (_, pair) => {
+        const phase = phaseAt(ladder, pair, state.position);
+        return Math.atan2(Math.fround(Math.sin(phase)), Math.fround(Math.cos(phase)));
       });
-      const bits = Math.max(8, Math.ceil(Math.log2(state.length)));
-      digits.textContent = `binary counter: ${state.position.toString(2).padStart(bits, "0")}`;
-      section.answer(`At position ${number(state.position)} pair 0 has turned ${number((state.position * rates[0]) / (2 * Math.PI))} times, ` +
-        `pair ${rates.length - 1} ${number((state.position * rates.at(-1)) / (2 * Math.PI), 3)} times. All hands together tell the position.`);
+      const read = readBack(ladder.rates, phases, Math.max(state.length, state.served, state.position));
+      const never = pairs.some((pair) => wavelength(ladder.rates[pair]) > state.length);
+      note.textContent = `Drag a hand, or give it the arrow keys.${never ? ` A dashed face never turns once in ${number(state.length)} tokens.` : ""} ` +
+        `Below, each bit of the position stands under the hand that turns about as often as it.`;
+      const slowest = code.pairs - 1;
+      section.answer(`At position ${number(state.position)} the fast hand (pair 0, ${perTurn(ladder.rates[0])}) has turned ${number((state.position * ladder.rates[0]) / TURN)} times` +
+        `${slowest ? `, the slow one (pair ${slowest}, ${perTurn(ladder.rates[slowest])}) ${number((state.position * ladder.rates[slowest]) / TURN, 3)} times` : ""}. ` +
+        (read === state.position ? `The float32 sines and cosines of ${code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`} give the position back: ${number(read)}.`
+          : `Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`));
     };
   },
 };
+
+function still() {
+  return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
+}
+
+function perTurn(rate) {
+  return rate === 0 ? "which never turns" : `${number(wavelength(rate))} tokens a turn`;
+}
+
+// Pairs evenly over the ladder; the chosen one takes the place of the nearest.
+function handsToDraw(pairs, chosen) {
+  const count = Math.min(HANDS, pairs);
+  const drawn = Array.from({ length: count }, (_, place) => Math.round((place * (pairs - 1)) / Math.max(count - 1, 1)));
+  if (!drawn.includes(chosen) && chosen < pairs) {
+    let nearest = 0;
+    drawn.forEach((pair, place) => { if (Math.abs(pair - chosen) < Math.abs(drawn[nearest] - chosen)) nearest = place; });
+    // The fastest and the slowest hand stay in the picture.
+    drawn[Math.min(Math.max(nearest, 1), count - 2)] = chosen;
+  }
+  return drawn.sort((a, b) => a - b);
+}
+
+function drawFaces(plot, pairs, ladder, state, app) {
+  plot.clear();
+  const columns = Math.max(1, Math.min(pairs.length, Math.floor(plot.width / 92)));
+  // Full rows look better than a rest.
+  const even = Math.ceil(pairs.length / Math.ceil(pairs.length / columns));
+  const wide = Math.min(plot.width / even, 130), size = Math.min(84, wide - 6), tall = size + 42;
+  plot.height = Math.ceil(pairs.length / even) * tall + 4;
+  plot.element.setAttribute("height", plot.height);
+  plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
+  return pairs.map((pair, place) => {
+    const x = ((place % even) + 0.5) * wide, y = Math.floor(place / even) * tall + size / 2 + 4, radius = size / 2 - 5;
+    const rate = ladder.rates[pair], turns = wavelength(rate) <= state.length;
+    const name = place === 0 && pairs.length > 1 ? "fast: " : place === pairs.length - 1 && pairs.length > 1 ? "slow: " : "";
+    const cosine = svg("line", { x1: x, y1: y, y2: y, class: "cosine" }), sine = svg("line", { y1: y, class: "sine" });
+    const arm = svg("line", { x1: x, y1: y, class: "arm" }), tip = svg("circle", { r: 4, class: "tip" });
+    const hand = svg("g", { class: "hand", "data-pair": pair, tabindex: 0, role: "slider", "aria-label": `Hand of pair ${pair}, ${perTurn(rate)}`, "aria-valuemin": -180, "aria-valuemax": 180 },
+      svg("circle", { cx: x, cy: y, r: radius, class: turns ? "face" : "face never" }), cosine, sine, arm, tip,
+      svg("text", { x, y: y + size / 2 + 13, "text-anchor": "middle" }, `${name}pair ${pair}`),
+      svg("text", { x, y: y + size / 2 + 29, "text-anchor": "middle" }, rate === 0 ? "never" : `${number(wavelength(rate), 3)} tokens`));
+    plot.element.append(hand);
+    turnable(hand, { app, pair: () => pair, ladder: () => ladder, centre: () => [x, y], svgElement: plot.element });
+    return {
+      pair,
+      turn(phase) {
+        const across = x + radius * Math.cos(phase), up = y - radius * Math.sin(phase);
+        cosine.setAttribute("x2", across);
+        for (const [name, value] of [["x1", across], ["x2", across], ["y2", up]]) sine.setAttribute(name, value);
+        arm.setAttribute("x2", across);
+        arm.setAttribute("y2", up);
+        tip.setAttribute("cx", across);
+        tip.setAttribute("cy", up);
+        const degrees = (phase * 180) / Math.PI;
+        hand.setAttribute("aria-valuenow", degrees.toFixed(1));
+        hand.setAttribute("aria-valuetext", `${degrees.toFixed(1)} degrees at position ${app.store.state.position}`);
+      },
+      choose: (chosen) => hand.classList.toggle("chosen", chosen),
+    };
+  });
+}
+
+// Arrow keys step the position, with shift by ten; page up and down turn a hand by an eighth.
+export function stepKeys(event, app, rate = 0) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const times = event.shiftKey ? 10 : 1, eighth = rate > 0 ? Math.max(1, Math.round(TURN / 8 / rate)) : 10;
+  const by = { ArrowLeft: -times, ArrowDown: -times, ArrowRight: times, ArrowUp: times, PageDown: -eighth, PageUp: eighth }[event.key];
+  if (by === undefined) return;
+  event.preventDefault();
+  const { position, length } = app.store.state;
+  app.store.set({ position: Math.min(Math.max(0, position + by), Math.max(length - 1, position)) });
+}
+
+// A hand that follows the pointer to the position at which it stands there; a press alone chooses its pair.
+export function turnable(hand, { app, pair, ladder, centre, svgElement, choose = true }) {
+  let held = null;
+  const angleOf = (event) => {
+    const box = svgElement.getBoundingClientRect(), [x, y] = centre();
+    return [Math.atan2(box.top + y - event.clientY, event.clientX - box.left - x), Math.hypot(box.top + y - event.clientY, event.clientX - box.left - x)];
+  };
+  hand.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    held = { at: app.store.state.position, x: event.clientX, y: event.clientY, moved: false };
+    hand.setPointerCapture(event.pointerId);
+    if (choose) app.store.set({ pair: pair() });
+  });
+  hand.addEventListener("pointermove", (event) => {
+    if (!held || (!held.moved && Math.hypot(event.clientX - held.x, event.clientY - held.y) < 3)) return;
+    held.moved = true;
+    const rate = ladder().rates[pair()], [angle, far] = angleOf(event);
+    // At the pivot every angle is as good as another.
+    if (rate === 0 || far < 6) return;
+    const behind = angle - phaseAt(ladder(), pair(), held.at);
+    const { length, position } = app.store.state;
+    held.at = Math.min(Math.max(held.at + (behind - TURN * Math.round(behind / TURN)) / rate, 0), Math.max(length - 1, position));
+    app.store.set({ position: Math.round(held.at) });
+  });
+  const release = () => { held = null; };
+  hand.addEventListener("pointerup", release);
+  hand.addEventListener("pointercancel", release);
+  hand.addEventListener("keydown", (event) => {
+    if (choose && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      app.store.set({ pair: pair() });
+    } else stepKeys(event, app, ladder().rates[pair()]);
+  });
+}
+
+// The position's bits, the slowest left as numbers are written, each under the hand nearest to its period.
+function drawCounter(plot, ladder, state) {
+  plot.clear();
+  const digits = state.position.toString(2).padStart(Math.max(8, Math.ceil(Math.log2(Math.max(state.length, 2)))), "0");
+  const left = 64, wide = 33, each = Math.max(4, Math.floor((plot.width - left) / wide)), tall = 84;
+  const rows = Math.ceil(digits.length / each);
+  plot.height = rows * tall;
+  plot.element.setAttribute("height", plot.height);
+  plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
+  for (let row = 0; row < rows; row++) {
+    const top = row * tall;
+    plot.element.append(svg("text", { x: 0, y: top + 20 }, "hand"), svg("text", { x: 0, y: top + 50 }, "bit"), svg("text", { x: 0, y: top + 74 }, "turn in"));
+  }
+  [...digits].forEach((digit, place) => {
+    // The first row holds what is left over, at its right end, so that columns stay one below the other.
+    const seat = place + (each * rows - digits.length);
+    const x = left + ((rows === 1 ? place : seat % each) + 0.5) * wide, top = (rows === 1 ? 0 : Math.floor(seat / each)) * tall;
+    const bit = digits.length - 1 - place, period = 2 ** (bit + 1), pair = nearestPair(ladder.rates, period);
+    const parts = [
+      svg("rect", { x: x - 11, y: top + 34, width: 22, height: 22, class: digit === "1" ? "bit on" : "bit" }),
+      svg("text", { x, y: top + 50, "text-anchor": "middle", class: digit === "1" ? "digit on" : "digit" }, digit),
+      svg("text", { x, y: top + 74, "text-anchor": "middle" }, bit < 6 ? String(period) : `2${superscript(bit + 1)}`)];
+    if (pair !== null) {
+      const phase = phaseAt(ladder, pair, state.position), radius = 12;
+      parts.push(svg("circle", { cx: x, cy: top + 16, r: radius, class: pair === state.pair ? "face lit" : "face" }),
+        svg("line", { x1: x, y1: top + 16, x2: x + radius * Math.cos(phase), y2: top + 16 - radius * Math.sin(phase), class: "arm" }));
+    }
+    plot.element.append(svg("g", {}, svg("title", {}, pair === null ? `no hand turns about once in ${number(period)} tokens` : `pair ${pair} turns once in ${number(wavelength(ladder.rates[pair]))} tokens, bit ${bit} once in ${number(period)}`), parts));
+  });
+}
+
+function superscript(value) {
+  return [...String(value)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
+}
+
+// The pair whose wavelength is nearest to a period in ratio; null where none is within a factor of 1.5.
+export function nearestPair(rates, period) {
+  let nearest = null, least = Math.log(1.5);
+  rates.forEach((rate, pair) => {
+    const far = rate > 0 ? Math.abs(Math.log(wavelength(rate) / period)) : Infinity;
+    if (far < least) [nearest, least] = [pair, far];
+  });
+  return nearest;
+}
+
+// The whole position from 0 to `most` that the hands' phases tell, or null. The slowest hand says roughly where, each
+// faster one says it finer; where the slowest has turned more than once, the turn that all hands agree with best wins.
+export function readBack(rates, phases, most) {
+  const order = [...rates.keys()].filter((pair) => rates[pair] > 0).sort((a, b) => rates[a] - rates[b]);
+  if (!order.length) return null;
+  const rounds = Math.min(Math.ceil((most * rates[order[0]]) / TURN) + 1, Math.max(2, Math.floor(FAR_TURNS / order.length)));
+  let best = null, least = Infinity;
+  for (let round = 0; round <= rounds; round++) {
+    let at = (phases[order[0]] + TURN * round) / rates[order[0]];
+    for (const pair of order) at = (phases[pair] + TURN * Math.round((at * rates[pair] - phases[pair]) / TURN)) / rates[pair];
+    const whole = Math.round(at);
+    if (whole < 0 || whole > most) continue;
+    let apart = 0;
+    for (const pair of order) {
+      const off = (whole * rates[pair] - phases[pair]) / TURN;
+      apart += Math.abs(off - Math.round(off));
+    }
+    if (apart < least) [best, least] = [Object.is(whole, -0) ? 0 : whole, apart];
+  }
+  return best;
+}

@@ -1,0 +1,180 @@
+// A table of numbers as one canvas: only what is in view is computed and drawn, with axes and marks above it.
+//
+// Where a dot of the screen stands for several cells it has their mean, and `grain` says of how many. The wheel stays
+// the page's: the table is moved by dragging, by keys and by the fields beside it.
+
+import { html, number, svg } from "./draw.js";
+
+const FAR = 5; // CSS pixels that a pointer moves before it drags
+
+export class Heatmap {
+  // `on` has point(row, column), leave(), pick(row, column), move(firstRow, firstColumn), step(rows, columns, far);
+  // each may be missing.
+  constructor(place, { label, height = 340, margin = { top: 34, right: 12, bottom: 44, left: 58 }, on = {} }) {
+    Object.assign(this, { height, margin, on, view: null, width: 0 });
+    this.canvas = html("canvas", { class: "cells", tabindex: 0, role: "application", "aria-roledescription": "table of numbers", "aria-label": label });
+    this.marks = svg("svg", { class: "over", "aria-hidden": "true" });
+    this.element = html("div", { class: "heatmap" }, this.canvas, this.marks);
+    place.append(this.element);
+    this.listen();
+  }
+
+  // The width of its place; kept until `measure` is called again, since asking for it costs a layout.
+  measure() {
+    this.width = Math.max(280, Math.floor(this.element.parentElement.getBoundingClientRect().width));
+    return this;
+  }
+
+  get inner() {
+    const { top, right, bottom, left } = this.margin;
+    return { left, top, width: this.width - left - right, height: this.height - top - bottom };
+  }
+
+  // `view`: { first: [row, column], shown: [rows, columns], window(from, rows, firstColumn, columns, out), colours,
+  // range: [least, largest], names: [rows, columns], marked: [row, column] or null, bands: [[from, to]] of columns, band: words }.
+  draw(view) {
+    this.view = view;
+    if (!this.width) this.measure();
+    this.paint(view);
+    this.mark(view);
+    return this;
+  }
+
+  paint({ first, shown, window: fill, colours, range }) {
+    const { left, top, width, height } = this.inner;
+    const scale = Math.min(globalThis.devicePixelRatio || 1, 2);
+    const across = Math.max(1, Math.round(width * scale)), down = Math.max(1, Math.round(height * scale));
+    const canvas = this.canvas;
+    if (canvas.width !== across || canvas.height !== down) {
+      [canvas.width, canvas.height] = [across, down];
+      this.image = null;
+    }
+    for (const [name, value] of [["left", left], ["top", top], ["width", width], ["height", height]]) canvas.style.setProperty(name, `${value}px`);
+    this.element.style.setProperty("height", `${this.height}px`);
+    const [rows, columns] = shown;
+    if (!this.cells || this.cells.length < rows * columns) this.cells = new Float32Array(rows * columns);
+    fill(first[0], rows, first[1], columns, this.cells);
+    const context = canvas.getContext("2d");
+    this.image ??= context.createImageData(across, down);
+    dotsOf(this.cells, rows, columns, new Uint32Array(this.image.data.buffer), across, down, colours, range);
+    context.putImageData(this.image, 0, 0);
+    // Rows and columns that one dot stands for, at most.
+    this.grain = [Math.max(1, Math.ceil(rows / down)), Math.max(1, Math.ceil(columns / across))];
+  }
+
+  mark({ first, shown, names, marked, bands = [], band = "" }) {
+    const { left, top, width, height } = this.inner, right = left + width, bottom = top + height;
+    const across = d3.scaleLinear([first[1], first[1] + shown[1]], [left, right]);
+    const down = d3.scaleLinear([first[0], first[0] + shown[0]], [top, bottom]);
+    const parts = [];
+    for (const [from, to] of bands) {
+      const start = Math.max(across(from), left), end = Math.min(across(to), right);
+      if (end <= start) continue;
+      parts.push(svg("path", { class: "bracket", d: `M${start + 0.5},${top - 3}v-6H${end - 0.5}v6` }));
+      if (from > first[1]) {
+        parts.push(svg("line", { class: "halo", x1: start, x2: start, y1: top, y2: bottom }), svg("line", { class: "edge", x1: start, x2: start, y1: top, y2: bottom }));
+      }
+    }
+    const last = bands.filter(([from, to]) => Math.min(across(to), right) > Math.max(across(from), left)).at(-1);
+    if (last && band) parts.push(svg("text", { x: Math.min(across(last[1]), right), y: top - 14, "text-anchor": "end" }, band));
+    if (marked) {
+      const [row, column] = marked;
+      const x = across(column), y = down(row), wide = Math.max(across(column + 1) - x, 2), tall = Math.max(down(row + 1) - y, 2);
+      const inRows = row >= first[0] && row < first[0] + shown[0], inColumns = column >= first[1] && column < first[1] + shown[1];
+      for (const kind of ["halo", "lit"]) {
+        if (inRows) parts.push(svg("rect", { class: kind, x: left, y, width, height: tall }));
+        if (inColumns) parts.push(svg("rect", { class: kind, x, y: top, width: wide, height }));
+      }
+      if (inRows) parts.push(svg("path", { class: "pointer", d: `M${left - 1},${y + tall / 2}l-6,-4v8z` }));
+      if (inColumns) parts.push(svg("path", { class: "pointer", d: `M${x + wide / 2},${bottom + 1}l-4,6h8z` }));
+    }
+    const whole = (scale, count) => scale.ticks(count).filter((tick) => Number.isInteger(tick));
+    const below = svg("g", { class: "axis", transform: `translate(0,${bottom})` }), beside = svg("g", { class: "axis", transform: `translate(${left},0)` });
+    // A tick stands in the middle of its cell.
+    const middle = (scale) => scale.copy().range(scale.range().map((end) => end + (scale(1) - scale(0)) / 2));
+    d3.axisBottom(middle(across)).tickValues(whole(across, Math.min(8, width / 55)).filter((tick) => tick < first[1] + shown[1])).tickFormat((tick) => number(tick)).tickSizeOuter(0)(d3.select(below));
+    d3.axisLeft(middle(down)).tickValues(whole(down, 5).filter((tick) => tick < first[0] + shown[0])).tickFormat((tick) => number(tick)).tickSizeOuter(0)(d3.select(beside));
+    this.marks.setAttribute("width", this.width);
+    this.marks.setAttribute("height", this.height);
+    this.marks.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.marks.replaceChildren(...parts, below, beside,
+      svg("text", { class: "name", x: right, y: bottom + 38, "text-anchor": "end" }, names[1]),
+      svg("text", { class: "name", x: 4, y: 12 }, names[0]));
+  }
+
+  // [row, column] under the pointer.
+  at(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const { first, shown } = this.view;
+    const place = [(event.clientY - box.top) / box.height, (event.clientX - box.left) / box.width];
+    return place.map((part, axis) => first[axis] + Math.min(Math.max(Math.floor(part * shown[axis]), 0), shown[axis] - 1));
+  }
+
+  listen() {
+    const { canvas, on } = this;
+    let held = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0 || !this.view) return;
+      held = { x: event.clientX, y: event.clientY, first: this.view.first, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!this.view) return;
+      if (!held) {
+        if (event.pointerType === "mouse") on.point?.(...this.at(event));
+        return;
+      }
+      const byX = event.clientX - held.x, byY = event.clientY - held.y;
+      if (!held.moved && Math.hypot(byX, byY) < FAR) return;
+      held.moved = true;
+      const { width, height } = this.inner, { shown } = this.view;
+      on.move?.(held.first[0] - Math.round((byY / height) * shown[0]), held.first[1] - Math.round((byX / width) * shown[1]));
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      if (held && !held.moved) on.pick?.(...this.at(event));
+      held = null;
+    });
+    canvas.addEventListener("pointercancel", () => { held = null; });
+    canvas.addEventListener("pointerleave", () => { if (!held) on.leave?.(); });
+    canvas.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !this.view) return;
+      const times = event.shiftKey ? 10 : 1, page = this.view.shown[0];
+      const step = {
+        ArrowUp: [-times, 0], ArrowDown: [times, 0], ArrowLeft: [0, -times], ArrowRight: [0, times],
+        PageUp: [-page, 0], PageDown: [page, 0], Home: [0, -Infinity], End: [0, Infinity],
+      }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      on.step?.(...step);
+    });
+  }
+}
+
+// Colour `across` x `down` dots from `rows` x `columns` cells; a dot has the mean of the cells that it covers.
+export function dotsOf(cells, rows, columns, dots, across, down, colours, [least, largest]) {
+  const top = colours.length - 1, scale = top / (largest - least);
+  const sums = new Float64Array(columns);
+  const starts = Int32Array.from({ length: across + 1 }, (_, x) => Math.floor((x * columns) / across));
+  let from = -1, to = -1;
+  for (let y = 0; y < down; y++) {
+    const start = Math.floor((y * rows) / down), end = Math.max(start + 1, Math.floor(((y + 1) * rows) / down));
+    if (start === from && end === to) {
+      dots.copyWithin(y * across, (y - 1) * across, y * across);
+      continue;
+    }
+    [from, to] = [start, end];
+    sums.fill(0);
+    for (let row = start; row < end; row++) {
+      for (let column = 0, at = row * columns; column < columns; column++, at++) sums[column] += cells[at];
+    }
+    for (let x = 0; x < across; x++) {
+      const begin = starts[x], stop = Math.max(begin + 1, starts[x + 1]);
+      let sum = 0;
+      for (let column = begin; column < stop; column++) sum += sums[column];
+      const mean = sum / ((stop - begin) * (end - start));
+      const step = Math.round((mean - least) * scale);
+      dots[y * across + x] = colours[step < 0 ? 0 : step > top ? top : step];
+    }
+  }
+  return dots;
+}

@@ -1,0 +1,192 @@
+// One pair: why two waves?
+
+import { slider } from "../controls.js";
+import { Plot, html, line, number, svg } from "../draw.js";
+import { phaseAt, wavelength } from "../ladders.js";
+import { stepKeys, turnable } from "./clock.js";
+
+const ROUND = 2 * Math.PI;
+const SAMPLES = 240; // points of a curve
+const MOST_DOTS = 64; // tokens that are dots of their own
+
+export const pair = {
+  id: "pair",
+  question: "Why two waves?",
+  mount(section, app) {
+    const { store } = app;
+    const which = slider(app, "pair", "Pair", { min: 0, max: Math.max(store.state.width / 2 - 1, 1) });
+    const position = slider(app, "position", "Position", { min: 0, max: store.state.length - 1, unit: "token" });
+    section.controls.append(which.element, position.element);
+
+    const wavesPlace = html("div", { class: "waves" }), circlePlace = html("div", { class: "circle" });
+    const waves = new Plot(wavesPlace, { height: 300, margin: { top: 44, right: 64, bottom: 44, left: 52 }, label: "Position, on the two waves of this pair" });
+    const circle = new Plot(circlePlace, { height: 300, label: "Position, as the point on the circle of this pair" });
+    for (const plot of [waves, circle]) {
+      for (const [name, value] of [["role", "slider"], ["tabindex", 0], ["aria-valuemin", 0]]) plot.element.setAttribute(name, value);
+      plot.element.classList.add("turned");
+    }
+    const facts = html("dl", { class: "facts" });
+    const rows = html("tbody");
+    const table = html("table", { class: "numbers" }, html("thead", {}, html("tr", {},
+      ["position", "sine", "cosine", "sin² + cos²"].map((name) => html("th", { scope: "col" }, name)))), rows);
+    const sum = html("p", { class: "note" });
+    section.figure.append(html("div", { class: "beside" }, wavesPlace, circlePlace), sum, html("div", { class: "beside" }, facts, table));
+
+    let now = null; // what is drawn
+    turnable(circle.element, { app, pair: () => store.state.pair, ladder: () => now.ladder, centre: () => now.centre, svgElement: circle.element, choose: false });
+    let held = false;
+    const toPointer = (event) => {
+      const { left } = waves.element.getBoundingClientRect(), { length, position: here } = store.state;
+      const at = Math.round(now.across.invert(event.clientX - left));
+      store.set({ position: Math.min(Math.max(at, 0), Math.max(length - 1, here)) });
+    };
+    waves.element.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0 || !now) return;
+      held = true;
+      waves.element.setPointerCapture(event.pointerId);
+      toPointer(event);
+    });
+    waves.element.addEventListener("pointermove", (event) => { if (held) toPointer(event); });
+    for (const end of ["pointerup", "pointercancel"]) waves.element.addEventListener(end, () => { held = false; });
+    waves.element.addEventListener("keydown", (event) => stepKeys(event, app, now.rate));
+
+    return (state, changed) => {
+      const code = app.additive(state);
+      which.limits(0, Math.max(code.pairs - 1, 1));
+      if (changed.has("length")) position.limits(0, Math.max(state.length - 1, 1));
+      const chosen = Math.min(state.pair, code.pairs - 1), rate = code.ladder.rates[chosen];
+      const phase = phaseAt(code.ladder, chosen, state.position);
+      now = { ladder: code.ladder, rate, phase, twin: twinOf(code.ladder, chosen, state.position), chosen };
+      for (const plot of [waves, circle]) {
+        plot.element.setAttribute("aria-valuemax", Math.max(state.length - 1, state.position));
+        plot.element.setAttribute("aria-valuenow", state.position);
+        plot.element.setAttribute("aria-valuetext", `position ${state.position}, sine ${decimal(Math.sin(phase), 3)}, cosine ${decimal(Math.cos(phase), 3)}`);
+      }
+      drawWaves(waves.measure().clear(), now, state);
+      drawCircle(circle.measure().clear(), now, state);
+      const sine = Math.sin(phase), cosine = Math.cos(phase);
+      sum.textContent = `sin² + cos² at position ${number(state.position)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.`;
+      facts.replaceChildren(...factsOf(code, chosen, state).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+      rows.replaceChildren(...rowsOf(code.ladder, chosen, state, now.twin));
+      section.answer(answerOf(code, chosen, state, now));
+    };
+  },
+};
+
+// The next position at which the sine has the same height, and the cosine the opposite sign; null where it touches its top
+// or bottom, and for a pair that never turns.
+export function twinOf(ladder, chosen, position) {
+  const rate = ladder.rates[chosen];
+  if (rate === 0) return null;
+  const by = Math.PI - 2 * phaseAt(ladder, chosen, position), ahead = by - ROUND * Math.floor(by / ROUND);
+  return ahead < 1e-9 || ROUND - ahead < 1e-9 ? null : position + ahead / rate;
+}
+
+// A number with a fixed count of digits and a true minus sign.
+export function decimal(value, digits = 6) {
+  const text = Math.abs(value).toFixed(digits);
+  return value < 0 && Number(text) !== 0 ? `−${text}` : text;
+}
+
+// A place between two tokens, to as many digits as tell it from them.
+function between(value) {
+  return Number.isInteger(value) ? number(value) : number(Number(value.toFixed(2)), 12);
+}
+
+function answerOf(code, chosen, state, { phase, rate, twin }) {
+  if (rate === 0) return `Pair ${chosen} never turns: its two channels hold the same two numbers at every position.`;
+  const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = number(state.position);
+  if (twin === null) return `At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which it meets once a turn; anywhere else it would take two waves to tell where it stands.`;
+  return `The sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${between(twin)}: one wave cannot tell them apart. ` +
+    `The cosine can: ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.`;
+}
+
+function factsOf(code, chosen, state) {
+  const rate = code.ladder.rates[chosen], waveOf = { sin: "sine", cos: "cosine", "-sin": "−sine" };
+  const channels = [code.channels[2 * chosen], code.channels[2 * chosen + 1]].filter((channel) => channel >= 0);
+  const told = (unit, value) => `${value}\u2009${unit}`;
+  return [
+    ["channels", channels.map((channel) => `${channel} (${waveOf[code.waveOf(channel)] ?? code.waveOf(channel)})`).join(", ")],
+    ["rate", told("rad/token", number(rate, 6))],
+    ["divisor", rate === 0 ? "none" : number(1 / rate, 6)],
+    ["wavelength", rate === 0 ? "none" : told("tokens", number(wavelength(rate), 6))],
+    ["speed", told("turns in 1\u2009000 tokens", number((1000 * rate) / ROUND, 4))],
+    [`in ${number(state.length)} tokens`, told("turns", number((state.length * rate) / ROUND, 4))],
+  ];
+}
+
+function rowsOf(ladder, chosen, state, twin) {
+  const from = Math.max(0, state.position - 2);
+  const places = Array.from({ length: 5 }, (_, row) => from + row);
+  if (twin !== null) places.push(twin);
+  return places.map((place, row) => {
+    const phase = phaseAt(ladder, chosen, place), sine = Math.sin(phase), cosine = Math.cos(phase);
+    const kind = row === 5 ? "twin" : place === state.position ? "here" : null;
+    return html("tr", { class: kind }, html("th", { scope: "row" }, between(place)),
+      html("td", {}, decimal(sine)), html("td", {}, decimal(cosine)), html("td", {}, number(sine ** 2 + cosine ** 2, 12)));
+  });
+}
+
+function drawWaves(plot, now, state) {
+  const { left, right, top, bottom } = plot.inner, { ladder, chosen, rate, phase, twin } = now;
+  const length = rate === 0 ? state.length : wavelength(rate);
+  // Whole turns, so that the curves stand still while the position moves on.
+  const from = rate === 0 ? 0 : Math.max(0, Math.floor(state.position / length)) * length, to = from + (rate === 0 ? 1 : 2) * length;
+  const across = d3.scaleLinear([from, to], [left, right]), up = d3.scaleLinear([-1, 1], [bottom, top]);
+  now.across = across;
+  const add = (...marks) => plot.element.append(...marks);
+  if (state.length < to && state.length > from) {
+    const end = across(state.length);
+    add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }),
+      svg("text", { x: end > (left + right) / 2 ? end - 5 : end + 5, y: bottom - 6, "text-anchor": end > (left + right) / 2 ? "end" : "start" }, `trained to ${number(state.length)}`));
+  }
+  plot.axes(across, up, "position (token)", "height", { yTicks: 3, xTicks: Math.max(3, Math.floor(plot.width / 110)) });
+  add(svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
+  const start = rate === 0 ? phase : 0;
+  for (const [wave, kind] of [[Math.cos, "cosine"], [Math.sin, "sine"]]) {
+    const points = Array.from({ length: SAMPLES + 1 }, (_, step) => {
+      const at = (step / SAMPLES) * (to - from);
+      return [left + ((right - left) * step) / SAMPLES, up(wave(start + at * rate))];
+    });
+    add(line(points, { class: `wave ${kind}` }), svg("text", { class: `end ${kind}`, x: right + 6, y: points[SAMPLES][1] + 4 }, kind));
+    if (to - from <= MOST_DOTS) {
+      for (let token = Math.ceil(from); token <= to; token++) add(svg("circle", { class: `token ${kind}`, cx: across(token), cy: up(wave(phaseAt(ladder, chosen, token))), r: 2 }));
+    }
+  }
+  const sine = Math.sin(phase), cosine = Math.cos(phase), x = across(state.position);
+  const places = [[x, cosine, state.position, "here"]];
+  if (twin !== null) {
+    add(svg("line", { class: "level", x1: x, x2: across(twin), y1: up(sine), y2: up(sine) }));
+    places.push([across(twin), -cosine, twin, "twin"]);
+  }
+  const close = twin !== null && across(twin) - x < 90;
+  for (const [place, height, at, kind] of places) {
+    add(svg("line", { class: "drop", x1: place, x2: place, y1: top - 8, y2: bottom }),
+      svg("text", { class: "where", x: place, y: top - 12, "text-anchor": close || place > right - 20 ? (kind === "here" ? "end" : "start") : place < left + 20 ? "start" : "middle" }, between(at)),
+      svg("circle", { class: "at sine", cx: place, cy: up(sine), r: 5 }),
+      svg("rect", { class: "at cosine", x: place - 4.5, y: up(height) - 4.5, width: 9, height: 9 }));
+  }
+}
+
+function drawCircle(plot, now, state) {
+  const { width, height } = plot, radius = Math.min(width - 96, height - 84) / 2, x = width / 2, y = height / 2 + 6;
+  const { phase, twin } = now, add = (...marks) => plot.element.append(...marks);
+  now.centre = [x, y];
+  const cosine = radius * Math.cos(phase), sine = radius * Math.sin(phase);
+  add(svg("circle", { class: "face", cx: x, cy: y, r: radius }),
+    svg("line", { class: "zero", x1: x - radius - 8, x2: x + radius + 8, y1: y, y2: y }), svg("line", { class: "zero", x1: x, x2: x, y1: y - radius - 8, y2: y + radius + 8 }),
+    svg("text", { class: "end cosine", x: x + radius + 4, y: y + 20, "text-anchor": "middle" }, "cosine"), svg("text", { class: "end sine", x, y: y - radius - 14, "text-anchor": "middle" }, "sine"));
+  if (twin !== null) {
+    add(svg("line", { class: "level", x1: x - cosine, x2: x + cosine, y1: y - sine, y2: y - sine }),
+      svg("line", { class: "arm second", x1: x, y1: y, x2: x - cosine, y2: y - sine }), svg("circle", { class: "tip second", cx: x - cosine, cy: y - sine, r: 5 }),
+      label(x - cosine, y - sine, -cosine, sine, between(twin)));
+  }
+  add(svg("line", { class: "cosine", x1: x, y1: y, x2: x + cosine, y2: y }), svg("line", { class: "sine", x1: x + cosine, y1: y, x2: x + cosine, y2: y - sine }),
+    svg("line", { class: "arm", x1: x, y1: y, x2: x + cosine, y2: y - sine }), svg("circle", { class: "tip", cx: x + cosine, cy: y - sine, r: 6 }),
+    label(x + cosine, y - sine, cosine, sine, number(state.position)));
+
+  // Beside a point of the circle, outside of it.
+  function label(left, top, across, up, text) {
+    return svg("text", { class: "where", x: left + (across >= 0 ? 10 : -10), y: top - (up >= 0 ? 8 : -18), "text-anchor": across >= 0 ? "start" : "end" }, text);
+  }
+}

@@ -1,0 +1,147 @@
+// The table: what does the model get?
+
+import { colourTable } from "../colours.js";
+import { choice, slider } from "../controls.js";
+import { html, number, svg } from "../draw.js";
+import { Heatmap } from "../heatmap.js";
+import { wavelength } from "../ladders.js";
+import { decimal } from "./pair.js";
+
+const ROWS = [16, 64, 256, 1024, 2048], COLUMNS = [16, 64, 256];
+const WAVES = { sin: "sine", cos: "cosine", "-sin": "−sine", value: "value", zero: "always 0" };
+
+export const table = {
+  id: "table",
+  question: "What does the model get?",
+  mount(section, app) {
+    const { store } = app;
+    const position = slider(app, "position", "Position", { min: 0, max: store.state.length - 1, unit: "token" });
+    const channel = slider(app, "channel", "Channel", { min: 0, max: store.state.width - 1 });
+    const firstRow = slider(app, "firstRow", "From position", { min: 0, max: store.state.length - 1 });
+    const firstColumn = slider(app, "firstColumn", "From channel", { min: 0, max: store.state.width - 1 });
+    section.controls.append(position.element, channel.element,
+      choice(app, "rowsShown", "Positions in view", ROWS.map((rows) => [rows, number(rows)])).element,
+      choice(app, "columnsShown", "Channels in view", [[0, "all"], ...COLUMNS.map((columns) => [columns, String(columns)])]).element,
+      firstRow.element, firstColumn.element);
+    const readout = html("p", { class: "readout" });
+    let before = null; // what was pointed at before the pointer came
+    const point = (row, column) => store.set({ position: row, channel: column });
+    const heatmap = new Heatmap(section.figure, {
+      label: "The table, positions down and channels across: arrow keys move the cell, with shift by ten",
+      on: {
+        point(row, column) {
+          before ??= { position: store.state.position, channel: store.state.channel, pair: store.state.pair };
+          point(row, column);
+        },
+        leave() {
+          if (before) store.set(before);
+          before = null;
+        },
+        pick(row, column) {
+          before = null;
+          point(row, column);
+        },
+        move: (row, column) => store.set({ firstRow: within(row, 0, lastFirst(store.state)[0]), firstColumn: within(column, 0, lastFirst(store.state)[1]) }),
+        step(rows, columns) {
+          before = null;
+          const { state } = store;
+          point(within(state.position + rows, 0, state.length - 1), within(state.channel + columns, 0, state.width - 1));
+        },
+      },
+    });
+    const note = html("p", { class: "note" });
+    const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "Colours from minus one to one" });
+    section.figure.append(readout, html("div", { class: "beside" }, legend, note));
+
+    return (state, changed) => {
+      const code = app.additive(state), { pairs } = code;
+      // One cell, one pair: what was set last leads.
+      const led = code.pairOf(state.channel);
+      if (led !== state.pair && led >= 0) {
+        if (changed.has("channel") && !changed.has("width")) store.set({ pair: led });
+        else store.set({ channel: code.channels[2 * Math.min(state.pair, pairs - 1)] });
+      }
+      if (changed.has("length")) position.limits(0, Math.max(state.length - 1, 1));
+      if (changed.has("width")) channel.limits(0, code.width - 1);
+      const [lastRow, lastColumn] = lastFirst(state), shown = shownOf(state);
+      firstRow.limits(0, Math.max(lastRow, 1));
+      firstColumn.limits(0, Math.max(lastColumn, 1));
+      firstRow.element.hidden = lastRow === 0;
+      firstColumn.element.hidden = lastColumn === 0;
+      // The window follows a position or a channel that was moved out of it, and stays where it was dragged to.
+      const row = changed.has("position") || changed.has("rowsShown") ? followed(state.firstRow, shown[0], state.position, lastRow) : within(state.firstRow, 0, lastRow);
+      const column = changed.has("channel") || changed.has("columnsShown") ? followed(state.firstColumn, shown[1], state.channel, lastColumn) : within(state.firstColumn, 0, lastColumn);
+      if (row !== state.firstRow || column !== state.firstColumn) store.set({ firstRow: row, firstColumn: column });
+
+      const bands = bandsOf(code, state.length), never = code.ladder.rates.filter((rate) => wavelength(rate) > state.length).length;
+      const colours = colourTable("diverging");
+      heatmap.measure().draw({
+        first: [row, column], shown, colours, range: [-1, 1], names: ["position (token)", "channel"],
+        window: (from, rows, first, columns, out) => code.window(from, rows, first, columns, out),
+        marked: [state.position, state.channel], bands, band: never ? `never turning in ${number(state.length)} tokens` : "",
+      });
+      drawLegend(legend, colours);
+      const pair = code.pairOf(state.channel), value = code.cell(state.position, state.channel);
+      readout.replaceChildren(html("span", {}, `position ${number(state.position)}, channel ${state.channel}`), html("strong", {}, decimal(value, 10)),
+        html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`));
+      note.textContent = `${grainOf(heatmap.grain)}Drag to move the table, point at a cell to read it, press to keep it. Arrow keys move the cell.`;
+      section.answer(answerFor(code, state, never));
+    };
+  },
+};
+
+function within(value, least, most) {
+  return Math.min(Math.max(value, least), most);
+}
+
+// [rows, columns] that are in view.
+function shownOf({ length, width, rowsShown, columnsShown }) {
+  return [Math.min(rowsShown, length), columnsShown === 0 ? width : Math.min(columnsShown, width)];
+}
+
+// The last first row and column: the window ends with the table.
+function lastFirst(state) {
+  const [rows, columns] = shownOf(state);
+  return [Math.max(state.length - rows, 0), state.width - columns];
+}
+
+// Where a window must begin to hold a place, moved as little as it can be.
+export function followed(first, count, place, last) {
+  return within(place < first ? place : place >= first + count ? place - count + 1 : first, 0, last);
+}
+
+// [from, to) of the channels whose pair turns less than once within the length, neighbours joined.
+export function bandsOf(code, length) {
+  const bands = [];
+  for (let channel = 0; channel < code.width; channel++) {
+    const pair = code.pairOf(channel);
+    if (pair < 0 || wavelength(code.ladder.rates[pair]) <= length) continue;
+    if (bands.length && bands.at(-1)[1] === channel) bands.at(-1)[1] = channel + 1;
+    else bands.push([channel, channel + 1]);
+  }
+  return bands;
+}
+
+function grainOf([rows, columns]) {
+  if (rows === 1 && columns === 1) return "";
+  const parts = [rows > 1 ? `${rows} positions` : "", columns > 1 ? `${columns} channels` : ""].filter(Boolean);
+  return `Here one dot of the screen is the mean of up to ${parts.join(" by ")}; the cell that is read is exact. `;
+}
+
+function answerFor(code, state, never) {
+  const { rates } = code.ladder, last = code.pairs - 1, [fast, slow] = [wavelength(rates[0]), wavelength(rates[last])];
+  const where = state.layout === "halves" ? "in each half the fast channels are left and the slow ones right" : "fast channels left, slow ones right";
+  return `One row of ${number(code.width)} numbers a position; ${where}: a wave of ${number(fast, 3)} tokens in channel ${code.channels[0]}, of ${number(slow, 3)} in channel ${code.channels[2 * last]}. ` +
+    (never === 0 ? `Within ${number(state.length)} tokens every pair completes a turn.`
+      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}%) never complete a turn within ${number(state.length)} tokens.`);
+}
+
+function drawLegend(legend, colours) {
+  const parts = 38, wide = 150 / parts;
+  legend.replaceChildren(
+    ...Array.from({ length: parts }, (_, part) => {
+      const colour = colours[Math.round((part / (parts - 1)) * (colours.length - 1))];
+      return svg("rect", { x: 20 + part * wide, y: 2, width: wide + 0.3, height: 12, fill: `rgb(${colour & 255}, ${(colour >> 8) & 255}, ${(colour >> 16) & 255})` });
+    }),
+    svg("text", { x: 20, y: 29, "text-anchor": "middle" }, "−1"), svg("text", { x: 95, y: 29, "text-anchor": "middle" }, "0"), svg("text", { x: 170, y: 29, "text-anchor": "middle" }, "1"));
+}
