@@ -1,27 +1,254 @@
-// The numbers of a code at a position: what a model is given.
+// Additive codes on one axis: the numbers that are added to a token at a position.
+//
+// `cell` and `row` reduce every phase exactly (ladders.js): within 4e-16 of a number of size 1. `window` fills many rows
+// of consecutive positions: exact phases each BLOCK rows, and between them a turn by a step that is made once, which
+// adds 4e-16; Float32Array rounds once more.
+
+import { geometricLadder, ladderOf, phaseAt } from "./ladders.js";
+
+const BLOCK = 64;
+const MOST_BINARY = 64; // digits that a position can have in Python
 
 // The two channels of a pair: interleaved (2i, 2i + 1) or halves (i, i + pairs).
 export function channelsOf(pair, pairs, layout) {
   return layout === "interleaved" ? [2 * pair, 2 * pair + 1] : [pair, pair + pairs];
 }
 
-// Write sine and cosine of every pair at a position into `out` [width].
-export function writeRow(out, rates, position, layout, order) {
-  const pairs = rates.length;
-  for (let pair = 0; pair < pairs; pair++) {
-    const phase = position * rates[pair];
-    const sine = Math.sin(phase), cosine = Math.cos(phase);
-    const first = layout === "interleaved" ? 2 * pair : pair;
-    const second = layout === "interleaved" ? 2 * pair + 1 : pair + pairs;
-    out[first] = order === "sin-cos" ? sine : cosine;
-    out[second] = order === "sin-cos" ? cosine : sine;
-  }
-  return out;
+// Those of all pairs, one pair after another.
+export function pairChannels(pairs, layout) {
+  return Int32Array.from({ length: 2 * pairs }, (_, place) => channelsOf(place >> 1, pairs, layout)[place & 1]);
 }
 
-// sum_i cos(rate_i distance): how alike two positions are.
-export function kernel(rates, distance) {
-  let sum = 0;
-  for (const rate of rates) sum += Math.cos(rate * distance);
-  return sum;
+export function sinusoidalSpec(width, { base = 10000, span = "open", layout = "interleaved", order = "sin-cos", odd = "extra" } = {}) {
+  return {
+    type: "Sinusoidal", width, spacing: { type: "Geometric", base, span, multiplier: 1 }, layout, order, odd,
+    first: 0, zero_rows: [], scale: 1, scaled: false, standardised: null,
+  };
+}
+
+export const NAIVE = ["counter", "normalised", "binary", "sine", "single", "even"];
+
+// A code that one would try first, as Python writes it down.
+export function naiveSpec(name, width, { length = 2048, base = 10000 } = {}) {
+  const hands = { width: width + (width % 2), layout: "interleaved", order: "sin-cos" };
+  if (name === "counter") return { type: "Counter", width };
+  if (name === "normalised") return { type: "NormalizedCounter", width, length: Math.max(length, 2) };
+  if (name === "binary") return { type: "Binary", width };
+  if (name === "sine") return { type: "SineOnly", width, base };
+  if (name === "single") return { type: "SingleFrequency", ...hands, rate: 1 };
+  if (name === "even") return { type: "EvenlySpaced", ...hands, first_rate: 1, last_rate: 1 / base };
+  throw new RangeError(`no naive code ${name}`);
+}
+
+// A sinusoid of p squared, of log p or of 1/p.
+export function warpedSpec(warp, width, base = 10000) {
+  return { type: "WarpedPosition", width, warp, base, layout: "interleaved", order: "sin-cos" };
+}
+
+// What stands for the position; NaN where there is no such number.
+export function warpPosition(warp, position) {
+  if (warp === "square") return position * position;
+  if (warp === "log") return position > 0 ? Math.log(position) : NaN;
+  if (warp === "reciprocal") return position === 0 ? NaN : 1 / position;
+  return position;
+}
+
+// An additive code of a spec as Python writes it down. `scale` is the trained number of a code that has one.
+export function additiveCode(spec, { scale = 1 } = {}) {
+  const make = ADDITIVE[spec.type];
+  if (make === undefined) throw new RangeError(`${spec.type} has no formula on one axis`);
+  const made = make(spec, scale);
+  return made instanceof WavesCode || made instanceof ValuesCode ? made : new WavesCode(spec, made);
+}
+
+// A code whose channels hold a number of the position itself.
+class ValuesCode {
+  constructor(spec, value, exists = Number.isFinite) {
+    Object.assign(this, { spec, width: spec.width, ladder: null, pairs: 0, channels: null, exists, value });
+  }
+
+  pairOf() {
+    return -1;
+  }
+
+  waveOf() {
+    return "value";
+  }
+
+  cell(position, channel) {
+    return this.exists(position) ? this.value(position, channel) : NaN;
+  }
+
+  row(position, out = new Float64Array(this.width)) {
+    return this.window(position, 1, 0, this.width, out);
+  }
+
+  window(from, rows, firstChannel, channels, out = new Float64Array(rows * channels)) {
+    for (let row = 0, at = 0; row < rows; row++) {
+      for (let channel = firstChannel; channel < firstChannel + channels; channel++) out[at++] = this.cell(from + row, channel);
+    }
+    return out;
+  }
+}
+
+// A code of hands: each channel is ofSine sin + ofCosine cos of its pair's phase, less a mean.
+class WavesCode {
+  constructor(spec, { ladder, channels, waves, width = spec.width, warp = "none", zeroRows = [], factor = 1, mean = 0 }) {
+    Object.assign(this, { spec, width, ladder, channels, pairs: ladder.pairs, warp, zeroRows: new Set(zeroRows), factor, mean });
+    this.pairOfChannel = new Int32Array(width).fill(-1);
+    this.waves = Array(width).fill("zero");
+    this.ofSine = new Float64Array(width);
+    this.ofCosine = new Float64Array(width);
+    channels.forEach((channel, place) => {
+      if (channel < 0) return;
+      const wave = waves[place & 1];
+      this.pairOfChannel[channel] = place >> 1;
+      this.waves[channel] = wave;
+      if (wave === "cos") this.ofCosine[channel] = factor;
+      else this.ofSine[channel] = wave === "sin" ? factor : -factor;
+    });
+    this.steps = null;
+  }
+
+  pairOf(channel) {
+    return this.pairOfChannel[channel];
+  }
+
+  waveOf(channel) {
+    return this.waves[channel];
+  }
+
+  exists(position) {
+    return Number.isFinite(warpPosition(this.warp, position));
+  }
+
+  phase(position, pair) {
+    return phaseAt(this.ladder, pair, warpPosition(this.warp, position));
+  }
+
+  cell(position, channel) {
+    const pair = this.pairOfChannel[channel];
+    if (!this.exists(position)) return NaN;
+    if (pair < 0 || this.zeroRows.has(position)) return 0;
+    const phase = this.phase(position, pair);
+    return this.ofSine[channel] * Math.sin(phase) + this.ofCosine[channel] * Math.cos(phase) - this.mean * this.factor;
+  }
+
+  row(position, out = new Float64Array(this.width)) {
+    out.fill(0, 0, this.width);
+    if (this.zeroRows.has(position)) return out;
+    for (let pair = 0; pair < this.pairs; pair++) {
+      const phase = this.phase(position, pair);
+      this.put(out, 0, 0, this.width, pair, Math.sin(phase), Math.cos(phase));
+    }
+    return out;
+  }
+
+  put(out, at, from, to, pair, sine, cosine) {
+    for (let place = 2 * pair; place < 2 * pair + 2; place++) {
+      const channel = this.channels[place];
+      if (channel < from || channel >= to) continue;
+      out[at + channel - from] = this.ofSine[channel] * sine + this.ofCosine[channel] * cosine - this.mean * this.factor;
+    }
+  }
+
+  window(from, rows, firstChannel, channels, out = new Float64Array(rows * channels)) {
+    const to = firstChannel + channels;
+    const [fineSine, fineCosine] = this.warp === "none" ? this.stepsOfBlock() : [null, null];
+    out.fill(0, 0, rows * channels);
+    for (let begin = 0; begin < rows; begin += BLOCK) {
+      const end = Math.min(begin + BLOCK, rows);
+      for (let pair = 0; pair < this.pairs; pair++) {
+        if (!this.shows(pair, firstChannel, to)) continue;
+        if (fineSine === null) {
+          for (let row = begin; row < end; row++) {
+            const phase = this.phase(from + row, pair);
+            this.put(out, row * channels, firstChannel, to, pair, Math.sin(phase), Math.cos(phase));
+          }
+          continue;
+        }
+        const phase = phaseAt(this.ladder, pair, from + begin), sine = Math.sin(phase), cosine = Math.cos(phase);
+        for (let place = 2 * pair; place < 2 * pair + 2; place++) {
+          const channel = this.channels[place];
+          if (channel < firstChannel || channel >= to) continue;
+          // Of sin(a + b) and cos(a + b) the part that this channel holds.
+          const bySine = this.ofSine[channel] * cosine - this.ofCosine[channel] * sine;
+          const byCosine = this.ofSine[channel] * sine + this.ofCosine[channel] * cosine;
+          const less = this.mean * this.factor, step = pair * BLOCK - begin;
+          for (let row = begin, at = begin * channels + channel - firstChannel; row < end; row++, at += channels) {
+            out[at] = bySine * fineSine[step + row] + byCosine * fineCosine[step + row] - less;
+          }
+        }
+      }
+    }
+    for (const position of this.zeroRows) {
+      const row = position - from;
+      if (row >= 0 && row < rows && Number.isInteger(row)) out.fill(0, row * channels, (row + 1) * channels);
+    }
+    return out;
+  }
+
+  shows(pair, from, to) {
+    const first = this.channels[2 * pair], second = this.channels[2 * pair + 1];
+    return (first >= from && first < to) || (second >= from && second < to);
+  }
+
+  // Sine and cosine of each pair after 0 to BLOCK - 1 tokens.
+  stepsOfBlock() {
+    if (this.steps === null) {
+      this.steps = [new Float64Array(this.pairs * BLOCK), new Float64Array(this.pairs * BLOCK)];
+      for (let pair = 0, at = 0; pair < this.pairs; pair++) {
+        for (let step = 0; step < BLOCK; step++, at++) {
+          const phase = phaseAt(this.ladder, pair, step);
+          this.steps[0][at] = Math.sin(phase);
+          this.steps[1][at] = Math.cos(phase);
+        }
+      }
+    }
+    return this.steps;
+  }
+}
+
+const ADDITIVE = {
+  Sinusoidal: sinusoidalHands,
+  Counter: (spec) => new ValuesCode(spec, (position) => position),
+  NormalizedCounter: (spec) => new ValuesCode(spec, (position) => position / (spec.length - 1)),
+  Binary: (spec) => new ValuesCode(spec, binaryDigit, (position) => Number.isInteger(position) && position >= 0),
+  NoPosition: (spec) => new ValuesCode(spec, () => 0),
+  SineOnly: ({ width, base }) => ({
+    ladder: geometricLadder(width, 2 * width, base), waves: ["sin", "sin"],
+    channels: Int32Array.from({ length: 2 * width }, (_, place) => (place & 1 ? -1 : place >> 1)),
+  }),
+  SingleFrequency: (spec) => handsOf(spec, { type: "EvenSteps", first: spec.rate, last: spec.rate, multiplier: 1 }),
+  EvenlySpaced: (spec) => handsOf(spec, { type: "EvenSteps", first: spec.first_rate, last: spec.last_rate, multiplier: 1 }),
+  WarpedPosition: (spec) => ({ ...handsOf(spec, { type: "Geometric", base: spec.base, span: "open", multiplier: 1 }), warp: spec.warp }),
+};
+
+function binaryDigit(position, channel) {
+  return channel < MOST_BINARY ? Math.floor(position / 2 ** channel) % 2 : 0;
+}
+
+function handsOf({ width, layout, order }, spacing) {
+  const pairs = width / 2;
+  return { ladder: ladderOf(spacing, pairs, width), channels: pairChannels(pairs, layout), waves: wavesOf(order) };
+}
+
+// "sin-cos" and its kind, also with a minus before one of them: what a pair's two channels are.
+function wavesOf(order) {
+  return order.match(/(^-|--)?(sin|cos)/g).map((wave) => wave.replace("--", "-"));
+}
+
+function sinusoidalHands(spec, scale) {
+  const { width, odd } = spec, zero = odd === "zero";
+  const pairs = zero ? Math.floor(width / 2) : Math.ceil(width / 2);
+  const ladder = ladderOf(spec.spacing, pairs, zero ? width - (width % 2) : odd === "cut" ? 2 * pairs : width);
+  const hands = Math.min(width, 2 * pairs);
+  const channels = pairChannels(pairs, spec.layout).map((channel) => (channel < hands ? channel : -1));
+  const made = { ladder, channels, waves: wavesOf(spec.order), zeroRows: spec.zero_rows, factor: scale * spec.scale };
+  if (spec.standardised === null) return made;
+  // The mean and the deviation of the first rows, over all of their numbers.
+  const plain = new WavesCode(spec, { ...made, factor: 1 }).window(0, spec.standardised, 0, width);
+  const mean = plain.reduce((sum, each) => sum + each, 0) / plain.length;
+  const squares = plain.reduce((sum, each) => sum + (each - mean) ** 2, 0);
+  return { ...made, mean, factor: made.factor / Math.sqrt(squares / (plain.length - 1)) };
 }

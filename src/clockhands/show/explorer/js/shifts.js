@@ -1,0 +1,77 @@
+// A shift is a rotation: k tokens further every hand has turned by its own angle k x rate, wherever it stood.
+//
+// Of p squared, log p or 1/p in place of p that is not so: the angle depends on where one starts, and `bestShift` tells
+// what the best single angle leaves.
+
+import { warpPosition } from "./codes.js";
+import { phaseAt } from "./ladders.js";
+
+// By how much each hand turns, less whole turns.
+export function shiftAngles(ladder, k) {
+  return Float64Array.from(ladder.rates, (_, pair) => phaseAt(ladder, pair, k));
+}
+
+// Which way a pair turns on the plane of its first and second channel.
+const TURNS_OF_WAVES = { "sin cos": 1, "cos -sin": 1, "cos sin": -1, "-sin cos": -1 };
+
+// Why no fixed matrix moves a code from one position to another, or null where one does.
+export function whyNoShift(code) {
+  if (code.channels === null) return "its numbers are of the position itself, which a step adds to or jumps over";
+  if (code.spec.type === "Rotary") return code.spec.xpos === null && !code.spec.reordered ? null : "it is more than a rotation of the same channels";
+  if (code.warp !== "none") return "a step turns its hands by an angle that depends on where one stands";
+  if (code.mean !== 0) return "the mean of a table is taken from every number, which no matrix does";
+  if (code.channels.includes(-1)) return "a hand has no second channel, and a shift needs the sine and the cosine";
+  return turnOfWaves(code) === undefined ? "both channels of a pair hold the same wave, and a shift needs the sine and the cosine" : null;
+}
+
+function turnOfWaves(code) {
+  if (code.spec.type === "Rotary") return -code.way;
+  return TURNS_OF_WAVES[`${code.waveOf(code.channels[0])} ${code.waveOf(code.channels[1])}`];
+}
+
+// What acts on the two channels of a pair, [[a, b], [c, d]]: the code k tokens later is this times the code.
+export function shiftBlock(code, pair, k) {
+  const why = whyNoShift(code);
+  if (why !== null) throw new RangeError(why);
+  const phase = phaseAt(code.ladder, pair, k), cosine = Math.cos(phase), sine = turnOfWaves(code) * Math.sin(phase);
+  return [[cosine, sine], [-sine, cosine]];
+}
+
+// R_k, [width, width] row by row: table(t + k) = R_k table(t). Channels that are in no pair stay as they are.
+export function shiftMatrix(code, k) {
+  const width = code.width ?? code.spec.head_width, matrix = new Float64Array(width * width);
+  for (let channel = 0; channel < width; channel++) matrix[channel * width + channel] = 1;
+  for (let pair = 0; pair < code.pairs; pair++) {
+    const block = shiftBlock(code, pair, k), at = [code.channels[2 * pair], code.channels[2 * pair + 1]];
+    at.forEach((row, i) => at.forEach((column, j) => { matrix[row * width + column] = block[i][j]; }));
+  }
+  return matrix;
+}
+
+// By how many radians a hand turns from one position to k tokens further; whole turns are left in.
+export function warpedStep(ladder, pair, warp, from, k) {
+  return ladder.rates[pair] * warpedDistance(warp, from, k);
+}
+
+// g(p + k) - g(p), without the loss of a difference of two large or close numbers.
+function warpedDistance(warp, from, k) {
+  if (!Number.isFinite(warpPosition(warp, from)) || !Number.isFinite(warpPosition(warp, from + k))) return NaN;
+  if (warp === "square") return k * (2 * from + k);
+  if (warp === "log") return Math.log1p(k / from);
+  if (warp === "reciprocal") return -k / (from * (from + k));
+  return k;
+}
+
+// The one angle that comes nearest to what a hand does from all starts, and what it leaves: distances on the circle of
+// radius 1, at most 2. Starts where there is no number are left out.
+export function bestShift(ladder, pair, warp, k, from, to) {
+  const starts = [];
+  for (let start = from; start <= to; start++) if (Number.isFinite(warpedDistance(warp, start, k))) starts.push(start);
+  const phases = starts.map((start) => phaseAt(ladder, pair, warpedDistance(warp, start, k)));
+  const along = phases.reduce((sum, phase) => sum + Math.cos(phase), 0), across = phases.reduce((sum, phase) => sum + Math.sin(phase), 0);
+  // The mean of the squared distances |e^(i a) - e^(i b)|^2 is least where b is the angle of the mean.
+  const angle = Math.atan2(across, along);
+  const left = phases.map((phase) => 2 * Math.abs(Math.sin((phase - angle) / 2)));
+  const rms = Math.sqrt(left.reduce((sum, each) => sum + each * each, 0) / Math.max(left.length, 1));
+  return { angle, largest: left.reduce((most, each) => Math.max(most, each), 0), rms };
+}

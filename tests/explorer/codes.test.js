@@ -1,0 +1,78 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+
+import { NAIVE, additiveCode, channelsOf, naiveSpec, pairChannels, sinusoidalSpec, warpedSpec } from "../../src/clockhands/show/explorer/js/codes.js";
+import { disagreements, golden, held } from "./golden.js";
+
+const CASES = golden("additive");
+const made = ({ spec, scale }) => additiveCode(spec, { scale: scale ?? 1 });
+
+for (const each of CASES) {
+  test(`${each.name}: rows and cells`, () => {
+    const code = made(each), { positions, channels, table } = each;
+    held(positions.map((at) => channels.map((channel) => code.cell(at, channel))), table, `${each.name}, cells`);
+    held(positions.map((at) => { const row = code.row(at); return channels.map((channel) => row[channel]); }), table, `${each.name}, rows`);
+  });
+
+  test(`${each.name}: windows that end at each position`, () => {
+    const code = made(each), rows = 70;
+    each.positions.forEach((at, place) => {
+      if (at < rows) return;
+      const window = code.window(at - rows + 1, rows, 0, code.width);
+      const last = each.channels.map((channel) => window[(rows - 1) * code.width + channel]);
+      held(last, each.table[place], `${each.name} at ${at}`);
+    });
+  });
+}
+
+test("each number of a window is that of its row, within 1e-14, wherever it is cut", () => {
+  for (const { spec, scale, name } of CASES) {
+    const code = additiveCode(spec, { scale: scale ?? 1 }), rows = 131, first = Math.min(3, code.width - 1), channels = Math.min(7, code.width - first);
+    for (const from of [spec.type === "WarpedPosition" ? 1 : 0, 90, 2 ** 40 + 1]) {
+      const window = code.window(from, rows, first, channels, new Float64Array(rows * channels));
+      for (let row = 0; row < rows; row += 13) {
+        const found = Array.from({ length: channels }, (_, place) => window[row * channels + place]);
+        const size = Math.max(1, Math.abs(code.row(from + row)[first]));
+        const off = disagreements(found, code.row(from + row).slice(first, first + channels), 1e-14 * size);
+        assert.deepEqual(off, [], `${name} from ${from}, row ${row}`);
+      }
+    }
+  }
+});
+
+test("a window can be written into numbers of 32 bits", () => {
+  const code = additiveCode(sinusoidalSpec(16));
+  const exact = code.window(1000, 100, 0, 16), short = code.window(1000, 100, 0, 16, new Float32Array(1600));
+  assert.deepEqual(Array.from(short), Array.from(exact, Math.fround));
+});
+
+test("a wrong base, layout, order or span is seen in the paper's table", () => {
+  const { spec, positions, channels, table } = CASES.find(({ name }) => name === "vaswani2017");
+  const rows = (changed) => positions.map((at) => channels.map((channel) => additiveCode({ ...spec, ...changed }).cell(at, channel)));
+  assert.deepEqual(disagreements(rows({}), table), []);
+  for (const changed of [{ layout: "halves" }, { order: "cos-sin" }, { scale: 1 + 1e-8 }, { zero_rows: [97] }, { spacing: { ...spec.spacing, base: 10000.00001 } }, { spacing: { ...spec.spacing, span: "closed" } }]) {
+    assert.notDeepEqual(disagreements(rows(changed), table), [], JSON.stringify(changed));
+  }
+});
+
+test("positions without a number have none", () => {
+  const log = additiveCode(warpedSpec("log", 8)), binary = additiveCode(naiveSpec("binary", 8));
+  assert.ok(Number.isNaN(log.cell(0, 0)) && !log.exists(0) && log.exists(1));
+  assert.ok(Number.isNaN(additiveCode(warpedSpec("reciprocal", 8)).row(0)[3]));
+  assert.ok(Number.isNaN(binary.cell(0.5, 0)) && Number.isNaN(binary.cell(-1, 0)) && binary.exists(3));
+});
+
+test("channels know their pair and their wave", () => {
+  const code = additiveCode(sinusoidalSpec(7, { layout: "halves", odd: "extra" }));
+  assert.deepEqual(Array.from({ length: 7 }, (_, channel) => [code.pairOf(channel), code.waveOf(channel)]), [[0, "sin"], [1, "sin"], [2, "sin"], [3, "sin"], [0, "cos"], [1, "cos"], [2, "cos"]]);
+  assert.deepEqual([additiveCode(sinusoidalSpec(7, { odd: "zero" })).waveOf(6), additiveCode(sinusoidalSpec(7, { odd: "zero" })).pairOf(6)], ["zero", -1]);
+  assert.equal(additiveCode(naiveSpec("counter", 3)).waveOf(0), "value");
+  assert.deepEqual(Array.from(pairChannels(3, "halves")), [0, 3, 1, 4, 2, 5]);
+  assert.deepEqual(channelsOf(2, 3, "interleaved"), [4, 5]);
+});
+
+test("every naive code can be made by its name, and no other", () => {
+  for (const name of NAIVE) assert.equal(additiveCode(naiveSpec(name, 7, { length: 100 })).row(5).every(Number.isFinite), true, name);
+  assert.throws(() => naiveSpec("sundial", 8), RangeError);
+  assert.throws(() => additiveCode({ type: "Learned", width: 8 }), RangeError);
+});

@@ -1,0 +1,78 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+
+import { compareTwice, expTwice, logTwice } from "../../src/clockhands/show/explorer/js/doubles.js";
+import { evenSteps, firstNeverTurning, geometric, geometricLadder, ladderFrom, ladderOf, phaseAt, turnsWithin, wavelength } from "../../src/clockhands/show/explorer/js/ladders.js";
+import { disagreements, golden, held } from "./golden.js";
+
+const CASES = golden("ladders");
+
+for (const { spacing, pairs, channels, chosen, rates, lows, positions, cosines, sines } of CASES) {
+  const name = `${spacing.type} of ${pairs} pairs`;
+  const ladder = ladderOf(spacing, pairs, channels);
+
+  test(`${name}: each rate is the double that Python has, and so is most of what it misses`, () => {
+    assert.deepEqual(chosen.map((pair) => ladder.rates[pair]), rates);
+    // To 2^-93 of the rate: a progression of n pairs loses up to n times 2^-100.
+    chosen.forEach((pair, place) => assert.ok(Math.abs(ladder.lows[pair] - lows[place]) <= rates[place] * 2 ** -93, `pair ${pair}`));
+  });
+
+  test(`${name}: phases up to 2^53 - 1`, () => {
+    held(positions.map((at) => chosen.map((pair) => Math.cos(phaseAt(ladder, pair, at)))), cosines, name);
+    held(positions.map((at) => chosen.map((pair) => Math.sin(phaseAt(ladder, pair, at)))), sines, name);
+  });
+}
+
+test("one double for a rate is not enough: at 2^53 - 1 its phases are wrong, at 2^20 those of the paper are not", () => {
+  const { spacing, pairs, channels, chosen, positions, cosines } = CASES[0];
+  const plain = ladderFrom(Array.from(ladderOf(spacing, pairs, channels).rates, (rate) => [rate, 0]));
+  const off = (at) => disagreements(chosen.map((pair) => Math.cos(phaseAt(plain, pair, at))), cosines[positions.indexOf(at)]);
+  assert.deepEqual(off(2 ** 20), []);
+  assert.notDeepEqual(off(2 ** 53 - 1), []);
+});
+
+test("a base that is off by a millionth of a millionth is seen at 2^20", () => {
+  const { chosen, positions, cosines } = CASES[0];
+  const wrong = geometricLadder(256, 512, 10000 * (1 + 1e-12));
+  const row = chosen.map((pair) => Math.cos(phaseAt(wrong, pair, 2 ** 20)));
+  assert.notDeepEqual(disagreements(row, cosines[positions.indexOf(2 ** 20)]), []);
+});
+
+test("the ladder of two arguments is the rates alone", () => {
+  assert.deepEqual(Array.from(geometric(4, 8, 100)), [1, 0.31622776601683794, 0.1, 0.03162277660168379]);
+  assert.deepEqual(Array.from(evenSteps(3, 1, 2)), [1, 1.5, 2]);
+  assert.deepEqual(Array.from(evenSteps(1, 1, 2)), [1]);
+});
+
+test("a closed span needs two pairs", () => {
+  assert.throws(() => geometric(1, 2, 100, "closed"), RangeError);
+});
+
+test("a phase is between half a turn before and half a turn after, and that of a negative position its opposite", () => {
+  const ladder = geometricLadder(16, 32, 10000);
+  for (const at of [1, 3, 4, 22, 12345.5, 2 ** 40 + 7]) {
+    for (let pair = 0; pair < 16; pair++) {
+      const phase = phaseAt(ladder, pair, at);
+      assert.ok(Math.abs(phase) <= Math.PI);
+      assert.equal(phaseAt(ladder, pair, -at), -phase);
+    }
+  }
+});
+
+test("turns within a length, and the first pair that never comes round", () => {
+  const ladder = geometricLadder(64, 128, 10000);
+  assert.ok(Math.abs(turnsWithin(ladder, 2048)[0] - 2048 / (2 * Math.PI)) < 1e-12);
+  const first = firstNeverTurning(ladder, 2048);
+  assert.ok(wavelength(ladder.rates[first]) > 2048 && wavelength(ladder.rates[first - 1]) <= 2048);
+  assert.equal(firstNeverTurning(geometricLadder(2, 4, 1.5), 2048), null);
+  assert.equal(wavelength(0), Infinity);
+});
+
+test("exponential and logarithm of twice the digits undo each other", () => {
+  for (const x of [1.5, 1 + 2 ** -40, 10000, 5e-5, 1e200, 7]) {
+    const [high, low] = expTwice(logTwice([x, 0]));
+    assert.equal(high, x);
+    assert.ok(Math.abs(low) < Math.abs(x) * Math.max(1, Math.abs(Math.log(x))) * 2 ** -98, `${x}: ${low}`);
+  }
+  assert.ok(compareTwice([1, 1e-20], [1, 0]) > 0 && compareTwice([1, 0], [1, 1e-20]) < 0 && compareTwice([1, 0], [1, 0]) === 0);
+});

@@ -1,0 +1,67 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+
+import { additiveCode, naiveSpec, sinusoidalSpec, warpPosition, warpedSpec } from "../../src/clockhands/show/explorer/js/codes.js";
+import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
+import { rotaryCode } from "../../src/clockhands/show/explorer/js/rotary.js";
+import { bestShift, shiftAngles, shiftBlock, shiftMatrix, warpedStep, whyNoShift } from "../../src/clockhands/show/explorer/js/shifts.js";
+import { disagreements, golden, held } from "./golden.js";
+
+const CASES = golden("shifts");
+const codeOf = (spec) => (spec.type === "Rotary" ? rotaryCode(spec) : additiveCode(spec));
+const inRows = (matrix, width) => Array.from({ length: width }, (_, row) => Array.from(matrix.subarray(row * width, (row + 1) * width)));
+
+for (const { spec, k, matrix } of CASES.filter((each) => each.matrix)) {
+  test(`${spec.type} ${spec.layout} ${spec.order ?? spec.direction}, ${k} tokens: the matrix of a shift`, () => {
+    held(inRows(shiftMatrix(codeOf(spec), k), matrix.length), matrix, `k = ${k}`);
+    assert.notDeepEqual(disagreements(inRows(shiftMatrix(codeOf(spec), k + 1), matrix.length), matrix), []);
+  });
+}
+
+for (const { warp, k, from, to, cosines, sines, largest, rms } of CASES.filter((each) => each.warp)) {
+  test(`${warp}, ${k} tokens: the best angle, and what it leaves`, () => {
+    const ladder = geometricLadder(4, 8, 100), found = [0, 1, 2, 3].map((pair) => bestShift(ladder, pair, warp, k, from, to));
+    held(found.map(({ angle }) => Math.cos(angle)), cosines, "cosine");
+    held(found.map(({ angle }) => Math.sin(angle)), sines, "sine");
+    held(found.map((each) => each.largest), largest, "largest");
+    held(found.map((each) => each.rms), rms, "root of the mean square");
+  });
+}
+
+test("a row k tokens later is the matrix times the row, wherever it stood", () => {
+  const code = additiveCode(sinusoidalSpec(16, { layout: "halves" }));
+  for (const [start, k] of [[0, 3], [2 ** 20, -77], [12345, 1]]) {
+    const matrix = inRows(shiftMatrix(code, k), 16), row = code.row(start);
+    const moved = matrix.map((each) => each.reduce((sum, entry, channel) => sum + entry * row[channel], 0));
+    assert.deepEqual(disagreements(moved, code.row(start + k), 1e-14), []);
+  }
+});
+
+test("the angles of a shift", () => {
+  const ladder = geometricLadder(4, 8, 100);
+  assert.deepEqual(disagreements(shiftAngles(ladder, 3), [3, 0.9486832980505138, 0.3, 0.0948683298050514], 1e-15), []);
+});
+
+test("positions themselves leave nothing, from any start", () => {
+  const { angle, largest, rms } = bestShift(geometricLadder(4, 8, 100), 1, "none", 3, 0, 500);
+  assert.ok(Math.abs(angle - 0.9486832980505138) < 1e-14 && largest < 1e-14 && rms < 1e-14);
+});
+
+test("a step of a warped position is that of its numbers", () => {
+  const ladder = geometricLadder(4, 8, 100);
+  for (const warp of ["none", "square", "log", "reciprocal"]) {
+    const step = ladder.rates[1] * (warpPosition(warp, 19) - warpPosition(warp, 12));
+    assert.ok(Math.abs(warpedStep(ladder, 1, warp, 12, 7) - step) < 1e-12, warp);
+  }
+  assert.ok(Number.isNaN(warpedStep(ladder, 1, "log", 0, 7)));
+  assert.equal(bestShift(ladder, 1, "log", 7, 0, 40).largest, bestShift(ladder, 1, "log", 7, 1, 40).largest);
+});
+
+test("what has no shift says why", () => {
+  const none = [naiveSpec("counter", 4), naiveSpec("sine", 4), warpedSpec("log", 4), sinusoidalSpec(7, { odd: "extra" }), { ...sinusoidalSpec(8), order: "sin-sin" }, { ...sinusoidalSpec(8), standardised: 9 }];
+  const reasons = none.map((spec) => whyNoShift(additiveCode(spec)));
+  assert.equal(new Set(reasons).size, 5);
+  assert.ok(reasons.every((why) => typeof why === "string"));
+  assert.throws(() => shiftBlock(additiveCode(warpedSpec("log", 4)), 0, 1), RangeError);
+  for (const name of ["single", "even"]) assert.equal(whyNoShift(additiveCode(naiveSpec(name, 8))), null);
+});

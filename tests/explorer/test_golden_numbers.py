@@ -1,0 +1,144 @@
+"""The explorer's JavaScript gives Python's numbers: the files it is held to are fresh, and Node finds no difference."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from clockhands.presets import presets
+from clockhands.specs import Spec, to_dict
+
+ROOT = Path(__file__).resolve().parents[2]
+OLDEST = (20, 19)  # the first Node that sees without being told that a file of ours is an ES module
+
+# The last bits of a sine or a logarithm are those of the machine's library.
+LAST_BITS = 1e-13
+
+
+def made() -> ModuleType:
+    """The tool that writes the files."""
+    path = ROOT / "tools" / "golden_numbers.py"
+    spec = importlib.util.spec_from_file_location("golden_numbers", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOL = made()
+
+
+def differences(written: Any, now: Any, place: str = "") -> list[str]:
+    """Where two JSON values differ by more than the last bits."""
+    if {type(written), type(now)} <= {int, float}:
+        near = abs(written - now) <= LAST_BITS * max(1.0, abs(now))
+        return [] if near else [f"{place}: {written} is {now} now"]
+    if type(written) is not type(now):
+        return [f"{place}: {written!r} is {now!r} now"]
+    if isinstance(now, dict):
+        names = [] if list(written) == list(now) else [f"{place}: {list(written)} are {list(now)} now"]
+        return names or [each for name in now for each in differences(written[name], now[name], f"{place}.{name}")]
+    if isinstance(now, list):
+        if len(written) != len(now):
+            return [f"{place}: {len(written)} are {len(now)} now"]
+        return [one for at, each in enumerate(now) for one in differences(written[at], each, f"{place}[{at}]")]
+    return [] if written == now else [f"{place}: {written!r} is {now!r} now"]
+
+
+@pytest.mark.parametrize("name", TOOL.FILES)
+def test_the_files_are_those_that_the_tool_writes(name: str):
+    written = json.loads((TOOL.FOLDER / f"{name}.json").read_text("utf-8"))
+    assert differences(written, json.loads(TOOL.text_of(list(TOOL.FILES[name]())))) == [], "run tools/golden_numbers.py"
+
+
+def test_there_is_no_other_file():
+    assert {path.stem for path in TOOL.FOLDER.iterdir()} == set(TOOL.FILES)
+
+
+def test_a_number_that_has_changed_is_seen():
+    assert differences([{"a": [1.0, 2]}], [{"a": [1.0 + 1e-12, 2]}]) == ["[0].a[0]: 1.0 is 1.000000000001 now"]
+    for written, now in (({"a": 1.0}, {"b": 1.0}), ([1, 2], [1]), (None, 0.0), (True, 1), ("a", "b"), ([[1]], [1])):
+        assert differences([written], [now])
+    assert not differences([1.0, 1e300, "a", None, True], [1 + 1e-16, 1e300, "a", None, True])
+
+
+def without_a_formula_on_one_axis(spec: Spec) -> str | None:
+    """Why the page cannot compute a code from its spec."""
+    reasons = {
+        "AxialSinusoidal": "several axes",
+        "FourierFeatures": "rates that are drawn or trained",
+        "Learned": "rows that are trained",
+        "Window": "a plane",
+        "LogWindow": "a plane",
+        "LayerMixture": "codes of its own, each of them a preset or a field away from one",
+    }
+    if type(spec).__name__ == "Rotary" and spec.axes is not None:  # type: ignore[union-attr]
+        return "several axes"
+    return reasons.get(type(spec).__name__)
+
+
+def test_every_preset_with_a_formula_on_one_axis_is_among_the_cases():
+    specs = {each.name: each.spec for each in presets()}
+    wanted = {name for name, spec in specs.items() if without_a_formula_on_one_axis(spec) is None}
+    cases = {case["name"]: case for name in ("additive", "rotary", "biases") for case in TOOL.FILES[name]()}
+    assert wanted == cases.keys() & specs.keys()
+    assert {name: cases[name]["spec"] for name in wanted} == {name: to_dict(specs[name]) for name in wanted}
+    assert len(wanted) > 80
+
+
+def node() -> str:
+    """Node's program; where there is none the test is skipped, and fails where nothing may be skipped."""
+    found = shutil.which("node")
+    absent = None if found else "Node is not installed"
+    if found:
+        version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        if tuple(map(int, version.removeprefix("v").split(".")[:2])) < OLDEST:
+            absent = f"Node {version} is older than {'.'.join(map(str, OLDEST))}"
+    if absent is None and found:
+        return found
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(f"{absent}, and the explorer's JavaScript is tested with it")
+    pytest.skip(absent or "")
+
+
+def run(*files: Path | str) -> subprocess.CompletedProcess[str]:
+    """Node's tests of some files."""
+    words = [node(), "--test", "--test-reporter=tap", *map(str, files)]
+    # Node tells a test run that it is inside another one by this name, and then runs nothing.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NODE_")}
+    return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_the_javascript_gives_these_numbers():
+    files = sorted(Path(__file__).parent.glob("*.test.js"))
+    assert len(files) >= 8
+    found = run(*files)
+    failed = [line for line in found.stdout.splitlines() if line.startswith("not ok")]
+    assert (found.returncode, failed) == (0, []), found.stderr[-2000:]
+    told = dict(
+        line[2:].split(" ", 1) for line in found.stdout.splitlines() if line.startswith(("# pass", "# skipped"))
+    )
+    assert int(told["pass"]) > 500
+    assert told["skipped"] == "0"
+
+
+def test_a_wrong_number_fails(tmp_path: Path):
+    for name in ("golden.js", "ladders.test.js"):
+        text = (Path(__file__).parent / name).read_text("utf-8")
+        (tmp_path / name).write_text(text.replace('"../../src/', f'"{(ROOT / "src").as_uri()}/'), "utf-8")
+    cases = json.loads((TOOL.FOLDER / "ladders.json").read_text("utf-8"))
+    cases[0]["cosines"][3][1] += 2e-9
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "golden" / "ladders.json").write_text(json.dumps(cases), "utf-8")
+    found = run(tmp_path / "ladders.test.js")
+    failed = [line for line in found.stdout.splitlines() if line.startswith("not ok")]
+    assert found.returncode == 1
+    assert len(failed) == 1
+    assert "Geometric of 256 pairs: phases up to 2^53 - 1" in failed[0]
