@@ -1,0 +1,164 @@
+// The kernel: what does a dot product know?
+
+import { additiveCode, naiveSpec } from "../codes.js";
+import { choice, slider } from "../controls.js";
+import { Plot, html, number, svg } from "../draw.js";
+import { firstNegative, firstRise, kernelBound, kernelByDistance } from "../kernels.js";
+import { geometricLadder } from "../ladders.js";
+
+const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span", "shift"];
+// Ladders to compare with that no preset has, of the same width.
+const LADDERS_BESIDE = [["even", "evenly spaced rates"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", "base 1,000,000"]];
+
+// The ladder of the second code, with the words for it; null for none.
+function ladderBeside(app, state) {
+  const own = LADDERS_BESIDE.find(([name]) => name === state.other);
+  if (own && state.other.startsWith("base")) return { name: own[1], ladder: geometricLadder(state.width / 2, state.width, Number(state.other.slice(4))) };
+  if (own) return { name: own[1], ladder: additiveCode(naiveSpec(state.other, state.width)).ladder };
+  const ladder = app.ladderNamed(state.other);
+  return ladder && { name: nameOfCode(app, state.other), ladder };
+}
+
+function nameOfCode(app, name) {
+  return app.data.codes[name].model ? app.data.codes[name].says : name;
+}
+
+// A kernel as a share of a row's likeness to itself, and what is worth marking on it.
+function likenessOf(name, ladder, length) {
+  const values = kernelByDistance(ladder, length), error = kernelBound(ladder.pairs);
+  const rise = firstRise(values, error), below = firstNegative(values, error), pairs = ladder.pairs;
+  return { name, rise, below, at: (distance) => values[distance] / pairs, shares: values.map((value) => value / pairs) };
+}
+
+// A path through first, least, largest and last of each pixel's values: nothing that stands out is lost.
+function pixelPath(shares, x, y) {
+  const path = [];
+  for (let k = 1; k < shares.length;) {
+    const column = Math.floor(x(k)), from = k;
+    let least = k, most = k;
+    while (k < shares.length && Math.floor(x(k)) === column) {
+      if (shares[k] < shares[least]) least = k;
+      if (shares[k] > shares[most]) most = k;
+      k++;
+    }
+    for (const at of [...new Set([from, least, most, k - 1])].sort((a, b) => a - b)) path.push(`${x(at).toFixed(2)},${y(shares[at]).toFixed(2)}`);
+  }
+  return `M${path.join("L")}`;
+}
+
+export const distance = {
+  id: "distance",
+  question: "What does a dot product know?",
+  mount(section, app) {
+    const options = () => [["", "nothing"], ...LADDERS_BESIDE, ...Object.keys(app.data.codes).map((name) => [name, nameOfCode(app, name)])];
+    const other = choice(app, "other", "Beside it", options()).element, list = other.querySelector("select");
+    app.onModels(() => {
+      list.replaceChildren(...options().map(([value, words]) => html("option", { value }, words)));
+      list.value = app.store.state.other;
+    });
+    section.controls.append(
+      slider(app, "shift", "Distance", { min: -4096, max: 4096, unit: "tokens" }).element,
+      other,
+      slider(app, "served", "Up to", { min: 2, max: 131072, scale: "log", unit: "tokens" }).element);
+    const plot = new Plot(section.figure, { height: 320, margin: { top: 30, right: 18, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
+    section.figure.append(html("p", { class: "key" },
+      html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
+      html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero")));
+    let x = null, made = { key: "" };
+    const follow = (event) => {
+      if (!x || !(event.buttons & 1)) return;
+      const box = plot.element.getBoundingClientRect();
+      app.store.set({ shift: Math.max(1, Math.round(x.invert(event.clientX - box.left))) });
+    };
+    plot.element.addEventListener("pointerdown", (event) => { plot.element.setPointerCapture(event.pointerId); follow(event); });
+    plot.element.addEventListener("pointermove", follow);
+    plot.element.classList.add("draggable");
+
+    return (state, changed) => {
+      if (!KERNEL_REDRAWS.some((name) => changed.has(name))) return;
+      const length = Math.max(state.length, state.served) + 1;
+      const key = [state.code, state.width, state.base, state.span, state.other, length].join(" ");
+      if (made.key !== key) {
+        const beside = ladderBeside(app, state);
+        made = {
+          key,
+          own: likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length),
+          beside: beside && likenessOf(beside.name, beside.ladder, length),
+        };
+      }
+      x = drawKernels(plot, made, state, length);
+      section.answer(saidOfKernel(made, state, length - 1));
+    };
+  },
+};
+
+function keyed(mark) {
+  return svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark);
+}
+
+function drawKernels(plot, { own, beside }, state, length) {
+  plot.measure().clear();
+  const { left, top, right, bottom } = plot.inner, wide = plot.width > 560;
+  const least = Math.min(-0.1, ...[own, beside].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
+  const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least * 1.08, 1], [bottom, top]);
+  plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
+  plot.element.append(
+    svg("text", { class: "name", x: 4, y: 14 }, "likeness, as a share of a row with itself"),
+    svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
+  if (beside) plot.element.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
+  plot.element.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
+  if (beside) {
+    markKernel(plot, beside, x, y, " beside-it");
+    nameKernel(plot, beside, own, x, y);
+    nameKernel(plot, own, beside, x, y);
+  }
+  markKernel(plot, own, x, y, "");
+  if (state.length < length - 1 && state.length > 1) {
+    plot.element.append(
+      svg("line", { class: "rule", x1: x(state.length), x2: x(state.length), y1: top, y2: bottom }),
+      svg("text", { class: "halo", x: x(state.length) - 5, y: top + 10, "text-anchor": "end" }, wide ? `trained length ${number(state.length)}` : number(state.length)));
+  }
+  const k = Math.abs(state.shift);
+  if (k >= 1 && k < length) {
+    plot.element.append(
+      svg("line", { class: "shift-before", x1: x(k), x2: x(k), y1: y(0), y2: y(own.at(k)) }),
+      svg("circle", { class: "tip", cx: x(k), cy: y(own.at(k)), r: 5, "data-distance": k, "data-share": own.at(k) }),
+      svg("text", { class: "halo strong", x: x(k) + 9, y: y(own.at(k)) - 7 }, `${number(own.at(k), 3)} at ${number(k)}`));
+  }
+  return x;
+}
+
+// The two marks, each with its number on a leader above it, one higher than the other where they are close.
+function markKernel(plot, { rise, below, at }, x, y, second) {
+  const { left, right, top } = plot.inner;
+  const marks = [[rise || null, "rises from", "mark-rise"], [below, "below 0 from", "mark-below"]].filter(([place]) => place !== null);
+  const close = marks.length > 1 && Math.abs(x(marks[0][0]) - x(marks[1][0])) < 130;
+  marks.sort(([a], [b]) => a - b).forEach(([place, words, name], order) => {
+    const [cx, cy] = [x(place), y(at(place))], high = Math.max(top + 28, cy - 44 - (close && order === 0 ? 22 : 0));
+    const text = `${words} ${number(place)}`, end = cx + 7 * text.length > right, start = cx - 7 < left;
+    plot.element.append(
+      svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy - 6, y2: high + 2 }),
+      name === "mark-rise" ? svg("circle", { class: name + second, cx, cy, r: 5, "data-rise": place })
+        : svg("path", { class: name + second, d: `M${cx - 6},${cy - 6}H${cx + 6}L${cx},${cy + 5}Z`, "data-below": place }),
+      svg("text", { class: second ? "halo" : "halo strong", x: end ? right : start ? left + 4 : cx - 4, y: high - 3, "text-anchor": end ? "end" : "start" }, text));
+  });
+}
+
+// A code's name beside its line, on the side that is free of the other's.
+function nameKernel(plot, own, other, x, y) {
+  const { left, right, top, bottom } = plot.inner, place = left + 0.5 * (right - left);
+  const near = own.shares.slice(Math.ceil(x.invert(place)), Math.ceil(x.invert(place + 110)));
+  const over = own.at(Math.round(x.invert(place))) >= other.at(Math.round(x.invert(place)));
+  const height = over ? y(near.reduce((a, b) => Math.max(a, b), -1)) - 9 : y(near.reduce((a, b) => Math.min(a, b), 1)) + 18;
+  plot.element.append(svg("text", { class: "halo name-of", x: place, y: Math.min(Math.max(height, top + 12), bottom - 4) }, own.name));
+}
+
+function saidOfKernel({ own, beside }, state, farthest) {
+  const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
+  const known = k > farthest ? "A" : `${tokens} ahead and ${tokens} behind give the same number, ${number(own.at(k), 3)} of a row with itself: a`;
+  const fall = (of) => (of.rise === null ? `only falls up to ${number(farthest)}` : of.rise === 0 ? "rises at once" : `falls to distance ${number(of.rise)} and then rises`);
+  const sink = (of) => (of.below === null ? `is nowhere below 0 up to ${number(farthest)}` : `is first below 0 at ${number(of.below)}`);
+  const second = beside ? ` With ${beside.name} it ${fall(beside)}, and ${sink(beside)}.` : "";
+  return `How far, roughly; never which way. ${known} dot product cannot tell before from after. It ${fall(own)}` +
+    `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}.${second}`;
+}
