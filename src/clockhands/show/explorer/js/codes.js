@@ -153,34 +153,8 @@ class WavesCode {
   }
 
   window(from, rows, firstChannel, channels, out = new Float64Array(rows * channels)) {
-    const to = firstChannel + channels;
-    const [fineSine, fineCosine] = this.warp === "none" ? this.stepsOfBlock() : [null, null];
-    out.fill(0, 0, rows * channels);
-    for (let begin = 0; begin < rows; begin += BLOCK) {
-      const end = Math.min(begin + BLOCK, rows);
-      for (let pair = 0; pair < this.pairs; pair++) {
-        if (!this.shows(pair, firstChannel, to)) continue;
-        if (fineSine === null) {
-          for (let row = begin; row < end; row++) {
-            const phase = this.phase(from + row, pair);
-            this.put(out, row * channels, firstChannel, to, pair, Math.sin(phase), Math.cos(phase));
-          }
-          continue;
-        }
-        const phase = phaseAt(this.ladder, pair, from + begin), sine = Math.sin(phase), cosine = Math.cos(phase);
-        for (let place = 2 * pair; place < 2 * pair + 2; place++) {
-          const channel = this.channels[place];
-          if (channel < firstChannel || channel >= to) continue;
-          // Of sin(a + b) and cos(a + b) the part that this channel holds.
-          const bySine = this.ofSine[channel] * cosine - this.ofCosine[channel] * sine;
-          const byCosine = this.ofSine[channel] * sine + this.ofCosine[channel] * cosine;
-          const less = this.mean * this.factor, step = pair * BLOCK - begin;
-          for (let row = begin, at = begin * channels + channel - firstChannel; row < end; row++, at += channels) {
-            out[at] = bySine * fineSine[step + row] + byCosine * fineCosine[step + row] - less;
-          }
-        }
-      }
-    }
+    if (this.warp === "none") this.turnedWindow(from, rows, firstChannel, channels, out);
+    else this.exactWindow(from, rows, firstChannel, channels, out);
     for (const position of this.zeroRows) {
       const row = position - from;
       if (row >= 0 && row < rows && Number.isInteger(row)) out.fill(0, row * channels, (row + 1) * channels);
@@ -188,17 +162,46 @@ class WavesCode {
     return out;
   }
 
-  shows(pair, from, to) {
-    const first = this.channels[2 * pair], second = this.channels[2 * pair + 1];
-    return (first >= from && first < to) || (second >= from && second < to);
+  exactWindow(from, rows, firstChannel, channels, out) {
+    out.fill(0, 0, rows * channels);
+    for (let row = 0; row < rows; row++) {
+      for (let pair = 0; pair < this.pairs; pair++) {
+        const phase = this.phase(from + row, pair);
+        this.put(out, row * channels, firstChannel, firstChannel + channels, pair, Math.sin(phase), Math.cos(phase));
+      }
+    }
   }
 
-  // Sine and cosine of each pair after 0 to BLOCK - 1 tokens.
+  turnedWindow(from, rows, firstChannel, channels, out) {
+    const [fineSine, fineCosine] = this.stepsOfBlock(), { pairs } = this;
+    const bySine = new Float64Array(channels), byCosine = new Float64Array(channels), pairAt = new Int32Array(channels);
+    const less = this.mean * this.factor;
+    for (let begin = 0; begin < rows; begin += BLOCK) {
+      // Of sin(a + b) and cos(a + b), a at the block's beginning, what each channel holds of sin(b) and of cos(b).
+      for (let place = 0; place < channels; place++) {
+        const channel = firstChannel + place, pair = this.pairOfChannel[channel];
+        if (pair < 0) continue;
+        const phase = phaseAt(this.ladder, pair, from + begin), sine = Math.sin(phase), cosine = Math.cos(phase);
+        pairAt[place] = pair;
+        bySine[place] = this.ofSine[channel] * cosine - this.ofCosine[channel] * sine;
+        byCosine[place] = this.ofSine[channel] * sine + this.ofCosine[channel] * cosine;
+      }
+      for (let row = begin, at = begin * channels; row < Math.min(begin + BLOCK, rows); row++) {
+        const step = (row - begin) * pairs;
+        for (let place = 0; place < channels; place++, at++) {
+          const pair = step + pairAt[place];
+          out[at] = bySine[place] * fineSine[pair] + byCosine[place] * fineCosine[pair] - less;
+        }
+      }
+    }
+  }
+
+  // Sine and cosine of all pairs after 0 tokens, after 1, … BLOCK - 1.
   stepsOfBlock() {
     if (this.steps === null) {
       this.steps = [new Float64Array(this.pairs * BLOCK), new Float64Array(this.pairs * BLOCK)];
-      for (let pair = 0, at = 0; pair < this.pairs; pair++) {
-        for (let step = 0; step < BLOCK; step++, at++) {
+      for (let step = 0, at = 0; step < BLOCK; step++) {
+        for (let pair = 0; pair < this.pairs; pair++, at++) {
           const phase = phaseAt(this.ladder, pair, step);
           this.steps[0][at] = Math.sin(phase);
           this.steps[1][at] = Math.cos(phase);
