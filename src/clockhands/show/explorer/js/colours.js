@@ -6,7 +6,7 @@
 // [lightness of the middle, lightness of both ends, chroma, hue of -1, hue of +1] in degrees.
 const SIGNED = { light: [0.965, 0.44, 0.11, 325, 155], dark: [0.24, 0.84, 0.12, 325, 155] };
 // [middle lightness, how far it swings, chroma]: a phase of 0 is the lightest, pi the darkest, so that grey tells cos.
-const ROUND = { light: [0.66, 0.18, 0.075], dark: [0.66, 0.18, 0.075] };
+const ROUND_MAP = { light: [0.66, 0.18, 0.075], dark: [0.66, 0.18, 0.075] };
 const STEPS = 512;
 
 const colourTables = new Map();
@@ -39,7 +39,7 @@ export function diverging(value, lights = theme()) {
 
 // The colour of a phase in rad; the same at 0 and at 2 pi.
 export function cyclic(phase, lights = theme()) {
-  const [middle, swing, chroma] = ROUND[lights];
+  const [middle, swing, chroma] = ROUND_MAP[lights];
   return fromOklch(middle + swing * Math.cos(phase), chroma, phase + 1.2);
 }
 

@@ -68,12 +68,12 @@ export function line(points, attributes) {
   return svg("path", { fill: "none", d: d3.line()(points), ...attributes });
 }
 
-// A number as people read it: as many digits as are asked for, thin spaces between thousands.
+// A number as people read it: as many digits as are asked for, thin spaces that do not break between thousands.
 export function number(value, digits = 4) {
   if (!Number.isFinite(value)) return value > 0 ? "never" : String(value);
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e15 || size < 1e-4)) return value.toExponential(Math.max(digits - 1, 0));
   const whole = Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(digits)));
   const [front, back] = whole.split(".");
-  return front.replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009") + (back ? `.${back}` : "");
+  return front.replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f") + (back ? `.${back}` : "");
 }

@@ -22,7 +22,7 @@ const WORKBENCH = 1080; // CSS pixels from which on there is room for two column
 const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
 // Fill a place with the explorer. `data` is what Python put in: codes by name, and the audit of each target.
-export function explore(root, data, { fragment = "", onfragment = null, schedule = requestAnimationFrame } = {}) {
+export function explore(root, data, { fragment = "", onfragment = null, schedule = (call) => requestAnimationFrame(call) } = {}) {
   const book = new Codebook(data.codes);
   const defaults = { ...DEFAULTS, ...data.start };
   const models = [], audiences = [];

@@ -2,7 +2,7 @@
 
 export const DEFAULTS = {
   code: "vaswani2017", // a code of the page's data, by its name
-  other: "", // a second one to compare with; empty is none
+  other: "even", // a second one to compare with: a code by its name, or a ladder beside it; empty is none
   width: 512, // channels
   base: 10000,
   layout: "interleaved",

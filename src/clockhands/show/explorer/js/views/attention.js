@@ -10,6 +10,7 @@ import { seededDraw } from "../seeds.js";
 const DOG = ["dog", "bites", "man"], MAN = ["man", "bites", "dog"];
 const LONGER = ["the", "dog", "saw", "the", "man", "and", "the", "man", "saw", "the", "dog", "run"];
 const CODES = [["sinusoidal", "sinusoidal, added to the tokens"], ["rotary", "rotary, turning queries and keys"], ["alibi", "ALiBi, added to the scores"]];
+const CODE_WORDS = { sinusoidal: "the sinusoidal code", rotary: "the rotary code", alibi: "ALiBi" };
 const MOST_WIDTH = 32; // channels of the drawn model
 const FORM_ROWS = 24; // positions whose form is drawn
 const ROUNDED = 1e-12; // two sums of a few dozen numbers of size 1 that differ by less are the same sum
@@ -23,11 +24,12 @@ export const attention = {
     section.controls.append(
       choice(app, "code_in_attention", "With", CODES).element,
       slider(app, "seed", "Drawn weights, number", { min: 0, max: 999 }).element);
-    const sentences = html("div", { class: "pictures" }), terms = html("div", { class: "pictures" }), forms = html("div", { class: "pictures" });
+    const [plain, told] = [html("div", { class: "pictures" }), html("div", { class: "pictures" })];
+    const terms = html("div", { class: "pictures" }), forms = html("div", { class: "pictures" });
     const [ofTerms, ofForms] = [html("p", { class: "says" }), html("p", { class: "says" })];
     section.figure.append(
       html("p", { class: "says" }, "A row is the word that looks, a column the word that it looks at, a number the weight. Words stand in the same order in all four."),
-      sentences,
+      plain, told,
       html("h3", {}, "What is a score made of?"), ofTerms, terms,
       html("h3", {}, "What is left of the distance after projections?"), ofForms, forms);
 
@@ -36,14 +38,15 @@ export const attention = {
       const width = Math.min(MOST_WIDTH, Math.max(8, 4 * Math.floor(state.width / 4)));
       const room = section.figure.clientWidth || 320;
       const without = bothOrders("none", state, width), coded = bothOrders(state.code_in_attention, state, width);
-      const words = CODES.find(([name]) => name === state.code_in_attention)[1].split(",")[0];
-      sentences.replaceChildren(...orderPictures(without, "without a code", room), ...orderPictures(coded, `with ${words}`, room));
+      const words = CODE_WORDS[state.code_in_attention];
+      plain.replaceChildren(...orderPictures(without, "without a code", room));
+      told.replaceChildren(...orderPictures(coded, `with ${words}`, room));
       section.answer(inOrder(without, coded, words, state));
 
       const code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
       const weights = drawnWeights(state.seed, { heads: 2, width });
       const found = scoreTerms(wordVectors(LONGER, { width, seed: state.seed }), LONGER.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
-      terms.replaceChildren(...termPictures(found));
+      terms.replaceChildren(...termPictures(found, room < 400 ? 10 : 11));
       const percent = (share) => `${number(100 * share, 2)}\u2009%`;
       ofTerms.textContent = "Where a code is added, a score is a sum of four: what two words say to each other, a word to a place, a place to a word, and a place to a place. " +
         `In this drawn head, over the ${LONGER.length} words “${LONGER.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
@@ -82,11 +85,11 @@ function inOrder(without, coded, words, state) {
 
 // Two matrices of weights and the means of the outputs.
 function orderPictures(found, title, room) {
-  const size = room < 400 ? 34 : 44;
+  const size = room < 400 ? 34 : 44, beside = room - 2 * (3 * size + 70);
   return [
     weightPicture(found.weights[0], "dog bites man", title, size),
     weightPicture(found.weights[1], "man bites dog", title, size),
-    meansPicture(found, title, Math.min(room, 400)),
+    meansPicture(found, title, Math.min(beside > 200 ? beside : room, 400)),
   ];
 }
 
@@ -147,7 +150,7 @@ function shadedCells(values, columns, { x, y, across, down, most }) {
 // A square of numbers over pairs of positions, with its axes named.
 function squarePicture(values, count, { title, says, most, size, label }) {
   const left = 26, top = 40, side = count * size;
-  return svg("svg", { class: "picture", width: Math.max(left + side + 4, 200), height: top + side + 36, role: "img", "aria-label": `${title}: ${says}. ${label}` },
+  return svg("svg", { class: "picture", width: Math.max(left + side + 4, 150), height: top + side + 36, role: "img", "aria-label": `${title}: ${says}. ${label}` },
     pictureTitle(title, says),
     shadedCells(Array.from(values), count, { x: left, y: top, across: size, down: size, most }),
     svg("rect", { class: "frame", x: left + 0.5, y: top + 0.5, width: side - 1, height: side - 1 }),
@@ -157,11 +160,11 @@ function squarePicture(values, count, { title, says, most, size, label }) {
     svg("text", { x: 12, y: top + side / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${top + side / 2})` }, "query (token)"));
 }
 
-function termPictures(found) {
+function termPictures(found, size) {
   const titles = { contentContent: "word to word", contentPosition: "word to place", positionContent: "place to word", positionPosition: "place to place" };
   const most = Math.max(...Object.keys(titles).flatMap((name) => Array.from(found[name], Math.abs)));
   return Object.entries(titles).map(([name, title]) => squarePicture(found[name], LONGER.length, {
-    title, says: `${number(100 * found.shares[name], 2)}\u2009% of the variance`, most, size: 13, label: "One colour scale for all four terms.",
+    title, says: `${number(100 * found.shares[name], 2)}\u2009% of the variance`, most, size, label: "One colour scale for all four terms.",
   }));
 }
 

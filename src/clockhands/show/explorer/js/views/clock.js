@@ -20,7 +20,7 @@ export const clock = {
     const play = button("Play", () => (motion ? stop() : start()), { "aria-pressed": "false" });
     section.controls.append(position.element,
       html("div", { class: "control" }, button("Back", () => step(-1)), play, button("Forward", () => step(1))),
-      choice(app, "speed", "Speed", [2, 8, 64, 512].map((speed) => [speed, `${speed} tokens a second`])).element);
+      choice(app, "speed", "Speed", [2, 8, 64, 512].map((speed) => [speed, `${speed} tokens/s`])).element);
     const plot = new Plot(section.figure, { height: 250, label: "The hands of the clock; each turns by keys and by dragging" });
     plot.element.setAttribute("role", "group");
     const note = html("p", { class: "note" });
@@ -84,7 +84,10 @@ export const clock = {
       if (changed.has("length")) position.limits(0, Math.max(state.length - 1, 1));
       code = app.additive(state);
       const { ladder } = code;
-      plot.measure();
+      if (changed.size === Object.keys(state).length) {
+        plot.measure();
+        counter.measure();
+      }
       const pairs = handsToDraw(code.pairs, state.pair);
       const key = JSON.stringify([pairs, plot.width, state.width, state.base, state.code, state.length, state.layout]);
       if (faces === null || faces.key !== key) {
@@ -94,15 +97,14 @@ export const clock = {
       }
       for (const face of faces.drawn) face.choose(face.pair === state.pair);
       if (!motion || still()) turn(state.position);
-      drawCounter(counter.measure(), ladder, state);
+      drawCounter(counter, ladder, state);
       const phases = Array.from({ length: code.pairs }, (_, pair) => {
         const phase = phaseAt(ladder, pair, state.position);
         return Math.atan2(Math.fround(Math.sin(phase)), Math.fround(Math.cos(phase)));
       });
       const read = readBack(ladder.rates, phases, Math.max(state.length, state.served, state.position));
       const never = pairs.some((pair) => wavelength(ladder.rates[pair]) > state.length);
-      note.textContent = `Drag a hand, or give it the arrow keys.${never ? ` A dashed face never turns once in ${number(state.length)} tokens.` : ""} ` +
-        `Below, each bit of the position stands under the hand that turns about as often as it.`;
+      note.textContent = `${never ? `Dashed: never turns once in ${number(state.length)} tokens. ` : ""}Below: each bit under the hand of about its period.`;
       const slowest = code.pairs - 1;
       section.answer(`At position ${number(state.position)} the fast hand (pair 0, ${perTurn(ladder.rates[0])}) has turned ${number((state.position * ladder.rates[0]) / TURN)} times` +
         `${slowest ? `, the slow one (pair ${slowest}, ${perTurn(ladder.rates[slowest])}) ${number((state.position * ladder.rates[slowest]) / TURN, 3)} times` : ""}. ` +
@@ -138,7 +140,7 @@ function drawFaces(plot, pairs, ladder, state, app) {
   const columns = Math.max(1, Math.min(pairs.length, Math.floor(plot.width / 92)));
   // Full rows look better than a rest.
   const even = Math.ceil(pairs.length / Math.ceil(pairs.length / columns));
-  const wide = Math.min(plot.width / even, 130), size = Math.min(84, wide - 6), tall = size + 42;
+  const wide = Math.min(plot.width / even, 130), size = Math.min(78, wide - 6), tall = size + 40;
   plot.height = Math.ceil(pairs.length / even) * tall + 4;
   plot.element.setAttribute("height", plot.height);
   plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
@@ -223,7 +225,7 @@ export function turnable(hand, { app, pair, ladder, centre, svgElement, choose =
 function drawCounter(plot, ladder, state) {
   plot.clear();
   const digits = state.position.toString(2).padStart(Math.max(8, Math.ceil(Math.log2(Math.max(state.length, 2)))), "0");
-  const left = 64, wide = 33, each = Math.max(4, Math.floor((plot.width - left) / wide)), tall = 84;
+  const left = 52, wide = 33, each = Math.max(4, Math.floor((plot.width - left) / wide)), tall = 80;
   const rows = Math.ceil(digits.length / each);
   plot.height = rows * tall;
   plot.element.setAttribute("height", plot.height);

@@ -99,7 +99,7 @@ function keyed(mark) {
 function drawKernels(plot, { own, beside }, state, length) {
   plot.measure().clear();
   const { left, top, right, bottom } = plot.inner, wide = plot.width > 560;
-  const least = Math.min(-0.1, ...[own, beside].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
+  const least = Math.min(beside ? -0.3 : -0.12, ...[own, beside].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
   const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least * 1.08, 1], [bottom, top]);
   plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
   plot.element.append(
@@ -116,7 +116,7 @@ function drawKernels(plot, { own, beside }, state, length) {
   if (state.length < length - 1 && state.length > 1) {
     plot.element.append(
       svg("line", { class: "rule", x1: x(state.length), x2: x(state.length), y1: top, y2: bottom }),
-      svg("text", { class: "halo", x: x(state.length) - 5, y: top + 10, "text-anchor": "end" }, wide ? `trained length ${number(state.length)}` : number(state.length)));
+      svg("text", { class: "halo", x: x(state.length) - 5, y: top + 10, "text-anchor": "end" }, `${wide ? "trained length" : "length"} ${number(state.length)}`));
   }
   const k = Math.abs(state.shift);
   if (k >= 1 && k < length) {
@@ -128,26 +128,28 @@ function drawKernels(plot, { own, beside }, state, length) {
   return x;
 }
 
-// The two marks, each with its number on a leader above it, one higher than the other where they are close.
+// The two marks, each with its number on a leader, the first code's above and the second's below; where two are close,
+// one is farther out.
 function markKernel(plot, { rise, below, at }, x, y, second) {
-  const { left, right, top } = plot.inner;
+  const { left, right, top, bottom } = plot.inner;
   const marks = [[rise || null, "rises from", "mark-rise"], [below, "below 0 from", "mark-below"]].filter(([place]) => place !== null);
   const close = marks.length > 1 && Math.abs(x(marks[0][0]) - x(marks[1][0])) < 130;
   marks.sort(([a], [b]) => a - b).forEach(([place, words, name], order) => {
-    const [cx, cy] = [x(place), y(at(place))], high = Math.max(top + 28, cy - 44 - (close && order === 0 ? 22 : 0));
+    const [cx, cy] = [x(place), y(at(place))], far = 30 + (close && order === (second ? 1 : 0) ? 20 : 0);
+    const high = second ? Math.min(cy + far, bottom - 8) : Math.max(cy - far, top + 16);
     const text = `${words} ${number(place)}`, end = cx + 7 * text.length > right, start = cx - 7 < left;
     plot.element.append(
-      svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy - 6, y2: high + 2 }),
+      svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy + (second ? 6 : -6), y2: high }),
       name === "mark-rise" ? svg("circle", { class: name + second, cx, cy, r: 5, "data-rise": place })
         : svg("path", { class: name + second, d: `M${cx - 6},${cy - 6}H${cx + 6}L${cx},${cy + 5}Z`, "data-below": place }),
-      svg("text", { class: second ? "halo" : "halo strong", x: end ? right : start ? left + 4 : cx - 4, y: high - 3, "text-anchor": end ? "end" : "start" }, text));
+      svg("text", { class: second ? "halo" : "halo strong", x: end ? right : start ? left + 4 : cx - 4, y: high + (second ? 10 : -3), "text-anchor": end ? "end" : "start" }, text));
   });
 }
 
 // A code's name beside its line, on the side that is free of the other's.
 function nameKernel(plot, own, other, x, y) {
   const { left, right, top, bottom } = plot.inner, place = left + 0.5 * (right - left);
-  const near = own.shares.slice(Math.ceil(x.invert(place)), Math.ceil(x.invert(place + 110)));
+  const near = own.shares.slice(Math.ceil(x.invert(place)), Math.ceil(x.invert(place + 7 * own.name.length)));
   const over = own.at(Math.round(x.invert(place))) >= other.at(Math.round(x.invert(place)));
   const height = over ? y(near.reduce((a, b) => Math.max(a, b), -1)) - 9 : y(near.reduce((a, b) => Math.min(a, b), 1)) + 18;
   plot.element.append(svg("text", { class: "halo name-of", x: place, y: Math.min(Math.max(height, top + 12), bottom - 4) }, own.name));

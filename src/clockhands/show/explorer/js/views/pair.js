@@ -5,7 +5,7 @@ import { Plot, html, line, number, svg } from "../draw.js";
 import { phaseAt, wavelength } from "../ladders.js";
 import { stepKeys, turnable } from "./clock.js";
 
-const ROUND = 2 * Math.PI;
+const FULL_TURN = 2 * Math.PI;
 const SAMPLES = 240; // points of a curve
 const MOST_DOTS = 64; // tokens that are dots of their own
 
@@ -19,7 +19,7 @@ export const pair = {
     section.controls.append(which.element, position.element);
 
     const wavesPlace = html("div", { class: "waves" }), circlePlace = html("div", { class: "circle" });
-    const waves = new Plot(wavesPlace, { height: 300, margin: { top: 44, right: 64, bottom: 44, left: 52 }, label: "Position, on the two waves of this pair" });
+    const waves = new Plot(wavesPlace, { height: 300, margin: { top: 54, right: 64, bottom: 44, left: 52 }, label: "Position, on the two waves of this pair" });
     const circle = new Plot(circlePlace, { height: 300, label: "Position, as the point on the circle of this pair" });
     for (const plot of [waves, circle]) {
       for (const [name, value] of [["role", "slider"], ["tabindex", 0], ["aria-valuemin", 0]]) plot.element.setAttribute(name, value);
@@ -57,13 +57,15 @@ export const pair = {
       const chosen = Math.min(state.pair, code.pairs - 1), rate = code.ladder.rates[chosen];
       const phase = phaseAt(code.ladder, chosen, state.position);
       now = { ladder: code.ladder, rate, phase, twin: twinOf(code.ladder, chosen, state.position), chosen };
+      const all = changed.size === Object.keys(state).length;
       for (const plot of [waves, circle]) {
+        if (all) plot.measure();
         plot.element.setAttribute("aria-valuemax", Math.max(state.length - 1, state.position));
         plot.element.setAttribute("aria-valuenow", state.position);
         plot.element.setAttribute("aria-valuetext", `position ${state.position}, sine ${decimal(Math.sin(phase), 3)}, cosine ${decimal(Math.cos(phase), 3)}`);
       }
-      drawWaves(waves.measure().clear(), now, state);
-      drawCircle(circle.measure().clear(), now, state);
+      drawWaves(waves.clear(), now, state);
+      drawCircle(circle.clear(), now, state);
       const sine = Math.sin(phase), cosine = Math.cos(phase);
       sum.textContent = `sin² + cos² at position ${number(state.position)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.`;
       facts.replaceChildren(...factsOf(code, chosen, state).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
@@ -78,8 +80,8 @@ export const pair = {
 export function twinOf(ladder, chosen, position) {
   const rate = ladder.rates[chosen];
   if (rate === 0) return null;
-  const by = Math.PI - 2 * phaseAt(ladder, chosen, position), ahead = by - ROUND * Math.floor(by / ROUND);
-  return ahead < 1e-9 || ROUND - ahead < 1e-9 ? null : position + ahead / rate;
+  const by = Math.PI - 2 * phaseAt(ladder, chosen, position), ahead = by - FULL_TURN * Math.floor(by / FULL_TURN);
+  return ahead < 1e-9 || FULL_TURN - ahead < 1e-9 ? null : position + ahead / rate;
 }
 
 // A number with a fixed count of digits and a true minus sign.
@@ -104,14 +106,14 @@ function answerOf(code, chosen, state, { phase, rate, twin }) {
 function factsOf(code, chosen, state) {
   const rate = code.ladder.rates[chosen], waveOf = { sin: "sine", cos: "cosine", "-sin": "−sine" };
   const channels = [code.channels[2 * chosen], code.channels[2 * chosen + 1]].filter((channel) => channel >= 0);
-  const told = (unit, value) => `${value}\u2009${unit}`;
+  const told = (unit, value) => `${value}\u202f${unit}`;
   return [
     ["channels", channels.map((channel) => `${channel} (${waveOf[code.waveOf(channel)] ?? code.waveOf(channel)})`).join(", ")],
     ["rate", told("rad/token", number(rate, 6))],
     ["divisor", rate === 0 ? "none" : number(1 / rate, 6)],
     ["wavelength", rate === 0 ? "none" : told("tokens", number(wavelength(rate), 6))],
-    ["speed", told("turns in 1\u2009000 tokens", number((1000 * rate) / ROUND, 4))],
-    [`in ${number(state.length)} tokens`, told("turns", number((state.length * rate) / ROUND, 4))],
+    ["speed", told("turns in 1\u202f000 tokens", number((1000 * rate) / FULL_TURN, 4))],
+    [`in ${number(state.length)} tokens`, told("turns", number((state.length * rate) / FULL_TURN, 4))],
   ];
 }
 
@@ -140,8 +142,8 @@ function drawWaves(plot, now, state) {
     add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }),
       svg("text", { x: end > (left + right) / 2 ? end - 5 : end + 5, y: bottom - 6, "text-anchor": end > (left + right) / 2 ? "end" : "start" }, `trained to ${number(state.length)}`));
   }
-  plot.axes(across, up, "position (token)", "height", { yTicks: 3, xTicks: Math.max(3, Math.floor(plot.width / 110)) });
-  add(svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
+  plot.axes(across, up, "position (token)", "", { yTicks: 3, xTicks: Math.max(3, Math.floor(plot.width / 110)) });
+  add(svg("text", { class: "name", x: 4, y: 14 }, "height (radius 1)"), svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
   const start = rate === 0 ? phase : 0;
   for (const [wave, kind] of [[Math.cos, "cosine"], [Math.sin, "sine"]]) {
     const points = Array.from({ length: SAMPLES + 1 }, (_, step) => {
@@ -169,13 +171,13 @@ function drawWaves(plot, now, state) {
 }
 
 function drawCircle(plot, now, state) {
-  const { width, height } = plot, radius = Math.min(width - 96, height - 84) / 2, x = width / 2, y = height / 2 + 6;
+  const { width, height } = plot, radius = Math.min(width - 128, height - 96) / 2, x = width / 2, y = height / 2 + 6;
   const { phase, twin } = now, add = (...marks) => plot.element.append(...marks);
   now.centre = [x, y];
   const cosine = radius * Math.cos(phase), sine = radius * Math.sin(phase);
   add(svg("circle", { class: "face", cx: x, cy: y, r: radius }),
     svg("line", { class: "zero", x1: x - radius - 8, x2: x + radius + 8, y1: y, y2: y }), svg("line", { class: "zero", x1: x, x2: x, y1: y - radius - 8, y2: y + radius + 8 }),
-    svg("text", { class: "end cosine", x: x + radius + 4, y: y + 20, "text-anchor": "middle" }, "cosine"), svg("text", { class: "end sine", x, y: y - radius - 14, "text-anchor": "middle" }, "sine"));
+    svg("text", { class: "end cosine", x: x + radius + 12, y: y + (sine >= 0 ? 16 : -8) }, "cosine"), svg("text", { class: "end sine", x, y: y - radius - 26, "text-anchor": "middle" }, "sine"));
   if (twin !== null) {
     add(svg("line", { class: "level", x1: x - cosine, x2: x + cosine, y1: y - sine, y2: y - sine }),
       svg("line", { class: "arm second", x1: x, y1: y, x2: x - cosine, y2: y - sine }), svg("circle", { class: "tip second", cx: x - cosine, cy: y - sine, r: 5 }),

@@ -243,11 +243,12 @@ function drawTurned(plot, found, state, chosen) {
     const points = Array.from(each, (size, pair) => [x(pair), y(size)]).filter((_, pair) => each[pair] > 0);
     plot.element.append(points.length > 1 ? line(points, { class: at ? "shift-line shift-second" : "shift-line" }) : svg("circle", { class: "tip", cx: points[0][0], cy: points[0][1], r: 4 }));
   });
-  const same = state.warp === "none", middle = Math.floor(found.pairs / 2);
-  const upper = sizes[0][middle] >= sizes[1][middle] ? 0 : 1;
-  const label = (text, size, above) => plot.element.append(svg("text", { class: "halo", x: x(middle) + (above ? 6 : -6), y: y(size) + (above ? -8 : 18), "text-anchor": above ? "start" : "end" }, text));
-  if (same) label(`from ${number(state.start)} and from ${number(state.position)}: one line`, sizes[0][middle], true);
-  else for (const at of [0, 1]) label(`from ${number(found.starts[at].from)}`, sizes[at][middle], at === upper);
+  const at = (share) => Math.floor(share * (found.pairs - 1)), same = state.warp === "none";
+  const upper = sizes[0][at(0.5)] >= sizes[1][at(0.5)] ? 0 : 1;
+  const over = (text, size) => plot.element.append(svg("text", { class: "halo", x: x(at(0.22)) + 8, y: y(size) - 6 }, text));
+  const under = (text, size) => plot.element.append(svg("text", { class: "halo", x: x(at(0.5)) - 8, y: y(size) + 16, "text-anchor": "end" }, text));
+  over(same ? "from both starts alike" : `from ${number(found.starts[upper].from)}`, sizes[upper][at(0.22)]);
+  if (!same) under(`from ${number(found.starts[1 - upper].from)}`, sizes[1 - upper][at(0.5)]);
   plot.axes(x, y, "pair", "", { xTicks: Math.min(8, found.pairs), yTicks: 5, yFormat: (value) => number(value, 1), xFormat: "d" });
   plot.element.append(svg("text", { class: "name", x: 4, y: 14 }, "angle turned (rad), log"));
 }

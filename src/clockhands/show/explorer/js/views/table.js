@@ -51,7 +51,8 @@ export const table = {
     });
     const note = html("p", { class: "note" });
     const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "Colours from minus one to one" });
-    section.figure.append(readout, html("div", { class: "beside" }, legend, note));
+    section.figure.append(html("div", { class: "reading" }, readout, legend), note);
+    position.element.classList.add("twice");
 
     return (state, changed) => {
       const code = app.additive(state), { pairs } = code;
@@ -75,7 +76,12 @@ export const table = {
 
       const bands = bandsOf(code, state.length), never = code.ladder.rates.filter((rate) => wavelength(rate) > state.length).length;
       const colours = colourTable("diverging");
-      heatmap.measure().draw({
+      if (changed.size === Object.keys(state).length) {
+        // Beside the story, the table shares the window's height with the clock.
+        heatmap.height = section.element.closest(".stay") ? Math.min(Math.max(innerHeight - 640, 230), 420) : 360;
+        heatmap.measure();
+      }
+      heatmap.draw({
         first: [row, column], shown, colours, range: [-1, 1], names: ["position (token)", "channel"],
         window: (from, rows, first, columns, out) => code.window(from, rows, first, columns, out),
         marked: [state.position, state.channel], bands, band: never ? `never turning in ${number(state.length)} tokens` : "",
@@ -84,7 +90,7 @@ export const table = {
       const pair = code.pairOf(state.channel), value = code.cell(state.position, state.channel);
       readout.replaceChildren(html("span", {}, `position ${number(state.position)}, channel ${state.channel}`), html("strong", {}, decimal(value, 10)),
         html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`));
-      note.textContent = `${grainOf(heatmap.grain)}Drag to move the table, point at a cell to read it, press to keep it. Arrow keys move the cell.`;
+      note.textContent = `${grainOf(heatmap.grain)}Point at a cell to read it, press to keep it, drag to move the table; arrow keys move the cell.`;
       section.answer(answerFor(code, state, never));
     };
   },
@@ -130,10 +136,10 @@ function grainOf([rows, columns]) {
 
 function answerFor(code, state, never) {
   const { rates } = code.ladder, last = code.pairs - 1, [fast, slow] = [wavelength(rates[0]), wavelength(rates[last])];
-  const where = state.layout === "halves" ? "in each half the fast channels are left and the slow ones right" : "fast channels left, slow ones right";
-  return `One row of ${number(code.width)} numbers a position; ${where}: a wave of ${number(fast, 3)} tokens in channel ${code.channels[0]}, of ${number(slow, 3)} in channel ${code.channels[2 * last]}. ` +
-    (never === 0 ? `Within ${number(state.length)} tokens every pair completes a turn.`
-      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}%) never complete a turn within ${number(state.length)} tokens.`);
+  const half = state.layout === "halves" ? " of each half" : "";
+  return `${number(code.width)} numbers a position: fast waves left${half} (${number(fast, 3)} tokens), slow ones right (${number(slow, 3)}). ` +
+    (never === 0 ? `Every pair turns at least once in ${number(state.length)} tokens.`
+      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}%) never turn once in ${number(state.length)} tokens.`);
 }
 
 function drawLegend(legend, colours) {
