@@ -1,5 +1,6 @@
 // The page: all views on one state.
 
+import { auditOf } from "./audits.js";
 import { Codebook, CUSTOM } from "./codebook.js";
 import { button, choice, slider } from "./controls.js";
 import { html } from "./draw.js";
@@ -26,7 +27,8 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
   const book = new Codebook(data.codes);
   const defaults = { ...DEFAULTS, ...data.start };
   const models = [], audiences = [];
-  const addModel = (audit) => {
+  const addModel = (given) => {
+    const audit = auditOf(given);
     const place = models.push({ audit, codes: book.addModel(audit, models.length) }) - 1;
     for (const tell of audiences) tell(place);
     return place;
@@ -38,7 +40,7 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
   const everything = new Set(Object.keys(DEFAULTS)), updates = [];
   const redraw = () => { for (const update of updates) update(store.state, everything); };
   const app = {
-    store, data, models, addModel, redraw,
+    root, store, data, models, addModel, redraw,
     onModels: (tell) => audiences.push(tell),
     code: (state) => book.code(state),
     spec: (state) => book.spec(state),

@@ -25,6 +25,8 @@ export const DEFAULTS = {
   code_in_attention: "sinusoidal",
   seed: 0,
   layer: 0,
+  model: 0, // of those on the page
+  beside: -1, // a second one beside it; -1 is none
   speed: 8, // tokens a second while the clock plays
   firstRow: 0, // the table's first position and channel in view, and how many of each
   firstColumn: 0,

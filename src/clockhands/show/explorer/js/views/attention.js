@@ -13,7 +13,7 @@ const CODES = [["sinusoidal", "sinusoidal, added to the tokens"], ["rotary", "ro
 const CODE_WORDS = { sinusoidal: "the sinusoidal code", rotary: "the rotary code", alibi: "ALiBi" };
 const MOST_WIDTH = 32; // channels of the drawn model
 const FORM_ROWS = 24; // positions whose form is drawn
-const ROUNDED = 1e-12; // two sums of a few dozen numbers of size 1 that differ by less are the same sum
+const SAME_SUM = 1e-12; // two sums of a few dozen numbers of size 1 that differ by less are the same sum
 const SHADES = 24; // on either side of zero
 const DEPENDS = ["base", "width", "layout", "span", "order", "seed", "code_in_attention"];
 
@@ -76,7 +76,7 @@ function bothOrders(code, state, width) {
 
 function inOrder(without, coded, words, state) {
   const blind = `Without a code it cannot: both orders weigh the words alike, and the means of what comes out differ by ${number(without.apart, 2)}, which is rounding. `;
-  if (coded.apart > ROUNDED) {
+  if (coded.apart > SAME_SUM) {
     return `${blind}With ${words} it can: a weight moves by up to ${number(coded.moved, 2)}, and the means are ${number(coded.apart, 2)} apart.`;
   }
   const mirrored = state.code_in_attention === "alibi" ? " One sentence is the other from its end, and without a mask ALiBi tells how far a word is, not on which side." : "";
@@ -124,7 +124,7 @@ function lightOn(colour) {
 function meansPicture({ means, difference, apart }, title, width) {
   const channels = difference.length, top = 40, row = 44, cell = Math.floor((width - 2) / channels);
   const most = Math.max(...means.flatMap((each) => Array.from(each, Math.abs)));
-  const told = apart > ROUNDED ? `the difference: ${number(apart, 2)} at most` : `the difference: ${number(apart, 2)}, rounding`;
+  const told = apart > SAME_SUM ? `the difference: ${number(apart, 2)} at most` : `the difference: ${number(apart, 2)}, rounding`;
   const strips = [["dog bites man", means[0]], ["man bites dog", means[1]], [told, difference]];
   return svg("svg", { class: "picture", width, height: top + strips.length * row, role: "img", "aria-label": `Means of the outputs ${title}; ${told}` },
     pictureTitle(`mean of the outputs, ${channels} channels`, title),

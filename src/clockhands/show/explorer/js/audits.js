@@ -1,0 +1,140 @@
+// What `clockhands audit --json` wrote, read by a page that trusts none of it.
+
+const MOST_LAYERS = 4096; // more than any model has; a file that names more is no audit
+const MOST_TARGETS = 64;
+const MOST_TEXT = 400; // characters of one text of a file that are shown
+export const SEVERITIES = ["error", "warning", "note"];
+
+// Text of a file as one line that can be shown, whatever was there.
+export function shownText(value, most = MOST_TEXT) {
+  const text = typeof value === "string" ? value : value === null || value === undefined ? "" : JSON.stringify(value);
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+// Layer numbers out of "0-4,6-10"; null for what names none: "input", nothing, or more than a model has.
+export function layerNumbers(ranges) {
+  if (typeof ranges !== "string") return null;
+  const found = [];
+  for (const span of ranges.split(",")) {
+    const ends = /^(\d{1,6})(?:-(\d{1,6}))?$/.exec(span.trim());
+    if (!ends) return null;
+    const first = Number(ends[1]), last = Number(ends[2] ?? ends[1]);
+    if (last - first >= MOST_LAYERS || found.length + last - first >= MOST_LAYERS) return null;
+    for (let layer = first; layer <= last; layer++) found.push(layer);
+  }
+  return found;
+}
+
+// The audits in a text: `clockhands audit --json`, one target of it, or a page that holds one. Gives { audits, unread }, or
+// { failed: why } in words for whoever chose the file.
+export function auditsIn(text) {
+  const documents = /^\s*</.test(text) ? heldByPage(text) : [text];
+  if (documents.length === 0) return { failed: "it is a page, and no audit is in it." };
+  let reason = "";
+  for (const each of documents) {
+    let value;
+    try {
+      value = JSON.parse(each);
+    } catch {
+      reason ||= "it is not JSON.";
+      continue;
+    }
+    const found = auditsOf(value);
+    if (!found.failed) return found;
+    reason ||= found.failed;
+  }
+  return { failed: reason };
+}
+
+function heldByPage(text) {
+  // A document made this way runs no script and loads nothing.
+  const page = new DOMParser().parseFromString(text, "text/html");
+  return Array.from(page.querySelectorAll('script[type="application/json"]'), (script) => script.textContent);
+}
+
+function auditsOf(value) {
+  if (value === null || typeof value !== "object") return { failed: "it is JSON, but not of an audit." };
+  if (value.schema !== undefined && value.schema !== 1) return { failed: `it is of schema ${shownText(value.schema, 20)}, and this page reads schema 1.` };
+  const targets = Array.isArray(value.targets) ? value.targets : Array.isArray(value.models) ? value.models : Array.isArray(value.layers) ? [value] : null;
+  if (targets === null) {
+    return { failed: value.model_type === undefined && value.architectures === undefined
+      ? "it is JSON, but not of an audit."
+      : "it is a model's config, not its audit. Run: clockhands audit FILE --json > audit.json" };
+  }
+  const unread = Array.isArray(value.unread) ? value.unread.map((each) => shownText(each?.message)) : [];
+  if (targets.length === 0) return { failed: unread.length ? `none of its targets could be read: ${unread[0]}` : "it holds no target." };
+  if (targets.length > MOST_TARGETS) return { failed: `it holds ${targets.length} targets, and this page takes ${MOST_TARGETS}.` };
+  const audits = targets.map(auditOf);
+  if (audits.includes(null)) return { failed: "a target in it has no list of layers." };
+  return { audits, unread };
+}
+
+// One target with every field of the type that the page expects; null where it cannot be one.
+export function auditOf(value) {
+  if (value === null || typeof value !== "object" || !Array.isArray(value.layers)) return null;
+  const objects = (list) => (Array.isArray(list) ? list.filter((each) => each !== null && typeof each === "object") : []);
+  const whole = (each) => (Number.isInteger(each) && each > 0 ? each : null);
+  const text = (each) => (typeof each === "string" ? each : null);
+  return {
+    target: shownText(value.target) || "a target without a name",
+    model_type: text(value.model_type), context: whole(value.context), length: whole(value.length),
+    layers: objects(value.layers).map((layer) => ({
+      part: text(layer.part) ?? "text", layers: text(layer.layers), kind: text(layer.kind), layout: text(layer.layout), order: text(layer.order),
+      width: whole(layer.width), rotated: whole(layer.rotated), base: Number.isFinite(layer.base) ? layer.base : null,
+      rates: Array.isArray(layer.rates) ? layer.rates : null, attention_factor: Number.isFinite(layer.attention_factor) ? layer.attention_factor : null,
+      scaling: layer.scaling !== null && typeof layer.scaling === "object" ? layer.scaling : null,
+      rows: whole(layer.rows), window: whole(layer.window), usable_length: whole(layer.usable_length),
+    })),
+    findings: objects(value.findings).map((finding) => ({
+      code: shownText(finding.code), severity: SEVERITIES.includes(finding.severity) ? finding.severity : "note", message: shownText(finding.message, 2000),
+      hint: shownText(finding.hint, 2000), layers: text(finding.layers), edit: shownText(finding.edit?.says, 2000),
+      evidence: Object.entries(finding.evidence !== null && typeof finding.evidence === "object" ? finding.evidence : {}).map(([name, held]) => [shownText(name), shownText(held)]),
+    })),
+    readers: objects(value.readers).map((reader) => ({ title: shownText(reader.title), verdict: shownText(reader.verdict) })),
+  };
+}
+
+// The parts of a model from the bottom up: each its rows (the input, then its layers), which codes stand in a row, and
+// which findings are about it.
+export function partsOfModel(audit) {
+  const parts = new Map();
+  audit.layers.forEach((layer, place) => {
+    if (!parts.has(layer.part)) parts.set(layer.part, { part: layer.part, groups: [], rows: [] });
+    const numbers = layerNumbers(layer.layers);
+    parts.get(layer.part).groups.push({ place, layer, numbers, findings: [] });
+  });
+  for (const part of parts.values()) {
+    const unnumbered = part.groups.filter(({ numbers }) => numbers === null).map((group) => ({ name: group.layer.layers === "input" ? "input" : "all", number: null, groups: [group] }));
+    const last = part.groups.reduce((most, { numbers }) => (numbers === null ? most : numbers.reduce((high, each) => Math.max(high, each), most)), -1);
+    const numbered = Array.from({ length: Math.min(last + 1, MOST_LAYERS) }, (_, number) => ({ name: String(number), number, groups: [] }));
+    for (const group of part.groups) for (const number of group.numbers ?? []) numbered[number]?.groups.push(group);
+    part.rows = [...unnumbered, ...numbered];
+    part.layers = numbered.length;
+  }
+  const whole = [];
+  for (const finding of audit.findings) {
+    const found = finding.layers === null ? [] : [...parts.values()].flatMap(({ groups }) => groups).filter((group) => touches(finding, group));
+    // What one finding says of several codes is said at the first, in the part that its message names.
+    if (found.length) (found.find(({ layer }) => finding.message.includes(`the ${layer.part}`)) ?? found[0]).findings.push(finding);
+    else whole.push(finding);
+  }
+  return { parts: [...parts.values()], whole };
+}
+
+function touches(finding, { layer, numbers }) {
+  // A finding names the layers, not the part; where parts have layers of the same numbers its message says which.
+  if (finding.layers === layer.layers) return true;
+  const about = layerNumbers(finding.layers);
+  return about !== null && numbers !== null && about.some((number) => numbers.includes(number));
+}
+
+// The audit in one sentence, as the command says it.
+export function verdictOf(audit) {
+  const counted = (severity) => audit.findings.filter((finding) => finding.severity === severity).length;
+  const [errors, warnings, notes] = SEVERITIES.map(counted);
+  const said = [[errors, "error"], [warnings, "warning"], [notes, "note"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}${count > 1 ? "s" : ""}`).join(", ");
+  if (errors) return `Wrong for any reader: ${said}.`;
+  if (warnings) return `Wrong for some readers or some lengths: ${said}.`;
+  if (audit.layers.every(({ kind }) => kind === null)) return `No position code was recognised${said ? `; ${said}` : ""}.`;
+  return `No fault found in what is declared${said ? `; ${said}` : ""}.`;
+}
