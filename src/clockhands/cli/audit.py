@@ -21,6 +21,7 @@ Examples:
   clockhands audit models/*/config.json --strict --baseline known.json --format sarif
   clockhands audit positions.npy
   clockhands audit vaswani2017:width=64
+  clockhands audit path/to/model --html report.html
 """
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -73,6 +74,12 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "--format", "form", type=click.Choice(FORMATS), help="How to print: text (the default), json, sarif, github."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report as one HTML page to this file too, replacing one that is there.",
+)
 def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
     length: int | None,
@@ -84,6 +91,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     write_baseline: Path | None,
     form: str | None,
     as_json: bool,
+    html: Path | None,
 ) -> int:
     """Say what a model is told about position, and what is wrong with it.
 
@@ -121,6 +129,12 @@ def command(  # noqa: PLR0917 - click passes them by name
         text = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
         write_whole(write_baseline, lambda path: _write(path, text), force=True)
         talk(f"note: {write_baseline} holds {sum(len(each.findings) for each in audits)} findings.")
+    if html is not None:
+        from clockhands.show.report import report
+
+        page = report(audits, failures)
+        write_whole(html, lambda path: _write(path, page), force=True)
+        talk(f"note: {html} holds the report.")
     _print(form or ("json" if as_json else "text"), audits, failures)
     if failures:
         return 2

@@ -1,0 +1,380 @@
+"""The report of an audit as one HTML file: it opens from disk, asks for nothing from anywhere, and prints on paper.
+
+First what was audited, the verdict and the findings with the edit that mends each; then the layers, the ladder against
+the lengths, and the properties; then where every value stands. The audit itself lies in the file as JSON, under the id
+`AUDIT`, so that the file can be dropped on the explorer, which also opens at its end. Nothing but that needs a script.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from importlib.resources import files
+from itertools import groupby
+from pathlib import PurePath
+from typing import Any
+
+from clockhands.auditing import Audit, Finding
+from clockhands.auditing.extending import Extension
+from clockhands.auditing.findings import SEVERITIES, spoken
+from clockhands.auditing.main_properties import MainProperties
+from clockhands.auditing.rules import IF_SOUND
+from clockhands.readers.telling import BY_LENGTH, reach_of
+from clockhands.show.explorer.bundle import module, source
+from clockhands.show.explorer.data import data
+from clockhands.show.extending import lines_of
+from clockhands.show.ladder_picture import bands_of, ladder_picture
+from clockhands.show.main_properties import SHORT
+from clockhands.show.markup import Markup, element, joined
+from clockhands.show.readers import rows_of_readers
+from clockhands.show.sentences import what_is_wrong, what_mends_it
+from clockhands.show.terminal import evidence_to_show, layers_in_words, rates_in_words, rows_of, title_of
+from clockhands.sources.resolved import Code
+
+AUDIT = "clockhands-audit"
+"""The id of the script element that holds what `clockhands audit --json` prints."""
+
+_WIDE, _NARROW = 800, 320  # px of the two drawings of a ladder: for a page or paper, and for a phone
+_LONGEST = 600  # letters of a step of an edit; the whole of it is in the JSON
+
+_SHAPES = {
+    "error": "M3,3L13,13M13,3L3,13",
+    "warning": "M8,2L15,14H1Z",
+    "note": "M8,3a5,5 0 1,0 .01,0Z",
+    "sound": "M2,9L6,13L14,3",
+}
+_HEADINGS = {
+    "error": "Wrong for any reader",
+    "warning": "Wrong for some readers or some lengths",
+    "note": "Worth knowing",
+}
+
+_START = f"""
+const held = (id) => JSON.parse(document.getElementById(id).textContent);
+const place = document.getElementById("turn");
+let opened = false;
+place.addEventListener("toggle", () => {{
+  if (!place.open || opened) return;
+  opened = true;
+  const data = {{ ...held("data"), models: held("{AUDIT}").targets }};
+  explore(document.getElementById("explorer"), data, {{ fragment: "" }});
+}});
+"""
+
+
+def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = ()) -> str:
+    """The page.
+
+    Args:
+        audits: What was audited, in the order in which it is shown.
+        unread: The targets that could not be read, each with its ``target``, ``message`` and ``hint``.
+
+    Returns:
+        A whole HTML document.
+    """
+    told: dict[str, Any] = {"schema": 1, "targets": [audit.to_dict() for audit in audits]}
+    if unread:
+        told["unread"] = [dict(each) for each in unread]
+    shared = {**data(audits), "models": []}
+    script = f"{module()}\n{_START}"
+    style = Markup(source("style.css") + files(__package__).joinpath("report.css").read_text("utf-8"))
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    names = [each.target for each in audits] + [each["target"] for each in unread]
+    title = f"Audit of {_name(names[0]) if len(names) == 1 else f'{len(names)} targets'}"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", style),
+    )
+    body = element(
+        "body",
+        element("main", _main(audits, unread), _explorer(audits), _foot(), class_="clockhands report"),
+        _held(AUDIT, told),
+        _held("data", shared),
+        element("script", Markup(script), type="module"),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _held(name: str, value: Mapping[str, Any]) -> Markup:
+    """Data in the page; `<` is written otherwise, so that nothing in it can end the element."""
+    text = json.dumps(value, allow_nan=False).replace("<", "\\u003c")
+    return element("script", Markup(text), type="application/json", id=name)
+
+
+def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Iterator[Markup]:
+    several = len(audits) + len(unread) > 1
+    if several:
+        yield element("h1", f"Audit of {len(audits) + len(unread)} targets")
+        yield _overview(audits, unread)
+    for number, audit in enumerate(audits):
+        yield element("article", _target(audit, several=several), id=f"target-{number + 1}", class_="report-target")
+    for number, each in enumerate(unread):
+        name = element("h2" if several else "h1", each["target"], class_="report-name")
+        said = element(
+            "p", _mark("error"), f"It could not be read. {each['message']}", class_="report-verdict is-error"
+        )
+        hint = element("p", each["hint"], class_="answer")
+        yield element("article", name, said, hint, id=f"target-{len(audits) + number + 1}", class_="report-target")
+
+
+def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Markup:
+    """All targets with their verdicts, before any of them."""
+    graded = [(audit.target, _grade(audit), audit.verdict) for audit in audits]
+    graded += [(each["target"], "error", "It could not be read.") for each in unread]
+    rows = (
+        element(
+            "tr",
+            element("th", element("a", target, href=f"#target-{number + 1}"), scope="row"),
+            element("td", _mark(grade), verdict),
+        )
+        for number, (target, grade, verdict) in enumerate(graded)
+    )
+    head = element("tr", element("th", "target", scope="col"), element("th", "verdict", scope="col"))
+    return element("table", element("thead", head), element("tbody", rows), class_="report-table of-targets")
+
+
+def _name(target: str) -> str:
+    """The last part of a path, and the folder before it where the file is called as all of its kind are."""
+    path = PurePath(target)
+    return f"{path.parent.name}/{path.name}" if path.suffix == ".json" and path.parent.name else path.name or target
+
+
+def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
+    name = _name(audit.target)
+    below = "h3" if several else "h2"
+    yield element("h2" if several else "h1", name, class_="report-name")
+    if name != audit.target:
+        yield element("p", audit.target, class_="note path")
+    yield element("p", _mark(_grade(audit)), audit.verdict, class_=f"report-verdict is-{_grade(audit)}")
+    yield element("p", _in_short(audit), class_="note")
+    for note in audit.notes:
+        yield element("p", f"Note: {note}", class_="note")
+    for severity in SEVERITIES:
+        found = [finding for finding in audit.findings if finding.severity == severity]
+        if found:
+            yield element("section", element(below, _HEADINGS[severity]), map(_finding, found))
+    if audit.extension is not None:
+        yield element(
+            "section", element(below, f"At {audit.extension.length:,} positions"), _extension(audit.extension)
+        )
+    if audit.layers:
+        yield element("section", element(below, "What the layers are told"), map(_code, audit.layers))
+    if bands := bands_of(audit):
+        says = [element("p", band.says, class_="answer") for band in bands]
+        wide, narrow = (element("div", ladder_picture(bands, width), class_=f"figure report-{kind}")
+                        for kind, width in (("wide", _WIDE), ("narrow", _NARROW)))  # fmt: skip
+        yield element("section", element(below, "Is the ladder fit for the length?"), says, _key(), wide, narrow)
+    if audit.properties:
+        yield element("section", element(below, "What the codes can and cannot do"), _properties(audit.properties))
+    yield element("section", element(below, "Where every value stands"), _provenance(audit))
+
+
+def _in_short(audit: Audit) -> str:
+    parts = [f"Model type {audit.model_type}" if audit.model_type else "No model type is named"]
+    parts.append(f"a context of {spoken(audit.context)} positions" if audit.context else "no context is declared")
+    if audit.length is not None and any((code.scaling or {}).get("type") in BY_LENGTH for code in audit.layers):
+        parts.append(f"rates as they are at {spoken(audit.length)} positions")
+    return f"{'; '.join(parts)}."
+
+
+def _grade(audit: Audit) -> str:
+    return "error" if audit.errors else "warning" if audit.warnings else "sound"
+
+
+def _mark(kind: str) -> Markup:
+    """A sign that differs by shape as well as by colour; what it says stands beside it in words."""
+    return _sign(f"report-mark is-{kind}", element("path", d=_SHAPES[kind]), 16)
+
+
+def _sign(kind: str, shape: Markup, width: int) -> Markup:
+    return element("svg", shape, class_=kind, viewBox=f"0 0 {width} 16", width=width, height=16, aria_hidden="true")
+
+
+def _finding(finding: Finding) -> Markup:
+    layers = f", {layers_in_words(finding.layers)}" if finding.layers else ""
+    evidence = [(_place(name), value) for name, value in evidence_to_show(finding)]
+    mends = what_mends_it(finding)
+    # That nothing is to be mended goes without saying of what is only worth knowing.
+    hint = finding.hint.removeprefix(IF_SOUND).strip() if finding.severity == "note" else finding.hint
+    to_do = None if finding.severity == "note" else element("strong", "To do: ")
+    return element(
+        "section",
+        element("p", _mark(finding.severity), element("strong", finding.severity), " ",
+                element("code", finding.code), layers, class_="report-code"),
+        element("p", what_is_wrong(finding), class_="answer"),
+        _pairs(evidence, "report-evidence") if evidence else None,
+        element("p", to_do, hint, class_="answer") if hint else None,
+        element("p", element("strong", "Edit: "), mends, class_="answer") if mends else None,
+        _patch(finding),
+        class_=f"report-finding is-{finding.severity}",
+    )  # fmt: skip
+
+
+def _patch(finding: Finding) -> Markup | None:
+    """The edit as JSON Patch, a step a line."""
+    if finding.edit is None or not finding.edit.patch:
+        return None
+    steps = [json.dumps(dict(step), ensure_ascii=False) for step in finding.edit.patch]
+    short = (step if len(step) <= _LONGEST else f"{step[:_LONGEST]}…" for step in steps)
+    lines = joined([joined(step, Markup("\n")) for step in short])
+    caption = element("figcaption", f"The same for {finding.edit.file or 'the file'}, as JSON Patch (RFC 6902)")
+    return element("figure", caption, element("pre", lines), class_="report-patch")
+
+
+def _pairs(rows: Iterable[tuple[Markup | str, Markup | str]], kind: str) -> Markup:
+    """Names and values."""
+    lines = (element("div", element("dt", name), element("dd", value)) for name, value in rows)
+    return element("dl", lines, class_=kind)
+
+
+def _place(text: str) -> Markup:
+    """A place in a file, which may break after each of its steps where a line ends."""
+    pieces: list[Markup | str] = []
+    for sign in text:
+        pieces.append(sign)
+        if sign in "./:_":
+            pieces.append(element("wbr"))
+    return joined(pieces)
+
+
+def _code(code: Code) -> Markup:
+    rows = [(label, value) for label, value, _ in rows_of(code)]
+    title = element("p", title_of(code), class_="report-code")
+    return element("section", title, _pairs(rows, "report-facts") if rows else None)
+
+
+def _key() -> Markup:
+    """What the marks of a ladder mean."""
+    marks = (
+        ("turning", "M6,3V13", "comes round within the length"),
+        ("never", "M6,0V16", "never completes a turn in it"),
+        ("beyond", "M6,2V14m-3,-4l3,4l3,-4", "is turned further than in training"),
+    )
+    signs = (
+        (_sign("report-ladder", element("path", class_=f"mark {kind}", d=shape), 12), words)
+        for kind, shape, words in marks
+    )
+    return element("p", (element("span", sign, f" {words}") for sign, words in signs), class_="note report-key")
+
+
+def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
+    for (length, _), group in groupby(found, key=lambda one: (one.length, tuple(one.properties.items()))):
+        same = list(group)
+        where = "; ".join(filter(None, (_where(one) for one in same)))
+        yield element("p", f"{where or 'The code'}, over {length:,} tokens", class_="report-code")
+        rows = (
+            element("tr", element("th", SHORT[name], scope="row"), element("td", each.brief), element("td", each.says))
+            for name, each in same[0].properties.items()
+        )
+        names = ("property", "answer", "with its numbers")
+        head = element("tr", (element("th", name, scope="col") for name in names))
+        yield element("table", element("thead", head), element("tbody", rows), class_="report-table of-properties")
+
+
+def _where(one: MainProperties) -> str:
+    part = "" if one.part in ("text", "other") else one.part
+    return ", ".join(filter(None, (part, one.layers and layers_in_words(one.layers))))
+
+
+def _extension(extension: Extension) -> Iterator[Markup]:
+    for sentence in extension.sound:
+        yield element("p", sentence, class_="answer")
+    for way in extension.ways:
+        yield element("p", way.scaling, class_="report-code")
+        for sentence in way.says:
+            yield element("p", sentence, class_="answer")
+        for values in way.values.values():
+            yield element("pre", [joined(line, Markup("\n")) for line in lines_of(values)])
+        for cost in way.costs:
+            known = f" ({cost.source}; {cost.label})" if cost.source else ""
+            yield element("p", f"Known: {cost.says}{known}", class_="note")
+    for sentence in (*extension.without, *extension.cannot):
+        yield element("p", sentence, class_="note")
+
+
+def _provenance(audit: Audit) -> Iterator[Markup]:
+    """A row for each value: whose, what, how much, and the file and key."""
+    of_model = [
+        (name.replace("_", " "), _said(value), audit.source[name])
+        for name, value in (("model_type", audit.model_type), ("context", audit.context), ("length", audit.length))
+        if name in audit.source
+    ]
+    if of_model:
+        yield _places("model", of_model)
+    for code in audit.layers:
+        stated = ((name, _field(code, name), place) for name, place in code.source.items() if hasattr(code, name))
+        rows = [(name.replace("_", " "), value, place) for name, value, place in stated if value]
+        if rows:
+            yield _places(title_of(code), rows)
+    if audit.weights is not None:
+        yield element("p", f"Weights: {audit.weights.says}", class_="note")
+    reach = reach_of(audit.layers, audit.context, audit.length)
+    others = list(rows_of_readers(audit.readings, reach))
+    if others:
+        yield element("p", "What other readers compute", class_="report-code")
+        yield _pairs(others, "report-facts")
+    if audit.ignored:
+        yield element("p", "Keys about position that nothing reads", class_="report-code")
+        yield _pairs([(_place(place), spoken(value)) for place, value in audit.ignored.items()], "report-evidence")
+
+
+def _places(whose: str, rows: Iterable[tuple[str, str, str]]) -> Markup:
+    """A table of values and where they stand."""
+    names = ("value", "is", "stands in")
+    head = element("tr", (element("th", name, scope="col") for name in names))
+    body = (
+        element("tr", element("th", name, scope="row"), element("td", value), element("td", _place(place)))
+        for name, value, place in rows
+    )
+    caption = element("caption", whose, class_="report-code")
+    return element("table", caption, element("thead", head), element("tbody", body), class_="report-table of-places")
+
+
+def _field(code: Code, name: str) -> str:
+    """A field of a code in a few words; nothing where it has none."""
+    value = getattr(code, name)
+    if value is None:
+        return ""
+    if name == "layers":
+        return layers_in_words(value)
+    if name == "rates":
+        return rates_in_words(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_said(item)}" for key, item in value.items() if item is not None)
+    return _said(value)
+
+
+def _said(value: object) -> str:
+    """A value as in a sentence, words without quotes."""
+    return value if isinstance(value, str) else spoken(value)
+
+
+def _explorer(audits: Sequence[Audit]) -> Markup | None:
+    if not any(audit.layers for audit in audits):
+        return None
+    summary = element("summary", "Turn its clock: the explorer, opened on what was audited")
+    return element("details", summary, element("div", id="explorer"), id="turn", class_="report-explorer")
+
+
+def _foot() -> Markup:
+    return element(
+        "p",
+        f"clockhands {version('clockhands')}. The audit is in this file as JSON: drop the file on the page that ",
+        element("code", "clockhands explore"),
+        " opens, or read the element with the id ",
+        element("code", AUDIT),
+        ".",
+        class_="note report-foot",
+    )
