@@ -30,7 +30,7 @@ export class Heatmap {
     return { left, top, width: this.width - left - right, height: this.height - top - bottom };
   }
 
-  // `view`: { first: [row, column], shown: [rows, columns], window(from, rows, firstColumn, columns, out), colours,
+  // `view`: { key: what the cells depend on beside where the view begins (cells of the same key are not drawn again), first: [row, column], shown: [rows, columns], window(from, rows, firstColumn, columns, out), colours,
   // range: [least, largest], names: [rows, columns], marked: [row, column] or null, bands: [[from, to]] of columns, band: words }.
   draw(view) {
     this.view = view;
@@ -40,26 +40,33 @@ export class Heatmap {
     return this;
   }
 
-  paint({ first, shown, window: fill, colours, range }) {
+  paint({ key, first, shown, window: fill, colours, range }) {
     const { left, top, width, height } = this.inner;
+    const painted = [key, ...first, ...shown, width, height, globalThis.devicePixelRatio, colours];
+    if (key !== undefined && this.painted?.every((part, place) => part === painted[place])) return;
+    this.painted = painted;
     const scale = Math.min(globalThis.devicePixelRatio || 1, 2);
-    const across = Math.max(1, Math.round(width * scale)), down = Math.max(1, Math.round(height * scale));
-    const canvas = this.canvas;
+    const [rows, columns] = shown;
+    // As many cells to a dot as it takes for all to have a dot; the browser draws the dots as large as they are seen.
+    const grain = [Math.max(1, Math.ceil(rows / (height * scale))), Math.max(1, Math.ceil(columns / (width * scale)))];
+    const down = Math.ceil(rows / grain[0]), across = Math.ceil(columns / grain[1]), canvas = this.canvas;
     if (canvas.width !== across || canvas.height !== down) {
       [canvas.width, canvas.height] = [across, down];
       this.image = null;
     }
-    for (const [name, value] of [["left", left], ["top", top], ["width", width], ["height", height]]) canvas.style.setProperty(name, `${value}px`);
+    // The last dot may stand for fewer cells than the others, and reaches beyond the table by what it lacks.
+    const size = { left, top, width: (width * across * grain[1]) / columns, height: (height * down * grain[0]) / rows };
+    for (const [name, value] of Object.entries(size)) canvas.style.setProperty(name, `${value}px`);
+    canvas.classList.toggle("large", width / across >= 3 && height / down >= 3);
     this.element.style.setProperty("height", `${this.height}px`);
-    const [rows, columns] = shown;
     if (!this.cells || this.cells.length < rows * columns) this.cells = new Float32Array(rows * columns);
     fill(first[0], rows, first[1], columns, this.cells);
     const context = canvas.getContext("2d");
     this.image ??= context.createImageData(across, down);
-    dotsOf(this.cells, rows, columns, new Uint32Array(this.image.data.buffer), across, down, colours, range);
+    dotsOf(this.cells, rows, columns, new Uint32Array(this.image.data.buffer), grain, colours, range);
     context.putImageData(this.image, 0, 0);
-    // Rows and columns that one dot stands for, at most.
-    this.grain = [Math.max(1, Math.ceil(rows / down)), Math.max(1, Math.ceil(columns / across))];
+    // Rows and columns that one dot stands for.
+    this.grain = grain;
   }
 
   mark({ first, shown, names, marked, bands = [], band = "" }) {
@@ -105,8 +112,8 @@ export class Heatmap {
   // [row, column] under the pointer.
   at(event) {
     const box = this.canvas.getBoundingClientRect();
-    const { first, shown } = this.view;
-    const place = [(event.clientY - box.top) / box.height, (event.clientX - box.left) / box.width];
+    const { first, shown } = this.view, { width, height } = this.inner;
+    const place = [(event.clientY - box.top) / height, (event.clientX - box.left) / width];
     return place.map((part, axis) => first[axis] + Math.min(Math.max(Math.floor(part * shown[axis]), 0), shown[axis] - 1));
   }
 
@@ -150,30 +157,23 @@ export class Heatmap {
   }
 }
 
-// Colour `across` x `down` dots from `rows` x `columns` cells; a dot has the mean of the cells that it covers.
-export function dotsOf(cells, rows, columns, dots, across, down, colours, [least, largest]) {
-  const top = colours.length - 1, scale = top / (largest - least);
-  const sums = new Float64Array(columns);
-  const starts = Int32Array.from({ length: across + 1 }, (_, x) => Math.floor((x * columns) / across));
-  let from = -1, to = -1;
-  for (let y = 0; y < down; y++) {
-    const start = Math.floor((y * rows) / down), end = Math.max(start + 1, Math.floor(((y + 1) * rows) / down));
-    if (start === from && end === to) {
-      dots.copyWithin(y * across, (y - 1) * across, y * across);
-      continue;
-    }
-    [from, to] = [start, end];
+// Colour the dots of `rows` x `columns` cells; a dot has the mean of the rows x columns of `grain` that it stands for.
+export function dotsOf(cells, rows, columns, dots, [tall, wide], colours, [least, largest]) {
+  const top = colours.length - 1, scale = top / (largest - least), across = Math.ceil(columns / wide);
+  const sums = new Float64Array(across);
+  for (let start = 0, at = 0; start < rows; start += tall) {
+    const end = Math.min(start + tall, rows);
     sums.fill(0);
     for (let row = start; row < end; row++) {
-      for (let column = 0, at = row * columns; column < columns; column++, at++) sums[column] += cells[at];
+      for (let dot = 0, cell = row * columns; dot < across; dot++) {
+        const stop = Math.min((dot + 1) * wide, columns) + row * columns;
+        for (; cell < stop; cell++) sums[dot] += cells[cell];
+      }
     }
-    for (let x = 0; x < across; x++) {
-      const begin = starts[x], stop = Math.max(begin + 1, starts[x + 1]);
-      let sum = 0;
-      for (let column = begin; column < stop; column++) sum += sums[column];
-      const mean = sum / ((stop - begin) * (end - start));
+    for (let dot = 0; dot < across; dot++) {
+      const mean = sums[dot] / ((end - start) * (Math.min((dot + 1) * wide, columns) - dot * wide));
       const step = Math.round((mean - least) * scale);
-      dots[y * across + x] = colours[step < 0 ? 0 : step > top ? top : step];
+      dots[at++] = colours[step < 0 ? 0 : step > top ? top : step];
     }
   }
   return dots;

@@ -24,6 +24,8 @@ const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
 // Fill a place with the explorer. `data` is what Python put in: codes by name, and the audit of each target.
 export function explore(root, data, { fragment = "", onfragment = null, schedule = (call) => requestAnimationFrame(call) } = {}) {
+  // Axes write numbers as the texts do.
+  d3.formatDefaultLocale({ decimal: ".", thousands: "\u202f", grouping: [3], currency: ["", ""] });
   const book = new Codebook(data.codes);
   const defaults = { ...DEFAULTS, ...data.start };
   const models = [], audiences = [];
@@ -85,9 +87,12 @@ function commonControls(app) {
   const { store } = app, { state } = store;
   const length = slider(app, "length", "Length", { min: 2, max: Math.max(LONGEST, state.length), scale: "log", unit: "tokens" });
   const says = html("p", { class: "says" });
+  const more = button("See all that it is told", () => app.root.querySelector("#model").scrollIntoView());
   const tell = () => {
     const code = app.code(store.state);
-    says.textContent = code.own ? "" : code.base === null ? `${code.says} No base alone makes its ladder: moving the base makes another code.` : code.says;
+    if (code.own) says.replaceChildren();
+    else if (code.model) says.replaceChildren("The views show this model's ladder. ", more);
+    else says.replaceChildren(code.base === null ? `${code.says} No base alone makes its ladder: moving the base makes another code.` : code.says);
   };
   store.subscribe((_, changed) => {
     if (changed.has("length") && store.state.length > LONGEST) length.limits(2, store.state.length);

@@ -258,11 +258,11 @@ function superscript(value) {
 
 // The pair whose wavelength is nearest to a period in ratio; null where none is within a factor of 1.5.
 export function nearestPair(rates, period) {
-  let nearest = null, least = Math.log(1.5);
-  rates.forEach((rate, pair) => {
-    const far = rate > 0 ? Math.abs(Math.log(wavelength(rate) / period)) : Infinity;
+  let nearest = null, least = 1.5;
+  for (let pair = 0; pair < rates.length; pair++) {
+    const ratio = (TURN / rates[pair]) / period, far = ratio < 1 ? 1 / ratio : ratio;
     if (far < least) [nearest, least] = [pair, far];
-  });
+  }
   return nearest;
 }
 

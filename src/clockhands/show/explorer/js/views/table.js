@@ -82,7 +82,7 @@ export const table = {
         heatmap.measure();
       }
       heatmap.draw({
-        first: [row, column], shown, colours, range: [-1, 1], names: ["position (token)", "channel"],
+        key: code, first: [row, column], shown, colours, range: [-1, 1], names: ["position (token)", "channel"],
         window: (from, rows, first, columns, out) => code.window(from, rows, first, columns, out),
         marked: [state.position, state.channel], bands, band: never ? `never turning in ${number(state.length)} tokens` : "",
       });
@@ -131,13 +131,13 @@ export function bandsOf(code, length) {
 function grainOf([rows, columns]) {
   if (rows === 1 && columns === 1) return "";
   const parts = [rows > 1 ? `${rows} positions` : "", columns > 1 ? `${columns} channels` : ""].filter(Boolean);
-  return `Here one dot of the screen is the mean of up to ${parts.join(" by ")}; the cell that is read is exact. `;
+  return `Here one dot of the screen is the mean of ${parts.join(" by ")}; the cell that is read is exact. `;
 }
 
 function answerFor(code, state, never) {
   const { rates } = code.ladder, last = code.pairs - 1, [fast, slow] = [wavelength(rates[0]), wavelength(rates[last])];
   const half = state.layout === "halves" ? " of each half" : "";
-  return `${number(code.width)} numbers a position: fast waves left${half} (${number(fast, 3)} tokens), slow ones right (${number(slow, 3)}). ` +
+  return `${number(code.width)} numbers a position: fast waves left${half} (${number(fast)} tokens), slow ones right (${number(slow)}). ` +
     (never === 0 ? `Every pair turns at least once in ${number(state.length)} tokens.`
       : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}%) never turn once in ${number(state.length)} tokens.`);
 }
