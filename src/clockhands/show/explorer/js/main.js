@@ -7,17 +7,19 @@ import { html } from "./draw.js";
 import { exportButtons } from "./export.js";
 import { DEFAULTS, Store, fromFragment, toFragment } from "./state.js";
 import { attention } from "./views/attention.js";
+import { bias } from "./views/bias.js";
 import { clock } from "./views/clock.js";
 import { distance } from "./views/distance.js";
 import { ladder } from "./views/ladder.js";
 import { model } from "./views/model.js";
 import { naive } from "./views/naive.js";
 import { pair } from "./views/pair.js";
+import { precision } from "./views/precision.js";
 import { shift } from "./views/shift.js";
 import { table } from "./views/table.js";
 
 // In the order of the story; on a wide page those that stay have a column of their own.
-const VIEWS = [clock, pair, table, shift, distance, naive, ladder, attention, model];
+const VIEWS = [clock, pair, table, shift, distance, naive, ladder, precision, bias, attention, model];
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
 const LONGEST = 131072; // tokens on the slider, unless a model is longer

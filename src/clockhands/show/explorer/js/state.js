@@ -62,6 +62,8 @@ export const LIMITS = {
   span: ["open", "closed"],
   code_in_attention: ["sinusoidal", "rotary", "alibi"],
   warp: ["none", "square", "log", "reciprocal"],
+  dtype: ["float32", "bfloat16", "float16"],
+  scaling: ["none", "linear", "ntk", "dynamic", "yarn", "llama3"],
 };
 
 // A value as the state takes it: in its limits and on its grid; what cannot be read is the default.

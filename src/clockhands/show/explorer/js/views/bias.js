@@ -1,0 +1,143 @@
+// How far does each head look? What is added to a score by distance: ALiBi's lines, and the steps of T5's buckets.
+
+import { alibiSpec, biasCode, bucketsSpec, drawnBuckets } from "../biases.js";
+import { slider } from "../controls.js";
+import { Plot, html, number, svg } from "../draw.js";
+import { logAxis, sized, wholly } from "./ladder.js";
+
+const HALF = Math.log(2), HUNDREDTH = Math.log(100); // a key's weight against one at distance 0 with the same score
+const DEEPEST = 7; // of ALiBi's biases that are drawn; e^-7 is a thousandth
+const NAMES_APART = 17; // px between two heads' numbers
+const HEADS_DRAWN = 32; // of T5's curves: more would only cover each other
+const BIAS_NEEDS = ["heads", "head", "length", "seed"];
+
+// Tokens until a head of ALiBi gives a key so small a share of its weight.
+export function reachOf(slope, loss) {
+  return loss / slope;
+}
+
+// The corners of a table's curve for one head: [distance, bias], a step for each bucket.
+export function bucketSteps(code, head, last) {
+  const starts = [0, ...code.boundaries.filter((start) => start <= last)];
+  return starts.map((start, place) => ({ from: start, to: (starts[place + 1] ?? last + 1) - 1, bias: code.at(head, start, 0) }));
+}
+
+// Whose numbers are written: the chosen head's, and of the others as many as stand apart.
+function namedHeads(places, chosen, apart = NAMES_APART) {
+  const named = [chosen];
+  const order = Array.from(places, (_, head) => head).sort((one, other) => places[one] - places[other]);
+  for (const head of [order[0], order.at(-1), ...order]) {
+    if (named.every((each) => each !== head && Math.abs(places[each] - places[head]) >= apart)) named.push(head);
+  }
+  return named;
+}
+
+export const bias = {
+  id: "bias",
+  question: "How far does each head look?",
+  mount(section, app) {
+    const head = slider(app, "head", "Head", { min: 0, max: Math.max(app.store.state.heads - 1, 1) });
+    section.controls.append(slider(app, "heads", "Heads", { min: 1, max: 128 }).element, head.element,
+      slider(app, "seed", "Draw of T5's table", { min: 0, max: 99 }).element);
+    const [left, right] = ["ALiBi: a line for each head", "T5: a step for each bucket"].map((words) => {
+      const place = html("div", { class: "half" }, html("h3", {}, words));
+      return place;
+    });
+    section.figure.append(html("div", { class: "halves" }, left, right));
+    const lines = new Plot(left, { height: 300, margin: { top: 44, right: 16, bottom: 42, left: 40 }, label: "ALiBi's bias against distance, one line for each head" });
+    const steps = new Plot(right, { height: 300, margin: { top: 44, right: 70, bottom: 42, left: 40 }, label: "T5's bias against distance, one curve for each head, and the edges of its buckets" });
+    const lineWords = html("p", { class: "note" }), stepWords = html("p", { class: "note" });
+    left.append(lineWords);
+    right.append(stepWords);
+    let places = null;
+
+    lines.element.addEventListener("click", (event) => {
+      if (!places) return;
+      const at = event.clientX - lines.element.getBoundingClientRect().left;
+      app.store.set({ head: d3.minIndex(places, (place) => Math.abs(place - at)) });
+    });
+
+    return (state, changed) => {
+      if (!BIAS_NEEDS.some((name) => changed.has(name))) return;
+      if (changed.has("heads")) head.limits(0, Math.max(state.heads - 1, 1));
+      const chosen = Math.min(state.head, state.heads - 1), last = Math.max(state.length - 1, 2);
+      const alibi = biasCode(alibiSpec(state.heads));
+      places = drawLines(lines, alibi, chosen, last, wholly(state, changed));
+      const spec = bucketsSpec(state.heads), t5 = biasCode(spec, drawnBuckets(spec, state.seed));
+      drawSteps(steps, t5, chosen, last, wholly(state, changed));
+      const [nearest, furthest] = [Math.max(...alibi.slopes), Math.min(...alibi.slopes)];
+      const whole = (tokens) => number(tokens, 3);
+      lineWords.textContent = `Head ${chosen}: slope ${number(alibi.slopes[chosen], 4)} a token, half the weight at distance ${whole(reachOf(alibi.slopes[chosen], HALF))}, a hundredth at ${whole(reachOf(alibi.slopes[chosen], HUNDREDTH))}.`;
+      stepWords.textContent = `Trained models bring their own numbers; here they are drawn at random (draw ${state.seed}). The edges are T5's: ${spec.buckets} buckets, half of them for keys before the query, up to distance ${spec.max_distance}.`;
+      const edge = t5.boundaries.at(-1);
+      section.answer(`With ALiBi on ${state.heads} ${state.heads === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF))} tokens in the head that looks nearest` +
+        (state.heads === 1 ? ". " : ` and after ${whole(reachOf(furthest, HALF))} in the one that looks furthest. `) +
+        (state.length > 1 + edge ? `To T5's buckets all distances from ${edge} on are one: of ${number(state.length)} distances they tell ${bucketSteps(t5, 0, state.length - 1).length} apart.` : `T5's buckets tell ${bucketSteps(t5, 0, state.length - 1).length} of ${number(state.length)} distances apart.`));
+    };
+  },
+};
+
+// Bias upwards, distance across; the axis' name, and zero as a line.
+function frame(plot, x, y, words) {
+  const { left, right } = plot.inner, up = svg("g", { class: "axis", transform: `translate(${left},0)` });
+  d3.axisLeft(y).ticks(6).tickSizeOuter(0)(d3.select(up));
+  plot.element.append(up, svg("text", { class: "name", x: 4, y: 13 }, words), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
+  logAxis(plot, x, "distance (tokens), log", 6);
+}
+
+function drawLines(plot, code, chosen, last, whole) {
+  sized(plot, plot.height, whole);
+  const { left, right, top, bottom } = plot.inner;
+  const x = d3.scaleLog([1, last], [left, right]), y = d3.scaleLinear([-DEEPEST, 0], [bottom, top]);
+  frame(plot, x, y, "added to the score");
+  for (const [loss, words] of [[HALF, "half the weight"], [HUNDREDTH, "a hundredth"]]) {
+    plot.element.append(svg("line", { class: "level", x1: left, x2: right, y1: y(-loss), y2: y(-loss) }),
+      svg("text", { class: "level-words", x: right - 2, y: y(-loss) + 14, "text-anchor": "end" }, words));
+  }
+  const ends = [], drawn = [];
+  for (let head = 0; head < code.heads; head++) {
+    // As far as it is drawn: to the bottom, or to the end of the text.
+    const end = Math.min(reachOf(code.slopes[head], DEEPEST), last), points = [];
+    for (let step = 0; step <= 60; step++) {
+      const distance = Math.exp((Math.log(Math.max(end, 1)) * step) / 60);
+      points.push([x(distance), y(Math.max(code.at(head, distance, 0), -DEEPEST))]);
+    }
+    ends.push(points.at(-1));
+    drawn.push(svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line", "data-head": head, d: d3.line()(points) }));
+  }
+  plot.element.append(...drawn.filter((_, head) => head !== chosen), drawn[chosen]);
+  // At the line's end: below it where it leaves at the bottom, beside it where the text ends first.
+  const across = ends.map(([at]) => at), fallen = ends.map(([, at]) => at >= bottom - 1);
+  const marks = across.map((at, head) => (fallen[head] ? at : right + (ends[head][1] - bottom)));
+  for (const head of namedHeads(marks, chosen)) {
+    const [endX, endY] = ends[head];
+    plot.element.append(svg("text", { class: head === chosen ? "head-name chosen-head" : "head-name", "data-head": head,
+      ...(fallen[head] ? { x: endX - 3, y: bottom - 4, "text-anchor": "end" } : { x: right - 3, y: endY - 5, "text-anchor": "end" }) }, head === chosen ? `head ${head}` : head));
+  }
+  return across;
+}
+
+function drawSteps(plot, code, chosen, last, whole) {
+  sized(plot, plot.height, whole);
+  const { left, right, top, bottom } = plot.inner;
+  const stride = Math.max(1, Math.ceil(code.heads / HEADS_DRAWN));
+  const heads = d3.range(code.heads).filter((head) => head % stride === 0 || head === chosen);
+  const curves = heads.map((head) => ({ head, steps: bucketSteps(code, head, last) }));
+  const least = d3.min(curves, (curve) => d3.min(curve.steps, (step) => step.bias)), most = d3.max(curves, (curve) => d3.max(curve.steps, (step) => step.bias));
+  // Distance 0 has a bucket of its own and no place on a logarithmic axis: it stands at a half.
+  const x = d3.scaleLog([0.5, last], [left, right]), y = d3.scaleLinear([Math.min(least, 0), Math.max(most, 0)], [bottom, top]).nice();
+  frame(plot, x, y, "added to the score");
+  const edges = code.boundaries.filter((start) => start <= last);
+  plot.element.append(svg("path", { class: "bucket-edges", d: edges.map((start) => `M${x(start - 0.5).toFixed(1)},${top - 6}V${bottom}`).join("") }),
+    svg("text", { x: right, y: top - 12, "text-anchor": "end" }, `edges of ${edges.length + 1} buckets`));
+  const paths = curves.map(({ head, steps }) => {
+    const corners = steps.flatMap(({ from, to, bias: value }) => [[x(Math.max(from - 0.5, 0.5)), y(value)], [Math.min(x(to + 0.5), right), y(value)]]);
+    return svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line faint", "data-head": head, d: d3.line()(corners) });
+  });
+  plot.element.append(...paths.filter((_, place) => heads[place] !== chosen), paths[heads.indexOf(chosen)]);
+  const ends = [];
+  for (const { head, steps } of curves) ends[head] = y(steps.at(-1).bias);
+  for (const head of namedHeads(heads.map((each) => ends[each]), heads.indexOf(chosen), 14).map((place) => heads[place])) {
+    plot.element.append(svg("text", { class: head === chosen ? "head-name chosen-head" : "head-name", "data-head": head, x: right + 5, y: ends[head] + 4 }, head === chosen ? `head ${head}` : head));
+  }
+}

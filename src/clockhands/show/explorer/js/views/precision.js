@@ -1,0 +1,229 @@
+// When do numbers lie? Errors of angles against position, and positions that a dtype cannot tell apart.
+
+import { button, choice } from "../controls.js";
+import { Plot, html, number, svg } from "../draw.js";
+import { LAST_TRUE_POSITION, givenLadder, phaseAt } from "../ladders.js";
+import { computedAngles, firstPositionOff, roundTo } from "../precision.js";
+import { decades, logAxis, powerWords, sized, tokenWords, wholly } from "./ladder.js";
+
+// What is drawn, worst last; each with the words at its end and those of its column.
+const RECKONINGS = [
+  { name: "float64", dtype: "float64", way: "throughout", words: "float64", heading: "float64 angles" },
+  { name: "float32", dtype: "float32", way: "throughout", words: "float32", heading: "float32 angles" },
+  { name: "float16", dtype: "float16", way: "positions", words: "float16", heading: "float16 positions" },
+  { name: "bfloat16", dtype: "bfloat16", way: "positions", words: "bfloat16", heading: "bfloat16 positions" },
+];
+const ROUNDED = ["float32", "bfloat16", "float16"]; // what positions are kept in, in the row of boxes
+const EXACT = 2 ** -52; // rad, half the distance of doubles between 2 and pi: what a reduced angle is rounded by
+const NEAREST = 10, FURTHEST = 1e9; // positions that are drawn
+const COLUMNS = 48, SAMPLES = 2; // of the lines, and positions of each column
+const LENGTHS = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+const BOXES = 32; // positions in the rows of boxes
+const PLACES = [...LENGTHS.map((length) => [length - 1, `${powerWords(length, true)} − 1`]), [2 ** 40, "2⁴⁰"], [1e13, "10¹³"], [1e15, "10¹⁵"], [2 ** 53 - 1, "2⁵³ − 1"]];
+const PRECISION_NEEDS = ["code", "width", "base", "span"];
+
+// The largest error found up to each of some positions, [position, rad]; nothing where there is none yet.
+export function errorsSoFar(computed, columns = COLUMNS) {
+  const found = [], ratio = (FURTHEST / NEAREST) ** (1 / columns);
+  let most = 0;
+  for (let column = 0; column < columns; column++) {
+    const from = NEAREST * ratio ** column;
+    for (let sample = 0; sample < SAMPLES; sample++) {
+      // Odd positions: the even ones are those that a dtype keeps longest.
+      const position = 2 * Math.floor((from * ratio ** ((sample + 0.618) / SAMPLES)) / 2) + 1;
+      most = Math.max(most, computed.largest(position));
+    }
+    if (most === Infinity) return found;
+    if (most > 0) found.push([from * ratio, most]);
+  }
+  return found;
+}
+
+// How many different numbers the positions 0 to length - 1 become in a dtype.
+export function distinctPositions(dtype, length) {
+  const whole = firstPositionOff(dtype) - 1, bits = Math.log2(whole), last = roundTo(dtype, length - 1);
+  if (length - 1 <= whole) return length;
+  // All beyond the largest number become infinite, which is one number more.
+  const held = last === Infinity ? roundTo(dtype, 65504) : last;
+  const octave = Math.floor(Math.log2(held));
+  return whole + 1 + ((octave - bits) * whole) / 2 + (held - 2 ** octave) / 2 ** (octave - bits + 1) + (last === Infinity ? 1 : 0);
+}
+
+function errorWords(error) {
+  if (error === 0) return "0";
+  if (!Number.isFinite(error)) return "none";
+  if (error >= 1e-3 && error < 1e5) return number(error, 2);
+  const [digits, power] = error.toExponential(1).split("e");
+  return `${digits}·${powerWords(10 ** Number(power), true)}`;
+}
+
+export const precision = {
+  id: "precision",
+  question: "When do numbers lie?",
+  mount(section, app) {
+    const field = html("input", {
+      type: "number", class: "long", id: "control-position-far", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, "data-name": "position",
+      onchange: () => app.store.set({ position: Number(field.value) }),
+    });
+    section.controls.append(
+      choice(app, "dtype", "Positions kept in", ROUNDED.map((name) => [name, name])).element,
+      html("div", { class: "control" }, html("label", { for: field.id }, "Position"), field, html("span", { class: "unit" }, "token")),
+      html("div", { class: "control places", role: "group", "aria-label": "Positions to go to" },
+        PLACES.map(([position, words]) => button(words, () => app.store.set({ position }), { "data-position": position }))));
+    const place = html("div", { class: "errors" });
+    const ways = "float64 and float32: rates, positions and their product are rounded to it. bfloat16 and float16: only positions are, everything else is exact. Exact: the angle is reduced to one turn before it is rounded.";
+    section.figure.append(place, html("p", { class: "note" }, ways));
+    const plot = new Plot(place, { height: 340, margin: { top: 40, right: 72, bottom: 42, left: 46 }, label: "Largest error of any hand's angle against position, one line for each way of computing it" });
+    const boxesPlace = html("div", {});
+    const boxes = new Plot(boxesPlace, { height: 150, margin: { top: 4, right: 4, bottom: 4, left: 4 }, label: "The last positions of the trained length, and which of them share a row in each dtype" });
+    const boxesWords = html("p", { class: "note" }), table = html("div", { class: "scrolled" }), far = html("div", { class: "far" });
+    section.figure.append(boxesWords, boxesPlace, table, far);
+    let found = null, x = null;
+
+    const pointed = (event) => {
+      if (!x) return;
+      const at = x.invert(event.clientX - plot.element.getBoundingClientRect().left);
+      app.store.set({ position: Math.round(Math.min(Math.max(at, 1), FURTHEST)) });
+    };
+    plot.element.addEventListener("click", pointed);
+    plot.element.addEventListener("pointermove", (event) => event.buttons && pointed(event));
+
+    return (state, changed) => {
+      const touched = (...names) => names.some((name) => changed.has(name));
+      if (touched(...PRECISION_NEEDS)) {
+        const ladder = app.ladder(state), fastest = givenLadder([d3.max(ladder.rates)]);
+        found = RECKONINGS.map((each) => {
+          // Where only positions are rounded, the fastest hand is off most.
+          const computed = computedAngles(each.way === "positions" ? fastest : ladder, each.dtype, each.way);
+          return { ...each, computed, points: errorsSoFar(computed) };
+        });
+      }
+      if (touched(...PRECISION_NEEDS, "dtype")) x = drawErrors(plot, found, state, wholly(state, changed));
+      if (touched(...PRECISION_NEEDS, "dtype", "position")) drawHere(plot, x, state);
+      if (touched("length", "dtype")) {
+        drawBoxes(boxes, state, wholly(state, changed));
+        boxesWords.textContent = `The last ${Math.min(BOXES, state.length)} of the ${number(state.length)} positions: those in one box get the same row of the table.`;
+      }
+      if (touched(...PRECISION_NEEDS, "position", "dtype")) table.replaceChildren(errorTable(found, state));
+      if (touched(...PRECISION_NEEDS, "position")) far.replaceChildren(...farFrom(app, state));
+      if (touched(...PRECISION_NEEDS, "length", "dtype")) section.answer(lieWords(found, state));
+      if (changed.has("position") && document.activeElement !== field) field.value = state.position;
+    };
+  },
+};
+
+function drawErrors(plot, found, state, whole) {
+  sized(plot, plot.height, whole);
+  const { left, right, top, bottom } = plot.inner;
+  const x = d3.scaleLog([NEAREST, FURTHEST], [left, right]);
+  const y = d3.scaleLog([1e-17, Math.max(100, 3 * d3.max(found, (each) => d3.max(each.points, (point) => point[1]) ?? 0))], [bottom, top]);
+  const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
+  d3.axisLeft(y).tickValues(decades(y.domain(), 7)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(up));
+  plot.element.append(
+    svg("rect", { class: "anywhere", x: left, y: top, width: right - left, height: y(Math.PI) - top }),
+    up, svg("text", { class: "name", x: 4, y: 13 }, "largest error so far (rad), log"),
+    svg("text", { x: left + 6, y: top + 14 }, plot.width < 500 ? "beyond half a turn" : "beyond half a turn: a hand may point anywhere"));
+  logAxis(plot, x, "position (token), log", plot.width < 500 ? 4 : 9);
+  const ends = [{ name: "exact", words: "exact", points: [[NEAREST, EXACT], [FURTHEST, EXACT]] }, ...found].filter((each) => each.points.length);
+  for (const { name, words, points } of ends) {
+    const path = points.map(([position, error]) => [x(position), y(error)]), [endX, endY] = path.at(-1);
+    const cut = points.at(-1)[0] < FURTHEST / 1.01; // beyond its dtype's largest number there is no angle at all
+    if (points[0][0] > NEAREST * 2) path.unshift([path[0][0], bottom]);
+    const kind = name === state.dtype ? "error-line chosen-line" : "error-line";
+    plot.element.append(svg("path", { class: `${kind} of-${name}`, d: d3.line()(path) }));
+    if (cut) plot.element.append(svg("path", { class: `${kind} of-${name}`, d: `M${endX - 4},${endY - 4}l8,8m0,-8l-8,8` }));
+    const wordsAt = cut ? { x: endX + 8, y: endY + 15 } : { x: right + 5, y: endY + 4 };
+    plot.element.append(svg("text", { class: `error-end${name === state.dtype ? " chosen-end" : ""}`, ...wordsAt }, words));
+  }
+  return x;
+}
+
+// The line at the position, drawn over the rest and moved without redrawing it.
+function drawHere(plot, x, state) {
+  const { top, bottom, right } = plot.inner, at = x(Math.min(Math.max(state.position, NEAREST), FURTHEST));
+  plot.element.querySelector(".here")?.remove();
+  if (state.position < NEAREST || state.position > FURTHEST) return;
+  const after = at + 96 < right;
+  plot.element.append(svg("g", { class: "here" },
+    svg("line", { class: "served", x1: at, x2: at, y1: top - 8, y2: bottom }),
+    svg("text", { x: at + (after ? 4 : -4), y: top - 2, "text-anchor": after ? "start" : "end" }, `position ${number(state.position)}`)));
+}
+
+// Rows of boxes: positions that are rounded to one number stand in one.
+function drawBoxes(plot, state, whole) {
+  const count = Math.min(BOXES, state.length), from = state.length - count, tall = 22, apart = 44;
+  sized(plot, ROUNDED.length * apart + 8, whole);
+  const { left, right } = plot.inner, wide = (right - left) / count;
+  ROUNDED.forEach((dtype, row) => {
+    const y = 4 + row * apart, group = svg("g", { class: dtype === state.dtype ? "boxes chosen-boxes" : "boxes", "data-dtype": dtype });
+    group.append(svg("text", { x: left, y: y + 12 }, `${dtype}: ${number(distinctPositions(dtype, state.length))} of ${number(state.length)} rows left`));
+    for (let start = 0; start < count;) {
+      const held = roundTo(dtype, from + start);
+      let end = start + 1;
+      while (end < count && roundTo(dtype, from + end) === held) end += 1;
+      const x0 = left + start * wide, across = (end - start) * wide;
+      group.append(svg("rect", { class: end - start > 1 ? "box shared" : "box", x: x0 + 0.75, y: y + 17, width: across - 1.5, height: tall }));
+      const words = Number.isFinite(held) ? number(held) : "∞";
+      if (end - start > 1 && across > 7.2 * words.length + 6) group.append(svg("text", { class: "box-words", x: x0 + across / 2, y: y + 32.5, "text-anchor": "middle" }, words));
+      start = end;
+    }
+    plot.element.append(group);
+  });
+}
+
+// The largest error of any hand at the last position of a text, for each length, and at the position of all views.
+function errorTable(found, state) {
+  const cell = (each, position) => html("td", { "data-error": each.name }, errorWords(each.computed.largest(position)));
+  const row = (position, words, here) => html("tr", { class: here ? "here" : null, "data-position": position }, html("th", { scope: "row" }, words), found.map((each) => cell(each, position)));
+  const known = LENGTHS.some((length) => length - 1 === state.position);
+  const rows = LENGTHS.map((length) => row(length - 1, `${powerWords(length, true)} − 1`, length - 1 === state.position));
+  if (!known && state.position <= LAST_TRUE_POSITION) {
+    const before = LENGTHS.filter((length) => length - 1 < state.position).length;
+    rows.splice(before, 0, row(state.position, number(state.position), true));
+  }
+  return html("table", { class: "numbers" },
+    html("caption", {}, "Largest error of any hand at a position (rad); none: the position is beyond the dtype"),
+    html("thead", {}, html("tr", {}, html("th", { scope: "col" }, "position"), found.map((each) => html("th", { scope: "col" }, each.heading)))),
+    html("tbody", {}, rows));
+}
+
+// Where the page's own product is worth nothing: what Python put in, beside what the page would have said.
+function farFrom(app, state) {
+  if (state.position <= LAST_TRUE_POSITION) return [];
+  const ladder = app.ladder(state), given = app.data.precise, known = given && Object.hasOwn(given.codes, state.code) ? given.codes[state.code] : null;
+  const sentence = `Position ${number(state.position)} is beyond 2⁴⁰ = ${number(LAST_TRUE_POSITION)}, where this page trusts its own double precision no more: position × rate in one double is off by more with every power of ten. `;
+  const nearest = (position) => Math.abs(Math.log(position / state.position));
+  const row = known ? d3.minIndex(given.positions, nearest) : -1, position = known ? given.positions[row] : state.position;
+  const pairs = known ? known.pairs : d3.range(5).map((step) => Math.round((step * (ladder.pairs - 1)) / 4)).filter((pair, place, all) => all.indexOf(pair) === place);
+  const source = known
+    ? `These angles were put in by Python, which multiplies in integers, for position ${number(position)}.`
+    : "For this code Python put none in; these angles are the page's own, from rates of twice the digits.";
+  const angle = (value) => value.toFixed(4).replace("-", "−");
+  const body = pairs.map((pair, place) => {
+    const real = known ? known.angles[row][place] : phaseAt(ladder, pair, position), plain = position * ladder.rates[pair];
+    const said = Math.atan2(Math.sin(plain), Math.cos(plain)), apart = Math.abs(said - real);
+    return html("tr", { "data-pair": pair }, html("th", { scope: "row" }, `pair ${pair}`),
+      [angle(real), angle(said), errorWords(onlyTrue(Math.min(apart, 2 * Math.PI - apart)))].map((words) => html("td", {}, words)));
+  });
+  return [
+    html("p", { class: "far-words", role: "status" }, html("span", { "aria-hidden": "true" }, "▲ "), sentence + source),
+    html("table", { class: "numbers" },
+      html("thead", {}, html("tr", {}, ["hand", known ? "angle by Python (rad)" : "angle (rad)", "position × rate in one double (rad)", "apart (rad)"].map((words) => html("th", { scope: "col" }, words)))),
+      html("tbody", {}, body)),
+  ];
+}
+
+// The difference of two angles, as far as the doubles that hold them tell it.
+function onlyTrue(off) {
+  return off < 2 * EXACT ? 0 : off;
+}
+
+function lieWords(found, state) {
+  const { dtype, length } = state, whole = firstPositionOff(dtype) - 1, distinct = distinctPositions(dtype, length);
+  const at = (name, position) => errorWords(found.find((each) => each.name === name).computed.largest(position));
+  const first = distinct < length
+    ? `From position ${number(whole + 1)} on, where positions are kept in ${dtype}: ${number(length)} of them become ${number(distinct)} rows.`
+    : `Not within ${tokenWords(length)}, where positions are kept in ${dtype}: it holds each of them up to ${number(whole)}.`;
+  return `${first} Angles in float32 are off by ${at("float32", length - 1)} rad at position ${number(length - 1)} and by ${at("float32", 999999)} rad at the end of a million tokens; ` +
+    "an angle that is exact before it is rounded is right at any position.";
+}
