@@ -10,7 +10,7 @@ const FAR = 5; // CSS pixels that a pointer moves before it drags
 export class Heatmap {
   // `on` has point(row, column), leave(), pick(row, column), move(firstRow, firstColumn), step(rows, columns, far);
   // each may be missing.
-  constructor(place, { label, height = 340, margin = { top: 34, right: 12, bottom: 44, left: 58 }, on = {} }) {
+  constructor(place, { label, height = 340, margin = { top: 34, right: 12, bottom: 58, left: 58 }, on = {} }) {
     Object.assign(this, { height, margin, on, view: null, width: 0 });
     this.canvas = html("canvas", { class: "cells", tabindex: 0, role: "application", "aria-roledescription": "table of numbers", "aria-label": label });
     this.marks = svg("svg", { class: "over", "aria-hidden": "true" });
@@ -57,7 +57,7 @@ export class Heatmap {
     // The last dot may stand for fewer cells than the others, and reaches beyond the table by what it lacks.
     const size = { left, top, width: (width * across * grain[1]) / columns, height: (height * down * grain[0]) / rows };
     for (const [name, value] of Object.entries(size)) canvas.style.setProperty(name, `${value}px`);
-    canvas.classList.toggle("large", width / across >= 3 && height / down >= 3);
+    canvas.classList.toggle("large", width / across >= 3 || height / down >= 3);
     this.element.style.setProperty("height", `${this.height}px`);
     if (!this.cells || this.cells.length < rows * columns) this.cells = new Float32Array(rows * columns);
     fill(first[0], rows, first[1], columns, this.cells);

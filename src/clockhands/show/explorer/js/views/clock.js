@@ -1,10 +1,13 @@
 // The clock: where are we?
 
+import { colourTable } from "../colours.js";
 import { button, choice, slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { phaseAt, wavelength } from "../ladders.js";
 
 const HANDS = 12; // hands that are drawn, evenly over the ladder
+const FEW = 6; // and in a low window, where the clock shares a column with the table
+const LOW = 1020; // CSS pixels
 const TURN = 2 * Math.PI;
 const FAR_TURNS = 40000; // readings of a hand that reading back may take
 const OPENING = 900; // ms in which the hands arrive
@@ -23,13 +26,23 @@ export const clock = {
       choice(app, "speed", "Speed", [2, 8, 64, 512].map((speed) => [speed, `${speed} tokens/s`])).element);
     const plot = new Plot(section.figure, { height: 250, label: "The hands of the clock; each turns by keys and by dragging" });
     plot.element.setAttribute("role", "group");
+    const strip = html("canvas", { class: "strip", role: "img", height: 1 });
+    const choose = (event) => {
+      const box = strip.getBoundingClientRect();
+      store.set({ pair: Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * strip.width), 0), strip.width - 1) });
+    };
+    strip.addEventListener("pointerdown", (event) => { strip.setPointerCapture(event.pointerId); choose(event); });
+    strip.addEventListener("pointermove", (event) => { if (strip.hasPointerCapture(event.pointerId)) choose(event); });
     const note = html("p", { class: "note" });
     const counter = new Plot(section.figure, { height: 90, label: "The same position as a binary counter" });
-    section.figure.insertBefore(note, counter.element);
+    counter.element.before(strip, note);
 
     let faces = null, motion = null, code = null;
     // Draw the hands at a position, which may lie between two tokens while they turn.
-    const turn = (at) => { for (const face of faces.drawn) face.turn(phaseAt(code.ladder, face.pair, at)); };
+    const turn = (at) => {
+      for (const face of faces.drawn) face.turn(phaseAt(code.ladder, face.pair, at));
+      drawStrip(strip, code.ladder, at);
+    };
 
     function start() {
       motion = { from: store.state.position, since: performance.now(), last: store.state.position };
@@ -88,7 +101,8 @@ export const clock = {
         plot.measure();
         counter.measure();
       }
-      const pairs = handsToDraw(code.pairs, state.pair);
+      const few = section.element.closest(".stay") && innerHeight < LOW;
+      const pairs = handsToDraw(code.pairs, state.pair, few ? FEW : HANDS);
       const key = JSON.stringify([pairs, plot.width, state.width, state.base, state.code, state.length, state.layout]);
       if (faces === null || faces.key !== key) {
         const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-pair") : null;
@@ -104,7 +118,9 @@ export const clock = {
       });
       const read = readBack(ladder.rates, phases, Math.max(state.length, state.served, state.position));
       const never = pairs.some((pair) => wavelength(ladder.rates[pair]) > state.length);
-      note.textContent = `${never ? `Dashed: never turns once in ${number(state.length)} tokens. ` : ""}Below: each bit under the hand of about its period.`;
+      strip.setAttribute("aria-label", `All ${code.pairs} hands from fast to slow, each coloured by its angle`);
+      note.textContent = `The strip: all ${number(code.pairs)} hands from fast to slow, coloured by their angle.${never ? ` Dashed: never turns once in ${number(state.length)} tokens.` : ""} ` +
+        "Below: each bit of the position under the hand of about its period.";
       const slowest = code.pairs - 1;
       section.answer(`At position ${number(state.position)} the fast hand (pair 0, ${perTurn(ladder.rates[0])}) has turned ${number((state.position * ladder.rates[0]) / TURN)} times` +
         `${slowest ? `, the slow one (pair ${slowest}, ${perTurn(ladder.rates[slowest])}) ${number((state.position * ladder.rates[slowest]) / TURN, 3)} times` : ""}. ` +
@@ -123,8 +139,8 @@ function perTurn(rate) {
 }
 
 // Pairs evenly over the ladder; the chosen one takes the place of the nearest.
-function handsToDraw(pairs, chosen) {
-  const count = Math.min(HANDS, pairs);
+function handsToDraw(pairs, chosen, most) {
+  const count = Math.min(most, pairs);
   const drawn = Array.from({ length: count }, (_, place) => Math.round((place * (pairs - 1)) / Math.max(count - 1, 1)));
   if (!drawn.includes(chosen) && chosen < pairs) {
     let nearest = 0;
@@ -173,6 +189,18 @@ function drawFaces(plot, pairs, ladder, state, app) {
       choose: (chosen) => hand.classList.toggle("chosen", chosen),
     };
   });
+}
+
+// Every hand as one dot: the lightest points right, and the colour goes once around with each turn.
+function drawStrip(strip, ladder, at) {
+  const pairs = ladder.rates.length, colours = colourTable("cyclic"), context = strip.getContext("2d");
+  if (strip.width !== pairs) strip.width = pairs;
+  const image = context.createImageData(pairs, 1), dots = new Uint32Array(image.data.buffer);
+  for (let pair = 0; pair < pairs; pair++) {
+    const part = phaseAt(ladder, pair, at) / TURN;
+    dots[pair] = colours[Math.round((part - Math.floor(part)) * (colours.length - 1))];
+  }
+  context.putImageData(image, 0, 0);
 }
 
 // Arrow keys step the position, with shift by ten; page up and down turn a hand by an eighth.

@@ -51,7 +51,8 @@ export const table = {
     });
     const note = html("p", { class: "note" });
     const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "Colours from minus one to one" });
-    section.figure.append(html("div", { class: "reading" }, readout, legend), note);
+    heatmap.element.append(legend);
+    section.figure.append(readout, note);
     position.element.classList.add("twice");
 
     return (state, changed) => {
@@ -78,7 +79,7 @@ export const table = {
       const colours = colourTable("diverging");
       if (changed.size === Object.keys(state).length) {
         // Beside the story, the table shares the window's height with the clock.
-        heatmap.height = section.element.closest(".stay") ? Math.min(Math.max(innerHeight - 640, 230), 420) : 360;
+        heatmap.height = section.element.closest(".stay") ? Math.min(Math.max(innerHeight - 690, 210), 420) : 360;
         heatmap.measure();
       }
       heatmap.draw({
@@ -139,7 +140,7 @@ function answerFor(code, state, never) {
   const half = state.layout === "halves" ? " of each half" : "";
   return `${number(code.width)} numbers a position: fast waves left${half} (${number(fast)} tokens), slow ones right (${number(slow)}). ` +
     (never === 0 ? `Every pair turns at least once in ${number(state.length)} tokens.`
-      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}%) never turn once in ${number(state.length)} tokens.`);
+      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}%) never ${never === 1 ? "turns" : "turn"} once in ${number(state.length)} tokens.`);
 }
 
 function drawLegend(legend, colours) {
