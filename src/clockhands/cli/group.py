@@ -19,6 +19,7 @@ from clockhands.errors import ClockhandsError
 
 COMMANDS = {
     "audit": "What a model is told about position, and what is wrong with it.",
+    "explore": "Position codes to be turned by hand, on a page; your models too.",
     "properties": "What a position code can and cannot do, in its own numbers.",
     "order": "Whether attention can tell one order of the words from another.",
     "claims": "What is said about position codes, and what of it is true.",

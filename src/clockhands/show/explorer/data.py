@@ -9,7 +9,7 @@ from clockhands.ladders import Geometric
 from clockhands.presets import presets
 from clockhands.rotary import Rotary
 from clockhands.show.explorer.precise import precise
-from clockhands.specs import Spec, to_dict
+from clockhands.specs import to_dict
 
 PLAIN = "vaswani2017"
 """The code that the page opens on where no model is given: the paper's."""
@@ -27,7 +27,12 @@ def codes() -> dict[str, dict[str, Any]]:
     >>> found["kind"], found["width"], found["base"], found["span"], found["layout"]
     ('sinusoidal', 512, 10000.0, 'closed', 'halves')
     """
-    return {each.name: _code(each.spec, each.says) for each in presets() if _turns_along_one_axis(each.spec)}
+    turning = ((each.name, each.spec, each.says) for each in presets())
+    return {
+        name: _code(spec, says)
+        for name, spec, says in turning
+        if isinstance(spec, Sinusoidal) or (isinstance(spec, Rotary) and spec.number_of_axes == 1)
+    }
 
 
 def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
@@ -44,12 +49,7 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
     return {"codes": codes(), "start": _start(models), "models": models, "precise": precise([PLAIN])}
 
 
-def _turns_along_one_axis(spec: Spec) -> bool:
-    return isinstance(spec, Sinusoidal) or (isinstance(spec, Rotary) and spec.number_of_axes == 1)
-
-
-def _code(spec: Spec, says: str) -> dict[str, Any]:
-    assert isinstance(spec, Sinusoidal | Rotary)  # noqa: S101 - the caller has looked
+def _code(spec: Sinusoidal | Rotary, says: str) -> dict[str, Any]:
     spacing = spec.spacing
     # A base below 1 makes a ladder that rises, which the page's own control does not reach.
     by_base = isinstance(spacing, Geometric) and spacing.multiplier == 1 and spacing.base > 1

@@ -1,5 +1,6 @@
 // The codes that the page knows: those put in by name, those of models, and one of the reader's own.
 
+import { shownText } from "./audits.js";
 import { additiveCode, sinusoidalSpec } from "./codes.js";
 import { geometricLadder, ladderOf } from "./ladders.js";
 import { rotaryCode } from "./rotary.js";
@@ -29,7 +30,9 @@ export class Codebook {
   spec(state) {
     const code = this.code(state);
     if (code.own) return ownSpec(state);
-    return code.spec.type === "Sinusoidal" ? code.spec : { ...ownSpec(state), spacing: { type: "Explicit", rates: Array.from(this.ladder(state).rates) } };
+    if (code.spec.type === "Sinusoidal") return code.spec;
+    // A scaling is no spacing: what it makes is given rate by rate.
+    return { ...ownSpec(state), spacing: code.spec.scaling === null ? code.spec.spacing : { type: "Explicit", rates: Array.from(this.ladder(state).rates) } };
   }
 
   additive(state) {
@@ -134,8 +137,8 @@ export function codeOfLayer(layer, audit) {
   const spec = turns
     ? { type: "Rotary", head_width: head, layout, spacing, rotated: width, part: "first", axes: null, blocks: [], direction: "forward", reordered: false, xpos: null, scaling: null, length: null }
     : { ...sinusoidalSpec(width, { layout, order }), spacing };
-  const name = audit.model_type ?? audit.target;
-  const where = layer.layers === null ? "" : layer.layers === "input" ? ", input" : `, layers ${layer.layers}`;
+  const name = shownText(audit.model_type ?? audit.target.split(/[\\/]/).filter(Boolean).at(-1) ?? audit.target, 30);
+  const where = layer.layers === null ? "" : layer.layers === "input" ? ", input" : `, layers ${shownText(layer.layers, 16)}`;
   const code = { kind: turns ? "rotary" : "sinusoidal", says: `${name}${where}`, width, base, span: "open", layout, order, spec, model: true };
   if (turns && Number.isFinite(layer.attention_factor)) code.factor = layer.attention_factor;
   if (layer.scaling !== null && layer.scaling !== undefined && base !== null) code.trained = { base };

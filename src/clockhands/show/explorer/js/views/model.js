@@ -1,13 +1,13 @@
 // A model: what is it told?
 
-import { SEVERITIES, auditsIn, partsOfModel, shownText, verdictOf } from "../audits.js";
+import { auditsIn, partsOfModel, shownText, verdictOf } from "../audits.js";
 import { css, fromOklch, theme } from "../colours.js";
 import { button, slider } from "../controls.js";
 import { html, number, svg } from "../draw.js";
 
 const LARGEST = 64 * 2 ** 20; // bytes of a file that is read
 const DEEP = 64; // layers from which on a line of the picture is too thin for a number of its own
-const MODEL_STRIP = { numbers: 38, cell: 44, marks: 46 }; // CSS pixels
+const MODEL_STRIP = { numbers: 34, cell: 40, mark: 14, marks: 3 }; // CSS pixels; how many findings have a mark
 const KINDS = {
   rotary: ["rotary: turns queries and keys", 300], sinusoidal: ["sinusoid, added to the tokens", 200], learned: ["learned table, added to the tokens", 145],
   alibi: ["ALiBi, added to the scores", 350], buckets: ["buckets of distances, added to the scores", 110], relative: ["relative positions, inside the scores", 75],
@@ -138,9 +138,8 @@ function coloursOf(models) {
 }
 
 function modelColumn({ audit, codes, parts, whole }, app, state, colours) {
-  const facts = [audit.context ? `${number(audit.context)} positions` : "no context declared", verdictOf(audit)];
   return html("article", { class: "model" },
-    html("h3", {}, titleOfModel(audit)), html("p", { class: "says" }, facts.join(". ")),
+    html("h3", {}, titleOfModel(audit)), html("p", { class: "says" }, `${audit.context ? `${number(audit.context)} positions` : "no context declared"}. ${verdictOf(audit)}`),
     parts.map((part) => html("div", { class: "part" },
       parts.length > 1 ? html("h4", {}, part.part) : null,
       html("div", { class: "layers" }, stripOf(part, app, state, colours),
@@ -153,9 +152,10 @@ function modelColumn({ audit, codes, parts, whole }, app, state, colours) {
 function stripOf(part, app, state, colours) {
   const { rows } = part, deep = rows.length > DEEP;
   const tall = rows.length > 240 ? 720 / rows.length : Math.min(22, Math.max(4, Math.floor(480 / rows.length)));
-  const top = 12, left = MODEL_STRIP.numbers, width = left + MODEL_STRIP.cell + MODEL_STRIP.marks, bottom = top + rows.length * tall;
+  const top = 12, left = MODEL_STRIP.numbers, bottom = top + rows.length * tall;
   const gap = tall < 6 ? 0 : 1, each = deep ? 16 : tall >= 12 ? 1 : Math.ceil(12 / tall);
-  const marks = [];
+  const findings = part.groups.flatMap((group) => group.findings.map((finding) => ({ finding, group }))).slice(0, MODEL_STRIP.marks);
+  const width = left + MODEL_STRIP.cell + 4 + MODEL_STRIP.mark * findings.length, marks = [];
   rows.forEach((row, place) => {
     const y = top + place * tall, shared = MODEL_STRIP.cell / Math.max(row.groups.length, 1);
     const chosen = row.number !== null && row.number === state.layer;
@@ -172,9 +172,8 @@ function stripOf(part, app, state, colours) {
   });
   const at = rows.findIndex((row) => row.number !== null && row.number === state.layer);
   if (at >= 0) marks.push(svg("rect", { class: "lit", x: left - 2, y: top + at * tall - 1.5, width: MODEL_STRIP.cell + 3, height: tall + 2 }));
-  const findings = part.groups.flatMap((group) => group.findings.map((finding) => ({ finding, group })));
-  findings.slice(0, 3).forEach(({ finding, group }, column) => {
-    const x = left + MODEL_STRIP.cell + 8 + 14 * column;
+  findings.forEach(({ finding, group }, column) => {
+    const x = left + MODEL_STRIP.cell + MODEL_STRIP.mark * (column + 0.5) + 3;
     const runs = runsOf(rows, (row) => row.groups.includes(group));
     for (const [from, to] of runs) marks.push(svg("line", { class: `reach ${finding.severity}`, x1: x, x2: x, y1: top + from * tall + 0.5, y2: top + (to + 1) * tall - 1.5 }));
     if (runs.length) marks.push(severityShape(finding.severity, x, Math.max(top, top + runs[0][0] * tall + Math.min(7, ((runs[0][1] - runs[0][0] + 1) * tall) / 2))));
@@ -274,8 +273,7 @@ function saidOfModel({ audit, parts }) {
     return `${parts.length > 1 ? `${part}: ` : ""}${kindWords(layer).split(/[:,]/)[0]}${layer.base === null ? "" : `, base ${number(layer.base)},`} ${where}`;
   }));
   const shown = told.length > 4 ? [...told.slice(0, 3), `and ${told.length - 3} more`] : told;
-  const grave = SEVERITIES.slice(0, 2).some((severity) => audit.findings.some((finding) => finding.severity === severity));
-  return `${titleOfModel(audit)}: ${shown.join("; ") || "nothing about position"}. ${grave ? "Not sound: " : ""}${verdictOf(audit)}`;
+  return `${titleOfModel(audit)}: ${shown.join("; ") || "nothing about position"}. ${verdictOf(audit)}`;
 }
 
 // Where two models part, of what their first turning or first other layers are told.

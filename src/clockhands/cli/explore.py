@@ -1,0 +1,92 @@
+"""`clockhands explore`: position codes to be turned by hand, on one page that needs no network."""
+
+import tempfile
+import webbrowser
+from pathlib import Path
+
+import click
+
+from clockhands.auditing import Audit, audit
+from clockhands.cli.group import complain, talk
+from clockhands.cli.output import write_whole
+from clockhands.errors import ClockhandsError
+
+EXAMPLES = """\b
+Examples:
+  clockhands explore
+  clockhands explore path/to/model
+  clockhands explore model.gguf config.json --out page.html
+  clockhands explore vaswani2017:width=8 --out toy.html
+"""
+
+
+@click.command("explore", epilog=EXAMPLES)
+@click.argument("targets", metavar="[TARGET]...", nargs=-1)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PAGE.html",
+    help="Write the page to this file; without it a browser opens it.",
+)
+@click.option("--force", is_flag=True, help="Replace PAGE.html if it is already there.")
+def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
+    """Turn position codes by hand: one page of the published codes, or of your models.
+
+    A TARGET is what `clockhands audit` takes: a model folder, a config.json, a .gguf file, a preset, ... The page opens
+    on the first ladder among them and tells what was found in each. It is a single file that works without a network
+    and sends nothing.
+    """
+    if force and out is None:
+        raise click.UsageError("--force is for --out, which says what to replace.")
+    audits = [found for found in map(_audited, targets) if found is not None]
+    if targets and not audits:
+        return 2
+    # Imported when there is something to show.
+    from clockhands.show.explorer.data import data
+    from clockhands.show.explorer.page import page
+
+    text = page(data(audits), _title(audits))
+    if out is not None:
+        write_whole(out, lambda path: _write(path, text), force=force)
+        opened = True
+    else:
+        opened = _opened(text)
+    return 0 if opened and len(audits) == len(targets) else 2
+
+
+def _audited(target: str) -> Audit | None:
+    """What is found in a target; None, and the reason on stderr, where it cannot be read."""
+    try:
+        found = audit(target)
+    except ClockhandsError as error:
+        complain(f"{target}: {error.message}" if target not in error.message else error.message, error.hint)
+        return None
+    for note in found.notes:
+        talk(f"note: {note}")
+    return found
+
+
+def _title(audits: list[Audit]) -> str:
+    """What stands in the window's title: the one model, if it is one."""
+    if len(audits) != 1:
+        return "clockhands"
+    target = audits[0].target
+    name = Path(target).name or target
+    # A file may have a name that no text can hold.
+    return f"clockhands: {name.encode('utf-8', 'backslashreplace').decode('utf-8')}"
+
+
+def _opened(text: str) -> bool:
+    """Show the page in a browser, from a file that stays, since the browser may read it again."""
+    with tempfile.NamedTemporaryFile(prefix="clockhands-", suffix=".html", delete=False) as file:
+        path = Path(file.name)
+    _write(path, text)
+    if webbrowser.open(path.as_uri()):
+        talk(f"note: the page is {path}")
+        return True
+    complain("No browser could be opened.", f"Open {path} yourself, or say where the page shall be with --out.")
+    return False
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,258 @@
+"""`clockhands explore`: the page that it writes, what it holds, and how it says that it cannot."""
+
+import json
+import tempfile
+import webbrowser
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.ladders import Geometric
+from clockhands.presets import presets
+from clockhands.show.explorer.data import codes
+from clockhands.specs import from_dict
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+}
+HOSTILE = "</script><script>alert(1)</script><!-- \u2028"
+
+
+class Page(HTMLParser):
+    """The elements of a page, the text of its scripts, and all that it would fetch."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.fetched, self.title, self._inside = [], [], [], "", None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self._inside = tag
+        self.fetched += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag == "script":
+            self.scripts.append([dict(attrs).get("type"), ""])
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_data(self, data):
+        if self._inside == "script":
+            self.scripts[-1][1] += data
+        if self._inside == "title":
+            self.title += data
+
+    @property
+    def data(self):
+        """What Python put in."""
+        ((_, held),) = [script for script in self.scripts if script[0] == "application/json"]
+        return json.loads(held)
+
+
+@pytest.fixture
+def written(run, tmp_path):
+    """The page that a command line writes: written("vaswani2017")."""
+
+    def write(*targets):
+        out = tmp_path / "page.html"
+        done = run("explore", *targets, "--out", out)
+        assert (done.code, done.out, done.err) == (0, "", "")
+        return out.read_text(encoding="utf-8")
+
+    return write
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(name="config.json", **fields):
+        path = tmp_path / name
+        path.write_text(json.dumps(LLAMA | fields), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_page_without_a_model_is_small_and_fetches_nothing(written):
+    text = written()
+    assert len(text.encode()) <= 600_000
+    page = Page(text)
+    assert page.fetched == []
+    assert [kind for kind, _ in page.scripts] == ["application/json", "module"]
+    assert "default-src 'none'" in text
+    assert page.data["models"] == []
+    assert page.data["start"] == {}
+    assert page.title == "clockhands"
+
+
+def test_every_preset_that_turns_along_one_axis_is_on_the_page(written):
+    found = Page(written()).data["codes"]
+    turning = {
+        each.name
+        for each in presets()
+        if isinstance(each.spec, ch.Sinusoidal) or (isinstance(each.spec, ch.Rotary) and each.spec.axes is None)
+    }
+    assert set(found) == turning
+    assert len(turning) > 60
+    assert {name: from_dict(code["spec"]) for name, code in found.items()} == {
+        name: ch.preset(name) for name in turning
+    }
+
+
+def test_width_base_and_span_make_the_ladder_wherever_a_base_is_given():
+    told = [(name, code) for name, code in codes().items() if code["base"] is not None]
+    for name, code in told:
+        spec = ch.preset(name)
+        assert code["width"] == 2 * len(spec.rates)
+        again = ch.Sinusoidal(code["width"], spacing=Geometric(code["base"], code["span"])).rates
+        scaled = getattr(spec, "scaling", None) is not None
+        assert np.allclose(again, spec.rates, rtol=1e-12) is not scaled, name
+    without = {name for name, code in codes().items() if code["base"] is None}
+    assert {"flux-timestep", "stable-audio-3-timestep"} <= without
+    assert len(told) > 10 * len(without) > 0
+
+
+def test_the_page_opens_on_the_first_ladder_with_the_lengths_of_its_model(written, config, run):
+    path = config(
+        rope_scaling={
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 512,
+        }
+    )
+    bert = config("bert.json", model_type="bert", rope_theta=None)
+    data = Page(written(bert, path)).data
+    assert data["start"] == {"code": "model-1-0", "model": 1, "length": 512, "served": 4096}
+    audited = json.loads(run("audit", bert, path, "--json").out)["targets"]
+    assert data["models"] == audited
+
+
+def test_a_length_that_no_control_reaches_is_held_to_what_one_does(written, config):
+    data = Page(written(config(max_position_embeddings=2**40))).data
+    assert (data["start"]["length"], data["start"]["served"]) == (2**24, 2**24)
+
+
+def test_a_model_without_a_ladder_leaves_the_paper_s_code(written, config):
+    data = Page(written(config(model_type="bert", rope_theta=None))).data
+    assert data["start"] == {}
+    assert [layer["kind"] for layer in data["models"][0]["layers"]] == ["learned"]
+
+
+def test_hostile_names_stay_text(written, config, tmp_path):
+    folder = tmp_path / "<img src=x onerror=alert(1)>"
+    folder.mkdir()
+    path = config(f"{folder.name}/config.json", model_type=HOSTILE, architectures=[HOSTILE])
+    text = written(path)
+    page = Page(text)
+    # The elements are those of any page, and what was hostile is a string among the data.
+    assert page.tags == Page(written_plain(text)).tags
+    assert page.data["models"][0]["model_type"] == HOSTILE
+    assert "<script>alert" not in text
+    assert "<img" not in text
+
+
+def written_plain(text):
+    """The same page with no data at all: what elements it has by itself."""
+    start = text.index('<script type="application/json"')
+    begin, end = text.index(">", start) + 1, text.index("</script>", start)
+    return text[:begin] + "{}" + text[end:]
+
+
+def test_a_name_in_the_title_is_text(written, config):
+    text = written(config("<b>&amp;.json"))
+    page = Page(text)
+    assert page.title == "clockhands: <b>&amp;.json"
+    assert "b" not in page.tags
+
+
+def test_a_name_that_no_text_can_hold_is_shown_by_its_bytes(written, config):
+    try:
+        path = config("m\udcff.json")
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    page = Page(written(path))
+    assert page.title == "clockhands: m\\udcff.json"
+    assert page.data["models"][0]["target"].endswith("m\udcff.json")
+
+
+def test_a_file_that_is_there_is_not_replaced_unless_asked(run, tmp_path):
+    out = tmp_path / "page.html"
+    out.write_text("mine", encoding="utf-8")
+    done = run("explore", "--out", out)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {out} is already there.\nhint: Give another name, or `--force` to replace it.\n"
+    assert out.read_text(encoding="utf-8") == "mine"
+    assert run("explore", "--out", out, "--force").code == 0
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"], "nothing unfinished is left"
+
+
+def test_force_without_a_file_is_misuse(run):
+    done = run("explore", "--force")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: --force is for --out, which says what to replace.\nhint: See `clockhands explore --help`.\n"
+    )
+
+
+def test_what_cannot_be_read_is_said_and_what_can_is_shown(run, config, tmp_path):
+    out = tmp_path / "page.html"
+    done = run("explore", tmp_path / "missing.json", "--out", out)
+    assert (done.code, done.out) == (2, "")
+    assert "missing.json does not exist" in done.err
+    assert not out.exists()
+    done = run("explore", tmp_path / "missing.json", config(), "--out", out)
+    assert done.code == 2
+    assert "missing.json does not exist" in done.err
+    data = Page(out.read_text(encoding="utf-8")).data
+    assert [audit["target"] for audit in data["models"]] == [str(tmp_path / "config.json")]
+
+
+def test_a_place_that_cannot_be_written_is_said(run, tmp_path):
+    done = run("explore", "--out", tmp_path / "no" / "page.html")
+    assert done.code == 2
+    assert "cannot be written" in done.err
+
+
+@pytest.fixture
+def browser(monkeypatch, tmp_path):
+    """A browser that notes what it is asked to open; `can` says whether it does."""
+    opened = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def be(can):
+        monkeypatch.setattr(webbrowser, "open", lambda url, *_: opened.append(url) or can)
+        return opened
+
+    return be
+
+
+def test_without_a_file_a_browser_opens_the_page(run, browser):
+    opened = browser(can=True)
+    done = run("explore", "vaswani2017:width=8")
+    (url,) = opened
+    path = Path(unquote(urlparse(url).path))
+    assert (done.code, done.out, done.err) == (0, "", f"note: the page is {path}\n")
+    layer = Page(path.read_text(encoding="utf-8")).data["models"][0]["layers"][0]
+    assert layer["rates"] == pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-15)
+
+
+def test_where_no_browser_is_the_page_can_still_be_found(run, browser, tmp_path):
+    browser(can=False)
+    done = run("explore")
+    (path,) = tmp_path.glob("clockhands-*.html")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        f"error: No browser could be opened.\nhint: Open {path} yourself, or say where the page shall be with --out.\n"
+    )
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")

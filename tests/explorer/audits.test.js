@@ -1,0 +1,97 @@
+// Audits are read by a page that trusts none of them: what is no audit has its sentence, and what is one is as it was.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { auditOf, auditsIn, layerNumbers, partsOfModel, shownText, verdictOf } from "../../src/clockhands/show/explorer/js/audits.js";
+
+const LAYER = { part: "text", layers: "0-2", kind: "rotary", layout: "halves", order: null, width: 8, rotated: 8, base: 10000, rates: [1, 0.1, 0.01, 0.001], attention_factor: 1, scaling: null, rows: null, window: null, usable_length: 64, offset: null, source: {} };
+const FINDING = { code: "never-turning", severity: "note", message: "Two of four.", evidence: { pairs: 2 }, hint: "", layers: "0-2", blames: null, edit: null };
+const AUDIT = { target: "a.json", model_type: "llama", context: 64, length: 64, layers: [LAYER], findings: [FINDING], readers: [] };
+const told = (audit) => JSON.stringify({ schema: 1, targets: [audit] });
+
+test("layer numbers are read as the command writes them", () => {
+  assert.deepEqual(layerNumbers("0-2,4,6-7"), [0, 1, 2, 4, 6, 7]);
+  assert.deepEqual(layerNumbers("5"), [5]);
+  assert.deepEqual(layerNumbers("0-4095").length, 4096);
+});
+
+test("what names no layers, or more than any model has, is no list of them", () => {
+  for (const ranges of ["input", "", null, 3, "1-", "-1", "0-4096", "0-999999999999", "0-4095,5", "1;2", "1.5"]) assert.equal(layerNumbers(ranges), null, String(ranges));
+  assert.deepEqual(layerNumbers("7-5"), []);
+});
+
+test("an audit is read with every field that is shown", () => {
+  const { audits, unread } = auditsIn(told(AUDIT));
+  assert.deepEqual(unread, []);
+  assert.equal(audits.length, 1);
+  const { offset, source, ...shown } = LAYER;
+  assert.deepEqual(audits[0].layers, [shown]);
+  assert.deepEqual(audits[0].findings[0].evidence, [["pairs", "2"]]);
+  assert.equal(verdictOf(audits[0]), "No fault found in what is declared; 1 note.");
+});
+
+test("a single target and the page's own data are audits too", () => {
+  assert.equal(auditsIn(JSON.stringify(AUDIT)).audits[0].target, "a.json");
+  assert.equal(auditsIn(JSON.stringify({ codes: {}, models: [AUDIT, AUDIT] })).audits.length, 2);
+});
+
+test("each way to be no audit has its own sentence", () => {
+  const reasons = {
+    "not JSON": "{", "not of an audit": "[1]", "config, not its audit": '{"model_type": "llama", "hidden_size": 8}', "schema 7": '{"schema": 7, "targets": []}',
+    "holds no target": '{"schema": 1, "targets": []}', "no list of layers": '{"targets": [{"target": "x"}]}', "65 targets": JSON.stringify({ targets: Array(65).fill(AUDIT) }),
+    "none of its targets could be read: gone": '{"schema": 1, "targets": [], "unread": [{"target": "x", "message": "gone", "hint": ""}]}',
+  };
+  for (const [words, text] of Object.entries(reasons)) {
+    const { failed } = auditsIn(text);
+    assert.ok(failed?.includes(words), `${text}: ${failed}`);
+  }
+  assert.equal(new Set(Object.values(reasons).map((text) => auditsIn(text).failed)).size, Object.keys(reasons).length);
+});
+
+test("a target that was not read is told beside those that were", () => {
+  const found = auditsIn(JSON.stringify({ schema: 1, targets: [AUDIT], unread: [{ target: "b", message: "b does not exist.", hint: "" }] }));
+  assert.equal(found.audits.length, 1);
+  assert.deepEqual(found.unread, ["b does not exist."]);
+});
+
+test("values of a strange type are held to what can be drawn", () => {
+  const strange = { ...LAYER, layers: 7, base: "NaN", width: -1, window: 1.5, rates: "many", scaling: "yarn", attention_factor: null };
+  const audit = auditOf({ target: ["x"], model_type: { a: 1 }, context: "long", layers: [strange, null, 4], findings: [{ code: 5, severity: "fatal", message: null }, 3], readers: "none" });
+  assert.equal(audit.target, '["x"]');
+  assert.deepEqual([audit.model_type, audit.context, audit.layers.length, audit.findings.length], [null, null, 1, 1]);
+  const { layers, base, width, window, rates, scaling } = audit.layers[0];
+  assert.deepEqual([layers, base, width, window, rates, scaling], [null, null, null, null, null, null]);
+  assert.deepEqual([audit.findings[0].code, audit.findings[0].severity, audit.findings[0].message], ["5", "note", ""]);
+});
+
+test("a text is shown up to a length, and says that there is more", () => {
+  assert.equal(shownText("<b>bold</b>"), "<b>bold</b>");
+  assert.equal(shownText("x".repeat(500)).length, 400);
+  assert.equal(shownText("abcdef", 4), "abc…");
+});
+
+test("rows are the input and then the layers, and each finding stands at the first code that it is about", () => {
+  const audit = auditOf({ ...AUDIT, layers: [
+    { ...LAYER, layers: "input", kind: "learned", rates: null }, { ...LAYER, layers: "0,2", window: 16 }, { ...LAYER, layers: "1,3", base: 5e5 },
+  ], findings: [{ ...FINDING, layers: "1" }, { ...FINDING, layers: "input" }, { ...FINDING, layers: "1,2" }, { ...FINDING, layers: null }, { ...FINDING, layers: "9" }] });
+  const { parts, whole } = partsOfModel(audit);
+  assert.equal(parts.length, 1);
+  assert.deepEqual(parts[0].rows.map(({ name, groups }) => [name, groups.map(({ place }) => place)]), [["input", [0]], ["0", [1]], ["1", [2]], ["2", [1]], ["3", [2]]]);
+  assert.deepEqual(parts[0].groups.map(({ findings }) => findings.map(({ layers }) => layers)), [["input"], ["1,2"], ["1"]]);
+  assert.deepEqual(whole.map(({ layers }) => layers), [null, "9"]);
+});
+
+test("a finding about the input of one part stands in the part that it names", () => {
+  const audit = auditOf({ ...AUDIT, layers: [{ ...LAYER, part: "encoder", layers: "input" }, { ...LAYER, part: "decoder", layers: "input" }],
+    findings: [{ ...FINDING, layers: "input", message: "Rows of the decoder end early." }] });
+  assert.deepEqual(partsOfModel(audit).parts.map(({ part, groups }) => [part, groups[0].findings.length]), [["encoder", 0], ["decoder", 1]]);
+});
+
+test("the verdict is the gravest, in the command's words", () => {
+  const severe = (...severities) => auditOf({ ...AUDIT, findings: severities.map((severity) => ({ ...FINDING, severity })) });
+  assert.equal(verdictOf(severe("note", "error", "error")), "Wrong for any reader: 2 errors, 1 note.");
+  assert.equal(verdictOf(severe("warning")), "Wrong for some readers or some lengths: 1 warning.");
+  assert.equal(verdictOf(severe()), "No fault found in what is declared.");
+  assert.equal(verdictOf(auditOf({ ...AUDIT, layers: [{ ...LAYER, kind: null }], findings: [] })), "No position code was recognised.");
+});

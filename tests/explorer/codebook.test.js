@@ -1,0 +1,107 @@
+// The codes of the page: a code brings its own fields, a changed field makes a code of one's own, a model's layers join.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { auditOf } from "../../src/clockhands/show/explorer/js/audits.js";
+import { Codebook, codeOfLayer } from "../../src/clockhands/show/explorer/js/codebook.js";
+import { rotarySpec } from "../../src/clockhands/show/explorer/js/rotary.js";
+import { sinusoidalSpec } from "../../src/clockhands/show/explorer/js/codes.js";
+import { scalingOf } from "../../src/clockhands/show/explorer/js/scalings.js";
+import { DEFAULTS, Store } from "../../src/clockhands/show/explorer/js/state.js";
+
+const CLOSED = { kind: "sinusoidal", says: "Whisper's.", width: 384, base: 10000, span: "closed", layout: "halves", order: "sin-cos", spec: sinusoidalSpec(384, { span: "closed", layout: "halves" }) };
+const PAPER = { kind: "sinusoidal", says: "The paper's.", width: 512, base: 10000, span: "open", layout: "interleaved", order: "sin-cos", spec: sinusoidalSpec(512) };
+const TURNING = { kind: "rotary", says: "A quarter.", width: 24, base: 10000, span: "open", layout: "halves", order: "sin-cos", spec: rotarySpec(96, { rotated: 24 }) };
+const RISING = { ...CLOSED, base: null, spec: { ...CLOSED.spec, spacing: { type: "EvenSteps", first: 1, last: 9, multiplier: 1 } } };
+const LAYER = { part: "text", layers: "0-2", kind: "rotary", layout: "interleaved", order: null, width: 16, rotated: 8, base: 10000, rates: [1, 0.1, 0.01, 0.001], attention_factor: 1.25, scaling: null };
+
+const book = () => new Codebook({ vaswani2017: PAPER, whisper: CLOSED, neox: TURNING, rising: RISING });
+
+function page(state = {}) {
+  const codes = book(), store = new Store(codes.opened({ ...DEFAULTS, ...state }), (call) => call());
+  const set = store.set.bind(store);
+  return { codes, store, set: (patch) => { set(codes.followed(patch, store.state)); return store.state; } };
+}
+
+test("a code that is picked brings its width, base, layout, order and span", () => {
+  const { set } = page();
+  const { code, width, base, layout, order, span } = set({ code: "whisper" });
+  assert.deepEqual({ code, width, base, layout, order, span }, { code: "whisper", width: 384, base: 10000, layout: "halves", order: "sin-cos", span: "closed" });
+});
+
+test("a field that is changed by hand makes a code of one's own, and the others stay", () => {
+  for (const patch of [{ width: 8 }, { base: 500 }, { layout: "interleaved" }]) {
+    const { set } = page({ code: "whisper" });
+    const after = set(patch);
+    assert.equal(after.code, "custom");
+    assert.equal(after.span, "closed");
+    const untouched = ["width", "base", "layout"].filter((name) => !(name in patch));
+    for (const name of untouched) assert.equal(after[name], CLOSED[name], name);
+  }
+});
+
+test("a field that is set to what it is, or beside the code, changes no code", () => {
+  const { set } = page({ code: "whisper" });
+  assert.equal(set({ width: 384, position: 7 }).code, "whisper");
+  assert.equal(set({ pair: 3, length: 99 }).code, "whisper");
+});
+
+test("a link names a code, and the code's own fields hold; an unknown name is a code of one's own", () => {
+  assert.equal(page({ code: "whisper", width: 8 }).store.state.width, 384);
+  const { code, width } = page({ code: "constructor", width: 8 }).store.state;
+  assert.deepEqual([code, width], ["custom", 8]);
+});
+
+test("the ladder is that of the code, of one's own as of a known one", () => {
+  const { codes, store, set } = page();
+  const first = codes.ladder(store.state);
+  assert.equal(first, codes.ladder(store.state), "it is remembered");
+  assert.equal(first.rates.length, 256);
+  const own = codes.ladder(set({ width: 8, base: 10000 })).rates;
+  [1, 0.1, 0.01, 0.001].forEach((rate, pair) => assert.ok(Math.abs(own[pair] - rate) < 1e-16, `${own[pair]}`));
+  assert.deepEqual(Array.from(codes.ladder(set({ code: "rising" })).rates.slice(0, 2)), [1, 1 + 8 / 191]);
+});
+
+test("one pair of a closed span is a pair of an open one", () => {
+  const { codes, set } = page({ code: "whisper" });
+  assert.deepEqual(Array.from(codes.ladder(set({ width: 2 })).rates), [1]);
+});
+
+test("the table of a rotary code has the sines and cosines of the channels that turn", () => {
+  const { codes, set } = page();
+  const state = set({ code: "neox" }), code = codes.additive(state);
+  assert.deepEqual([code.width, code.pairs], [24, 12]);
+  assert.ok(Math.abs(code.cell(5, 0) - Math.sin(5)) < 1e-15);
+  assert.ok(Math.abs(code.cell(5, 12) - Math.cos(5)) < 1e-15);
+  // Both digits of each rate: far positions need them.
+  for (const name of ["rates", "lows"]) assert.deepEqual(Array.from(code.ladder[name]), Array.from(codes.ladder(state)[name]));
+});
+
+test("a scaled code has its ladder before and after", () => {
+  const spec = rotarySpec(16, { scaling: scalingOf("linear", 4, 2048) });
+  const codes = new Codebook({ scaled: { ...TURNING, width: 16, spec } }), state = codes.opened({ ...DEFAULTS, code: "scaled" });
+  assert.deepEqual(Array.from(codes.plain(state).rates, (rate) => rate / 4), Array.from(codes.ladder(state).rates));
+});
+
+test("a model's layers become codes, with their rates to the last bit", () => {
+  const codes = book(), audit = auditOf({ target: "a/b.json", model_type: "llama", layers: [LAYER, { ...LAYER, kind: "learned", rates: null }] });
+  assert.deepEqual(codes.addModel(audit, 3), ["model-3-0", null]);
+  const state = codes.opened({ ...DEFAULTS, code: "model-3-0" });
+  assert.deepEqual([state.width, state.layout, state.base], [8, "interleaved", 10000]);
+  const { rates, attentionFactor } = codes.ladder(state);
+  assert.deepEqual([Array.from(rates), attentionFactor], [LAYER.rates, 1.25]);
+  assert.equal(codes.code(state).spec.head_width, 16);
+});
+
+test("a scaled layer keeps the ladder that its base declares beside the one in use", () => {
+  const codes = book(), audit = auditOf({ target: "b", layers: [{ ...LAYER, rates: LAYER.rates.map((rate) => rate / 8), scaling: { type: "linear", factor: 8 } }] });
+  codes.addModel(audit, 0);
+  const state = codes.opened({ ...DEFAULTS, code: "model-0-0" });
+  assert.deepEqual(Array.from(codes.ladder(state).rates), LAYER.rates.map((rate) => rate / 8));
+  codes.plain(state).rates.forEach((rate, pair) => assert.ok(Math.abs(rate - LAYER.rates[pair]) < 1e-16));
+});
+
+test("rates that cannot be drawn make no code", () => {
+  for (const rates of [null, [], "1", [1, "Infinity"], [1, null], Array(1025).fill(1)]) assert.equal(codeOfLayer({ ...LAYER, rates }, { target: "x", model_type: null }), null);
+});
