@@ -110,7 +110,10 @@ def additive() -> Iterator[Case]:
         for span in spans[: 3 if order == "sin-cos" else 1]
     ]
     specs += [
-        (f"odd {odd} {layout}", Sinusoidal(width, spacing=Geometric(100.0, span), layout=layout, odd=odd))
+        (
+            f"odd {odd} {layout}, {width} {span}",
+            Sinusoidal(width, spacing=Geometric(100.0, span), layout=layout, odd=odd),
+        )
         for odd in ("zero", "extra", "cut")
         for layout in ("interleaved", "halves")
         for width in (7, 129)
@@ -186,6 +189,8 @@ def rotary() -> Iterator[Case]:
         for length in ((None, 4096, 10_000) if isinstance(each, Dynamic | LongRope) else (None,))
     ]
     specs += [
+        ("two pairs", Rotary(4, scaling=Ntk(4.0))),
+        ("ramp beyond the last pair", Rotary(8, base=100.0, scaling=Yarn(4.0, 10**6, beta_fast=64.0))),
         ("blocks", Rotary(16, "halves", blocks=(3, 0, 5))),
         ("reordered part", Rotary(16, "interleaved", rotated=8, part="last", reordered=True)),
         ("backward interleaved", Rotary(8, "interleaved", direction="backward")),
@@ -230,6 +235,8 @@ def biases() -> Iterator[Case]:
         ("few buckets", Buckets(2, buckets=4, max_distance=5)),
         ("powers of two", Buckets(2, buckets=32, max_distance=2048)),
         ("far buckets", Buckets(2, buckets=64, max_distance=2**20, bidirectional=False)),
+        ("bounds that are whole with an epsilon", Buckets(2, buckets=8, max_distance=64, epsilon=1.0)),
+        ("one way, whole with an epsilon", Buckets(2, buckets=8, max_distance=64, bidirectional=False, epsilon=1.0)),
         ("ceilings", CeilingBuckets(2, span=8, max_distance=260)),
         ("clipped", Clipped(2, span=5)),
         ("symmetric kerple", Kerple(2, "power", symmetric=True)),

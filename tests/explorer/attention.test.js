@@ -80,6 +80,8 @@ test("means of diagonals, and scores that are all alike", () => {
   assert.deepEqual(Array.from(offsetMeans([1, 2, 3, 5], 2)), [3, 3, 2]);
   assert.equal(offsetShare(new Float64Array(9).fill(2), 3), 1);
   assert.equal(offsetShare([1, 2, 3, 1], 2), 1);
+  const scores = [1, 2, 3, 5, 1, 2, 8, 1, 3], small = scores.map((score) => score * 1e-15);
+  assert.ok(Math.abs(offsetShare(small, 3) - offsetShare(scores, 3)) < 1e-12 && offsetShare(scores, 3) < 0.99);
 });
 
 test("the generator is Park and Miller's: after 10,000 steps from 1 it stands at 399268537", () => {

@@ -71,6 +71,26 @@ test("channels know their pair and their wave", () => {
   assert.deepEqual(channelsOf(2, 3, "interleaved"), [4, 5]);
 });
 
+test("specs by hand are those of Python", () => {
+  const specOf = (wanted) => CASES.find(({ name }) => name === wanted).spec;
+  assert.deepEqual(sinusoidalSpec(512, { odd: "refuse" }), specOf("vaswani2017"));
+  assert.deepEqual(sinusoidalSpec(7, { base: 100, span: "closed", layout: "halves" }), specOf("odd extra halves, 7 closed"));
+  assert.deepEqual(warpedSpec("log", 8, 100), specOf("log 100.0"));
+  for (const [name, width] of [["counter", 4], ["normalised", 4], ["binary", 24], ["sine", 8], ["single", 8], ["even", 16]]) {
+    assert.deepEqual(naiveSpec(name, width), specOf(name), name);
+  }
+  assert.equal(naiveSpec("even", 7).width, 8);
+  assert.equal(naiveSpec("normalised", 4, { length: 1 }).length, 2);
+});
+
+test("what was in the numbers before is not left there", () => {
+  for (const spec of [{ ...sinusoidalSpec(7, { odd: "zero" }), zero_rows: [5] }, naiveSpec("binary", 7), warpedSpec("log", 8)]) {
+    const code = additiveCode(spec), used = new Float64Array(code.width * 3).fill(7);
+    assert.deepEqual(code.row(5, used.slice(0, code.width)), code.row(5));
+    assert.deepEqual(code.window(4, 3, 0, code.width, used), code.window(4, 3, 0, code.width));
+  }
+});
+
 test("every naive code can be made by its name, and no other", () => {
   for (const name of NAIVE) assert.equal(additiveCode(naiveSpec(name, 7, { length: 100 })).row(5).every(Number.isFinite), true, name);
   assert.throws(() => naiveSpec("sundial", 8), RangeError);

@@ -45,4 +45,6 @@ test("a rise or a negative value within the error is none", () => {
   assert.equal(firstRise([3, 2, 1]), null);
   assert.equal(firstNegative([3, -0.1, -2], 0.1), 2);
   assert.equal(firstNegative([3, 1]), null);
+  assert.equal(firstNegative([-1, 1]), 0);
+  assert.equal(firstRise([1, 2]), 0);
 });

@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 
-import { geometricLadder, givenLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
+import { geometricLadder, givenLadder, ladderFrom } from "../../src/clockhands/show/explorer/js/ladders.js";
 import { DTYPES, WAYS, computedAngles, firstPositionOff, roundTo, samePositions } from "../../src/clockhands/show/explorer/js/precision.js";
 import { disagreements, golden, held } from "./golden.js";
 
@@ -102,10 +102,22 @@ test("the first position that a dtype does not hold, and how many share one", ()
   assert.equal(samePositions("float64", 2 ** 40 + 1), 1);
 });
 
+test("a rate of twice the digits is rounded once: beside a midpoint its lower half decides", () => {
+  const rounded = (high, low) => computedAngles(ladderFrom([[high, low]]), "bfloat16", "rates").rates[0];
+  const step = 2 ** -7;
+  for (const [high, low, nearest] of [[1 + step / 2, 2 ** -70, 1 + step], [1 + step / 2, -(2 ** -70), 1], [1 + step / 2, 0, 1], [1 + 1.5 * step, -(2 ** -70), 1 + step], [1 + 1.5 * step, 2 ** -70, 1 + 2 * step]]) {
+    assert.equal(rounded(high, low), nearest, `${high} and ${low}`);
+  }
+  const phases = computedAngles(ladderFrom([[1 + step / 2, -(2 ** -70)]]), "bfloat16", "phases");
+  assert.deepEqual([1, 2, 4].map((at) => phases.error(at, 0) + at * (step / 2)), [0, 0, 0]);
+});
+
 test("a computed angle is the real one and its error; the largest error is infinite where a number is", () => {
   const angles = computedAngles(geometricLadder(64, 128, 10000), "float16", "throughout");
   assert.equal(angles.angle(2049, 0), 2048);
   assert.equal(angles.largest(2049), Math.max(...angles.errors(2049).map(Math.abs)));
+  const small = computedAngles(geometricLadder(64, 128, 10000), "float32", "throughout");
+  assert.equal(small.largest(3), Math.max(...small.errors(3).map(Math.abs)));
   assert.equal(angles.largest(70000), Infinity);
   assert.throws(() => computedAngles(givenLadder([1]), "float32", "power"), RangeError);
   assert.throws(() => computedAngles(givenLadder([1]), "float32", "sundial"), RangeError);

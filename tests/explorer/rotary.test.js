@@ -60,6 +60,13 @@ test("a scaling by its name has the published values", () => {
   for (const name of SCALINGS) assert.equal(scaledLadder(scalingOf(name, 4, 4096), ladder, 8192).pairs, 32, name);
 });
 
+test("specs by hand are those of Python", () => {
+  const specOf = (wanted) => CASES.find(({ name }) => name === wanted).spec;
+  assert.deepEqual(rotarySpec(64), specOf("esm2"));
+  assert.deepEqual(rotarySpec(256, { layout: "interleaved", rotated: 64 }), specOf("gpt-j"));
+  assert.deepEqual(rotarySpec(64, { scaling: scalingOf("dynamic", 4, 4096), length: 10000 }), specOf("Dynamic at 10000"));
+});
+
 test("what cannot be scaled says so", () => {
   assert.throws(() => scaledLadder(scalingOf("yarn", 4, 4096), givenLadder([1, 0.3, 0.2])), RangeError);
   assert.throws(() => scaledLadder(scalingOf("ntk", 4, 4096), givenLadder([1])), RangeError);

@@ -163,7 +163,6 @@ class WavesCode {
   }
 
   exactWindow(from, rows, firstChannel, channels, out) {
-    out.fill(0, 0, rows * channels);
     for (let row = 0; row < rows; row++) {
       for (let pair = 0; pair < this.pairs; pair++) {
         const phase = this.phase(from + row, pair);

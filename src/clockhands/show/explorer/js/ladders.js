@@ -89,8 +89,9 @@ export function evenSteps(pairs, first, last) {
   return evenLadder(pairs, first, last).rates;
 }
 
+// Tokens that a turn takes; Infinity for a pair that stands still.
 export function wavelength(rate) {
-  return rate === 0 ? Infinity : (2 * Math.PI) / rate;
+  return (2 * Math.PI) / rate;
 }
 
 // position x rate less whole turns, from -pi to pi: turns are taken off before anything is rounded.

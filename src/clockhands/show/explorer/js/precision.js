@@ -95,10 +95,7 @@ class ComputedAngles {
   error(position, pair) {
     const used = this.roundsPositions ? roundTo(this.dtype, position) : position;
     const high = this.ladder.rates[pair], low = this.ladder.lows[pair], rate = this.rates[pair];
-    if (!this.roundsProducts) {
-      if (this.exactRates) return (used - position) * high;
-      return position * (rate - high - low) + (used - position) * rate;
-    }
+    if (!this.roundsProducts) return this.exactRates ? (used - position) * high : position * (rate - high - low);
     const head = position * high, tail = productRest(position, high, head) + position * low;
     const angle = this.exactRates ? roundSum(this.dtype, head, tail) : roundTo(this.dtype, used * rate);
     return angle - head - tail;
@@ -138,7 +135,7 @@ function ratesFromBase(ladder, dtype, way, base) {
     const factor = roundTo(dtype === "float64" ? dtype : "float32", -Math.log(spans) / channels);
     return round(Math.exp(round(index * factor)));
   });
-  return first === 1 ? made : made.map((rate) => round(rate * first));
+  return made.map((rate) => round(rate * first));
 }
 
 // The first whole position that a dtype does not hold.

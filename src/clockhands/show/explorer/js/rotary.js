@@ -39,7 +39,7 @@ class RotaryCode {
     const grown = (role === "query" ? 1 : -1) * (position - (this.spec.xpos === null ? 0 : this.spec.xpos.centre));
     for (let pair = 0; pair < this.pairs; pair++) {
       const phase = this.way * phaseAt(this.ladder, pair, position);
-      const factor = attentionFactor * (this.growth[pair] === 0 ? 1 : Math.exp(this.growth[pair] * grown));
+      const factor = attentionFactor * Math.exp(this.growth[pair] * grown);
       const cosine = factor * Math.cos(phase), sine = factor * Math.sin(phase);
       const x = vector[this.channels[2 * pair]], y = vector[this.channels[2 * pair + 1]];
       out[this.written[2 * pair]] = x * cosine - y * sine;
@@ -59,7 +59,7 @@ class RotaryCode {
       const across = squared * this.way * (query[first] * key[second] - query[second] * key[first]);
       for (let place = 0; place < count; place++) {
         const distance = from + place, phase = phaseAt(this.ladder, pair, distance);
-        const grown = this.growth[pair] === 0 ? 1 : Math.exp(this.growth[pair] * distance);
+        const grown = Math.exp(this.growth[pair] * distance);
         scores[place] += grown * (along * Math.cos(phase) + across * Math.sin(phase));
       }
     }

@@ -96,10 +96,9 @@ function yarnByIndex({ original, beta_fast, beta_slow, truncate }, ladder) {
   const pairThatMakes = (turns) => overTwice(logTwice(overTwice(first, [turns, 0])), fall);
   let begin = pairThatMakes(beta_fast), end = pairThatMakes(beta_slow);
   if (truncate) {
-    // A whole high part hides on which side of it the low part stands.
-    const down = Math.floor(begin[0]), up = Math.ceil(end[0]);
-    begin = [down === begin[0] && begin[1] < 0 ? down - 1 : down, 0];
-    end = [up === end[0] && end[1] > 0 ? up + 1 : up, 0];
+    // Neither is whole: pi is in one logarithm and not in the other.
+    begin = [Math.floor(begin[0]), 0];
+    end = [Math.ceil(end[0]), 0];
   }
   if (compareTwice(begin, [0, 0]) < 0) begin = [0, 0];
   // A channel's number, by the original's slip.
