@@ -128,7 +128,7 @@ export class Heatmap {
     canvas.addEventListener("pointermove", (event) => {
       if (!this.view) return;
       if (!held) {
-        if (event.pointerType === "mouse") on.point?.(...this.at(event));
+        if (event.pointerType === "mouse" && event.buttons === 0) on.point?.(...this.at(event));
         return;
       }
       const byX = event.clientX - held.x, byY = event.clientY - held.y;

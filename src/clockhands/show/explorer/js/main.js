@@ -22,6 +22,7 @@ import { table } from "./views/table.js";
 const VIEWS = [clock, pair, table, shift, distance, naive, ladder, precision, bias, attention, model];
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
+const TELLING = 200; // ms between two addresses
 const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
 // Fill a place with the explorer. `data` is what Python put in: codes by name, and the audit of each target.
@@ -70,9 +71,11 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
   };
   laid();
   for (const [view, section] of sections) updates.push(view.mount(section, app));
+  let telling = null;
   store.subscribe((state, changed) => {
     for (const update of updates) update(state, changed);
-    if (onfragment) onfragment(toFragment(state, defaults));
+    // A few times a second: browsers slow a page down that moves its address with every frame.
+    if (onfragment) telling ??= setTimeout(() => { telling = null; onfragment(toFragment(store.state, defaults)); }, TELLING);
   });
   redraw();
   let width = root.clientWidth;

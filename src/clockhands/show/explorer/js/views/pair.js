@@ -132,15 +132,15 @@ function rowsOf(ladder, chosen, state, twin) {
 function drawWaves(plot, now, state) {
   const { left, right, top, bottom } = plot.inner, { ladder, chosen, rate, phase, twin } = now;
   const length = rate === 0 ? state.length : wavelength(rate);
-  // Whole turns, so that the curves stand still while the position moves on.
-  const from = rate === 0 ? 0 : Math.max(0, Math.floor(state.position / length)) * length, to = from + (rate === 0 ? 1 : 2) * length;
+  // From where the last turn began, so that the curves stand still while the position moves on.
+  const begun = rate === 0 ? 0 : state.position - (phase - FULL_TURN * Math.floor(phase / FULL_TURN)) / rate;
+  const from = Math.abs(begun) < 1e-9 * length ? 0 : begun, to = from + (rate === 0 ? 1 : 2) * length;
   const across = d3.scaleLinear([from, to], [left, right]), up = d3.scaleLinear([-1, 1], [bottom, top]);
   now.across = across;
   const add = (...marks) => plot.element.append(...marks);
   if (state.length < to && state.length > from) {
     const end = across(state.length);
-    add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }),
-      svg("text", { x: end > (left + right) / 2 ? end - 5 : end + 5, y: bottom - 6, "text-anchor": end > (left + right) / 2 ? "end" : "start" }, `trained to ${number(state.length)}`));
+    add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }));
   }
   plot.axes(across, up, "position (token)", "", { yTicks: 3, xTicks: Math.max(3, Math.floor(plot.width / 110)) });
   add(svg("text", { class: "name", x: 4, y: 14 }, "height (radius 1)"), svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
@@ -161,10 +161,14 @@ function drawWaves(plot, now, state) {
     add(svg("line", { class: "level", x1: x, x2: across(twin), y1: up(sine), y2: up(sine) }));
     places.push([across(twin), -cosine, twin, "twin"]);
   }
+  if (state.length < to && state.length > from) {
+    const end = across(state.length), late = end > (left + right) / 2;
+    add(svg("text", { class: "told", x: late ? end - 5 : end + 5, y: bottom - 6, "text-anchor": late ? "end" : "start" }, `trained to ${number(state.length)}`));
+  }
   const close = twin !== null && across(twin) - x < 90;
   for (const [place, height, at, kind] of places) {
     add(svg("line", { class: "drop", x1: place, x2: place, y1: top - 8, y2: bottom }),
-      svg("text", { class: "where", x: place, y: top - 12, "text-anchor": close || place > right - 20 ? (kind === "here" ? "end" : "start") : place < left + 20 ? "start" : "middle" }, between(at)),
+      svg("text", { class: "where", x: close ? place + (kind === "here" ? -4 : 4) : place, y: top - 12, "text-anchor": close || place > right - 20 ? (kind === "here" ? "end" : "start") : place < left + 20 ? "start" : "middle" }, between(at)),
       svg("circle", { class: "at sine", cx: place, cy: up(sine), r: 5 }),
       svg("rect", { class: "at cosine", x: place - 4.5, y: up(height) - 4.5, width: 9, height: 9 }));
   }
