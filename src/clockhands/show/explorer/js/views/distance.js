@@ -3,10 +3,12 @@
 import { additiveCode, naiveSpec } from "../codes.js";
 import { choice, slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
+import { whenIdle } from "../idle.js";
 import { firstNegative, firstRise, kernelBound, kernelByDistance } from "../kernels.js";
 import { geometricLadder } from "../ladders.js";
 
-const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span", "shift"];
+const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span"];
+const FARTHEST = 131072; // tokens; more could not be followed by hand
 // Ladders to compare with that no preset has, of the same width.
 const LADDERS_BESIDE = [["even", "evenly spaced rates"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", "base 1,000,000"]];
 
@@ -32,16 +34,18 @@ function likenessOf(name, ladder, length) {
 
 // A path through first, least, largest and last of each pixel's values: nothing that stands out is lost.
 function pixelPath(shares, x, y) {
-  const path = [];
+  const path = [], wanted = new Set();
   for (let k = 1; k < shares.length;) {
-    const column = Math.floor(x(k)), from = k;
+    const next = Math.min(Math.max(Math.ceil(x.invert(Math.floor(x(k)) + 1)), k + 1), shares.length);
     let least = k, most = k;
-    while (k < shares.length && Math.floor(x(k)) === column) {
-      if (shares[k] < shares[least]) least = k;
-      if (shares[k] > shares[most]) most = k;
-      k++;
+    for (let at = k; at < next; at++) {
+      if (shares[at] < shares[least]) least = at;
+      if (shares[at] > shares[most]) most = at;
     }
-    for (const at of [...new Set([from, least, most, k - 1])].sort((a, b) => a - b)) path.push(`${x(at).toFixed(2)},${y(shares[at]).toFixed(2)}`);
+    wanted.clear();
+    for (const at of least < most ? [k, least, most, next - 1] : [k, most, least, next - 1]) wanted.add(at);
+    for (const at of wanted) path.push(`${x(at).toFixed(1)},${y(shares[at]).toFixed(1)}`);
+    k = next;
   }
   return `M${path.join("L")}`;
 }
@@ -59,35 +63,52 @@ export const distance = {
     section.controls.append(
       slider(app, "shift", "Distance", { min: -4096, max: 4096, unit: "tokens" }).element,
       other,
-      slider(app, "served", "Up to", { min: 2, max: 131072, scale: "log", unit: "tokens" }).element);
+      slider(app, "served", "Up to", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
     const plot = new Plot(section.figure, { height: 320, margin: { top: 30, right: 18, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero")));
-    let x = null, made = { key: "" };
-    const follow = (event) => {
-      if (!x || !(event.buttons & 1)) return;
+    let axes = null;
+    const made = {};
+    const take = (event) => {
+      if (!axes || !(event.buttons & 1)) return;
       const box = plot.element.getBoundingClientRect();
-      app.store.set({ shift: Math.max(1, Math.round(x.invert(event.clientX - box.left))) });
+      app.store.set({ shift: Math.max(1, Math.round(axes.x.invert(event.clientX - box.left))) });
     };
-    plot.element.addEventListener("pointerdown", (event) => { plot.element.setPointerCapture(event.pointerId); follow(event); });
-    plot.element.addEventListener("pointermove", follow);
+    plot.element.addEventListener("pointerdown", (event) => { plot.element.setPointerCapture(event.pointerId); take(event); });
+    plot.element.addEventListener("pointermove", take);
     plot.element.classList.add("draggable");
 
-    return (state, changed) => {
-      if (!KERNEL_REDRAWS.some((name) => changed.has(name))) return;
-      const length = Math.max(state.length, state.served) + 1;
-      const key = [state.code, state.width, state.base, state.span, state.other, length].join(" ");
+    const draw = (state) => {
+      const length = Math.min(Math.max(state.served, 2), FARTHEST) + 1;
+      const key = [state.code, state.width, state.base, state.span, length].join(" "), besideKey = [state.other, state.width, length].join(" ");
       if (made.key !== key) {
-        const beside = ladderBeside(app, state);
-        made = {
-          key,
-          own: likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length),
-          beside: beside && likenessOf(beside.name, beside.ladder, length),
-        };
+        made.key = key;
+        made.own = likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length);
       }
-      x = drawKernels(plot, made, state, length);
-      section.answer(saidOfKernel(made, state, length - 1));
+      if (made.besideKey !== besideKey) {
+        made.besideKey = besideKey;
+        const beside = ladderBeside(app, state);
+        made.beside = beside && likenessOf(beside.name, beside.ladder, length);
+      }
+      axes = drawKernels(plot, made, state, length);
+      point(state);
+    };
+    const point = (state) => {
+      pointAt(plot, made, state, axes);
+      section.answer(saidOfKernel(made, state, made.own.shares.length - 1));
+    };
+    // Two kernels of some thousand distances: while a slider is dragged they follow when there is time.
+    const follow = whenIdle(() => draw(app.store.state));
+    return (state, changed) => {
+      if (changed.size === Object.keys(state).length) {
+        plot.measure();
+        draw(state);
+      } else if (KERNEL_REDRAWS.some((name) => changed.has(name))) {
+        follow();
+      } else if (changed.has("shift")) {
+        point(state);
+      }
     };
   },
 };
@@ -97,10 +118,10 @@ function keyed(mark) {
 }
 
 function drawKernels(plot, { own, beside }, state, length) {
-  plot.measure().clear();
+  plot.clear();
   const { left, top, right, bottom } = plot.inner, wide = plot.width > 560;
   const least = Math.min(beside ? -0.3 : -0.12, ...[own, beside].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
-  const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least * 1.08, 1], [bottom, top]);
+  const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least - 0.1, 1], [bottom, top]);
   plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
   plot.element.append(
     svg("text", { class: "name", x: 4, y: 14 }, "likeness, as a share of a row with itself"),
@@ -118,14 +139,21 @@ function drawKernels(plot, { own, beside }, state, length) {
       svg("line", { class: "rule", x1: x(state.length), x2: x(state.length), y1: top, y2: bottom }),
       svg("text", { class: "halo", x: x(state.length) - 5, y: top + 10, "text-anchor": "end" }, `${wide ? "trained length" : "length"} ${number(state.length)}`));
   }
+  return { x, y, marks: plot.element.appendChild(svg("g")) };
+}
+
+// The likeness at the distance that is pointed at.
+function pointAt(plot, { own }, state, { x, y, marks }) {
+  marks.replaceChildren();
   const k = Math.abs(state.shift);
-  if (k >= 1 && k < length) {
-    plot.element.append(
-      svg("line", { class: "shift-before", x1: x(k), x2: x(k), y1: y(0), y2: y(own.at(k)) }),
-      svg("circle", { class: "tip", cx: x(k), cy: y(own.at(k)), r: 5, "data-distance": k, "data-share": own.at(k) }),
-      svg("text", { class: "halo strong", x: x(k) + 9, y: y(own.at(k)) - 7 }, `${number(own.at(k), 3)} at ${number(k)}`));
+  if (k >= 1 && k < own.shares.length) {
+    const { right } = plot.inner, cx = x(k), cy = y(own.at(k)), end = cx > right - 100, marked = own.rise || own.below;
+    const crowded = marked && cx > x(marked) - 100 && cx < x(marked) + 110 && Math.abs(cy - y(own.at(marked)) + 20) < 30;
+    marks.append(
+      svg("line", { class: "shift-before", x1: cx, x2: cx, y1: y(0), y2: cy }),
+      svg("circle", { class: "tip", cx, cy, r: 5, "data-distance": k, "data-share": own.at(k) }),
+      svg("text", { class: "halo strong", x: cx + (end ? -9 : 9), y: cy + (crowded ? 20 : -7), "text-anchor": end ? "end" : "start" }, `${number(own.at(k), 3)} at ${number(k)}`));
   }
-  return x;
 }
 
 // The two marks, each with its number on a leader, the first code's above and the second's below; where two are close,
@@ -157,7 +185,7 @@ function nameKernel(plot, own, other, x, y) {
 
 function saidOfKernel({ own, beside }, state, farthest) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
-  const known = k > farthest ? "A" : `${tokens} ahead and ${tokens} behind give the same number, ${number(own.at(k), 3)} of a row with itself: a`;
+  const known = k > farthest ? "A" : k === 0 ? "Distance 0 is a row with itself, 1; a" : `${tokens} ahead and ${tokens} behind give the same number, ${number(own.at(k), 3)} of a row with itself: a`;
   const fall = (of) => (of.rise === null ? `only falls up to ${number(farthest)}` : of.rise === 0 ? "rises at once" : `falls to distance ${number(of.rise)} and then rises`);
   const sink = (of) => (of.below === null ? `is nowhere below 0 up to ${number(farthest)}` : `is first below 0 at ${number(of.below)}`);
   const second = beside ? ` With ${beside.name} it ${fall(beside)}, and ${sink(beside)}.` : "";

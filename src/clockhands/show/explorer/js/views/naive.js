@@ -3,12 +3,13 @@
 import { colourTable } from "../colours.js";
 import { additiveCode, naiveSpec, sinusoidalSpec } from "../codes.js";
 import { Plot, html, number, svg } from "../draw.js";
+import { whenIdle } from "../idle.js";
 import { kernelByDistance } from "../kernels.js";
 import { firstNeverTurning, geometricLadder, wavelength } from "../ladders.js";
 
 const NAIVE_REDRAWS = ["width", "base", "length", "position"];
 const MOST_ROWS = 4096; // positions that are looked at; each sentence says how many
-const STRIP = { rows: 64, channels: 16 }; // of the small picture of each code
+const SAMPLE = { rows: 64, channels: 16 }; // of the small picture of each code
 const BASES_BESIDE = [100, 1e4, 1e6];
 
 const NAIVE_TITLES = {
@@ -18,7 +19,7 @@ const NAIVE_TITLES = {
   single: ["One frequency", "sin p, cos p in every pair"],
   even: ["Evenly spaced rates", "from 1 down in equal steps"],
   binary: ["Binary", "the digits of p, lowest first"],
-  paper: ["Sine and cosine, rates in ratio", "the paper's code"],
+  paper: ["Sine and cosine, rates in ratio"],
 };
 
 // The distance of two rows of a ladder k tokens apart, sqrt(sum_i 4 sin^2(rate_i k / 2)); small ones keep their digits.
@@ -28,13 +29,13 @@ export function rowDistance(rates, k) {
   return Math.sqrt(sum);
 }
 
-// The distance from 1 to below `length` at which two rows are nearest, and how far apart they are.
-export function nearestRows(ladder, length) {
-  const values = kernelByDistance(ladder, length);
-  const most = values.subarray(1).reduce((best, value) => Math.max(best, value), -Infinity);
+// The distance k at which two rows of a ladder are nearest, and how far apart they are; `values` is its kernel.
+export function nearestRows(ladder, values) {
+  let most = -Infinity;
+  for (let k = 1; k < values.length; k++) if (values[k] > most) most = values[k];
   // The kernel loses the digits of near rows: of all that are as near as it can tell, the formula decides.
   let found = { k: null, apart: Infinity };
-  for (let k = 1; k < length; k++) {
+  for (let k = 1; k < values.length; k++) {
     if (most - values[k] > ladder.pairs * 1e-9) continue;
     const apart = rowDistance(ladder.rates, k);
     if (apart < found.apart * (1 - 1e-12)) found = { k, apart };
@@ -48,7 +49,7 @@ export function sineDistance(values, p, q) {
   return Math.sqrt(Math.max(0, own(p) + own(q) - (values[Math.abs(p - q)] - values[p + q])));
 }
 
-function onesOf(bits) {
+function digitsSet(bits) {
   let count = 0;
   for (; bits; bits &= bits - 1) count++;
   return count;
@@ -72,13 +73,18 @@ export function simpleCodes({ width, base, length }) {
   }
   found.sine = { apart: (p, q) => sineDistance(sineKernel, p, q), least, most,
     loses: `Loses the way the wave is going: a step is ${number(least, 3)} in one place and ${number(most, 3)} in another, so no matrix makes the next row.` };
-  const single = additiveCode(naiveSpec("single", width)).ladder, twin = nearestRows(single, Math.max(rows, 2));
-  found.single = { apart: (p, q) => rowDistance([1], p - q) * Math.sqrt(pairs), twin,
-    loses: `Loses its place: positions 0 and ${number(twin.k)}, or any two ${number(twin.k)} apart, differ by ${number(twin.apart, 3)} only, where neighbours differ by ${number(rowDistance([1], 1) * Math.sqrt(pairs), 3)}.` };
+  const beside = rowDistance([1], 1) * Math.sqrt(pairs), twin = { k: 1, apart: beside };
+  for (let k = 2; k < rows; k++) {
+    const apart = rowDistance([1], k) * Math.sqrt(pairs);
+    if (apart < twin.apart) Object.assign(twin, { k, apart });
+  }
+  found.single = { apart: (p, q) => rowDistance([1], p - q) * Math.sqrt(pairs), twin: twin.k === 1 ? null : twin,
+    loses: twin.k === 1 ? `Loses its place: its one hand comes round every 6.28 tokens, beyond these ${number(rows)}.`
+      : `Loses its place: positions 0 and ${number(twin.k)}, or any two ${number(twin.k)} apart, differ by ${number(twin.apart, 3)} only, where neighbours differ by ${number(beside, 3)}.` };
   found.even = evenlySpaced(width, base, rows);
   const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width), idle = Math.max(width - Math.floor(Math.log2(Math.max(rows - 1, 1))) - 1, 0);
   const mask = digits < 31 ? 2 ** digits - 1 : -1;
-  found.binary = { apart: (p, q) => Math.sqrt(onesOf((p ^ q) & mask)), jump, flipped, mark: jump,
+  found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump,
     loses: `Loses nearness: from ${number(jump - 1)} to ${number(jump)} ${flipped === 1 ? "its digit flips" : `all ${flipped} digits flip`}, from ${number(jump)} to ${number(jump + 1)} one` +
       (idle ? `; ${number(idle)} of ${number(width)} channels never change.` : width < 31 && 2 ** width < rows ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
   found.paper = clocked(base, width, rows, length);
@@ -97,12 +103,12 @@ function evenlySpaced(width, base, rows) {
 }
 
 function clocked(base, width, rows, length) {
-  const ladder = geometricLadder(width / 2, width, base), values = kernelByDistance(ladder, rows);
-  const near = nearestRows(ladder, Math.max(rows, 2)), step = rowDistance(ladder.rates, 1), never = firstNeverTurning(ladder, length);
+  const ladder = geometricLadder(width / 2, width, base), values = kernelByDistance(ladder, Math.max(rows, 2));
+  const near = nearestRows(ladder, values), step = rowDistance(ladder.rates, 1), never = firstNeverTurning(ladder, length);
   const still = never === null ? 0 : ladder.pairs - never;
-  const nearest = near.k === 1 ? `neighbours are the nearest of all, ${number(step, 3)} apart everywhere` : `a step is ${number(step, 3)} everywhere, but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
+  const nearest = near.k === 1 ? "neighbours are the nearest rows of all" : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
   return { apart: (p, q) => Math.sqrt(Math.max(0, 2 * (ladder.pairs - values[Math.abs(p - q)]))), near, step, still,
-    loses: `Keeps what they lose: every row is ${number(Math.sqrt(ladder.pairs), 3)} long, ${nearest}. Its price: ${number(still)} of ${number(ladder.pairs)} pairs never complete a turn in ${number(length)} tokens.` };
+    loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. Its price: ${number(still)} of ${number(ladder.pairs)} pairs never complete a turn in ${number(length)} tokens.` };
 }
 
 export const naive = {
@@ -119,27 +125,37 @@ export const naive = {
     const ladders = new Plot(section.figure, { height: 250, margin: { top: 14, right: 18, bottom: 42, left: 14 }, label: "The wavelengths of three bases beside the length" });
     const says = html("ul", { class: "naive-bases" });
     section.figure.append(says);
-    let made = null;
-    return (state, changed) => {
-      if (!NAIVE_REDRAWS.some((name) => changed.has(name))) return;
-      const anew = !made || ["width", "base", "length"].some((name) => changed.has(name));
-      if (anew) {
-        made = simpleCodes(state);
-        NAIVE_TITLES.paper[1] = `the paper's code, base ${number(state.base)}`;
-        for (const panel of panels) drawStrip(panel, state);
-        drawBases(ladders, says, state);
+    let made = null, widest = { of: null, found: null };
+    const draw = (state) => {
+      const key = [state.width, state.base, state.length].join(" ");
+      if (made?.key !== key) {
+        made = { ...simpleCodes(state), key };
+        for (const panel of panels) drawSample(panel, state);
+        if (widest.of !== state.width) widest = { of: state.width, found: BASES_BESIDE.map((base) => ({ base, ladder: geometricLadder(state.width / 2, state.width, base) })) };
+        drawBases(ladders, says, widest.found, state.length);
         section.answer(saidOfSimple(made, state));
       }
       const from = Math.min(state.position, made.rows - 1);
-      shown.textContent = `Above each curve the code itself, ${STRIP.rows} positions across and up to ${STRIP.channels} of its channels down, from −1 to 1; each curve is the distance from position ${number(from)}` +
-        (from < state.position ? `, the last one of those shown.` : ".") + (made.rows < state.length ? ` Of ${number(state.length)} positions the first ${number(made.rows)} are shown.` : "");
-      for (const panel of panels) drawPanel(panel, made, from, state);
+      shown.textContent = `Above each curve the code itself, ${SAMPLE.rows} positions across and up to ${SAMPLE.channels} of its channels down, from −1 to 1; each curve is the distance from position ${number(from)}` +
+        (from < state.position ? ", the last one of those shown." : ".") + (made.rows < state.length ? ` Of ${number(state.length)} positions the first ${number(made.rows)} are shown.` : "");
+      for (const panel of panels) drawPanel(panel, made, from);
+    };
+    // Seven tables at once are more than a frame has time for: while a slider is dragged they follow when there is time.
+    const follow = whenIdle(() => draw(app.store.state));
+    return (state, changed) => {
+      if (changed.size === Object.keys(state).length) {
+        for (const { plot } of [...panels, { plot: ladders }]) plot.measure();
+        made = null;
+        draw(state);
+      } else if (NAIVE_REDRAWS.some((name) => changed.has(name))) {
+        follow();
+      }
     };
   },
 };
 
 function panelOf(grid, name) {
-  const strip = html("canvas", { class: "naive-strip", width: STRIP.rows, height: STRIP.channels, role: "img", "aria-label": `${NAIVE_TITLES[name][0]}: the numbers of its first positions` });
+  const strip = html("canvas", { class: "naive-strip", width: SAMPLE.rows, height: SAMPLE.channels, role: "img", "aria-label": `${NAIVE_TITLES[name][0]}: the numbers of its first positions` });
   const place = html("div", {}), words = html("p", {}), formula = html("p", { class: "naive-formula" });
   grid.append(html("figure", { class: "naive-panel", "data-naive": name }, html("h3", {}, NAIVE_TITLES[name][0]), formula, strip, place, html("figcaption", {}, words)));
   const plot = new Plot(place, { height: 156, margin: { top: 38, right: 22, bottom: 38, left: 54 }, label: `${NAIVE_TITLES[name][0]}: distance of every row from one` });
@@ -147,27 +163,27 @@ function panelOf(grid, name) {
 }
 
 // The first positions of the code, from left to right, some of its channels from top to bottom.
-function drawStrip({ name, strip, formula }, { width, base, length }) {
-  formula.textContent = NAIVE_TITLES[name][1];
+function drawSample({ name, strip, formula }, { width, base, length }) {
+  formula.textContent = name === "paper" ? `the paper's code, base ${number(base)}` : NAIVE_TITLES[name][1];
   const code = additiveCode(name === "paper" ? sinusoidalSpec(width, { base }) : naiveSpec(name, width, { base, length }));
-  const channels = Math.min(STRIP.channels, width);
+  const channels = Math.min(SAMPLE.channels, width);
   const table = colourTable("diverging"), context = strip.getContext("2d");
   strip.height = channels;
-  const image = context.createImageData(STRIP.rows, channels), pixels = new Uint32Array(image.data.buffer);
+  const image = context.createImageData(SAMPLE.rows, channels), pixels = new Uint32Array(image.data.buffer);
   for (let place = 0; place < channels; place++) {
     // Digits beyond the first ones are all 0; of waves, both of a pair, evenly over the ladder.
-    const channel = name === "binary" || width <= STRIP.channels ? place : 2 * Math.floor(((place >> 1) * width) / STRIP.channels) + (place & 1);
-    for (let row = 0; row < STRIP.rows; row++) {
+    const channel = name === "binary" || width <= SAMPLE.channels ? place : 2 * Math.floor(((place >> 1) * width) / SAMPLE.channels) + (place & 1);
+    for (let row = 0; row < SAMPLE.rows; row++) {
       const value = Math.min(Math.max(code.cell(row, Math.min(channel, width - 1)), -1), 1);
-      pixels[place * STRIP.rows + row] = table[Math.round(((value + 1) / 2) * (table.length - 1))];
+      pixels[place * SAMPLE.rows + row] = table[Math.round(((value + 1) / 2) * (table.length - 1))];
     }
   }
   context.putImageData(image, 0, 0);
 }
 
-function drawPanel({ name, plot, words }, made, from, state) {
+function drawPanel({ name, plot, words }, made, from) {
   const { apart, loses, mark, twin, round } = made.found[name], rows = made.rows;
-  plot.measure().clear();
+  plot.clear();
   const { left, top, right, bottom } = plot.inner;
   const values = Float64Array.from({ length: rows }, (_, p) => apart(p, from));
   const largest = values.reduce((a, b) => Math.max(a, b), 0) || 1;
@@ -216,10 +232,9 @@ export function coverOf(ladder, length) {
 }
 
 // Three rows of wavelengths on one axis; those beyond the length stand apart by shape as well.
-function drawBases(plot, says, { width, length }) {
-  plot.measure().clear();
+function drawBases(plot, says, ladders, length) {
+  plot.clear();
   const { left, top, right, bottom } = plot.inner, room = (bottom - top) / BASES_BESIDE.length;
-  const ladders = BASES_BESIDE.map((base) => ({ base, ladder: geometricLadder(width / 2, width, base) }));
   const longest = Math.max(length, ...ladders.map(({ ladder }) => wavelength(ladder.rates[ladder.pairs - 1])));
   const x = d3.scaleLog([5, longest * 1.3], [left, right]), told = [];
   plot.element.append(svg("line", { class: "trained", x1: x(Math.max(length, 5)), x2: x(Math.max(length, 5)), y1: top, y2: bottom }));
@@ -245,6 +260,6 @@ function drawBases(plot, says, { width, length }) {
 
 function saidOfSimple({ found, rows }, { width }) {
   const { counter, single, even, paper } = found;
-  return `Each loses something that a model needs. At width ${number(width)} the counter grows to ${number(counter.ratio)} times a token, one frequency is back after ${number(single.twin.k)} tokens, ` +
+  return `Each loses something that a model needs. At width ${number(width)} the counter grows to ${number(counter.ratio)} times a token, one frequency is back after ${number(single.twin ? single.twin.k : 2 * Math.PI, 3)} tokens, ` +
     `evenly spaced rates after ${number(even.round)}; the paper's rates keep the nearest of ${number(rows)} rows ${number(paper.near.apart, 3)} apart.`;
 }

@@ -8,7 +8,7 @@ import { bestShift, shiftAngles, warpedStep, whyNoShift } from "../shifts.js";
 
 const WHOLE_TURN = 2 * Math.PI;
 const CLOCKED = [["none", "p"], ["square", "p²"], ["log", "log p"], ["reciprocal", "1/p"]];
-const STARTS_TRIED = 4096; // starts that one angle for all is asked of
+const STARTS_TRIED = 1024; // starts that one angle for all is asked of
 const FAN_ARROWS = 36; // of them drawn in a fan
 const LARGEST_WARPED = 2 ** 24; // the largest start whose square, and the angles of it, a double still holds
 const FAN_REDRAWS = ["code", "width", "base", "span", "length", "shift", "warp", "pair"];
@@ -77,6 +77,7 @@ function shiftedFrom(ladder, state) {
 // Why a start cannot be shown, or null.
 function noNumberThere(state) {
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
+  if (Math.max(state.start, state.position) + state.shift > Number.MAX_SAFE_INTEGER) return "Beyond 2⁵³ this page cannot tell one token from the next: choose a smaller start.";
   if (state.warp === "none") return null;
   for (const from of [state.start, state.position]) {
     for (const position of [from, from + state.shift]) {
@@ -121,6 +122,7 @@ export const shift = {
     return (state, changed) => {
       if (!SHIFT_REDRAWS.some((name) => changed.has(name))) return;
       if (changed.has("length")) for (const control of [first, second]) control.limits(0, Math.max(state.length - 1, 1));
+      if (changed.size === Object.keys(state).length) for (const plot of [faces, angles]) plot.measure();
       const ladder = app.ladder(state), without = whyNoShift(app.additive(state)), pair = Math.min(state.pair, ladder.rates.length - 1);
       const reason = noNumberThere(state);
       if (reason) {
@@ -170,7 +172,7 @@ function dragHands(element, app, faces, hold, heldNow) {
 
 function drawShifted(plot, found, state, chosen, app) {
   const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-hand") : null;
-  plot.measure().clear();
+  plot.clear();
   const columns = Math.max(3, Math.min(10, Math.floor(plot.width / 106))), shown = pairsShown(columns, found.pairs, chosen);
   const size = Math.min(92, plot.width / columns - 8), across = plot.width / columns, radius = size / 2 - 4;
   const row = size + 44, head = 20;
@@ -179,7 +181,7 @@ function drawShifted(plot, found, state, chosen, app) {
   plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
   const same = state.warp === "none", placed = [];
   const titles = [...found.starts.map(({ from }) => `from ${number(from)} to ${number(from + state.shift)}`),
-    same ? "both arrows, laid on each other: the same" : "both arrows, laid on each other: they disagree"];
+    same ? "both arrows, laid on each other: the same" : "both arrows, laid on each other: they differ by"];
   titles.forEach((title, at) => plot.element.append(svg("text", { class: "shift-title", x: 4, y: head + at * row + 13 }, title)));
   shown.forEach((pair, column) => {
     const x = (column + 0.5) * across;
@@ -211,7 +213,7 @@ function drawShifted(plot, found, state, chosen, app) {
       ...[one, two].flatMap((start, at) => [
         armTo(x, y, radius, start.turned[pair], at ? "shift-after shift-second" : "shift-after"),
         arcArrow(x, y, radius * (at ? 0.8 : 0.56), 0, start.turned[pair], { class: at ? "shift-second" : "" }) ?? ""]),
-      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-apart": apart }, same ? "alike" : `${number(apart, 2)} rad apart`));
+      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-apart": apart }, same ? "alike" : `${number(apart, 3)} rad`));
   });
   if (focused) plot.element.querySelector(`[data-hand="${focused}"]`)?.focus({ preventScroll: true });
   return placed;
@@ -224,7 +226,7 @@ function armTo(x, y, radius, angle, name) {
 
 // All hands at once: the angle that the shift turns each by, from both starts.
 function drawTurned(plot, found, state, chosen) {
-  plot.measure().clear();
+  plot.clear();
   const { left, top, right, bottom } = plot.inner;
   const sizes = found.starts.map(({ turned }) => turned.map(Math.abs));
   const all = sizes.flatMap((each) => Array.from(each)).filter((size) => size > 0);
@@ -232,13 +234,13 @@ function drawTurned(plot, found, state, chosen) {
     plot.element.append(svg("text", { x: left, y: top + 20 }, "k = 0: nothing turns; R₀ leaves every row as it is."));
     return;
   }
-  const x = d3.scaleLinear([0, Math.max(found.pairs - 1, 1)], [left, right]);
+  const late = chosen > found.pairs / 2, x = d3.scaleLinear([0, Math.max(found.pairs - 1, 1)], [left, right]);
   const y = d3.scaleLog([Math.min(...all) / 1.6, Math.max(...all, WHOLE_TURN) * 1.6], [bottom, top]);
   plot.element.append(
     svg("line", { class: "rule", x1: left, x2: right, y1: y(WHOLE_TURN), y2: y(WHOLE_TURN) }),
     svg("text", { class: "halo", x: right, y: y(WHOLE_TURN) - 5, "text-anchor": "end" }, "one turn"),
     svg("line", { class: "rule", x1: x(chosen), x2: x(chosen), y1: top, y2: bottom }),
-    svg("text", { class: "halo", x: x(chosen) + (chosen > found.pairs / 2 ? -5 : 5), y: bottom - 6, "text-anchor": chosen > found.pairs / 2 ? "end" : "start" }, `pair ${chosen}`));
+    svg("text", { class: "halo", x: x(chosen) + (late ? -5 : 5), y: late ? y(WHOLE_TURN) + 18 : bottom - 6, "text-anchor": late ? "end" : "start" }, `pair ${chosen}`));
   sizes.forEach((each, at) => {
     const points = Array.from(each, (size, pair) => [x(pair), y(size)]).filter((_, pair) => each[pair] > 0);
     plot.element.append(points.length > 1 ? line(points, { class: at ? "shift-line shift-second" : "shift-line" }) : svg("circle", { class: "tip", cx: points[0][0], cy: points[0][1], r: 4 }));
@@ -275,7 +277,7 @@ function saidOfShift(found, ladder, state, pair, without) {
   if (k === 0) return "Nothing further is nothing turned: R₀ leaves every row as it is. Drag k, or turn a hand.";
   if (state.warp === "none") {
     return `${far} turns pair ${pair} by ${turns[0]} rad from position ${number(one.from)} and by ${turns[1]} rad from position ${number(two.from)}: ` +
-      `each of the ${found.pairs} hands has its own angle, k times its rate, wherever it stood. ` +
+      `${found.pairs === 1 ? "its angle is" : `each of the ${number(found.pairs)} hands has its own angle,`} k times its rate, wherever it stood. ` +
       (without === null ? `One matrix R${subscripted(k)} moves both rows, on all ${2 * found.pairs} channels within ${number(found.largest, 2)}.` : `But this code has no matrix for it: ${without}.`);
   }
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
