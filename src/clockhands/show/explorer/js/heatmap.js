@@ -165,6 +165,10 @@ export function dotsOf(cells, rows, columns, dots, [tall, wide], colours, [least
     const end = Math.min(start + tall, rows);
     sums.fill(0);
     for (let row = start; row < end; row++) {
+      if (wide === 1) {
+        for (let dot = 0, cell = row * columns; dot < across; dot++, cell++) sums[dot] += cells[cell];
+        continue;
+      }
       for (let dot = 0, cell = row * columns; dot < across; dot++) {
         const stop = Math.min((dot + 1) * wide, columns) + row * columns;
         for (; cell < stop; cell++) sums[dot] += cells[cell];

@@ -116,7 +116,8 @@ export const clock = {
         const phase = phaseAt(ladder, pair, state.position);
         return Math.atan2(Math.fround(Math.sin(phase)), Math.fround(Math.cos(phase)));
       });
-      const read = readBack(ladder.rates, phases, Math.max(state.length, state.served, state.position));
+      const often = (state.position * ladder.rates.reduce((least, rate) => (rate > 0 && rate < least ? rate : least), Infinity)) / TURN;
+      const read = often > mostRounds(code.pairs) ? null : readBack(ladder.rates, phases, Math.max(state.length, state.served, state.position));
       const never = pairs.some((pair) => wavelength(ladder.rates[pair]) > state.length);
       strip.setAttribute("aria-label", `All ${code.pairs} hands from fast to slow, each coloured by its angle`);
       note.textContent = `The strip: all ${number(code.pairs)} hands from fast to slow, coloured by their angle.${never ? ` Dashed: never turns once in ${number(state.length)} tokens.` : ""} ` +
@@ -124,8 +125,9 @@ export const clock = {
       const slowest = code.pairs - 1;
       section.answer(`At position ${number(state.position)} the fast hand (pair 0, ${perTurn(ladder.rates[0])}) has turned ${number((state.position * ladder.rates[0]) / TURN)} times` +
         `${slowest ? `, the slow one (pair ${slowest}, ${perTurn(ladder.rates[slowest])}) ${number((state.position * ladder.rates[slowest]) / TURN, 3)} times` : ""}. ` +
-        (read === state.position ? `The float32 sines and cosines of ${code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`} give the position back: ${number(read)}.`
-          : `Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`));
+        (often > mostRounds(code.pairs) ? `The slowest has turned ${number(often, 3)} times, too often for this page to read the position back.`
+          : read === state.position ? `The float32 sines and cosines of ${code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`} give the position back: ${number(read)}.`
+            : `Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`));
     };
   },
 };
@@ -294,12 +296,17 @@ export function nearestPair(rates, period) {
   return nearest;
 }
 
+// Turns of the slowest hand that are tried.
+function mostRounds(pairs) {
+  return Math.max(2, Math.floor(FAR_TURNS / pairs));
+}
+
 // The whole position from 0 to `most` that the hands' phases tell, or null. The slowest hand says roughly where, each
 // faster one says it finer; where the slowest has turned more than once, the turn that all hands agree with best wins.
 export function readBack(rates, phases, most) {
   const order = [...rates.keys()].filter((pair) => rates[pair] > 0).sort((a, b) => rates[a] - rates[b]);
   if (!order.length) return null;
-  const rounds = Math.min(Math.ceil((most * rates[order[0]]) / TURN) + 1, Math.max(2, Math.floor(FAR_TURNS / order.length)));
+  const rounds = Math.min(Math.ceil((most * rates[order[0]]) / TURN) + 1, mostRounds(order.length));
   let best = null, least = Infinity;
   for (let round = 0; round <= rounds; round++) {
     let at = (phases[order[0]] + TURN * round) / rates[order[0]];
