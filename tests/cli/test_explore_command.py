@@ -120,7 +120,7 @@ def test_width_base_and_span_make_the_ladder_wherever_a_base_is_given():
     assert len(told) > 10 * len(without) > 0
 
 
-def test_the_page_opens_on_the_first_ladder_with_the_lengths_of_its_model(written, config, run):
+def test_the_page_opens_on_the_first_ladder_and_shows_two_models_side_by_side(written, config, run):
     path = config(
         rope_scaling={
             "rope_type": "llama3",
@@ -132,7 +132,7 @@ def test_the_page_opens_on_the_first_ladder_with_the_lengths_of_its_model(writte
     )
     bert = config("bert.json", model_type="bert", rope_theta=None)
     data = Page(written(bert, path)).data
-    assert data["start"] == {"code": "model-1-0", "model": 1, "length": 512, "served": 4096}
+    assert data["start"] == {"code": "model-1-0", "beside": 1, "length": 512, "served": 4096}
     audited = json.loads(run("audit", bert, path, "--json").out)["targets"]
     assert data["models"] == audited
 

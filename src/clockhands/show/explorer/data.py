@@ -66,17 +66,22 @@ def _code(spec: Sinusoidal | Rotary, says: str) -> dict[str, Any]:
 
 
 def _start(models: list[dict[str, Any]]) -> dict[str, Any]:
-    """The state for a page of models: the first ladder among their layers, and the lengths beside it."""
-    for number, audit in enumerate(models):
-        for place, layer in enumerate(audit["layers"]):
-            if not layer["rates"]:
-                continue
-            served = audit["context"] or layer["usable_length"] or audit["length"]
-            trained = (layer["scaling"] or {}).get("original") or served
-            start = {"code": f"model-{number}-{place}", "model": number}
-            if trained:
-                # A context of one token, or of 2**40, is outside what the page's controls can be set to.
-                start["length"] = min(max(trained, 2), 2**24)
-                start["served"] = min(max(served or trained, 2), 2**24)
-            return start
-    return {}
+    """The state for a page of models: the first ladder among their layers, its lengths, two models at once."""
+    start: dict[str, Any] = {"beside": 1} if len(models) > 1 else {}
+    layers = (
+        (f"model-{number}-{place}", each, layer)
+        for number, each in enumerate(models)
+        for place, layer in enumerate(each["layers"])
+    )
+    first = next(((name, each, layer) for name, each, layer in layers if layer["rates"]), None)
+    if first is None:
+        return start
+    name, audit, layer = first
+    start["code"] = name
+    served = audit["context"] or layer["usable_length"] or audit["length"]
+    trained = (layer["scaling"] or {}).get("original") or served
+    if trained:
+        # A context of one token, or of 2**40, is outside what the page's controls can be set to.
+        start["length"] = min(max(trained, 2), 2**24)
+        start["served"] = min(max(served or trained, 2), 2**24)
+    return start

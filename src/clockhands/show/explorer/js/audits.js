@@ -59,7 +59,7 @@ function auditsOf(value) {
   if (targets === null) {
     return { failed: value.model_type === undefined && value.architectures === undefined
       ? "it is JSON, but not of an audit."
-      : "it is a model's config, not its audit. Run: clockhands audit FILE --json > audit.json" };
+      : "it is a model's config, not its audit, which clockhands audit FILE --json > audit.json makes of it." };
   }
   const unread = Array.isArray(value.unread) ? value.unread.map((each) => shownText(each?.message)) : [];
   if (targets.length === 0) return { failed: unread.length ? `none of its targets could be read: ${unread[0]}` : "it holds no target." };

@@ -30,8 +30,8 @@ export const attention = {
     section.figure.append(
       html("p", { class: "says" }, "A row is the word that looks, a column the word that it looks at, a number the weight. Words stand in the same order in all four."),
       plain, told,
-      html("h3", {}, "What is a score made of?"), ofTerms, terms,
-      html("h3", {}, "What is left of the distance after projections?"), ofForms, forms);
+      html("h3", { class: "chapter" }, "What is a score made of?"), ofTerms, terms,
+      html("h3", { class: "chapter" }, "What is left of the distance after projections?"), ofForms, forms);
 
     return (state, changed) => {
       if (!DEPENDS.some((name) => changed.has(name))) return;
@@ -40,7 +40,7 @@ export const attention = {
       const without = bothOrders("none", state, width), coded = bothOrders(state.code_in_attention, state, width);
       const words = CODE_WORDS[state.code_in_attention];
       plain.replaceChildren(...orderPictures(without, "without a code", room));
-      told.replaceChildren(...orderPictures(coded, `with ${words}`, room));
+      told.replaceChildren(...orderPictures(coded, room < 400 ? "with a code" : `with ${words}`, room));
       section.answer(inOrder(without, coded, words, state));
 
       const code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));

@@ -38,6 +38,7 @@ export const model = {
       const one = app.models[state.model] ?? app.models[0] ?? null, other = app.models[state.beside] ?? null;
       const both = [one, other === one ? null : other].filter(Boolean);
       layer.element.hidden = one === null;
+      section.element.querySelector(".save")?.toggleAttribute("hidden", one === null);
       for (const each of [shown, beside]) each.show(state);
       if (one === null) {
         columns.replaceChildren(emptyModel());
@@ -112,7 +113,7 @@ function modelChoice(app, name, label) {
 }
 
 function emptyModel() {
-  return html("div", { class: "empty" },
+  return html("div", { class: "no-model" },
     html("p", {}, "Drop the audit of a model anywhere on this page, or choose its file above. It stays in this window: nothing is sent."),
     html("p", {}, "To make one: ", html("code", {}, "clockhands audit MODEL --json > audit.json")),
     html("p", {}, "To open this page on a model: ", html("code", {}, "clockhands explore MODEL")));
@@ -138,13 +139,13 @@ function coloursOf(models) {
 }
 
 function modelColumn({ audit, codes, parts, whole }, app, state, colours) {
-  return html("article", { class: "model" },
+  return html("article", { class: "one-model" },
     html("h3", {}, titleOfModel(audit)), html("p", { class: "says" }, `${audit.context ? `${number(audit.context)} positions` : "no context declared"}. ${verdictOf(audit)}`),
-    parts.map((part) => html("div", { class: "part" },
+    parts.map((part) => html("div", { class: "model-part" },
       parts.length > 1 ? html("h4", {}, part.part) : null,
-      html("div", { class: "layers" }, stripOf(part, app, state, colours),
-        html("div", { class: "groups" }, part.groups.map((group) => groupSays(group, codes[group.place], app, state, colours)))))),
-    whole.length ? html("div", { class: "group" }, html("h4", {}, "the whole model"), whole.map(findingSays)) : null,
+      html("div", { class: "layer-row" }, stripOf(part, app, state, colours),
+        html("div", { class: "layer-groups" }, part.groups.map((group) => groupSays(group, codes[group.place], app, state, colours)))))),
+    whole.length ? html("div", { class: "layer-group" }, html("h4", {}, "the whole model"), whole.map(findingSays)) : null,
     readersSay(audit));
 }
 
@@ -165,7 +166,7 @@ function stripOf(part, app, state, colours) {
     });
     marks.push(svg("g", { class: chosen ? "layer chosen" : "layer", onclick: () => row.number !== null && app.store.set({ layer: row.number }) },
       svg("title", {}, `${row.number === null ? row.name : `layer ${row.number}`}: ${row.groups.map(({ layer }) => kindWords(layer)).join("; ") || "nothing is declared"}`),
-      svg("rect", { class: "behind", x: left, y, width: MODEL_STRIP.cell, height: tall }), cells));
+      svg("rect", { class: "whole-layer", x: left, y, width: MODEL_STRIP.cell, height: tall }), cells));
     if (row.number === null || row.number % each === 0) {
       marks.push(svg("text", { x: left - 6, y: y + Math.min(tall, 14) / 2 + 4, "text-anchor": "end" }, row.name));
     }
@@ -178,7 +179,7 @@ function stripOf(part, app, state, colours) {
     for (const [from, to] of runs) marks.push(svg("line", { class: `reach ${finding.severity}`, x1: x, x2: x, y1: top + from * tall + 0.5, y2: top + (to + 1) * tall - 1.5 }));
     if (runs.length) marks.push(severityShape(finding.severity, x, Math.max(top, top + runs[0][0] * tall + Math.min(7, ((runs[0][1] - runs[0][0] + 1) * tall) / 2))));
   });
-  return svg("svg", { class: "strip", width, height: bottom + 4, role: "img",
+  return svg("svg", { class: "layer-strip", width, height: bottom + 4, role: "img",
     "aria-label": `${part.part}: ${part.groups.map(({ layer }) => `${layer.layers ?? "layers not known"}: ${kindWords(layer)}`).join("; ")}` }, marks);
 }
 
@@ -195,9 +196,9 @@ function runsOf(rows, holds) {
 
 // An error is a filled square on its corner, a warning a triangle, a note a ring: told apart without colour.
 function severityShape(severity, x, y) {
-  if (severity === "error") return svg("path", { class: "mark error", d: `M${x},${y - 7}l7,7l-7,7l-7,-7z` });
-  if (severity === "warning") return svg("path", { class: "mark warning", d: `M${x},${y - 7}l7,12h-14z` });
-  return svg("circle", { class: "mark note", cx: x, cy: y, r: 4.5 });
+  if (severity === "error") return svg("path", { class: "severity error", d: `M${x},${y - 7}l7,7l-7,7l-7,-7z` });
+  if (severity === "warning") return svg("path", { class: "severity warning", d: `M${x},${y - 7}l7,12h-14z` });
+  return svg("circle", { class: "severity note", cx: x, cy: y, r: 4.5 });
 }
 
 function kindWords({ kind }) {
@@ -217,9 +218,9 @@ function groupSays(group, code, app, state, colours) {
   const swatch = svg("svg", { class: "swatch", width: 16, height: 16, "aria-hidden": "true" },
     svg("rect", { class: colour === "none" ? "untold" : "cell", x: 1, y: 1, width: layer.window === null ? 14 : 8.4, height: 14, fill: colour }));
   const use = code === null ? null : button(state.code === code ? "The page shows this ladder" : "Show this ladder on the page", () => app.store.set({ code }), { "aria-pressed": String(state.code === code), "data-code": code });
-  return html("div", { class: chosen ? "group chosen" : "group" },
+  return html("div", { class: chosen ? "layer-group chosen" : "layer-group" },
     html("h4", {}, swatch, `${whereWords(layer)}: ${kindWords(layer)}`),
-    html("p", { class: "facts" }, layerFacts(layer).join(" · ")), use, group.findings.map(findingSays));
+    html("p", { class: "layer-facts" }, layerFacts(layer).join(" · ")), use, group.findings.map(findingSays));
 }
 
 function layerFacts(layer) {
