@@ -23,6 +23,7 @@ const VIEWS = [clock, pair, table, shift, distance, naive, ladder, precision, bi
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
 const TELLING = 200; // ms between two addresses
+const RESTING = 150; // ms without a change after which views out of sight follow
 const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
 // Fill a place with the explorer. `data` is what Python put in: codes by name, and the audit of each target.
@@ -43,7 +44,8 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
   const set = store.set.bind(store);
   store.set = (patch) => set(book.followed(patch, store.state));
   const everything = new Set(Object.keys(DEFAULTS)), updates = [];
-  const redraw = () => { for (const update of updates) update(store.state, everything); };
+  const queue = new Queue(updates, store);
+  const redraw = () => { queue.drop(); for (const update of updates) update(store.state, everything); };
   const app = {
     root, store, data, models, addModel, redraw,
     onModels: (tell) => audiences.push(tell),
@@ -71,9 +73,10 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
   };
   laid();
   for (const [view, section] of sections) updates.push(view.mount(section, app));
+  queue.watch(sections.map(([, section]) => section.element));
   let telling = null;
   store.subscribe((state, changed) => {
-    for (const update of updates) update(state, changed);
+    queue.tell(state, changed);
     // A few times a second: browsers slow a page down that moves its address with every frame.
     if (onfragment) telling ??= setTimeout(() => { telling = null; onfragment(toFragment(store.state, defaults)); }, TELLING);
   });
@@ -85,6 +88,61 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
     schedule(() => { laid(); redraw(); });
   }).observe(root);
   return { store, redraw, app };
+}
+
+// Views that are in sight follow every change at once; the others when they come into sight or the state has rested,
+// one after another, so that what is being moved stays smooth.
+class Queue {
+  constructor(updates, store) {
+    Object.assign(this, { updates, store, out: new Set(), waiting: new Map(), timer: null });
+  }
+
+  // Until the browser has said where they are, all are taken to be in sight.
+  watch(elements) {
+    const places = new Map(elements.map((element, place) => [element, place]));
+    const watcher = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        const place = places.get(target);
+        if (!isIntersecting) this.out.add(place);
+        else if (this.out.delete(place)) this.catchUp(place);
+      }
+    }, { rootMargin: "100px" });
+    for (const element of elements) watcher.observe(element);
+  }
+
+  tell(state, changed) {
+    this.updates.forEach((update, place) => {
+      if (this.out.has(place)) this.waiting.set(place, new Set([...(this.waiting.get(place) ?? []), ...changed]));
+      else update(state, new Set([...changed, ...this.taken(place)]));
+    });
+    if (this.waiting.size) this.rest(RESTING);
+  }
+
+  rest(time) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      for (const place of this.waiting.keys()) {
+        this.catchUp(place);
+        break;
+      }
+      if (this.waiting.size) this.rest(0);
+    }, time);
+  }
+
+  taken(place) {
+    const names = this.waiting.get(place) ?? [];
+    this.waiting.delete(place);
+    return names;
+  }
+
+  catchUp(place) {
+    const changed = this.taken(place);
+    if (changed.size) this.updates[place](this.store.state, changed);
+  }
+
+  drop() {
+    this.waiting.clear();
+  }
 }
 
 // The code that all views show, and how long its texts are.

@@ -125,7 +125,7 @@ export const clock = {
       const slowest = code.pairs - 1;
       section.answer(`At position ${number(state.position)} the fast hand (pair 0, ${perTurn(ladder.rates[0])}) has turned ${number((state.position * ladder.rates[0]) / TURN)} times` +
         `${slowest ? `, the slow one (pair ${slowest}, ${perTurn(ladder.rates[slowest])}) ${number((state.position * ladder.rates[slowest]) / TURN, 3)} times` : ""}. ` +
-        (often > mostRounds(code.pairs) ? `The slowest has turned ${number(often, 3)} times, too often for this page to read the position back.`
+        (often > mostRounds(code.pairs) ? "That is more often than this page searches to read the position back."
           : read === state.position ? `The float32 sines and cosines of ${code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`} give the position back: ${number(read)}.`
             : `Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`));
     };

@@ -7,6 +7,7 @@ import { stepKeys, turnable } from "./clock.js";
 
 const FULL_TURN = 2 * Math.PI;
 const SAMPLES = 240; // points of a curve
+const FAR_OUT = 1e6; // the position from which on labels say only how much further
 const MOST_DOTS = 64; // tokens that are dots of their own
 
 export const pair = {
@@ -90,16 +91,22 @@ export function decimal(value, digits = 6) {
   return value < 0 && Number(text) !== 0 ? `−${text}` : text;
 }
 
-// A place between two tokens, to as many digits as tell it from them.
-function between(value) {
-  return Number.isInteger(value) ? number(value) : number(Number(value.toFixed(2)), 12);
+// Where the twin of a position stands, between two tokens; far out, how much further it is.
+function twinPlace(twin, position) {
+  return position < FAR_OUT ? number(Number(twin.toFixed(2)), 12) : `${number(position)} + ${number(twin - position, 3)}`;
+}
+
+// The same beside a mark, where there is little room.
+function labelOf(place, position) {
+  if (position < FAR_OUT) return number(Number(place.toFixed(2)), 12);
+  return place === position ? "here" : `+${number(place - position, 3)}`;
 }
 
 function answerOf(code, chosen, state, { phase, rate, twin }) {
   if (rate === 0) return `Pair ${chosen} never turns: its two channels hold the same two numbers at every position.`;
   const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = number(state.position);
   if (twin === null) return `At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which it meets once a turn; anywhere else it would take two waves to tell where it stands.`;
-  return `The sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${between(twin)}: one wave cannot tell them apart. ` +
+  return `The sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}: one wave cannot tell them apart. ` +
     `The cosine can: ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.`;
 }
 
@@ -124,7 +131,7 @@ function rowsOf(ladder, chosen, state, twin) {
   return places.map((place, row) => {
     const phase = phaseAt(ladder, chosen, place), sine = Math.sin(phase), cosine = Math.cos(phase);
     const kind = row === 5 ? "twin" : place === state.position ? "here" : null;
-    return html("tr", { class: kind }, html("th", { scope: "row" }, between(place)),
+    return html("tr", { class: kind }, html("th", { scope: "row" }, row === 5 ? twinPlace(twin, state.position) : number(place)),
       html("td", {}, decimal(sine)), html("td", {}, decimal(cosine)), html("td", {}, number(sine ** 2 + cosine ** 2, 12)));
   });
 }
@@ -142,7 +149,7 @@ function drawWaves(plot, now, state) {
     const end = across(state.length);
     add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }));
   }
-  plot.axes(across, up, "position (token)", "", { yTicks: 3, xTicks: Math.max(3, Math.floor(plot.width / 110)) });
+  plot.axes(across, up, "position (token)", "", { yTicks: 3, xTicks: Math.max(2, Math.floor(plot.width / (50 + 9 * number(Math.round(to)).length))) });
   add(svg("text", { class: "name", x: 4, y: 14 }, "height (radius 1)"), svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
   const start = rate === 0 ? phase : 0;
   for (const [wave, kind] of [[Math.cos, "cosine"], [Math.sin, "sine"]]) {
@@ -168,7 +175,7 @@ function drawWaves(plot, now, state) {
   const close = twin !== null && across(twin) - x < 90;
   for (const [place, height, at, kind] of places) {
     add(svg("line", { class: "drop", x1: place, x2: place, y1: top - 8, y2: bottom }),
-      svg("text", { class: "where", x: close ? place + (kind === "here" ? -4 : 4) : place, y: top - 12, "text-anchor": close || place > right - 20 ? (kind === "here" ? "end" : "start") : place < left + 20 ? "start" : "middle" }, between(at)),
+      svg("text", { class: "where", x: close ? place + (kind === "here" ? -4 : 4) : place, y: top - 12, "text-anchor": close || place > right - 20 ? (kind === "here" ? "end" : "start") : place < left + 20 ? "start" : "middle" }, labelOf(at, state.position)),
       svg("circle", { class: "at sine", cx: place, cy: up(sine), r: 5 }),
       svg("rect", { class: "at cosine", x: place - 4.5, y: up(height) - 4.5, width: 9, height: 9 }));
   }
@@ -185,11 +192,11 @@ function drawCircle(plot, now, state) {
   if (twin !== null) {
     add(svg("line", { class: "level", x1: x - cosine, x2: x + cosine, y1: y - sine, y2: y - sine }),
       svg("line", { class: "arm second", x1: x, y1: y, x2: x - cosine, y2: y - sine }), svg("circle", { class: "tip second", cx: x - cosine, cy: y - sine, r: 5 }),
-      label(x - cosine, y - sine, -cosine, sine, between(twin)));
+      label(x - cosine, y - sine, -cosine, sine, labelOf(twin, state.position)));
   }
   add(svg("line", { class: "cosine", x1: x, y1: y, x2: x + cosine, y2: y }), svg("line", { class: "sine", x1: x + cosine, y1: y, x2: x + cosine, y2: y - sine }),
     svg("line", { class: "arm", x1: x, y1: y, x2: x + cosine, y2: y - sine }), svg("circle", { class: "tip", cx: x + cosine, cy: y - sine, r: 6 }),
-    label(x + cosine, y - sine, cosine, sine, number(state.position)));
+    label(x + cosine, y - sine, cosine, sine, labelOf(state.position, state.position)));
 
   // Beside a point of the circle, outside of it.
   function label(left, top, across, up, text) {
