@@ -9,8 +9,9 @@ import { geometricLadder } from "../ladders.js";
 
 const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span"];
 const FARTHEST = 131072; // tokens; more could not be followed by hand
+const NAMED = 0.5; // of the way across, where the lines have their names
 // Ladders to compare with that no preset has, of the same width.
-const LADDERS_BESIDE = [["even", "evenly spaced rates"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", "base 1,000,000"]];
+const LADDERS_BESIDE = [["even", "evenly spaced rates"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", `base ${number(1e6)}`]];
 
 // The ladder of the second code, with the words for it; null for none.
 function ladderBeside(app, state) {
@@ -128,22 +129,25 @@ function drawKernels(plot, { own, beside }, state, length) {
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   if (beside) plot.element.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
   plot.element.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
+  let up = true;
   if (beside) {
-    markKernel(plot, beside, x, y, " beside-it");
-    nameKernel(plot, beside, own, x, y);
-    nameKernel(plot, own, beside, x, y);
+    const place = x.invert(left + NAMED * (right - left)), k = Math.round(place);
+    up = own.at(k) >= beside.at(k);
+    markKernel(plot, beside, x, y, " beside-it", !up);
+    nameKernel(plot, beside, x, y, !up);
+    nameKernel(plot, own, x, y, up);
   }
-  markKernel(plot, own, x, y, "");
+  markKernel(plot, own, x, y, "", up);
   if (state.length < length - 1 && state.length > 1) {
     plot.element.append(
       svg("line", { class: "rule", x1: x(state.length), x2: x(state.length), y1: top, y2: bottom }),
       svg("text", { class: "halo", x: x(state.length) - 5, y: top + 10, "text-anchor": "end" }, `${wide ? "trained length" : "length"} ${number(state.length)}`));
   }
-  return { x, y, marks: plot.element.appendChild(svg("g")) };
+  return { x, y, up, marks: plot.element.appendChild(svg("g")) };
 }
 
 // The likeness at the distance that is pointed at.
-function pointAt(plot, { own }, state, { x, y, marks }) {
+function pointAt(plot, { own }, state, { x, y, up, marks }) {
   marks.replaceChildren();
   const k = Math.abs(state.shift);
   if (k >= 1 && k < own.shares.length) {
@@ -152,33 +156,32 @@ function pointAt(plot, { own }, state, { x, y, marks }) {
     marks.append(
       svg("line", { class: "shift-before", x1: cx, x2: cx, y1: y(0), y2: cy }),
       svg("circle", { class: "tip", cx, cy, r: 5, "data-distance": k, "data-share": own.at(k) }),
-      svg("text", { class: "halo strong", x: cx + (end ? -9 : 9), y: cy + (crowded ? 20 : -7), "text-anchor": end ? "end" : "start" }, `${number(own.at(k), 3)} at ${number(k)}`));
+      svg("text", { class: "halo strong", x: cx + (end ? -9 : 9), y: cy + (up && !crowded ? -7 : 20), "text-anchor": end ? "end" : "start" }, `${number(own.at(k), 3)} at ${number(k)}`));
   }
 }
 
-// The two marks, each with its number on a leader, the first code's above and the second's below; where two are close,
-// one is farther out.
-function markKernel(plot, { rise, below, at }, x, y, second) {
+// The two marks, each with its number on a leader, above the upper line and below the lower; where two are close, one
+// is farther out.
+function markKernel(plot, { rise, below, at }, x, y, second, up) {
   const { left, right, top, bottom } = plot.inner;
   const marks = [[rise || null, "rises from", "mark-rise"], [below, "below 0 from", "mark-below"]].filter(([place]) => place !== null);
   const close = marks.length > 1 && Math.abs(x(marks[0][0]) - x(marks[1][0])) < 130;
   marks.sort(([a], [b]) => a - b).forEach(([place, words, name], order) => {
-    const [cx, cy] = [x(place), y(at(place))], far = 30 + (close && order === (second ? 1 : 0) ? 20 : 0);
-    const high = second ? Math.min(cy + far, bottom - 8) : Math.max(cy - far, top + 16);
+    const [cx, cy] = [x(place), y(at(place))], far = 24 + (close && order === (up ? 0 : 1) ? 16 : 0);
+    const high = up ? Math.max(cy - far, top + 16) : Math.min(cy + far, bottom - 16);
     const text = `${words} ${number(place)}`, end = cx + 7 * text.length > right, start = cx - 7 < left;
     plot.element.append(
-      svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy + (second ? 6 : -6), y2: high }),
+      svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy + (up ? -6 : 6), y2: high }),
       name === "mark-rise" ? svg("circle", { class: name + second, cx, cy, r: 5, "data-rise": place })
         : svg("path", { class: name + second, d: `M${cx - 6},${cy - 6}H${cx + 6}L${cx},${cy + 5}Z`, "data-below": place }),
-      svg("text", { class: second ? "halo" : "halo strong", x: end ? right : start ? left + 4 : cx - 4, y: high + (second ? 10 : -3), "text-anchor": end ? "end" : "start" }, text));
+      svg("text", { class: second ? "halo" : "halo strong", x: end ? right : start ? left + 4 : cx - 4, y: high + (up ? -3 : 10), "text-anchor": end ? "end" : "start" }, text));
   });
 }
 
 // A code's name beside its line, on the side that is free of the other's.
-function nameKernel(plot, own, other, x, y) {
-  const { left, right, top, bottom } = plot.inner, place = left + 0.5 * (right - left);
-  const near = own.shares.slice(Math.ceil(x.invert(place)), Math.ceil(x.invert(place + 7 * own.name.length)));
-  const over = own.at(Math.round(x.invert(place))) >= other.at(Math.round(x.invert(place)));
+function nameKernel(plot, own, x, y, over) {
+  const { left, right, top, bottom } = plot.inner, place = left + NAMED * (right - left);
+  const near = own.shares.slice(Math.ceil(x.invert(place)), Math.ceil(x.invert(place + 30)) + 1);
   const height = over ? y(near.reduce((a, b) => Math.max(a, b), -1)) - 9 : y(near.reduce((a, b) => Math.min(a, b), 1)) + 18;
   plot.element.append(svg("text", { class: "halo name-of", x: place, y: Math.min(Math.max(height, top + 12), bottom - 4) }, own.name));
 }
