@@ -1,6 +1,6 @@
 # Everything lives in .venv; nothing but Python 3.11, git and make is needed beforehand.
 #
-#   make run           audit a preset and a real rotary model
+#   make run           audit a preset and a real rotary model, and write report.html
 #   make test          all tests that are quick
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
 #   make test-oldest   the quick tests with the oldest versions that are promised to work, NumPy only
@@ -69,7 +69,7 @@ $(STAMPS)/bench: $(STAMPS)/test
 	@touch $@
 
 run: $(STAMPS)/package $(STAMPS)/model
-	@$(BIN)/clockhands audit vaswani2017 "$$($(BIN)/python tools/packaged_model.py)"
+	@$(BIN)/clockhands audit vaswani2017 "$$($(BIN)/python tools/packaged_model.py)" --html report.html
 
 test: $(STAMPS)/test
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
@@ -110,4 +110,4 @@ mutation: $(STAMPS)/mutation
 	$(BIN)/python tools/mutation_report.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) mutants .hypothesis .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) $(OLDEST) mutants .hypothesis .pytest_cache .ruff_cache build dist report.html

@@ -1,1 +1,43 @@
-"""Show what was judged: nothing here computes, everything here draws."""
+"""Show what was judged: nothing here computes, everything here draws.
+
+>>> from clockhands import preset, show
+>>> show.heatmap(preset("vaswani2017"))  # doctest: +SKIP
+>>> show.Explorer(preset("llama"), position=100)  # doctest: +SKIP
+
+The figures need ``pip install 'clockhands[figures]'``, the explorer in a notebook ``clockhands[notebook]``; the command
+line needs neither, so both are imported when they are first asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clockhands.show.figures import attention, bias, clock, heatmap, kernel, ladder, pair, precision, shift
+
+__all__ = [
+    "Explorer",
+    "attention",
+    "bias",
+    "clock",
+    "heatmap",
+    "kernel",
+    "ladder",
+    "pair",
+    "precision",
+    "shift",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Explorer":
+        from clockhands.show.widget import explorer_class
+
+        return explorer_class()
+    if name in __all__:
+        from clockhands.show import figures
+
+        return getattr(figures, name)
+    raise AttributeError(f"module 'clockhands.show' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -78,7 +78,7 @@ def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = ()) ->
         told["unread"] = [dict(each) for each in unread]
     shared = {**data(audits), "models": []}
     script = f"{module()}\n{_START}"
-    style = Markup(source("style.css") + files(__package__).joinpath("report.css").read_text("utf-8"))
+    style = Markup(source("style.css") + files("clockhands.show").joinpath("report.css").read_text("utf-8"))
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"

@@ -1,0 +1,89 @@
+"""The explorer in a notebook: an anywidget whose spec and position follow the page, and the page them."""
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+from clockhands.arguments import count
+from clockhands.errors import InvalidValue
+from clockhands.presets import preset
+from clockhands.show.explorer.bundle import module, source
+from clockhands.show.explorer.data import PLAIN, data
+from clockhands.show.frames import NotInstalled, clock_of
+from clockhands.specs import from_dict, to_dict
+
+FARTHEST = 2**53 - 1
+"""The last position that a page can name: the last whole number before a browser's numbers have gaps."""
+
+_PAGE_RULE = re.compile(r"^(?:html|body|main)[^{}]*\{[^{}]*\}\n?", re.MULTILINE)
+_THEMED = re.compile(r"^:root(\[[^\]]*\]|:[^{\s]*)\s*\{", re.MULTILINE)
+_ROOT = re.compile(r"^:root\s*\{", re.MULTILINE)
+
+
+def style() -> str:
+    """The explorer's style for a page that is somebody else's: nothing in it reaches past the widget."""
+    text = _PAGE_RULE.sub("", source("style.css"))
+    return _ROOT.sub(".clockhands {", _THEMED.sub(r":root\1 .clockhands {", text))
+
+
+@cache
+def explorer_class() -> Any:
+    """The class `clockhands.show.Explorer`; made when it is first asked for, since anywidget is an extra.
+
+    Raises:
+        NotInstalled: anywidget is not installed.
+    """
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise NotInstalled(
+            "The explorer in a notebook needs anywidget, which is not installed.",
+            "Install it with `pip install 'clockhands[notebook]'`, or open `clockhands explore` in a browser.",
+        ) from None
+
+    class Explorer(anywidget.AnyWidget):
+        """The explorer, opened on a code at a position.
+
+        Attributes:
+            spec: The code that is shown, one with hands along one axis; it follows the page's controls, and setting it
+                changes the page.
+            position: The position that is shown, in tokens, from 0 to 2**53 - 1; the same both ways.
+
+        Raises:
+            InvalidType, InvalidValue: The code has no hands along one axis, or the position cannot be used.
+        """
+
+        _esm = module()
+        _css = style()
+        # A spec travels as the dictionary that its JSON is made of.
+        spec = traitlets.Any().tag(
+            sync=True, to_json=lambda value, _: to_dict(value), from_json=lambda value, _: from_dict(value)
+        )
+        position = traitlets.Int(0).tag(sync=True)
+        data = traitlets.Unicode().tag(sync=True)
+
+        def __init__(self, spec: Any = None, position: int = 0, **traits: Any) -> None:
+            held = json.dumps(data(), allow_nan=False)
+            chosen = preset(PLAIN) if spec is None else spec
+            super().__init__(spec=chosen, position=position, data=held, **traits)
+
+        @traitlets.validate("spec")
+        def _with_hands(self, proposal: Any) -> Any:
+            clock_of(proposal["value"])
+            return proposal["value"]
+
+        @traitlets.validate("position")
+        def _whole(self, proposal: Any) -> int:
+            position = count("position", proposal["value"], 0)
+            if position > FARTHEST:
+                raise InvalidValue(
+                    f"`position` must be at most 2**53 - 1 in a page, got {position:,}.",
+                    "clockhands.table is exact up to 2**63.",
+                )
+            return position
+
+    Explorer.__module__ = "clockhands.show"
+    Explorer.__qualname__ = "Explorer"
+    return Explorer
