@@ -101,6 +101,8 @@ export class Heatmap {
     const middle = (scale) => scale.copy().range(scale.range().map((end) => end + (scale(1) - scale(0)) / 2));
     d3.axisBottom(middle(across)).tickValues(whole(across, Math.min(8, width / 55)).filter((tick) => tick < first[1] + shown[1])).tickFormat((tick) => number(tick)).tickSizeOuter(0)(d3.select(below));
     d3.axisLeft(middle(down)).tickValues(whole(down, 5).filter((tick) => tick < first[0] + shown[0])).tickFormat((tick) => number(tick)).tickSizeOuter(0)(d3.select(beside));
+    // The table's own edges are the lines of the axes.
+    for (const axis of [below, beside]) axis.querySelector(".domain").remove();
     this.marks.setAttribute("width", this.width);
     this.marks.setAttribute("height", this.height);
     this.marks.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);

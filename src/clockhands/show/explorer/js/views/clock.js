@@ -140,6 +140,14 @@ function perTurn(rate) {
   return rate === 0 ? "which never turns" : `${number(wavelength(rate))} tokens a turn`;
 }
 
+// The same where there is room for a dozen letters.
+function shortTurn(rate) {
+  const tokens = wavelength(rate);
+  if (rate === 0) return "never";
+  if (tokens < 1e5) return `${number(tokens, 3)} tokens`;
+  return tokens < 1e8 ? `${number(tokens / 1e6, 3)} million` : tokens.toExponential(2);
+}
+
 // Pairs evenly over the ladder; the chosen one takes the place of the nearest.
 function handsToDraw(pairs, chosen, most) {
   const count = Math.min(most, pairs);
@@ -171,7 +179,7 @@ function drawFaces(plot, pairs, ladder, state, app) {
     const hand = svg("g", { class: "hand", "data-pair": pair, tabindex: 0, role: "slider", "aria-label": `Hand of pair ${pair}, ${perTurn(rate)}`, "aria-valuemin": -180, "aria-valuemax": 180 },
       svg("circle", { cx: x, cy: y, r: radius, class: turns ? "face" : "face never" }), cosine, sine, arm, tip,
       svg("text", { x, y: y + size / 2 + 13, "text-anchor": "middle" }, `${name}pair ${pair}`),
-      svg("text", { x, y: y + size / 2 + 29, "text-anchor": "middle" }, rate === 0 ? "never" : `${number(wavelength(rate), 3)} tokens`));
+      svg("text", { x, y: y + size / 2 + 29, "text-anchor": "middle" }, shortTurn(rate)));
     plot.element.append(hand);
     turnable(hand, { app, pair: () => pair, ladder: () => ladder, centre: () => [x, y], svgElement: plot.element });
     return {

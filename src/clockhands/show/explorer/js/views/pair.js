@@ -198,8 +198,9 @@ function drawCircle(plot, now, state) {
     svg("line", { class: "arm", x1: x, y1: y, x2: x + cosine, y2: y - sine }), svg("circle", { class: "tip", cx: x + cosine, cy: y - sine, r: 6 }),
     label(x + cosine, y - sine, cosine, sine, labelOf(state.position, state.position)));
 
-  // Beside a point of the circle, outside of it.
+  // Beside a point of the circle, outside of it where there is room.
   function label(left, top, across, up, text) {
-    return svg("text", { class: "where", x: left + (across >= 0 ? 10 : -10), y: top - (up >= 0 ? 8 : -18), "text-anchor": across >= 0 ? "start" : "end" }, text);
+    const wide = 8 * text.length, at = across >= 0 ? Math.min(left + 10, width - wide) : Math.max(left - 10, wide);
+    return svg("text", { class: "where", x: at, y: top - (up >= 0 ? 9 : -19), "text-anchor": across >= 0 ? "start" : "end" }, text);
   }
 }
