@@ -16,7 +16,7 @@ from clockhands.presets import preset
 
 # From where position * rate is no longer to be drawn, up to the last whole number that every double below it reaches.
 POSITIONS = (2**40, 10**13, 10**14, 10**15, 2**53 - 1)
-HANDS = 5  # of each ladder, evenly from the fastest to the slowest
+HANDS = 6  # of each ladder, evenly from the fastest to the slowest
 
 
 def precise(codes: Iterable[str]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def precise(codes: Iterable[str]) -> dict[str, Any]:
 
     >>> found = precise(["vaswani2017"])["codes"]["vaswani2017"]
     >>> found["pairs"], round(found["angles"][0][0], 6)
-    ([0, 64, 128, 191, 255], -2.723843)
+    ([0, 51, 102, 153, 204, 255], -2.723843)
     """
     found: dict[str, Any] = {}
     for name in codes:

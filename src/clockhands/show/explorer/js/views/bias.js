@@ -5,8 +5,8 @@ import { slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { logAxis, sized, wholly } from "./ladder.js";
 
-const HALF = Math.log(2), HUNDREDTH = Math.log(100); // a key's weight against one at distance 0 with the same score
-const DEEPEST = 7; // of ALiBi's biases that are drawn; e^-7 is a thousandth
+const HALF_WEIGHT = Math.log(2), HUNDREDTH_WEIGHT = Math.log(100); // a key's weight against one at distance 0 with the same score
+const DEEPEST_BIAS = 7; // of ALiBi's biases that are drawn; e^-7 is a thousandth
 const NAMES_APART = 17; // px between two heads' numbers
 const HEADS_DRAWN = 32; // of T5's curves: more would only cover each other
 const BIAS_NEEDS = ["heads", "head", "length", "seed"];
@@ -67,18 +67,18 @@ export const bias = {
       drawSteps(steps, t5, chosen, last, wholly(state, changed));
       const [nearest, furthest] = [Math.max(...alibi.slopes), Math.min(...alibi.slopes)];
       const whole = (tokens) => number(tokens, 3);
-      lineWords.textContent = `Head ${chosen}: slope ${number(alibi.slopes[chosen], 4)} a token, half the weight at distance ${whole(reachOf(alibi.slopes[chosen], HALF))}, a hundredth at ${whole(reachOf(alibi.slopes[chosen], HUNDREDTH))}.`;
+      lineWords.textContent = `Head ${chosen}: slope ${number(alibi.slopes[chosen], 4)} a token, half the weight at distance ${whole(reachOf(alibi.slopes[chosen], HALF_WEIGHT))}, a hundredth at ${whole(reachOf(alibi.slopes[chosen], HUNDREDTH_WEIGHT))}.`;
       stepWords.textContent = `Trained models bring their own numbers; here they are drawn at random (draw ${state.seed}). The edges are T5's: ${spec.buckets} buckets, half of them for keys before the query, up to distance ${spec.max_distance}.`;
       const edge = t5.boundaries.at(-1);
-      section.answer(`With ALiBi on ${state.heads} ${state.heads === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF))} tokens in the head that looks nearest` +
-        (state.heads === 1 ? ". " : ` and after ${whole(reachOf(furthest, HALF))} in the one that looks furthest. `) +
+      section.answer(`With ALiBi on ${state.heads} ${state.heads === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF_WEIGHT))} tokens in the head that looks nearest` +
+        (state.heads === 1 ? ". " : ` and after ${whole(reachOf(furthest, HALF_WEIGHT))} in the one that looks furthest. `) +
         (state.length > 1 + edge ? `To T5's buckets all distances from ${edge} on are one: of ${number(state.length)} distances they tell ${bucketSteps(t5, 0, state.length - 1).length} apart.` : `T5's buckets tell ${bucketSteps(t5, 0, state.length - 1).length} of ${number(state.length)} distances apart.`));
     };
   },
 };
 
 // Bias upwards, distance across; the axis' name, and zero as a line.
-function frame(plot, x, y, words) {
+function biasFrame(plot, x, y, words) {
   const { left, right } = plot.inner, up = svg("g", { class: "axis", transform: `translate(${left},0)` });
   d3.axisLeft(y).ticks(6).tickSizeOuter(0)(d3.select(up));
   plot.element.append(up, svg("text", { class: "name", x: 4, y: 13 }, words), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
@@ -88,31 +88,31 @@ function frame(plot, x, y, words) {
 function drawLines(plot, code, chosen, last, whole) {
   sized(plot, plot.height, whole);
   const { left, right, top, bottom } = plot.inner;
-  const x = d3.scaleLog([1, last], [left, right]), y = d3.scaleLinear([-DEEPEST, 0], [bottom, top]);
-  frame(plot, x, y, "added to the score");
-  for (const [loss, words] of [[HALF, "half the weight"], [HUNDREDTH, "a hundredth"]]) {
+  const x = d3.scaleLog([1, last], [left, right]), y = d3.scaleLinear([-DEEPEST_BIAS, 0], [bottom, top]);
+  biasFrame(plot, x, y, "added to the score");
+  for (const [loss, words] of [[HALF_WEIGHT, "half the weight"], [HUNDREDTH_WEIGHT, "a hundredth"]]) {
     plot.element.append(svg("line", { class: "level", x1: left, x2: right, y1: y(-loss), y2: y(-loss) }),
       svg("text", { class: "level-words", x: right - 2, y: y(-loss) + 14, "text-anchor": "end" }, words));
   }
   const ends = [], drawn = [];
   for (let head = 0; head < code.heads; head++) {
     // As far as it is drawn: to the bottom, or to the end of the text.
-    const end = Math.min(reachOf(code.slopes[head], DEEPEST), last), points = [];
+    const end = Math.min(reachOf(code.slopes[head], DEEPEST_BIAS), last), points = [];
     for (let step = 0; step <= 60; step++) {
       const distance = Math.exp((Math.log(Math.max(end, 1)) * step) / 60);
-      points.push([x(distance), y(Math.max(code.at(head, distance, 0), -DEEPEST))]);
+      points.push([x(distance), y(Math.max(code.at(head, distance, 0), -DEEPEST_BIAS))]);
     }
     ends.push(points.at(-1));
     drawn.push(svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line", "data-head": head, d: d3.line()(points) }));
   }
   plot.element.append(...drawn.filter((_, head) => head !== chosen), drawn[chosen]);
-  // At the line's end: below it where it leaves at the bottom, beside it where the text ends first.
+  // At the line's end, the chosen one's above the row of the others: below it where it leaves at the bottom, beside it where the text ends first.
   const across = ends.map(([at]) => at), fallen = ends.map(([, at]) => at >= bottom - 1);
   const marks = across.map((at, head) => (fallen[head] ? at : right + (ends[head][1] - bottom)));
   for (const head of namedHeads(marks, chosen)) {
     const [endX, endY] = ends[head];
     plot.element.append(svg("text", { class: head === chosen ? "head-name chosen-head" : "head-name", "data-head": head,
-      ...(fallen[head] ? { x: endX - 3, y: bottom - 4, "text-anchor": "end" } : { x: right - 3, y: endY - 5, "text-anchor": "end" }) }, head === chosen ? `head ${head}` : head));
+      ...(fallen[head] ? { x: endX - 3, y: bottom - (head === chosen ? 19 : 4), "text-anchor": "end" } : { x: right - 3, y: endY - 5, "text-anchor": "end" }) }, head === chosen ? `head ${head}` : head));
   }
   return across;
 }
@@ -126,7 +126,7 @@ function drawSteps(plot, code, chosen, last, whole) {
   const least = d3.min(curves, (curve) => d3.min(curve.steps, (step) => step.bias)), most = d3.max(curves, (curve) => d3.max(curve.steps, (step) => step.bias));
   // Distance 0 has a bucket of its own and no place on a logarithmic axis: it stands at a half.
   const x = d3.scaleLog([0.5, last], [left, right]), y = d3.scaleLinear([Math.min(least, 0), Math.max(most, 0)], [bottom, top]).nice();
-  frame(plot, x, y, "added to the score");
+  biasFrame(plot, x, y, "added to the score");
   const edges = code.boundaries.filter((start) => start <= last);
   plot.element.append(svg("path", { class: "bucket-edges", d: edges.map((start) => `M${x(start - 0.5).toFixed(1)},${top - 6}V${bottom}`).join("") }),
     svg("text", { x: right, y: top - 12, "text-anchor": "end" }, `edges of ${edges.length + 1} buckets`));

@@ -2,13 +2,15 @@
 
 import { choice, slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
+import { whenIdle } from "../idle.js";
 import { kernelAt, kernelByDistance } from "../kernels.js";
 import { firstNeverTurning, turnsWithin, wavelength } from "../ladders.js";
 import { SCALINGS, scaledLadder, scalingOf } from "../scalings.js";
 
 const SCALING_WORDS = { none: "none", linear: "linear", ntk: "NTK-aware", dynamic: "dynamic NTK", yarn: "YaRN", llama3: "Llama 3" };
+const SHORT_WORDS = { ...SCALING_WORDS, ntk: "NTK", dynamic: "dynamic" }; // where it stands beside numbers
 const LADDER_NEEDS = ["code", "width", "base", "span", "length", "served", "scaling", "factor"];
-const BAND = { words: 18, row: 9, gap: 24, below: 10 }; // px
+const LADDER_BAND = { words: 18, row: 9, gap: 24, below: 10 }; // px
 const MARKS_APART = 3.5; // px
 const LINES_ABOVE = 36; // px for the names of the two lengths
 const SAME_RATE = 1e-9; // relative: rates nearer than this are one, so that a slowing by f undoes f times the length
@@ -108,7 +110,7 @@ function scaledNow(scaling, ladder, served) {
 export function decades([from, to], most) {
   const first = Math.ceil(Math.log10(from) - 1e-9), last = Math.floor(Math.log10(to) + 1e-9);
   const step = Math.max(1, Math.ceil((last - first + 1) / most)), found = [];
-  for (let power = first; power <= last; power += step) found.push(10 ** power);
+  for (let power = first; power <= last; power += step) found.push(Number(`1e${power}`));
   return found;
 }
 
@@ -158,6 +160,7 @@ export const ladder = {
     section.figure.append(readout, curves, said);
     const kernel = new Plot(curves, { height: 230, margin: { top: 34, right: 62, bottom: 40, left: 44 }, label: "q·k against distance, before and after the scaling" });
     let found = null;
+    const followed = whenIdle(() => drawKernel(kernel, found, found.state, said, false));
 
     // What is pointed at: the band, and in it the pair whose wavelength before scaling is nearest.
     const pointed = (event) => {
@@ -177,7 +180,8 @@ export const ladder = {
       if (changed.has("width") || changed.has("code")) pairs.limits(0, Math.max(app.plain(state).pairs - 1, 1));
       if (LADDER_NEEDS.some((name) => changed.has(name))) {
         found = laddersOf(app, state);
-        drawKernel(kernel, found, state, said, whole);
+        if (whole) drawKernel(kernel, found, state, said, whole);
+        else followed();
         section.answer(fitWords(found, state));
       }
       if (found && (changed.has("pair") || LADDER_NEEDS.some((name) => changed.has(name)))) {
@@ -213,16 +217,16 @@ function laddersOf(app, state) {
   const before = app.plain(state), own = app.ladder(state), scales = own.rates.some((rate, pair) => !sameRate(rate, before.rates[pair]));
   const bands = SCALINGS.map((name) => {
     const { ladder: scaled, why } = scaledOrNot(name, before, own, state), asItIs = name === "none";
-    const words = asItIs ? (scales ? "its own scaling" : "as it is") : `${SCALING_WORDS[name]}, ${number(state.factor, 3)}`;
+    const words = asItIs ? (scales ? "its own scaling" : "as it is") : `${SHORT_WORDS[name]}, ${number(state.factor, 3)}`;
     return { name, ladder: scaled, why, words, plain: asItIs && !scales, counts: scaled && fitness(before, scaled, state.length, state.served) };
   });
-  return { before, bands, chosen: bands.find((band) => band.name === state.scaling) ?? bands[0], first: firstNeverTurning(before, state.length) };
+  return { state, before, bands, chosen: bands.find((band) => band.name === state.scaling) ?? bands[0], first: firstNeverTurning(before, state.length) };
 }
 
 function drawBands(plot, found, state, whole) {
   const { before } = found, finite = (each) => Array.from(each.rates).filter((rate) => rate > 0).map(wavelength);
   const every = found.bands.flatMap((band) => (band.ladder ? finite(band.ladder) : []));
-  const tall = (band) => BAND.words + 2 * BAND.row + (band.plain || !band.ladder ? 0 : BAND.gap) + BAND.below;
+  const tall = (band) => LADDER_BAND.words + 2 * LADDER_BAND.row + (band.plain || !band.ladder ? 0 : LADDER_BAND.gap) + LADDER_BAND.below;
   sized(plot, plot.margin.top + d3.sum(found.bands, tall) + plot.margin.bottom, whole);
   const { left, right, top } = plot.inner;
   const x = found.x = d3.scaleLog([Math.min(d3.min(every), state.length) / 1.15, Math.max(d3.max(every), state.length, state.served) * 1.15], [left, right]);
@@ -234,10 +238,11 @@ function drawBands(plot, found, state, whole) {
     y += tall(band);
   }
   logAxis(plot, x, "wavelength (tokens), log", plot.width < 500 ? 6 : 10);
-  const gaps = found.bands.map((band) => [band.top, band.top + BAND.words]);
+  const gaps = found.bands.map((band) => [band.top, band.top + LADDER_BAND.words]);
   namedUpright(plot, x(state.length), `trained ${number(state.length)}`, { top: top - 2, gaps, before: state.length < state.served, attributes: { class: "trained" } });
   namedUpright(plot, x(state.served), `served ${number(state.served)}`, { top: top - 2, gaps, level: 1, before: state.served < state.length, attributes: { class: "served" } });
-  const all = drawnPairs(before, x, [found.first, state.pair]);
+  const lit = Math.min(state.pair, before.pairs - 1);
+  const all = drawnPairs(before, x, [found.first, lit]);
   for (const band of found.bands) {
     const group = svg("g", { class: "band", "data-scaling": band.name });
     if (band.name === found.chosen.name) group.setAttribute("class", "band chosen-band");
@@ -245,7 +250,7 @@ function drawBands(plot, found, state, whole) {
     plot.element.append(group);
     if (!band.ladder) continue;
     const never = new Set(band.counts.never), beyond = new Set(band.counts.beyond);
-    const upper = band.top + BAND.words + BAND.row, lower = upper + BAND.gap;
+    const upper = band.top + LADDER_BAND.words + LADDER_BAND.row, lower = upper + LADDER_BAND.gap;
     if (!band.plain) {
       const joined = all.filter((pair) => before.rates[pair] > 0 && band.ladder.rates[pair] > 0).map((pair) =>
         `M${x(wavelength(before.rates[pair])).toFixed(1)},${upper + 6}L${x(wavelength(band.ladder.rates[pair])).toFixed(1)},${lower - 6}`);
@@ -257,7 +262,7 @@ function drawBands(plot, found, state, whole) {
       rungMark("turning", places(band.ladder, all.filter((pair) => !never.has(pair))), row),
       rungMark("never", places(band.ladder, all.filter((pair) => never.has(pair) && !beyond.has(pair))), row),
       rungMark("beyond", places(band.ladder, all.filter((pair) => beyond.has(pair))), row));
-    const [from, to] = [before, band.ladder].map((each) => places(each, [state.pair])[0]);
+    const [from, to] = [before, band.ladder].map((each) => places(each, [lit])[0]);
     if (from !== undefined && to !== undefined) {
       group.append(svg("path", { class: "joined chosen-pair", d: band.plain ? `M${from},${row - 9}v18` : `M${from},${upper - 8}v6L${to},${lower + 2}v6` }));
     }

@@ -2,6 +2,7 @@
 
 import { button, choice } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
+import { whenIdle } from "../idle.js";
 import { LAST_TRUE_POSITION, givenLadder, phaseAt } from "../ladders.js";
 import { computedAngles, firstPositionOff, roundTo } from "../precision.js";
 import { decades, logAxis, powerWords, sized, tokenWords, wholly } from "./ladder.js";
@@ -13,24 +14,24 @@ const RECKONINGS = [
   { name: "float16", dtype: "float16", way: "positions", words: "float16", heading: "float16 positions" },
   { name: "bfloat16", dtype: "bfloat16", way: "positions", words: "bfloat16", heading: "bfloat16 positions" },
 ];
-const ROUNDED = ["float32", "bfloat16", "float16"]; // what positions are kept in, in the row of boxes
-const EXACT = 2 ** -52; // rad, half the distance of doubles between 2 and pi: what a reduced angle is rounded by
-const NEAREST = 10, FURTHEST = 1e9; // positions that are drawn
-const COLUMNS = 48, SAMPLES = 2; // of the lines, and positions of each column
-const LENGTHS = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
-const BOXES = 32; // positions in the rows of boxes
-const PLACES = [...LENGTHS.map((length) => [length - 1, `${powerWords(length, true)} − 1`]), [2 ** 40, "2⁴⁰"], [1e13, "10¹³"], [1e15, "10¹⁵"], [2 ** 53 - 1, "2⁵³ − 1"]];
+const POSITION_DTYPES = ["float32", "bfloat16", "float16"]; // what positions are kept in, in the row of boxes
+const EXACT_ERROR = 2 ** -52; // rad, half the distance of doubles between 2 and pi: what a reduced angle is rounded by
+const FIRST_DRAWN = 10, LAST_DRAWN = 1e9; // positions that are drawn
+const ERROR_COLUMNS = 48, ERROR_SAMPLES = 2; // of the lines, and positions of each column
+const TABLE_LENGTHS = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+const ROW_BOXES = 32; // positions in the rows of boxes
+const FAR_PLACES = [...TABLE_LENGTHS.map((length) => [length - 1, `${powerWords(length, true)} − 1`]), [2 ** 40, "2⁴⁰"], [1e13, "10¹³"], [1e15, "10¹⁵"], [2 ** 53 - 1, "2⁵³ − 1"]];
 const PRECISION_NEEDS = ["code", "width", "base", "span"];
 
 // The largest error found up to each of some positions, [position, rad]; nothing where there is none yet.
-export function errorsSoFar(computed, columns = COLUMNS) {
-  const found = [], ratio = (FURTHEST / NEAREST) ** (1 / columns);
+export function errorsSoFar(computed, columns = ERROR_COLUMNS) {
+  const found = [], ratio = (LAST_DRAWN / FIRST_DRAWN) ** (1 / columns);
   let most = 0;
   for (let column = 0; column < columns; column++) {
-    const from = NEAREST * ratio ** column;
-    for (let sample = 0; sample < SAMPLES; sample++) {
+    const from = FIRST_DRAWN * ratio ** column;
+    for (let sample = 0; sample < ERROR_SAMPLES; sample++) {
       // Odd positions: the even ones are those that a dtype keeps longest.
-      const position = 2 * Math.floor((from * ratio ** ((sample + 0.618) / SAMPLES)) / 2) + 1;
+      const position = 2 * Math.floor((from * ratio ** ((sample + 0.618) / ERROR_SAMPLES)) / 2) + 1;
       most = Math.max(most, computed.largest(position));
     }
     if (most === Infinity) return found;
@@ -62,14 +63,14 @@ export const precision = {
   question: "When do numbers lie?",
   mount(section, app) {
     const field = html("input", {
-      type: "number", class: "long", id: "control-position-far", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, "data-name": "position",
+      type: "number", class: "long", "aria-label": "Position, as far as a double counts", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, "data-name": "position",
       onchange: () => app.store.set({ position: Number(field.value) }),
     });
     section.controls.append(
-      choice(app, "dtype", "Positions kept in", ROUNDED.map((name) => [name, name])).element,
-      html("div", { class: "control" }, html("label", { for: field.id }, "Position"), field, html("span", { class: "unit" }, "token")),
+      choice(app, "dtype", "Positions kept in", POSITION_DTYPES.map((name) => [name, name])).element,
+      html("div", { class: "control" }, html("span", { class: "unit" }, "Position"), field, html("span", { class: "unit" }, "token")),
       html("div", { class: "control places", role: "group", "aria-label": "Positions to go to" },
-        PLACES.map(([position, words]) => button(words, () => app.store.set({ position }), { "data-position": position }))));
+        FAR_PLACES.map(([position, words]) => button(words, () => app.store.set({ position }), { "data-position": position }))));
     const place = html("div", { class: "errors" });
     const ways = "float64 and float32: rates, positions and their product are rounded to it. bfloat16 and float16: only positions are, everything else is exact. Exact: the angle is reduced to one turn before it is rounded.";
     section.figure.append(place, html("p", { class: "note" }, ways));
@@ -83,31 +84,48 @@ export const precision = {
     const pointed = (event) => {
       if (!x) return;
       const at = x.invert(event.clientX - plot.element.getBoundingClientRect().left);
-      app.store.set({ position: Math.round(Math.min(Math.max(at, 1), FURTHEST)) });
+      app.store.set({ position: Math.round(Math.min(Math.max(at, 1), LAST_DRAWN)) });
     };
     plot.element.addEventListener("click", pointed);
     plot.element.addEventListener("pointermove", (event) => event.buttons && pointed(event));
 
+    // All that follows from the ladder.
+    const reckon = (state, whole) => {
+      const ladder = app.ladder(state), fastest = givenLadder([d3.max(ladder.rates)]);
+      found = RECKONINGS.map((each) => {
+        // Where only positions are rounded, the fastest hand is off most.
+        const computed = computedAngles(each.way === "positions" ? fastest : ladder, each.dtype, each.way);
+        return { ...each, computed, points: errorsSoFar(computed) };
+      });
+      drawAll(state, whole);
+    };
+    const drawAll = (state, whole) => {
+      x = drawErrors(plot, found, state, whole);
+      drawHere(plot, x, state);
+      tell(state);
+      far.replaceChildren(...farFrom(app, state));
+    };
+    const tell = (state) => {
+      table.replaceChildren(errorTable(found, state));
+      section.answer(lieWords(found, state));
+    };
+    const followed = whenIdle(() => reckon(app.store.state, false));
+
     return (state, changed) => {
-      const touched = (...names) => names.some((name) => changed.has(name));
-      if (touched(...PRECISION_NEEDS)) {
-        const ladder = app.ladder(state), fastest = givenLadder([d3.max(ladder.rates)]);
-        found = RECKONINGS.map((each) => {
-          // Where only positions are rounded, the fastest hand is off most.
-          const computed = computedAngles(each.way === "positions" ? fastest : ladder, each.dtype, each.way);
-          return { ...each, computed, points: errorsSoFar(computed) };
-        });
-      }
-      if (touched(...PRECISION_NEEDS, "dtype")) x = drawErrors(plot, found, state, wholly(state, changed));
-      if (touched(...PRECISION_NEEDS, "dtype", "position")) drawHere(plot, x, state);
+      const whole = wholly(state, changed), touched = (...names) => names.some((name) => changed.has(name));
       if (touched("length", "dtype")) {
-        drawBoxes(boxes, state, wholly(state, changed));
-        boxesWords.textContent = `The last ${Math.min(BOXES, state.length)} of the ${number(state.length)} positions: those in one box get the same row of the table.`;
+        drawBoxes(boxes, state, whole);
+        boxesWords.textContent = `The last ${Math.min(ROW_BOXES, state.length)} of the ${number(state.length)} positions: those in one box get the same row of the table.`;
       }
-      if (touched(...PRECISION_NEEDS, "position", "dtype")) table.replaceChildren(errorTable(found, state));
-      if (touched(...PRECISION_NEEDS, "position")) far.replaceChildren(...farFrom(app, state));
-      if (touched(...PRECISION_NEEDS, "length", "dtype")) section.answer(lieWords(found, state));
       if (changed.has("position") && document.activeElement !== field) field.value = state.position;
+      if (whole) reckon(state, whole);
+      else if (touched(...PRECISION_NEEDS)) followed();
+      else if (changed.has("dtype")) drawAll(state, false);
+      else if (touched("position", "length")) {
+        drawHere(plot, x, state);
+        tell(state);
+        if (changed.has("position")) far.replaceChildren(...farFrom(app, state));
+      }
     };
   },
 };
@@ -115,7 +133,7 @@ export const precision = {
 function drawErrors(plot, found, state, whole) {
   sized(plot, plot.height, whole);
   const { left, right, top, bottom } = plot.inner;
-  const x = d3.scaleLog([NEAREST, FURTHEST], [left, right]);
+  const x = d3.scaleLog([FIRST_DRAWN, LAST_DRAWN], [left, right]);
   const y = d3.scaleLog([1e-17, Math.max(100, 3 * d3.max(found, (each) => d3.max(each.points, (point) => point[1]) ?? 0))], [bottom, top]);
   const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
   d3.axisLeft(y).tickValues(decades(y.domain(), 7)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(up));
@@ -124,11 +142,11 @@ function drawErrors(plot, found, state, whole) {
     up, svg("text", { class: "name", x: 4, y: 13 }, "largest error so far (rad), log"),
     svg("text", { x: left + 6, y: top + 14 }, plot.width < 500 ? "beyond half a turn" : "beyond half a turn: a hand may point anywhere"));
   logAxis(plot, x, "position (token), log", plot.width < 500 ? 4 : 9);
-  const ends = [{ name: "exact", words: "exact", points: [[NEAREST, EXACT], [FURTHEST, EXACT]] }, ...found].filter((each) => each.points.length);
+  const ends = [{ name: "exact", words: "exact", points: [[FIRST_DRAWN, EXACT_ERROR], [LAST_DRAWN, EXACT_ERROR]] }, ...found].filter((each) => each.points.length);
   for (const { name, words, points } of ends) {
     const path = points.map(([position, error]) => [x(position), y(error)]), [endX, endY] = path.at(-1);
-    const cut = points.at(-1)[0] < FURTHEST / 1.01; // beyond its dtype's largest number there is no angle at all
-    if (points[0][0] > NEAREST * 2) path.unshift([path[0][0], bottom]);
+    const cut = points.at(-1)[0] < LAST_DRAWN / 1.01; // beyond its dtype's largest number there is no angle at all
+    if (points[0][0] > FIRST_DRAWN * 2) path.unshift([path[0][0], bottom]);
     const kind = name === state.dtype ? "error-line chosen-line" : "error-line";
     plot.element.append(svg("path", { class: `${kind} of-${name}`, d: d3.line()(path) }));
     if (cut) plot.element.append(svg("path", { class: `${kind} of-${name}`, d: `M${endX - 4},${endY - 4}l8,8m0,-8l-8,8` }));
@@ -140,9 +158,9 @@ function drawErrors(plot, found, state, whole) {
 
 // The line at the position, drawn over the rest and moved without redrawing it.
 function drawHere(plot, x, state) {
-  const { top, bottom, right } = plot.inner, at = x(Math.min(Math.max(state.position, NEAREST), FURTHEST));
+  const { top, bottom, right } = plot.inner, at = x(Math.min(Math.max(state.position, FIRST_DRAWN), LAST_DRAWN));
   plot.element.querySelector(".here")?.remove();
-  if (state.position < NEAREST || state.position > FURTHEST) return;
+  if (state.position < FIRST_DRAWN || state.position > LAST_DRAWN) return;
   const after = at + 96 < right;
   plot.element.append(svg("g", { class: "here" },
     svg("line", { class: "served", x1: at, x2: at, y1: top - 8, y2: bottom }),
@@ -151,10 +169,10 @@ function drawHere(plot, x, state) {
 
 // Rows of boxes: positions that are rounded to one number stand in one.
 function drawBoxes(plot, state, whole) {
-  const count = Math.min(BOXES, state.length), from = state.length - count, tall = 22, apart = 44;
-  sized(plot, ROUNDED.length * apart + 8, whole);
+  const count = Math.min(ROW_BOXES, state.length), from = state.length - count, tall = 22, apart = 44;
+  sized(plot, POSITION_DTYPES.length * apart + 8, whole);
   const { left, right } = plot.inner, wide = (right - left) / count;
-  ROUNDED.forEach((dtype, row) => {
+  POSITION_DTYPES.forEach((dtype, row) => {
     const y = 4 + row * apart, group = svg("g", { class: dtype === state.dtype ? "boxes chosen-boxes" : "boxes", "data-dtype": dtype });
     group.append(svg("text", { x: left, y: y + 12 }, `${dtype}: ${number(distinctPositions(dtype, state.length))} of ${number(state.length)} rows left`));
     for (let start = 0; start < count;) {
@@ -175,10 +193,10 @@ function drawBoxes(plot, state, whole) {
 function errorTable(found, state) {
   const cell = (each, position) => html("td", { "data-error": each.name }, errorWords(each.computed.largest(position)));
   const row = (position, words, here) => html("tr", { class: here ? "here" : null, "data-position": position }, html("th", { scope: "row" }, words), found.map((each) => cell(each, position)));
-  const known = LENGTHS.some((length) => length - 1 === state.position);
-  const rows = LENGTHS.map((length) => row(length - 1, `${powerWords(length, true)} − 1`, length - 1 === state.position));
+  const known = TABLE_LENGTHS.some((length) => length - 1 === state.position);
+  const rows = TABLE_LENGTHS.map((length) => row(length - 1, `${powerWords(length, true)} − 1`, length - 1 === state.position));
   if (!known && state.position <= LAST_TRUE_POSITION) {
-    const before = LENGTHS.filter((length) => length - 1 < state.position).length;
+    const before = TABLE_LENGTHS.filter((length) => length - 1 < state.position).length;
     rows.splice(before, 0, row(state.position, number(state.position), true));
   }
   return html("table", { class: "numbers" },
@@ -191,12 +209,12 @@ function errorTable(found, state) {
 function farFrom(app, state) {
   if (state.position <= LAST_TRUE_POSITION) return [];
   const ladder = app.ladder(state), given = app.data.precise, known = given && Object.hasOwn(given.codes, state.code) ? given.codes[state.code] : null;
-  const sentence = `Position ${number(state.position)} is beyond 2⁴⁰ = ${number(LAST_TRUE_POSITION)}, where this page trusts its own double precision no more: position × rate in one double is off by more with every power of ten. `;
+  const sentence = `Position ${number(state.position)} is beyond 2⁴⁰ = ${number(LAST_TRUE_POSITION)}, where this page trusts its own double precision no more. `;
   const nearest = (position) => Math.abs(Math.log(position / state.position));
   const row = known ? d3.minIndex(given.positions, nearest) : -1, position = known ? given.positions[row] : state.position;
-  const pairs = known ? known.pairs : d3.range(5).map((step) => Math.round((step * (ladder.pairs - 1)) / 4)).filter((pair, place, all) => all.indexOf(pair) === place);
+  const pairs = known ? known.pairs : d3.range(6).map((step) => Math.round((step * (ladder.pairs - 1)) / 5)).filter((pair, place, all) => all.indexOf(pair) === place);
   const source = known
-    ? `These angles were put in by Python, which multiplies in integers, for position ${number(position)}.`
+    ? `These angles were put in by Python, which multiplies in integers${position === state.position ? "" : `, for position ${number(position)}`}.`
     : "For this code Python put none in; these angles are the page's own, from rates of twice the digits.";
   const angle = (value) => value.toFixed(4).replace("-", "−");
   const body = pairs.map((pair, place) => {
@@ -215,7 +233,7 @@ function farFrom(app, state) {
 
 // The difference of two angles, as far as the doubles that hold them tell it.
 function onlyTrue(off) {
-  return off < 2 * EXACT ? 0 : off;
+  return off < 2 * EXACT_ERROR ? 0 : off;
 }
 
 function lieWords(found, state) {
