@@ -36,7 +36,7 @@ from clockhands.measures.score_terms import commuting_form, four_terms, offset_s
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.presets import presets
-from clockhands.rotary import Rotary, rotate
+from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 from clockhands.specs import to_dict
 
@@ -189,6 +189,7 @@ def rotary() -> Iterator[Case]:
         for length in ((None, 4096, 10_000) if isinstance(each, Dynamic | LongRope) else (None,))
     ]
     specs += [
+        ("decay about a centre", Rotary(16, xpos=XPos(scale=100.0, smoothing=0.25, centre=40.0))),
         ("two pairs", Rotary(4, scaling=Ntk(4.0))),
         ("ramp beyond the last pair", Rotary(8, base=100.0, scaling=Yarn(4.0, 10**6, beta_fast=64.0))),
         ("blocks", Rotary(16, "halves", blocks=(3, 0, 5))),

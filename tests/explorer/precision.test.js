@@ -90,7 +90,7 @@ test("the first position that a dtype does not hold, and how many share one", ()
   for (const [dtype, first] of [["bfloat16", 257], ["float16", 2049], ["float32", 16777217]]) {
     assert.equal(firstPositionOff(dtype), first);
     assert.ok(roundTo(dtype, first) !== first && roundTo(dtype, first - 1) === first - 1);
-    for (const at of [0, 1, 200, first - 1, first, first + 1, first + 2, 3 * first, 40000]) {
+    for (const at of [0, 1, 200, first - 1, first, first + 1, first + 2, 3 * first, 512, 4096, 40000]) {
       const held_ = roundTo(dtype, at);
       let same = 0;
       for (let near = Math.max(0, at - 2000); near < at + 2000; near++) if (roundTo(dtype, near) === held_) same += 1;
@@ -118,6 +118,7 @@ test("a computed angle is the real one and its error; the largest error is infin
   assert.equal(angles.largest(2049), Math.max(...angles.errors(2049).map(Math.abs)));
   const small = computedAngles(geometricLadder(64, 128, 10000), "float32", "throughout");
   assert.equal(small.largest(3), Math.max(...small.errors(3).map(Math.abs)));
+  assert.equal(computedAngles(givenLadder([1, 0.25]), "bfloat16", "positions").largest(257), 1);
   assert.equal(angles.largest(70000), Infinity);
   assert.throws(() => computedAngles(givenLadder([1]), "float32", "power"), RangeError);
   assert.throws(() => computedAngles(givenLadder([1]), "float32", "sundial"), RangeError);
