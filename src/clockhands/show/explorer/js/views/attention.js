@@ -33,15 +33,20 @@ export const attention = {
       html("h3", { class: "chapter" }, "What is a score made of?"), ofTerms, terms,
       html("h3", { class: "chapter" }, "What is left of the distance after projections?"), ofForms, forms);
 
+    let blind = { key: null };
     return (state, changed) => {
       if (!DEPENDS.some((name) => changed.has(name))) return;
       const width = Math.min(MOST_WIDTH, Math.max(8, 4 * Math.floor(state.width / 4)));
       const room = section.figure.clientWidth || 320;
-      const without = bothOrders("none", state, width), coded = bothOrders(state.code_in_attention, state, width);
-      const words = CODE_WORDS[state.code_in_attention];
-      plain.replaceChildren(...orderPictures(without, "without a code", room));
+      // What has no code changes with the weights alone, and need not be drawn again while a code is.
+      const key = [state.seed, width, room, theme()].join();
+      if (blind.key !== key) {
+        blind = { key, found: bothOrders("none", state, width) };
+        plain.replaceChildren(...orderPictures(blind.found, "without a code", room));
+      }
+      const coded = bothOrders(state.code_in_attention, state, width), words = CODE_WORDS[state.code_in_attention];
       told.replaceChildren(...orderPictures(coded, room < 400 ? "with a code" : `with ${words}`, room));
-      section.answer(inOrder(without, coded, words, state));
+      section.answer(inOrder(blind.found, coded, words, state));
 
       const code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
       const weights = drawnWeights(state.seed, { heads: 2, width });

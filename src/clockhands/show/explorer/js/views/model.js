@@ -7,7 +7,7 @@ import { html, number, svg } from "../draw.js";
 
 const LARGEST = 64 * 2 ** 20; // bytes of a file that is read
 const DEEP = 64; // layers from which on a line of the picture is too thin for a number of its own
-const MODEL_STRIP = { numbers: 34, cell: 40, mark: 14, marks: 3 }; // CSS pixels; how many findings have a mark
+const MODEL_STRIP = { numbers: 40, cell: 40, mark: 14, marks: 3 }; // CSS pixels; how many findings have a mark
 const KINDS = {
   rotary: ["rotary: turns queries and keys", 300], sinusoidal: ["sinusoid, added to the tokens", 200], learned: ["learned table, added to the tokens", 145],
   alibi: ["ALiBi, added to the scores", 350], buckets: ["buckets of distances, added to the scores", 110], relative: ["relative positions, inside the scores", 75],
@@ -45,7 +45,7 @@ export const model = {
         section.answer(failed ? `${failed} The page is as it was.` : "No model is on this page yet.");
         return;
       }
-      if (!["model", "beside", "layer", "code", "width"].some((name) => changed.has(name))) return;
+      if (!["model", "beside", "layer", "code"].some((name) => changed.has(name))) return;
       const drawn = both.map((each) => ({ ...each, ...partsOfModel(each.audit) }));
       const deepest = Math.max(1, ...drawn.flatMap(({ parts }) => parts.map(({ layers }) => layers)));
       if (changed.has("model") || changed.has("beside")) layer.limits(0, deepest - 1);
@@ -83,14 +83,16 @@ async function openFile(file, app) {
 
 // Files may be let go anywhere on the page; what is not a file is none of our business.
 function dropped(root, opened) {
+  // On a page of its own a file that misses the explorer would replace the page.
+  const place = root.id === "explorer" ? document.documentElement : root;
   const holdsFiles = (event) => Array.from(event.dataTransfer?.types ?? []).includes("Files");
-  root.addEventListener("dragover", (event) => {
+  place.addEventListener("dragover", (event) => {
     if (!holdsFiles(event)) return;
     event.preventDefault();
     root.classList.add("dropping");
   });
-  root.addEventListener("dragleave", (event) => { if (!root.contains(event.relatedTarget)) root.classList.remove("dropping"); });
-  root.addEventListener("drop", (event) => {
+  place.addEventListener("dragleave", (event) => { if (!place.contains(event.relatedTarget)) root.classList.remove("dropping"); });
+  place.addEventListener("drop", (event) => {
     if (!holdsFiles(event)) return;
     event.preventDefault();
     root.classList.remove("dropping");
