@@ -5,6 +5,7 @@ import { Codebook, CUSTOM } from "./codebook.js";
 import { button, choice, slider } from "./controls.js";
 import { html } from "./draw.js";
 import { exportButtons } from "./export.js";
+import { inNotebook } from "./notebook.js";
 import { DEFAULTS, Store, fromFragment, toFragment } from "./state.js";
 import { attention } from "./views/attention.js";
 import { bias } from "./views/bias.js";
@@ -27,7 +28,7 @@ const RESTING = 150; // ms without a change after which views out of sight follo
 const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
 // Fill a place with the explorer. `data` is what Python put in: codes by name, and the audit of each target.
-export function explore(root, data, { fragment = "", onfragment = null, schedule = (call) => requestAnimationFrame(call) } = {}) {
+export function explore(root, data, { fragment = "", onfragment = null, hosted = false, schedule = (call) => requestAnimationFrame(call) } = {}) {
   // Axes write numbers as the texts do.
   d3.formatDefaultLocale({ decimal: ".", thousands: "\u202f", grouping: [3], currency: ["", ""] });
   const book = new Codebook(data.codes);
@@ -39,6 +40,10 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
     for (const tell of audiences) tell(place);
     return place;
   };
+  const addCode = (name, code) => {
+    data.codes[name] = code;
+    for (const tell of audiences) tell(null);
+  };
   for (const audit of data.models) addModel(audit);
   const store = new Store(book.opened(fromFragment(fragment, defaults)), schedule);
   const set = store.set.bind(store);
@@ -47,7 +52,7 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
   const queue = new Queue(updates, store);
   const redraw = () => { queue.drop(); for (const update of updates) update(store.state, everything); };
   const app = {
-    root, store, data, models, addModel, redraw,
+    root, store, data, models, addModel, addCode, redraw,
     onModels: (tell) => audiences.push(tell),
     code: (state) => book.code(state),
     spec: (state) => book.spec(state),
@@ -58,7 +63,7 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
     ladderNamed: (name) => book.ladderNamed(name),
   };
 
-  const top = html("div", { class: "top" }, commonControls(app), themeButton(root, redraw));
+  const top = html("div", { class: "top" }, commonControls(app), hosted ? null : themeButton(root, redraw));
   const stay = html("div", { class: "stay" }), story = html("div", { class: "story" });
   root.replaceChildren(top, stay, story);
   const sections = VIEWS.map((view) => [view, sectionOf(view)]);
@@ -81,6 +86,8 @@ export function explore(root, data, { fragment = "", onfragment = null, schedule
     if (onfragment) telling ??= setTimeout(() => { telling = null; onfragment(toFragment(store.state, defaults)); }, TELLING);
   });
   redraw();
+  // What stays ends with the window where it is taller: a scroll of its own would take the wheel from the page.
+  new ResizeObserver(() => stay.style.setProperty("--tall", `${stay.offsetHeight}px`)).observe(stay);
   let width = root.clientWidth;
   new ResizeObserver(() => {
     if (root.clientWidth === width) return;
@@ -221,10 +228,6 @@ function sectionOf(view) {
 export default {
   render({ model: held, el }) {
     el.classList.add("clockhands");
-    const { store } = explore(el, JSON.parse(held.get("data")));
-    store.subscribe((state, changed) => {
-      if (changed.has("position")) { held.set("position", state.position); held.save_changes(); }
-    });
-    held.on("change:position", () => store.set({ position: held.get("position") }));
+    return inNotebook(held, el, explore);
   },
 };
