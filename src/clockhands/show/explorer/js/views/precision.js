@@ -50,6 +50,11 @@ export function distinctPositions(dtype, length) {
   return whole + 1 + ((octave - bits) * whole) / 2 + (held - 2 ** octave) / 2 ** (octave - bits + 1) + (last === Infinity ? 1 : 0);
 }
 
+// A position with all its digits, however far.
+function placeWords(position) {
+  return position < 1e15 ? number(position) : `${number(Math.floor(position / 1e12))}${number(1e12 + (position % 1e12)).slice(1)}`;
+}
+
 function errorWords(error) {
   if (error === 0) return "0";
   if (!Number.isFinite(error)) return "none";
@@ -209,12 +214,12 @@ function errorTable(found, state) {
 function farFrom(app, state) {
   if (state.position <= LAST_TRUE_POSITION) return [];
   const ladder = app.ladder(state), given = app.data.precise, known = given && Object.hasOwn(given.codes, state.code) ? given.codes[state.code] : null;
-  const sentence = `Position ${number(state.position)} is beyond 2⁴⁰ = ${number(LAST_TRUE_POSITION)}, where this page trusts its own double precision no more. `;
+  const sentence = `Position ${placeWords(state.position)} is beyond 2⁴⁰ = ${number(LAST_TRUE_POSITION)}, where this page trusts its own double precision no more. `;
   const nearest = (position) => Math.abs(Math.log(position / state.position));
   const row = known ? d3.minIndex(given.positions, nearest) : -1, position = known ? given.positions[row] : state.position;
   const pairs = known ? known.pairs : d3.range(6).map((step) => Math.round((step * (ladder.pairs - 1)) / 5)).filter((pair, place, all) => all.indexOf(pair) === place);
   const source = known
-    ? `These angles were put in by Python, which multiplies in integers${position === state.position ? "" : `, for position ${number(position)}`}.`
+    ? `These angles were put in by Python, which multiplies in integers${position === state.position ? "" : `, for position ${placeWords(position)}`}.`
     : "For this code Python put none in; these angles are the page's own, from rates of twice the digits.";
   const angle = (value) => value.toFixed(4).replace("-", "−");
   const body = pairs.map((pair, place) => {
