@@ -15,6 +15,8 @@ from clockhands.specs import from_dict, to_dict
 
 FARTHEST = 2**53 - 1
 """The last position that a page can name: the last whole number before a browser's numbers have gaps."""
+MOST_PAIRS = 1024
+"""The most hands that a page shows."""
 
 _PAGE_RULE = re.compile(r"^(?:html|body|main)[^{}]*\{[^{}]*\}\n?", re.MULTILINE)
 _THEMED = re.compile(r"^:root(\[[^\]]*\]|:[^{\s]*)\s*\{", re.MULTILINE)
@@ -71,7 +73,12 @@ def explorer_class() -> Any:
 
         @traitlets.validate("spec")
         def _with_hands(self, proposal: Any) -> Any:
-            clock_of(proposal["value"])
+            pairs = clock_of(proposal["value"]).ladder.pairs
+            if pairs > MOST_PAIRS:
+                raise InvalidValue(
+                    f"A page shows at most {MOST_PAIRS:,} pairs, and the code has {pairs:,}.",
+                    "Show a narrower one; clockhands.show.heatmap draws any width.",
+                )
             return proposal["value"]
 
         @traitlets.validate("position")
