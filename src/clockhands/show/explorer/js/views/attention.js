@@ -80,12 +80,13 @@ function bothOrders(code, state, width) {
 }
 
 function inOrder(without, coded, words, state) {
-  const blind = `Without a code it cannot: both orders weigh the words alike, and the means of what comes out differ by ${number(without.apart, 2)}, which is rounding. `;
+  const same = without.apart === 0 ? "are the same to the last bit" : `differ by ${number(without.apart, 2)}, which is rounding`;
+  const blind = `Without a code it cannot: both orders weigh the words alike, and the means of what comes out ${same}. `;
   if (coded.apart > SAME_SUM) {
     return `${blind}With ${words} it can: a weight moves by up to ${number(coded.moved, 2)}, and the means are ${number(coded.apart, 2)} apart.`;
   }
   const mirrored = state.code_in_attention === "alibi" ? " One sentence is the other from its end, and without a mask ALiBi tells how far a word is, not on which side." : "";
-  return `${blind}With ${words} neither: the means differ by ${number(coded.apart, 2)}.${mirrored}`;
+  return `${blind}With ${words} it cannot either: the means differ by ${number(coded.apart, 2)}.${mirrored}`;
 }
 
 // Two matrices of weights and the means of the outputs.

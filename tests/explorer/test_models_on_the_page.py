@@ -1,0 +1,294 @@
+"""Attention, models and codes on the explorer's page, in a real browser: what is shown, dropped, picked and shared."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import clockhands as ch
+from clockhands.auditing import audit
+from clockhands.show.explorer.data import data
+from clockhands.show.explorer.page import page
+
+api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="Chromium is not installed here")
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+HOSTILE = "<script>alert(1)</script>"
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 2048,
+    "rope_theta": 10000.0,
+}
+GEMMA = {
+    "model_type": "gemma3_text",
+    "hidden_size": 512,
+    "num_attention_heads": 2,
+    "head_dim": 256,
+    "num_hidden_layers": 128,
+    "max_position_embeddings": 131072,
+    "rope_theta": 1000000.0,
+    "rope_local_base_freq": 10000.0,
+    "sliding_window": 1024,
+    "sliding_window_pattern": 6,
+}
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Configs, their audits and two pages: one without a model, one on two models."""
+    place = tmp_path_factory.mktemp("pages")
+    configs = {
+        "sound": LLAMA,
+        "hostile": LLAMA | {"model_type": HOSTILE},
+        "broken": LLAMA | {"rope_theta": 0},
+        "deep": GEMMA,
+    }
+    audits = {}
+    for name, config in configs.items():
+        (place / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
+        audits[name] = audit(place / f"{name}.json")
+        told = json.dumps({"schema": 1, "targets": [audits[name].to_dict()]})
+        (place / f"{name}.audit.json").write_text(told, encoding="utf-8")
+    (place / "plain.html").write_text(page(data()), encoding="utf-8")
+    (place / "two.html").write_text(page(data([audits["hostile"], audits["deep"]])), encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def opened(chromium, folder):
+    """Open a page: opened("plain", "#width=8"); at the end nothing was fetched, nothing complained or popped up."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    heard: list[str] = []
+
+    def go(name, fragment="", **emulated):
+        tab = context.new_page()
+        if emulated:
+            tab.emulate_media(**emulated)
+        tab.on("request", lambda request: None if request.url.startswith("file:") else heard.append(request.url))
+        tab.on("console", lambda message: heard.append(message.text))
+        tab.on("pageerror", lambda error: heard.append(str(error)))
+        tab.on("dialog", lambda dialog: heard.append(dialog.message) or dialog.dismiss())
+        tab.goto((folder / f"{name}.html").as_uri() + fragment)
+        return tab
+
+    yield go
+    context.close()
+    assert heard == []
+
+
+def answer(tab, view):
+    return tab.locator(f"#{view} .answer")
+
+
+def says(tab, view, words):
+    api.expect(answer(tab, view)).to_contain_text(words)
+
+
+def field(tab, name):
+    return tab.locator(f'.common input[type="number"][data-name="{name}"]')
+
+
+def choose(tab, path):
+    tab.set_input_files("#control-audit", str(path))
+
+
+def drop(tab, path, onto):
+    """Let a file go over an element, as a person does."""
+    held = tab.evaluate_handle(
+        "([text, name]) => { const held = new DataTransfer(); held.items.add(new File([text], name)); return held; }",
+        [path.read_text(encoding="utf-8"), path.name],
+    )
+    for event in ("dragover", "drop"):
+        tab.dispatch_event(onto, event, {"dataTransfer": held})
+
+
+def test_without_a_code_both_sentences_come_out_the_same_and_with_one_they_do_not(opened):
+    tab = opened("plain")
+    figures = tab.locator("#attention svg[aria-label*='looks at']")
+    weights = [re.findall(r"\w+ (\d\.\d\d)", figures.nth(place).get_attribute("aria-label")) for place in range(4)]
+    assert all(len(each) == 9 for each in weights)
+    assert weights[0] == weights[1]
+    assert weights[2] != weights[3]
+    told = answer(tab, "attention").inner_text()
+    without, coded = (float(re.search(rf"{words} ([\d.e-]+)", told)[1]) for words in ("differ by", "the means are"))
+    assert without < 1e-14
+    assert coded > 0.01
+
+
+def test_alibi_cannot_tell_a_sentence_from_its_mirror_and_rotary_can(opened):
+    tab = opened("plain")
+    choice = tab.locator('[data-name="code_in_attention"]')
+    choice.select_option("alibi")
+    says(tab, "attention", "With ALiBi it cannot either")
+    choice.select_option("rotary")
+    says(tab, "attention", "With the rotary code it can")
+
+
+def test_other_weights_are_other_numbers_and_the_conclusion_stays(opened):
+    tab = opened("plain")
+    before = answer(tab, "attention").inner_text()
+    tab.locator('#attention input[type="number"][data-name="seed"]').fill("7")
+    tab.keyboard.press("Enter")
+    api.expect(answer(tab, "attention")).not_to_have_text(before)
+    says(tab, "attention", "With the sinusoidal code it can")
+
+
+def test_of_the_distance_all_is_left_as_it_is_or_where_blocks_commute_and_little_through_drawn_projections(opened):
+    tab = opened("plain")
+    labels = [each.get_attribute("aria-label") for each in tab.locator("#attention svg[aria-label*='distance']").all()]
+    shares = [float(re.search(r"([\d.]+)\s%", label)[1]) for label in labels]
+    assert len(shares) == 3
+    assert shares[0] == shares[2] == 100
+    assert shares[1] < 60
+
+
+def test_a_page_without_a_model_says_how_to_get_one(opened):
+    tab = opened("plain")
+    assert answer(tab, "model").inner_text() == "No model is on this page yet."
+    assert "clockhands audit MODEL --json" in tab.locator("#model").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.json", "{", "it is not JSON"),
+        ("a.json", "[1, 2]", "not of an audit"),
+        ("config.json", json.dumps(LLAMA), "it is a model's config, not its audit"),
+        ("a.html", "<p>nothing</p>", "it is a page, and no audit is in it"),
+        (f"{HOSTILE[:7]}.json", "{", f"{HOSTILE[:7]}.json cannot be shown"),
+    ],
+)
+def test_a_file_that_is_no_audit_has_its_own_sentence(opened, tmp_path, name, text, words):
+    tab = opened("plain")
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    choose(tab, path)
+    says(tab, "model", words)
+    assert tab.locator("#model .one-model").count() == 0
+
+
+def test_a_dropped_audit_becomes_the_page_s_code_and_a_second_stands_beside_it(opened, folder):
+    tab = opened("plain")
+    drop(tab, folder / "sound.audit.json", "#clock")
+    api.expect(tab.locator("#model .one-model")).to_have_count(1)
+    api.expect(field(tab, "width")).to_have_value("32")
+    says(tab, "model", "in 3 layers")
+    drop(tab, folder / "deep.audit.json", "#model")
+    api.expect(tab.locator("#model .one-model")).to_have_count(2)
+    says(tab, "model", "channels 32 against 256")
+    says(tab, "model", "each of its 128 layers is a line of the picture")
+
+
+def test_a_page_that_holds_audits_can_be_dropped_itself(opened, folder):
+    tab = opened("plain")
+    choose(tab, folder / "two.html")
+    api.expect(tab.locator("#model .one-model")).to_have_count(2)
+
+
+def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(opened, folder):
+    tab = opened("two")
+    for place, layer in enumerate(audit(folder / "deep.json").layers):
+        press = tab.locator(f'#model button[data-code="model-1-{place}"]')
+        press.click()
+        api.expect(field(tab, "base")).to_have_value(f"{layer.base:.0f}")
+        api.expect(press).to_have_attribute("aria-pressed", "true")
+        pair = tab.locator('#pair input[type="number"][data-name="pair"]')
+        api.expect(pair).to_have_attribute("max", str(len(layer.rates) - 1))
+        pair.fill("100")
+        pair.press("Enter")
+        says(tab, "pair", "pair 100")
+        rate = tab.locator("#pair dt", has_text="rate").locator("xpath=following-sibling::dd[1]").inner_text()
+        assert float(rate.split("rad")[0].replace("\u2009", "").strip()) == pytest.approx(layer.rates[100], rel=1e-5)
+
+
+def test_findings_stand_beside_the_layers_with_a_shape_for_each_severity(opened, folder):
+    tab = opened("plain")
+    choose(tab, folder / "broken.audit.json")
+    found = audit(folder / "broken.json").findings
+    api.expect(tab.locator("#model .finding")).to_have_count(len(found))
+    for severity in ("error", "warning", "note"):
+        shown = tab.locator(f"#model .finding.{severity} strong").all_inner_texts()
+        assert shown == [f"{severity} {each.code}" for each in found if each.severity == severity]
+    says(tab, "model", "Wrong for any reader: 1 error")
+    shapes = tab.locator("#model .severity.error")
+    assert shapes.count() >= 1
+    assert {each.evaluate("mark => mark.localName") for each in shapes.all()} == {"path"}
+
+
+def test_every_layer_has_a_cell_and_the_chosen_one_is_lit(opened):
+    tab = opened("two", "#layer=77")
+    strips = tab.locator("#model .layer-strip")
+    assert [strips.nth(place).locator(".layer").count() for place in range(2)] == [3, 128]
+    assert strips.nth(1).locator(".layer.chosen title").text_content().startswith("layer 77: rotary")
+    strips.nth(1).locator(".layer").nth(5).dispatch_event("click")
+    api.expect(tab.locator('#model input[type="number"][data-name="layer"]')).to_have_value("5")
+
+
+def test_a_hostile_model_type_is_text_wherever_it_stands(opened):
+    tab = opened("two")
+    says(tab, "model", HOSTILE)
+    assert tab.locator("script").count() == 2
+    assert HOSTILE in tab.locator("#model h3").first.inner_text()
+
+
+def test_a_picked_code_brings_its_fields_and_a_changed_field_makes_one_s_own(opened):
+    tab = opened("plain")
+    codes = tab.locator("#control-code")
+    spec = ch.preset("ctrl")
+    codes.select_option("ctrl")
+    api.expect(field(tab, "width")).to_have_value(str(spec.width))
+    api.expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
+    field(tab, "width").fill("64")
+    field(tab, "width").press("Enter")
+    api.expect(codes).to_have_value("custom")
+    api.expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
+
+
+def test_a_link_opens_the_same_code_and_models(opened):
+    tab = opened("two")
+    tab.locator('#model button[data-code="model-1-1"]').click()
+    tab.wait_for_function("location.hash.includes('code=model-1-1')")
+    again = opened("two", tab.evaluate("location.hash"))
+    assert again.locator("#control-code").input_value() == "model-1-1"
+    assert field(again, "base").input_value() == "1000000"
+
+
+def test_the_theme_follows_the_system_until_the_button_is_pressed(opened):
+    tab = opened("plain", color_scheme="dark")
+    paper = "() => getComputedStyle(document.body).backgroundColor"
+    dark = tab.evaluate(paper)
+    tab.emulate_media(color_scheme="light")
+    light = tab.evaluate(paper)
+    assert light != dark
+    tab.get_by_role("button", name="Dark", exact=True).click()
+    assert tab.evaluate(paper) == dark
+    assert tab.evaluate("() => localStorage.length + document.cookie.length") == 0
+
+
+def test_one_column_in_the_order_of_the_story_or_two_of_which_one_stays(opened):
+    tab = opened("plain")
+    order = "() => [...document.querySelectorAll('#explorer section')].map((section) => section.id)"
+    assert tab.evaluate("() => [...document.querySelectorAll('.stay section')].map((each) => each.id)") == [
+        "clock",
+        "table",
+    ]
+    tab.set_viewport_size({"width": 360, "height": 800})
+    tab.wait_for_function("() => document.querySelector('.stay').children.length === 0")
+    story = tab.evaluate(order)
+    assert story[:4] == ["clock", "pair", "table", "shift"]
+    assert story[-2:] == ["attention", "model"]
+    assert tab.evaluate("() => document.documentElement.scrollWidth") == 360
