@@ -1,0 +1,260 @@
+"""The figures show the numbers that Python computes, in the explorer's colours, with units on their axes."""
+
+import io
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.measures.angle_errors import phase_errors
+from clockhands.show import figures
+from clockhands.show.colours import colours, signed_colours
+from clockhands.show.explorer import bundle
+
+pytest.importorskip("matplotlib")
+
+PAPER = ch.preset("vaswani2017")
+SCALED = ch.preset("llama3.1")
+MADE = {
+    "heatmap": lambda **theme: figures.heatmap(PAPER, 64, **theme),
+    "clock": lambda **theme: figures.clock(PAPER, 100, **theme),
+    "pair": lambda **theme: figures.pair(PAPER, 4, **theme),
+    "shift": lambda **theme: figures.shift(PAPER, 3, **theme),
+    "kernel": lambda **theme: figures.kernel(PAPER, SCALED, length=512, **theme),
+    "ladder": lambda **theme: figures.ladder(SCALED, 8192, served=131072, **theme),
+    "precision": lambda **theme: figures.precision(PAPER, **theme),
+    "bias": lambda **theme: figures.bias(ch.Alibi(heads=8), 64, **theme),
+    "attention": figures.attention,
+}
+WITH_UNITS = {
+    "heatmap": {"channel", "position (token)"},
+    "pair": {"position (token)"},
+    "kernel": {"distance (token)"},
+    "ladder": {"wavelength (token), log"},
+    "precision": {"position (token), log", "largest error of an angle (rad), log"},
+    "bias": {"distance (token)", "added to the score"},
+}
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.texts]
+
+
+def test_all_figures_are_reached_from_the_package():
+    assert set(MADE) == set(figures.__all__)
+    assert all(getattr(ch.show, name) is getattr(figures, name) for name in figures.__all__)
+    assert set(figures.__all__) < set(dir(ch.show))
+    with pytest.raises(AttributeError, match="histogram"):
+        _ = ch.show.histogram
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", MADE)
+def test_a_figure_has_a_question_an_answer_and_the_themes_paper(name, theme):
+    from matplotlib.colors import to_hex
+
+    figure = MADE[name](theme=theme)
+    question, answer = texts(figure)
+    assert question.endswith("?")
+    assert any(sign.isdigit() for sign in answer)
+    assert to_hex(figure.get_facecolor()) == colours(theme)["paper"]
+    named = {axes.get_xlabel() for axes in figure.axes} | {axes.get_ylabel() for axes in figure.axes}
+    assert WITH_UNITS.get(name, set()) <= named
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_nothing_of_a_figure_is_clipped_or_laid_over_its_heading(name):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = MADE[name]()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    whole = figure.bbox
+    heading = [text.get_window_extent(renderer) for text in figure.texts]
+    for axes in figure.axes:
+        inside = axes.get_tightbbox(renderer)
+        assert whole.x0 - 1 <= inside.x0 < inside.x1 <= whole.x1 + 1, axes.get_xlabel()
+        assert inside.y0 >= whole.y0 - 1
+        assert inside.y1 <= min(box.y0 for box in heading) + 1
+    assert all(box.x1 <= whole.x1 for box in heading)
+
+
+def test_a_figure_is_saved_without_a_browser(tmp_path: Path):
+    for kind, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        MADE["kernel"]().savefig(tmp_path / f"figure.{kind}")
+        assert (tmp_path / f"figure.{kind}").read_bytes().startswith(start)
+
+
+def test_a_notebook_shows_it_at_its_own_size():
+    picture, size = MADE["ladder"]()._repr_png_()
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20]) == pytest.approx(1.5 * size["width"], abs=2)  # 144 dots an inch
+
+
+def test_the_colours_are_those_of_the_style_sheet():
+    sheet = bundle.source("style.css")
+    for theme, place in (("light", 0), ("dark", 1)):
+        for name in ("ink", "paper", "quiet", "rule", "sine", "cosine", "error"):
+            pair = sheet.split(f"--{name}: light-dark(")[1].split(")")[0].split(", ")
+            assert colours(theme)[name] == pair[place]
+    with pytest.raises(InvalidValue, match="theme"):
+        figures.kernel(PAPER, theme="sepia")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the page's own mathematics runs in Node")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_signed_values_have_the_colours_of_the_page(theme):
+    place = Path(bundle.__file__).parent / "js" / "colours.js"
+    values = [-1.0, -0.3, 0.0, 0.001, 0.5, 1.0]
+    script = (
+        f"import({json.dumps(place.as_uri())}).then(({{ diverging }}) =>"
+        f" console.log(JSON.stringify({values}.map((value) => diverging(value, {json.dumps(theme)})))));"
+    )
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    expected = np.clip(np.array(json.loads(done.stdout)) / 255, 0, 1)
+    assert signed_colours(np.array(values), theme) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_heatmap_is_the_table():
+    axes = figures.heatmap(PAPER, 64).axes[0]
+    assert np.array_equal(np.asarray(axes.images[0].get_array()), ch.table(PAPER, 64, dtype="float64"))
+    # Pairs that never complete a turn in 64 tokens, from the first of them on.
+    slow = [pair for pair, rate in enumerate(PAPER.rates) if rate * 64 < 2 * np.pi]
+    assert axes.lines[0].get_xdata()[0] == 2 * slow[0] - 0.5
+    assert f"{len(slow)} of 256 pairs" in " ".join(texts(axes.figure)).replace("\n", " ")
+
+
+def test_the_heatmap_of_a_rotary_code_has_sines_and_cosines_where_its_pairs_are():
+    spec = ch.Rotary(head_width=8, layout="halves")
+    shown = np.asarray(figures.heatmap(spec, 16).axes[0].images[0].get_array())
+    phases = np.outer(np.arange(16), spec.rates)
+    assert shown == pytest.approx(np.concatenate([np.sin(phases), np.cos(phases)], axis=1), abs=1e-12)
+
+
+def test_the_heatmap_shows_learned_numbers():
+    values = np.arange(12.0).reshape(4, 3) - 5
+    figure = figures.heatmap(ch.Learned(width=3, rows=4), 4, values=values)
+    assert np.array_equal(np.asarray(figure.axes[0].images[0].get_array()), values)
+
+
+def test_the_hands_of_the_clock_stand_where_the_position_says():
+    spec = ch.Sinusoidal(width=16)
+    axes = figures.clock(spec, 1000).axes[0]
+    arms = [line for line in axes.lines if len(line.get_xdata()) == 2]
+    assert len(arms) == 8
+    for arm, rate in zip(arms, spec.rates, strict=True):
+        across, up = np.diff(arm.get_xdata())[0], np.diff(arm.get_ydata())[0]
+        assert (across, up) == pytest.approx((np.cos(1000 * rate), np.sin(1000 * rate)), abs=1e-9)
+
+
+def test_one_height_of_a_wave_has_two_positions():
+    spec = ch.Sinusoidal(width=16)
+    waves = figures.pair(spec, 1, position=7).axes[0]
+    points = [(line.get_xdata()[0], line.get_ydata()[0]) for line in waves.lines if len(line.get_xdata()) == 1]
+    (here, sine), (there, same), (_, cosine), (_, other) = points
+    rate = spec.rates[1]
+    assert (here, sine) == (7, pytest.approx(np.sin(7 * rate)))
+    assert there > here
+    assert np.sin(there * rate) == pytest.approx(sine) == same
+    assert (cosine, other) == pytest.approx((np.cos(7 * rate), np.cos(there * rate)))
+
+
+def test_a_shift_turns_each_hand_by_its_own_angle_from_any_start():
+    spec = ch.Sinusoidal(width=12)
+    axes = figures.shift(spec, 5, starts=(0, 123)).axes[0]
+    arcs = [np.array(line.get_xydata()) for line in axes.lines if len(line.get_xdata()) == 40]
+    centres = [np.array([2.8 * column, -2.6 * row]) for row in range(2) for column in range(6)]
+    for place, (arc, centre) in enumerate(zip(arcs, centres, strict=True)):
+        angles = np.unwrap(np.arctan2(*(arc - centre).T[::-1]))
+        turned = (5 * spec.rates[place % 6] + np.pi) % (2 * np.pi) - np.pi
+        assert angles[-1] - angles[0] == pytest.approx(turned, abs=1e-9)
+    with pytest.raises(InvalidValue):
+        figures.shift(ch.additive.WarpedPosition(width=8, warp="square"), 3)
+
+
+def test_the_kernel_is_the_mean_of_the_cosines_and_its_first_rise_is_marked():
+    axes = figures.kernel(PAPER, length=256).axes[0]
+    curve = next(line for line in axes.lines if len(line.get_xdata()) == 256)
+    assert curve.get_ydata() == pytest.approx(ch.kernel(PAPER, range(256)) / 256, abs=1e-12)
+    rising = next(line for line in axes.lines if line.get_marker() == "^")
+    at = int(rising.get_xdata()[0])
+    values = curve.get_ydata()
+    assert values[at + 1] > values[at]
+    assert (np.diff(values[: at + 1]) < 0).all()
+
+
+def test_the_ladder_marks_every_pair_by_what_it_does_within_the_length():
+    figure = figures.ladder(SCALED, 8192, served=131072)
+    rows: dict[float, int] = {}
+    for group in figure.axes[0].collections:
+        for segment in group.get_segments():
+            rows[round(segment[1][1] - 0.25)] = rows.get(round(segment[1][1] - 0.25), 0) + 1
+    assert rows == {0: 64, 1: 64}
+    said = " ".join(texts(figure)).replace("\n", " ")
+    plain = np.array(ch.preset("llama3").rates)
+    never = plain * 8192 < 2 * np.pi
+    beyond = never & (np.array(SCALED.rates) * 131072 > plain * 8192 * (1 + 1e-9))
+    assert f"{never.sum()} of 64 pairs never" in said
+    assert f"{beyond.sum()} of them are turned further" in said
+
+
+def test_the_error_of_each_dtype_is_the_measured_one():
+    figure = figures.precision(ch.Sinusoidal(width=8), ("float32", "bfloat16"))
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 2]
+    for line, dtype in zip(lines, ("float32", "bfloat16"), strict=True):
+        at = [int(position) for position in line.get_xdata()]
+        assert min(at) < 10
+        assert max(at) > 10**9
+        errors = np.abs(phase_errors(ch.Sinusoidal(width=8).ladder, at, dtype, "throughout")).max(axis=1)
+        kept = errors > 0
+        assert np.asarray(line.get_ydata())[kept] == pytest.approx(errors[kept])
+    assert "bfloat16 is off by a radian from position 257 on" in " ".join(texts(figure)).replace("\n", " ")
+
+
+def test_the_bias_of_each_head_falls_by_its_slope():
+    spec = ch.Alibi(heads=4)
+    axes = figures.bias(spec, 32).axes[0]
+    lines = [line.get_ydata() for line in axes.lines]
+    assert np.array(lines) == pytest.approx(-np.outer([2.0 ** -(2 * head) for head in (1, 2, 3, 4)], np.arange(32)))
+
+
+@pytest.mark.parametrize("code", ["sinusoidal", "rotary", "alibi"])
+def test_two_orders_look_the_same_without_a_code_and_different_with_one(code):
+    figure = figures.attention(code)
+    first, second, with_code, other = (np.asarray(axes.images[0].get_array()) for axes in figure.axes[:4])
+    assert first == pytest.approx(second, abs=1e-12)
+    assert np.abs(with_code - other).max() > 0.01
+    for weights in (first, with_code, other):
+        assert weights.sum(axis=1) == pytest.approx(1)
+
+
+def test_a_name_with_a_dollar_sign_is_no_formula():
+    figure = figures.attention(sentences=("$x^2$ bites man", "man bites $x^2$"))
+    figure.savefig(io.BytesIO(), format="png")
+    assert figure.axes[0].get_title(loc="left").startswith("“")
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: figures.heatmap(ch.Alibi(heads=8)), InvalidType),
+        (lambda: figures.clock(ch.Alibi(heads=8)), InvalidType),
+        (lambda: figures.clock(ch.preset("qwen2-vl")), InvalidValue),
+        (lambda: figures.pair(PAPER, 256), InvalidValue),
+        (lambda: figures.kernel(PAPER, length=0), InvalidValue),
+        (lambda: figures.bias(PAPER), InvalidType),
+        (lambda: figures.precision(PAPER, ("float8",)), InvalidValue),
+        (lambda: figures.attention("learned"), InvalidValue),
+        (lambda: figures.attention(sentences=("a b", "a c")), InvalidValue),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_a_reason(call, error):
+    with pytest.raises(error) as refused:
+        call()
+    assert refused.value.hint
