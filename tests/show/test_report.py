@@ -1,0 +1,269 @@
+"""The report as one file: all that the audit says stands in it, as text, whatever a model is called."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from clockhands.auditing import audit
+from clockhands.cli import main
+from clockhands.show.ladder_picture import bands_of, ladder_picture
+from clockhands.show.report import AUDIT, report
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "max_position_embeddings": 131072, "rope_theta": 500000.0,
+}  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
+TWO_SHAPES = LLAMA | {
+    "rope_scaling": LLAMA3,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+}
+GEMMA3 = {
+    "model_type": "gemma3_text", "hidden_size": 2560, "num_attention_heads": 8, "head_dim": 256,
+    "num_hidden_layers": 34, "max_position_embeddings": 131072, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+    "sliding_window": 1024, "sliding_window_pattern": 6, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}  # fmt: skip
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
+
+
+class Parts(HTMLParser):
+    """The elements of a page and the text in them; what stands in scripts and styles apart."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: dict[str, str] = {}
+        self.style = ""
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._inside = dict(attrs).get("id") or tag
+
+    def handle_endtag(self, tag):
+        if tag in ("script", "style"):
+            self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "style":
+            self.style += data
+        elif self._inside:
+            self.scripts[self._inside] = self.scripts.get(self._inside, "") + data
+        else:
+            self.text += data
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture
+def config(tmp_path: Path):
+    def written(values: dict, folder: str = "model") -> str:
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        (place / "config.json").write_text(json.dumps(values), encoding="utf-8")
+        return str(place / "config.json")
+
+    return written
+
+
+def said(page: str) -> str:
+    return " ".join(Parts(page).text.split())
+
+
+@pytest.mark.parametrize("values", [LLAMA, TWO_SHAPES, GEMMA3])
+def test_all_that_the_audit_found_stands_in_it(config, values):
+    found = audit(config(values))
+    text = said(report([found]))
+    assert found.verdict in text
+    for finding in found.findings:
+        assert " ".join(finding.message.split()) in text
+        assert f"{finding.severity} {finding.code}" in text
+        if finding.edit is not None:
+            assert " ".join(finding.edit.says.split()) in text
+            for step in finding.edit.patch:
+                assert json.dumps(dict(step), ensure_ascii=False) in text
+    for one in found.properties:
+        for each in one.properties.values():
+            assert " ".join(each.says.split()) in text
+
+
+@pytest.mark.parametrize("values", [LLAMA, TWO_SHAPES, GEMMA3])
+def test_every_value_stands_with_its_file_and_key(config, values):
+    found = audit(config(values))
+    text = said(report([found])).split("Where every value stands")[1]
+    for code in found.layers:
+        for name, place in code.source.items():
+            if getattr(code, name, None) is not None:
+                assert " ".join(place.split()) in text
+
+
+def test_the_first_screen_has_the_verdict_and_the_edit_before_anything_else(config):
+    text = said(report([audit(config(TWO_SHAPES))]))
+    order = ["model/config.json", "Wrong for some readers", "conflicting-shapes", "Edit: ", "What the layers are told",
+             "Is the ladder fit", "What the codes can", "Where every value stands"]  # fmt: skip
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+
+
+def test_the_audit_in_it_is_the_one_that_json_prints(config):
+    path = config(GEMMA3)
+    done = CliRunner().invoke(main, ["audit", path, "--json"])
+    held = Parts(report([audit(path)])).scripts[AUDIT]
+    assert json.loads(held) == json.loads(done.stdout)
+    assert "<" not in held
+
+
+def test_the_command_writes_it_and_prints_the_same_as_without(config, tmp_path):
+    path, out = config(TWO_SHAPES), tmp_path / "report.html"
+    out.write_text("older", encoding="utf-8")
+    runner = CliRunner()
+    alone = runner.invoke(main, ["audit", path, "nowhere.json"])
+    done = runner.invoke(main, ["audit", path, "nowhere.json", "--html", str(out)])
+    assert (done.exit_code, done.stdout) == (alone.exit_code, alone.stdout)
+    assert f"note: {out} holds the report." in done.stderr
+    told = json.loads(Parts(out.read_text("utf-8")).scripts[AUDIT])
+    assert [each["target"] for each in told["unread"]] == ["nowhere.json"]
+    text = said(out.read_text("utf-8"))
+    assert "Audit of 2 targets" in text
+    assert "It could not be read. nowhere.json does not exist." in text
+
+
+def test_a_place_that_does_not_take_it_is_said(config, tmp_path):
+    done = CliRunner().invoke(main, ["audit", config(LLAMA), "--html", str(tmp_path / "no" / "report.html")])
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr
+
+
+def test_nothing_in_it_comes_from_elsewhere_and_only_its_own_script_runs(config):
+    page = report([audit(config(TWO_SHAPES))])
+    parts = Parts(page)
+    policy = next(meta["content"] for meta in parts.of("meta") if meta.get("http-equiv"))
+    for text, kind in ((parts.scripts["script"], "script-src"), (parts.style, "style-src")):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind} 'sha256-{digest}';" in policy
+    assert policy.startswith("default-src 'none';")
+    for _, attributes in parts.elements:
+        assert not any(name.startswith("on") or name == "style" for name in attributes)
+        for name in ("src", "href", "action"):
+            assert attributes.get(name) is None or str(attributes[name]).startswith("#")
+
+
+def test_hostile_names_stay_text(config):
+    values = LLAMA | {"model_type": HOSTILE, "rope_scaling": {"rope_type": HOSTILE, "factor": 2.0}, HOSTILE: 1}
+    found = audit(config(values, "a<b>&"))
+    parts = Parts(report([found]))
+    assert len(parts.of("script")) == 3
+    assert parts.of("img") == []
+    assert "<img src=x onerror=alert(2)>" in parts.text
+    assert "\u202e" not in parts.text  # what turns the direction of writing is spelt out
+    assert "\\u202e" in parts.text
+    assert json.loads(parts.scripts[AUDIT])["targets"][0]["model_type"] == HOSTILE
+
+
+def test_a_preset_and_a_code_without_hands_have_a_report_too():
+    text = said(report([audit("vaswani2017"), audit("bloom"), audit("t5")]))
+    assert text.count("What the layers are told") == 3
+    assert text.count("Is the ladder fit") == 1
+
+
+def test_the_picture_has_a_mark_for_every_pair_where_its_wavelength_is(config):
+    found = audit(config(LLAMA | {"num_attention_heads": 256}))  # 8 pairs, far apart
+    (band,) = bands_of(found)
+    picture = Parts(ladder_picture([band], 800))
+    marks = [float(x) for path in picture.of("path") if "mark" in str(path["class"])
+             for x in re.findall(r"M([\d.]+),", str(path["d"]))]  # fmt: skip
+    assert len(marks) == len(band.rates) == 8
+    context = next(line for line in picture.of("line") if line["class"] == "served")
+    # Wavelengths stand on a logarithmic axis, the context among them.
+    waves = [2 * math.pi / rate for rate in band.rates]
+    slope = (marks[-1] - marks[0]) / math.log(waves[-1] / waves[0])
+    for mark, wave in zip(sorted(marks), waves, strict=True):
+        assert mark == pytest.approx(marks[0] + slope * math.log(wave / waves[0]), abs=0.2)
+    assert float(context["x1"]) == pytest.approx(marks[0] + slope * math.log(131072 / waves[0]), abs=0.2)
+
+
+def test_the_sentence_counts_the_pairs_that_never_come_round(config):
+    (band,) = bands_of(audit(config(LLAMA | {"rope_scaling": LLAMA3})))
+    assert band.before is not None
+    before, after = (sum(rate * 8192 < 2 * math.pi for rate in rates) for rates in (band.before, band.rates))
+    assert (
+        f"{before} of 64 pairs never complete a turn within 8,192 tokens before the scaling, {after} after" in band.says
+    )
+    beyond = [
+        old * 8192 < 2 * math.pi and new * 131072 > old * 8192 * (1 + 1e-9)
+        for old, new in zip(band.before, band.rates, strict=True)
+    ]
+    assert list(band.beyond) == beyond
+    assert f"at 131,072 {sum(beyond)} of these are turned further" in band.says
+
+
+def test_layers_with_a_window_are_held_to_it(config):
+    near, far = bands_of(audit(config(GEMMA3)))
+    assert (near.trained, near.served, near.window) == (1024, 1024, True)
+    assert (far.trained, far.window) == (131072, False)
+    assert "within the window of 1,024 tokens" in near.says
+
+
+def written(page: str, tmp_path: Path) -> Path:
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    return file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_the_window(quiet_page, config, tmp_path, width, scheme):
+    found = [audit(config(TWO_SHAPES)), audit(config(GEMMA3, "other"))]
+    with quiet_page(written(report(found), tmp_path), width, scheme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("svg.report-ladder[role=img]:visible").count() == 2
+        outside = page.evaluate(
+            "() => [...document.querySelectorAll('main *')].filter((each) => each.checkVisibility()"
+            " && each.getBoundingClientRect().right > innerWidth + 1).length"
+        )
+        assert outside == 0
+
+
+@pytest.mark.slow
+def test_hostile_names_do_nothing_in_a_browser(quiet_page, config, tmp_path):
+    values = LLAMA | {"model_type": HOSTILE, "rope_scaling": {"rope_type": HOSTILE, "factor": 2.0}}
+    with quiet_page(written(report([audit(config(values))]), tmp_path)) as page:
+        page.locator("#turn summary").click()
+        page.wait_for_selector("#explorer section")
+        assert page.locator("img").count() == 0
+
+
+@pytest.mark.slow
+def test_the_explorer_opens_in_it_on_the_model(quiet_page, config, tmp_path):
+    with quiet_page(written(report([audit(config(LLAMA))]), tmp_path)) as page:
+        assert page.locator("#explorer section").count() == 0
+        page.locator("#turn summary").click()
+        page.wait_for_selector("#explorer section#model")
+        assert page.locator("#explorer input[type=number][data-name=width]").first.input_value() == "128"
+        assert page.locator("#explorer input[type=number][data-name=base]").first.input_value() == "500000"
+
+
+@pytest.mark.slow
+def test_it_prints_on_paper_in_the_colours_of_paper(quiet_page, config, tmp_path):
+    with quiet_page(written(report([audit(config(LLAMA))]), tmp_path), 688, "dark") as page:
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert not page.locator("#turn").is_visible()
+        assert page.locator("svg.report-ladder[role=img]:visible").count() == 1
+        pages = page.pdf(format="A4").count(b"/Type /Page\n")
+        assert 1 <= pages <= 6
