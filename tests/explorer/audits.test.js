@@ -36,6 +36,14 @@ test("a single target and the page's own data are audits too", () => {
   assert.equal(auditsIn(JSON.stringify({ codes: {}, models: [AUDIT, AUDIT] })).audits.length, 2);
 });
 
+test("a page is read for the audits that it holds, and for nothing else", () => {
+  const page = (...held) => `<!doctype html>\n<body><script type="module">1</script>${held.map((each, at) => `<script type="application/json" id="d${at}">${each.replaceAll("<", "\\u003c")}</script>`).join("")}`;
+  const hostile = { ...AUDIT, model_type: "</script><script>alert(1)</script>" };
+  assert.equal(auditsIn(page("{}", told(hostile))).audits[0].model_type, hostile.model_type);
+  assert.match(auditsIn(page()).failed, /no audit is in it/);
+  assert.match(auditsIn(page('{"codes": {}, "models": []}')).failed, /holds no target/);
+});
+
 test("each way to be no audit has its own sentence", () => {
   const reasons = {
     "not JSON": "{", "not of an audit": "[1]", "config, not its audit": '{"model_type": "llama", "hidden_size": 8}', "schema 7": '{"schema": 7, "targets": []}',

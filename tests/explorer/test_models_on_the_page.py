@@ -10,6 +10,7 @@ import clockhands as ch
 from clockhands.auditing import audit
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
+from clockhands.show.report import report
 
 api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -64,7 +65,9 @@ def folder(tmp_path_factory):
         told = json.dumps({"schema": 1, "targets": [audits[name].to_dict()]})
         (place / f"{name}.audit.json").write_text(told, encoding="utf-8")
     (place / "plain.html").write_text(page(data()), encoding="utf-8")
-    (place / "two.html").write_text(page(data([audits["hostile"], audits["deep"]])), encoding="utf-8")
+    two = [audits["hostile"], audits["deep"]]
+    (place / "two.html").write_text(page(data(two)), encoding="utf-8")
+    (place / "report.html").write_text(report(two), encoding="utf-8")
     return place
 
 
@@ -193,9 +196,10 @@ def test_a_dropped_audit_becomes_the_page_s_code_and_a_second_stands_beside_it(o
     says(tab, "model", "each of its 128 layers is a line of the picture")
 
 
-def test_a_page_that_holds_audits_can_be_dropped_itself(opened, folder):
+@pytest.mark.parametrize("name", ["two.html", "report.html"])
+def test_a_page_that_holds_audits_can_be_opened_itself(opened, folder, name):
     tab = opened("plain")
-    choose(tab, folder / "two.html")
+    choose(tab, folder / name)
     api.expect(tab.locator("#model .one-model")).to_have_count(2)
 
 
@@ -261,7 +265,7 @@ def test_a_picked_code_brings_its_fields_and_a_changed_field_makes_one_s_own(ope
 def test_a_link_opens_the_same_code_and_models(opened):
     tab = opened("two")
     tab.locator('#model button[data-code="model-1-1"]').click()
-    tab.wait_for_function("location.hash.includes('code=model-1-1')")
+    api.expect(tab).to_have_url(re.compile("code=model-1-1"))
     again = opened("two", tab.evaluate("location.hash"))
     assert again.locator("#control-code").input_value() == "model-1-1"
     assert field(again, "base").input_value() == "1000000"
@@ -287,7 +291,7 @@ def test_one_column_in_the_order_of_the_story_or_two_of_which_one_stays(opened):
         "table",
     ]
     tab.set_viewport_size({"width": 360, "height": 800})
-    tab.wait_for_function("() => document.querySelector('.stay').children.length === 0")
+    api.expect(tab.locator(".stay section")).to_have_count(0)
     story = tab.evaluate(order)
     assert story[:4] == ["clock", "pair", "table", "shift"]
     assert story[-2:] == ["attention", "model"]
