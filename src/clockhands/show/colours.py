@@ -58,7 +58,7 @@ def signed_colours(values: NDArray[np.float64], theme: Theme) -> NDArray[np.floa
     """The colours of values from -1 to 1, red, green and blue from 0 to 1, float64 [..., 3].
 
     >>> signed_colours(np.array([0.0]), "light").round(3).tolist()
-    [[0.953, 0.953, 0.953]]
+    [[0.954, 0.954, 0.954]]
     """
     middle, end, chroma, below, above = _SIGNED[theme]
     size = np.minimum(np.abs(values), 1)
