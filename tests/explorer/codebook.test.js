@@ -53,6 +53,14 @@ test("a link names a code, and the code's own fields hold; an unknown name is a 
   assert.deepEqual([code, width], ["custom", 8]);
 });
 
+test("an address that tells a field without a code's name makes a code of one's own of the page's", () => {
+  const codes = book(), state = { ...DEFAULTS, code: "whisper", width: 8 };
+  const { code, width, layout, span, pair, channel } = codes.opened(state, new Set(["width"]));
+  assert.deepEqual([code, width, layout, span], ["custom", 8, "halves", "closed"]);
+  assert.deepEqual([pair, channel], [3, 7], "held to what there is");
+  assert.equal(codes.opened({ ...DEFAULTS, code: "whisper" }, new Set(["position"])).code, "whisper");
+});
+
 test("the ladder is that of the code, of one's own as of a known one", () => {
   const { codes, store, set } = page();
   const first = codes.ladder(store.state);

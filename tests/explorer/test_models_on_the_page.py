@@ -271,6 +271,22 @@ def test_a_link_opens_the_same_code_and_models(opened):
     assert field(again, "base").input_value() == "1000000"
 
 
+def test_an_address_that_is_typed_is_followed(opened):
+    tab = opened("two")
+    tab.evaluate("() => { location.hash = 'position=5'; }")
+    api.expect(tab.locator('#clock input[type="number"][data-name="position"]')).to_have_value("5")
+    assert tab.locator("#control-code").input_value() == "model-0-0"
+    tab.evaluate("() => { location.hash = 'width=8'; }")
+    api.expect(tab.locator("#control-code")).to_have_value("custom")
+    api.expect(field(tab, "width")).to_have_value("8")
+
+
+def test_pair_and_channel_of_a_small_code_are_held_to_what_it_has(opened):
+    tab = opened("plain", "#width=4&channel=8")
+    assert tab.locator('#pair input[type="number"][data-name="pair"]').input_value() == "1"
+    assert "NaN" not in tab.locator("body").inner_text()
+
+
 def test_the_theme_follows_the_system_until_the_button_is_pressed(opened):
     tab = opened("plain", color_scheme="dark")
     paper = "() => getComputedStyle(document.body).backgroundColor"

@@ -14,7 +14,7 @@ const page = explore(document.getElementById("explorer"), data, {
   fragment: location.hash,
   onfragment: (text) => history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search),
 });
-addEventListener("hashchange", () => page.store.set(fromFragment(location.hash, { ...DEFAULTS, ...data.start })));
+addEventListener("hashchange", () => page.follow(location.hash));
 addEventListener("resize", () => requestAnimationFrame(page.redraw));
 """
 

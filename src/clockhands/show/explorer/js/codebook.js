@@ -75,12 +75,16 @@ export class Codebook {
     return moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch;
   }
 
-  // A state from an address: a name that this page does not know is a code of one's own.
-  opened(state) {
-    const code = this.has(state.code) ? state.code : CUSTOM;
-    const fields = code === CUSTOM ? {} : fieldsOf(this.codes[code]);
-    const next = { ...state, code };
-    for (const [name, value] of Object.entries(fields)) next[name] = settled(name, value);
+  // A state as a page or an address has it, of which `told` are the names that were said: a name that this page does not
+  // know is a code of one's own, and so is one whose fields are told otherwise without its name.
+  opened(state, told = new Set(["code"])) {
+    const known = this.has(state.code) ? fieldsOf(this.codes[state.code]) : {};
+    const next = { ...state, code: this.has(state.code) ? state.code : CUSTOM };
+    const moved = OF_A_CODE.filter((name) => !told.has("code") && told.has(name) && known[name] !== undefined && known[name] !== state[name]);
+    for (const [name, value] of Object.entries(known)) if (!moved.includes(name)) next[name] = settled(name, value);
+    if (moved.length) next.code = CUSTOM;
+    next.pair = Math.min(next.pair, next.width / 2 - 1);
+    next.channel = Math.min(next.channel, next.width - 1);
     return next;
   }
 

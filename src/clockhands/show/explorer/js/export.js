@@ -9,7 +9,7 @@ const ROOM = 12; // CSS pixels around the figure
 
 // All charts of a figure in one SVG element, each where it stands; canvases become images inside it.
 export function figureAsSvg(figure, title = "", text = "") {
-  const charts = [...figure.querySelectorAll("svg, canvas")].filter((chart) => !chart.parentElement.closest("svg")).map((chart) => [chart, chart.getBoundingClientRect()])
+  const charts = [...figure.querySelectorAll("svg:not(.swatch), canvas")].filter((chart) => !chart.parentElement.closest("svg")).map((chart) => [chart, chart.getBoundingClientRect()])
     .filter(([, box]) => box.width > 0 && box.height > 0);
   const left = Math.min(...charts.map(([, box]) => box.left)), top = Math.min(...charts.map(([, box]) => box.top));
   const right = Math.max(...charts.map(([, box]) => box.right)), bottom = Math.max(...charts.map(([, box]) => box.bottom));

@@ -32,7 +32,6 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   // Axes write numbers as the texts do.
   d3.formatDefaultLocale({ decimal: ".", thousands: "\u202f", grouping: [3], currency: ["", ""] });
   const book = new Codebook(data.codes);
-  const defaults = { ...DEFAULTS, ...data.start };
   const models = [], audiences = [];
   const addModel = (given) => {
     const audit = auditOf(given);
@@ -45,7 +44,9 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     for (const tell of audiences) tell(null);
   };
   for (const audit of data.models) addModel(audit);
-  const store = new Store(book.opened(fromFragment(fragment, defaults)), schedule);
+  const defaults = book.opened({ ...DEFAULTS, ...data.start });
+  const stateOf = (address) => book.opened(fromFragment(address, defaults), new Set(new URLSearchParams(address.replace(/^#/, "")).keys()));
+  const store = new Store(stateOf(fragment), schedule);
   const set = store.set.bind(store);
   store.set = (patch) => set(book.followed(patch, store.state));
   const everything = new Set(Object.keys(DEFAULTS)), updates = [];
@@ -94,7 +95,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     width = root.clientWidth;
     schedule(() => { laid(); redraw(); });
   }).observe(root);
-  return { store, redraw, app };
+  return { store, redraw, app, follow: (address) => store.set(stateOf(address)) };
 }
 
 // Views that are in sight follow every change at once; the others when they come into sight or the state has rested,

@@ -37,7 +37,7 @@ export const model = {
     return (state, changed) => {
       const one = app.models[state.model] ?? app.models[0] ?? null, other = app.models[state.beside] ?? null;
       const both = [one, other === one ? null : other].filter(Boolean);
-      layer.element.hidden = one === null;
+      if (one === null) layer.element.hidden = true;
       section.element.querySelector(".save")?.toggleAttribute("hidden", one === null);
       for (const each of [shown, beside]) each.show(state);
       if (one === null) {
@@ -48,6 +48,7 @@ export const model = {
       if (!["model", "beside", "layer", "code"].some((name) => changed.has(name))) return;
       const drawn = both.map((each) => ({ ...each, ...partsOfModel(each.audit) }));
       const deepest = Math.max(1, ...drawn.flatMap(({ parts }) => parts.map(({ layers }) => layers)));
+      layer.element.hidden = deepest < 2;
       if (changed.has("model") || changed.has("beside")) layer.limits(0, deepest - 1);
       const colours = coloursOf(both);
       const kept = heldFocus(columns);
