@@ -174,12 +174,15 @@ class _Picture:
         named = [(length, f"window {spoken(length)}", "trained") for length in windows]
         named += [(length, f"{words} {spoken(length)}", "served") for length in served]
         named += [(length, f"trained {spoken(length)}", "trained") for length in trained - served]
+        named.sort()
+        lines = [self.x(length) for length, _, _ in named]
         ends = [-math.inf, -math.inf, -math.inf]  # of the words of each line, from the lowest up
-        for length, words, kind in sorted(named):
-            at, long = self.x(length), _LETTER * len(words)
-            after = at + 4 + long < self.width
+        for (_, words, kind), at, limit in zip(named, lines, [*lines[1:], self.width], strict=True):
+            long = _LETTER * len(words)
+            # To the right of the line, unless they would reach the next one and have room on the left.
+            after = at + 8 + long < limit or at - 4 - long < 0
             start = at + 4 if after else at - 4 - long
-            level = next((row for row, end in enumerate(ends) if start > end), len(ends) - 1)
+            level = next((row for row, end in enumerate(ends) if start > end + 4), len(ends) - 1)
             ends[level] = start + long
             top = _ABOVE - 6 - 12 * level
             yield element("line", class_=kind, x1=at, x2=at, y1=top - 8, y2=self.bottom)
