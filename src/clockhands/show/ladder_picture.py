@@ -177,7 +177,7 @@ class _Picture:
         named.sort()
         lines = [self.x(length) for length, _, _ in named]
         ends = [-math.inf, -math.inf, -math.inf]  # of the words of each line, from the lowest up
-        for (_, words, kind), at, limit in zip(named, lines, [*lines[1:], self.width], strict=True):
+        for (_, words, kind), at, limit in zip(named, lines, [*lines[1:], self.width], strict=False):
             long = _LETTER * len(words)
             # To the right of the line, unless they would reach the next one and have room on the left.
             after = at + 8 + long < limit or at - 4 - long < 0
