@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from clockhands.auditing import audit
 from clockhands.cli import main
+from clockhands.presets import presets
 from clockhands.show.ladder_picture import bands_of, ladder_picture
 from clockhands.show.report import AUDIT, report
 
@@ -175,9 +176,15 @@ def test_hostile_names_stay_text(config):
 
 
 def test_a_preset_and_a_code_without_hands_have_a_report_too():
-    text = said(report([audit("vaswani2017"), audit("bloom"), audit("t5")]))
-    assert text.count("What the layers are told") == 3
+    text = said(report([audit("vaswani2017"), audit("bloom"), audit("t5"), audit("edm2")]))
+    assert text.count("What the layers are told") == 4
     assert text.count("Is the ladder fit") == 1
+
+
+@pytest.mark.slow
+def test_every_preset_has_a_report():
+    every = [audit(each.name) for each in presets()]
+    assert said(report(every)).count("What the layers are told") == len(every) > 100
 
 
 def test_the_picture_has_a_mark_for_every_pair_where_its_wavelength_is(config):
