@@ -285,7 +285,8 @@ def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
 
 def _where(one: MainProperties) -> str:
     part = "" if one.part in ("text", "other") else one.part
-    return ", ".join(filter(None, (part, one.layers and layers_in_words(one.layers))))
+    layers = "" if one.layers in (None, "input") else layers_in_words(one.layers)
+    return ", ".join(filter(None, (part, layers)))
 
 
 def _extension(extension: Extension) -> Iterator[Markup]:
