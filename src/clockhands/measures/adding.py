@@ -12,6 +12,7 @@ none is simulated:
 * ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: share of
   tokens that are nearest to themselves among 50,000 after the longest row was added, by somebody who does not know
   the position (absolute accuracy 1e-6). ``deviation_needed`` is from where on 99 of 100 are (relative 1e-4).
+* ``vocabulary``: how many tokens there are to be mistaken for.
 * ``cosine_deviation``: ``1 / sqrt(width)``, standard deviation of the cosine of token and row; ``cosine_999``: what 999
   of 1,000 are below in size (1e-12; None for one channel).
 * ``sum_rounding``: what the sum is rounded by in the dtype, beside the token's deviation 1: root mean square over the

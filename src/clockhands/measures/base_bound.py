@@ -18,8 +18,11 @@ the length. The numbers of `base_bound`:
 
 **The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
 at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
-``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`: ``channels``,
-``critical_dimension`` (counted), ``by_formula`` (None where the ladder is not plain), ``by_axis``.
+``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`:
+
+* ``channels``: all that turn; ``critical_dimension``: those whose pair completes a turn, counted; ``by_axis``: the same
+  for each axis.
+* ``by_formula``: what the formula gives; None where the ladder is not plain.
 
 Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
 either way. Counts as in `clockhands.measures.turning`.

@@ -8,6 +8,7 @@ Numbers of `unique`; positions in tokens, distances Euclidean:
 * ``nearest_pair`` and ``nearest_distance``: the two tokens that are nearest. Of a clock in real numbers, and then
   ``rounding_moves_distance_by`` is what rounding to the dtype adds or takes at most; of other codes in the dtype. None
   where a table has more than 16,384 rows and no rule. Accuracy: see `clockhands.measures.nearest`.
+* ``nearest_offset``: of a clock, the distance in tokens of any two that are nearest.
 * ``positions_distinct_in_dtype``, ``first_positions_merged``: how many of the positions would be left if the position
   itself were rounded to the dtype, before the code is made from it, and the first two that become one.
 * ``comes_round_after``: tokens after which all hands stand as they stood, a real number; None where they never do.
