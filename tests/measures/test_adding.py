@@ -173,8 +173,6 @@ def test_what_is_missing_is_said():
     found = of(Counter(4), 70_000, "float16")
     assert found.state == "not computed"
     assert "float16" in found.says
-    values = np.full((4, 8), np.nan)
-    assert of(Learned(width=8, rows=4), 4, values=values).state == "not computed"
 
 
 def test_a_table_of_zeros_adds_nothing():
@@ -189,6 +187,14 @@ def test_the_farthest_counter_leaves_one_token():
     found = of(Counter(width=4), 2**60, "float64")
     assert found.numbers["found_at_deviation_1"] == pytest.approx(1 / 50_000, rel=1e-3)
     assert "(2.31e+18 long" in found.says
+
+
+def test_rows_at_the_last_positions_that_there_are():
+    last = of(Counter(width=4), 2**63, "float64").numbers
+    assert last["row_norm_largest"] == 2 * (2.0**63), "four channels of 2**63 - 1, as float64 rounds it"
+    before = of(Counter(width=4), 2**62, "float64").numbers
+    assert last["row_norm_mean"] / before["row_norm_mean"] == pytest.approx(2, rel=1e-15), "as far apart twice over"
+    assert of(AxialSinusoidal(8, (1, 1)), 2**63).numbers["row_norm_largest"] == pytest.approx(2, rel=1e-6)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])

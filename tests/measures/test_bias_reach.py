@@ -167,11 +167,6 @@ def test_what_follows_from_the_spec_is_said_without_values():
     assert told(LogWindow(2, 3, 3)).numbers["least_weight"] == pytest.approx(1.125e-7, rel=1e-3)
 
 
-def test_learned_numbers_that_are_not_finite_are_not_measured():
-    found = told(Buckets(2), values=np.full((32, 2), np.nan))
-    assert (found.state, "not all finite" in found.says) == ("not computed", True)
-
-
 @pytest.mark.parametrize("spec", [Sinusoidal(8), Rotary(8), NoPosition(8)])
 def test_other_codes_give_no_number_to_a_distance(spec):
     found = told(spec)

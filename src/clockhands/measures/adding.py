@@ -29,6 +29,7 @@ each axis with the other coordinates at the first position; the worst is told.
 """
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -133,9 +134,11 @@ def _spread(subject: Subject, axis: int) -> np.ndarray:
     if isinstance(subject.spec, Learned) or subject.length <= _FIRST + _SPREAD:
         return subject.rows(_FIRST, subject.length, axis)
     assert isinstance(subject.spec, AdditiveCode)
-    places: Any = subject.first + np.linspace(_FIRST, subject.length - 1, _SPREAD).round().astype(np.int64)
+    # In Python's integers: a float64 above 2**53 steps over positions, and the last may be 2**63, which no int64 holds.
+    apart = subject.length - 1 - _FIRST
+    places: Any = np.array([subject.first + _FIRST + round(Fraction(apart * i, _SPREAD - 1)) for i in range(_SPREAD)])
     if subject.axes > 1:
-        places, along = np.full((_SPREAD, subject.axes), subject.first, np.int64), places
+        places, along = np.full((_SPREAD, subject.axes), subject.first, places.dtype), places
         places[:, axis] = along
     return table(subject.spec, places, subject.dtype, values=subject.values)
 

@@ -121,7 +121,7 @@ def properties(spec: Spec, length: int, dtype: object = "float32", *, values: An
 
     Raises:
         InvalidValue: The length is below 1 or beyond a learned table, the dtype does not exist, or the values are of
-            another shape.
+            another shape, NaN or infinite.
         InvalidType: ``spec`` is not a position code.
 
     >>> from clockhands.additive import Sinusoidal
