@@ -34,7 +34,7 @@ from clockhands.additive import WarpedPosition
 from clockhands.ladders import evenly_spaced, geometric
 from clockhands.measures.property import Property, measured, not_applicable
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import turned_through, turning_ladders
+from clockhands.measures.turning import turned_through, turning_ladders, wavelength
 
 # A hand covers what it turns by from an eighth to half of its circle.
 _LEAST, _MOST = 8, 2
@@ -53,11 +53,11 @@ def covered_by(rate: float) -> tuple[int, int]:
     >>> covered_by(2 * math.pi / 16), covered_by(1.0), covered_by(4.0)
     ((2, 8), (1, 3), (1, 0))
     """
-    if not rate:
+    slow = wavelength(rate)
+    if math.isinf(slow):
         return 1, 0
-    wavelength = 2 * math.pi / rate
-    first = math.ceil(wavelength / _LEAST * (1 - _ROUNDING))
-    return max(first, 1), math.floor(wavelength / _MOST * (1 + _ROUNDING))
+    first = math.ceil(slow / _LEAST * (1 - _ROUNDING))
+    return max(first, 1), math.floor(slow / _MOST * (1 + _ROUNDING))
 
 
 def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, int]]:
@@ -96,7 +96,7 @@ def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
 
 def _largest_ratio(rates: Sequence[float], length: int) -> float | None:
     """Of wavelengths that follow each other where some distance needs one of them or one between."""
-    wavelengths = sorted({2 * math.pi / rate for rate in rates if rate})
+    wavelengths = sorted(set(filter(math.isfinite, map(wavelength, rates))))
     longest = 2 * (length - 1)
     ratios = [slow / fast for fast, slow in itertools.pairwise(wavelengths) if slow > 2 and fast < longest]
     return max(ratios, default=None)
@@ -129,7 +129,7 @@ def cover(subject: Subject) -> Property:
     each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
     axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
     own, ladder = each[axis], ladders[axis]
-    moving = [2 * math.pi / rate for rate in ladder.rates if rate]
+    moving = [slow for slow in map(wavelength, ladder.rates) if math.isfinite(slow)]
     numbers = {
         "axis": axis,
         "pairs": ladder.pairs,
