@@ -16,7 +16,7 @@ from clockhands.ladders import TWO_PI, geometric
     "unique-for-every-position",
     "Every position has a code of its own.",
     "only if",
-    condition="positions are whole numbers, held as such; and of few channels in 16 bits, only in texts of usual length.",
+    condition="positions are whole numbers, held as such, and few channels of 16 bits serve no very long texts.",
     numbers={
         "distinct_of_65536_at_width_4_in_float32": exactly(65_536),
         "distinct_of_65536_at_width_4_in_float16": exactly(65_536),
