@@ -152,3 +152,16 @@ def test_slow_hands_alone_leave_the_shortest_distances_out():
     said = found(Rotary(head_width=128, scaling=Linear(factor=4.0)), 2048)
     assert (said.brief, said.numbers["uncovered_distances"]) == ("none below 4", 3)
     assert found(Rotary(head_width=4, spacing=Explicit((0.25, 0.01))), 80).brief.endswith("have none, first 1")
+
+
+def test_one_distance_between_two_hands_is_a_gap():
+    rates = (1.0, 2 * math.pi / 40)  # 1 to 3, and 5 to 20
+    assert stretches_covered(rates, 30) == [(1, 3), (5, 20)]
+    found = cover_of(rates, 21)
+    assert (found["uncovered_distances"], found["first_uncovered_distance"]) == (1, 4)
+    assert found["covered_share"] == 19 / 20
+
+
+@pytest.mark.parametrize(("length", "beyond"), [(15, 2), (16, 1), (17, 1)])
+def test_a_hand_that_comes_round_at_the_length_is_not_beyond_it(length, beyond):
+    assert cover_of((2 * math.pi / 16, 2 * math.pi / 16.01 / 2), length)["pairs_beyond_the_length"] == beyond
