@@ -27,7 +27,7 @@ from clockhands.additive import (
 from clockhands.biases import Decay, Fire, Kerple
 from clockhands.ladders import geometric
 from clockhands.measures import QUESTIONS, Properties, measuring
-from clockhands.measures.precision import WAYS, precision_table
+from clockhands.measures.ladders.precision import WAYS, precision_table
 from clockhands.rotary import Rotary, XPos
 from clockhands.scaling import Dynamic, Linear, LongRope, Ntk, Proportional, Yarn
 from clockhands.show.main_properties import SHORT
@@ -165,8 +165,8 @@ FIGURES = (
     " `g` the sum of the cosines of all pairs. None is `null` in JSON."
 )
 ALSO = {
-    "clockhands.measures.bounded_biases": ["bounded, of biases"],
-    "clockhands.measures.diagonals": ["shift, of biases"],
+    "clockhands.measures.biases.bounded": ["bounded, of biases"],
+    "clockhands.measures.biases.diagonals": ["shift, of biases"],
 }
 BULLET = re.compile(r"^\* .*(?:\n  .*)*", re.MULTILINE)
 UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 import clockhands as ch
 from clockhands.additive import NoPosition, Sinusoidal
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.measures.bias_reach import reach
+from clockhands.measures.biases.reach import reach
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary
 from laws.bias_members import values_for

@@ -8,7 +8,7 @@ import pytest
 from clockhands.additive import Counter, EvenlySpaced, Sinusoidal, WarpedPosition
 from clockhands.biases import Alibi
 from clockhands.ladders import Explicit, evenly_spaced, geometric
-from clockhands.measures.cover import cover, cover_of, covered_by, stretches_covered
+from clockhands.measures.ladders.cover import cover, cover_of, covered_by, stretches_covered
 from clockhands.measures.subject import subject_of
 from clockhands.presets import preset
 from clockhands.rotary import Rotary

@@ -8,8 +8,8 @@ import pytest
 
 from clockhands.errors import InvalidValue
 from clockhands.ladders import evenly_spaced, explicit, geometric
-from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
-from clockhands.measures.smooth import step_distance
+from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
+from clockhands.measures.tokens.smooth import step_distance
 from clockhands.phases import DIRECT_FINE
 
 

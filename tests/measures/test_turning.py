@@ -19,8 +19,8 @@ from clockhands.additive import (
 )
 from clockhands.biases import Alibi
 from clockhands.ladders import Explicit, geometric
+from clockhands.measures.ladders.turning import completes, turned_through, turning
 from clockhands.measures.subject import subject_of
-from clockhands.measures.turning import completes, turned_through, turning
 from clockhands.rotary import Rotary
 from clockhands.scaling import Proportional
 

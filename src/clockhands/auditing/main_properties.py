@@ -13,17 +13,17 @@ from clockhands.auditing.findings import json_value
 from clockhands.auditing.held_numbers import spec_of
 from clockhands.auditing.target_properties import WITHOUT_CONTEXT
 from clockhands.errors import ClockhandsError
-from clockhands.measures.base_bound import base_bound, critical_dimension
-from clockhands.measures.bias_apart import told_apart
-from clockhands.measures.bias_edges import edges
-from clockhands.measures.bias_reach import reach
-from clockhands.measures.bounded import bounded
-from clockhands.measures.cover import cover
-from clockhands.measures.precision import phase_error
+from clockhands.measures.biases.apart import told_apart
+from clockhands.measures.biases.edges import edges
+from clockhands.measures.biases.reach import reach
+from clockhands.measures.ladders.base_bound import base_bound, critical_dimension
+from clockhands.measures.ladders.cover import cover
+from clockhands.measures.ladders.precision import phase_error
+from clockhands.measures.ladders.turning import turning
 from clockhands.measures.property import Property, measured, not_computed
-from clockhands.measures.smooth import smooth
 from clockhands.measures.subject import Subject, subject_of
-from clockhands.measures.turning import turning
+from clockhands.measures.tokens.bounded import bounded
+from clockhands.measures.tokens.smooth import smooth
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.specs import SPECS
 

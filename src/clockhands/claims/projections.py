@@ -6,7 +6,7 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.claims.claim import Numbers, at_most, claim, near
-from clockhands.measures.recoverable import (
+from clockhands.measures.adding.recoverable import (
     cosine_below,
     cosine_deviation,
     cosine_quantile,
@@ -14,7 +14,7 @@ from clockhands.measures.recoverable import (
     expected_share,
     pair_error,
 )
-from clockhands.measures.score_terms import (
+from clockhands.measures.adding.score_terms import (
     commuting_form,
     drawn_projections,
     expected_offset_share,

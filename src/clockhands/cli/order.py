@@ -26,8 +26,8 @@ def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
     Then what becomes of a token that a position is added to.
     """
     one_thread()
-    from clockhands.measures.drawn_tokens import adding_measured
-    from clockhands.measures.order_matters import order
+    from clockhands.measures.adding.drawn_tokens import adding_measured
+    from clockhands.measures.order.permuting import order
 
     found, added = order(text, other, seed=seed), adding_measured(seed=seed)
     if as_json:

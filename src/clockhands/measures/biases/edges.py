@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
-from clockhands.measures.bias_lines import MOST_DISTANCE, name, no_bias
+from clockhands.measures.biases.lines import MOST_DISTANCE, name, no_bias
 from clockhands.measures.property import Property, measured, not_applicable
 from clockhands.measures.subject import Subject
 

@@ -28,9 +28,9 @@ import numpy as np
 from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Ladder
-from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.measures.tokens.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of
 from clockhands.phases import units
 from clockhands.positions import positions_of
 

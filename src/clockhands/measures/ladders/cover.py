@@ -32,9 +32,9 @@ from typing import Any
 
 from clockhands.additive import WarpedPosition
 from clockhands.ladders import evenly_spaced, geometric
+from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength
 from clockhands.measures.property import Property, measured, not_applicable
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import turned_through, turning_ladders, wavelength
 
 # A hand covers what it turns by from an eighth to half of its circle.
 _LEAST, _MOST = 8, 2

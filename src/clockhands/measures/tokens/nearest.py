@@ -21,7 +21,7 @@ import numpy as np
 
 from clockhands.errors import InvalidValue
 from clockhands.ladders import TWO_PI, Ladder, working
-from clockhands.measures.smooth import step_distances
+from clockhands.measures.tokens.smooth import step_distances
 from clockhands.phases import units
 from clockhands.positions import positions_of
 

@@ -36,8 +36,8 @@ import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.biases.values import values_of
-from clockhands.measures.bias_edges import Plane, rows_of_window, sides
-from clockhands.measures.bias_lines import (
+from clockhands.measures.biases.edges import Plane, rows_of_window, sides
+from clockhands.measures.biases.lines import (
     AFTER_SAYS,
     MOST_DISTANCE,
     MOST_NUMBERS,

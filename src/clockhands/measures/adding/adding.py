@@ -36,9 +36,9 @@ import numpy as np
 
 from clockhands.additive import AdditiveCode, Learned, table
 from clockhands.errors import InvalidValue
+from clockhands.measures.adding.recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
+from clockhands.measures.adding.score_terms import expected_offset_share, expected_terms
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
-from clockhands.measures.score_terms import expected_offset_share, expected_terms
 from clockhands.measures.subject import Subject
 
 VOCABULARY = 50_000

@@ -14,7 +14,7 @@ the length. The numbers of `base_bound`:
   was found or the search would be too coarse (``searched`` says whether there was one), ``search_step`` the share of
   the base in which it was looked for.
 * ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest sound one, up to
-  ``searched_to``. `clockhands.measures.sound_bases` has their accuracy.
+  ``searched_to``. `clockhands.measures.ladders.sound_bases` has their accuracy.
 
 **The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
 at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
@@ -25,7 +25,7 @@ at; the others meet angles in longer texts that training never showed. For a pla
 * ``by_formula``: what the formula gives; None where the ladder is not plain.
 
 Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
-either way. Counts as in `clockhands.measures.turning`.
+either way. Counts as in `clockhands.measures.ladders.turning`.
 
 Source: Men et al. 2024, arXiv:2405.14591, section 4; Liu et al. 2023, arXiv:2310.05209, section 4.
 """
@@ -39,12 +39,12 @@ import numpy as np
 
 from clockhands.additive import SineOnly, WarpedPosition
 from clockhands.ladders import Geometric, Ladder
-from clockhands.measures.kernels import kernel_by_distance
-from clockhands.measures.products import product
+from clockhands.measures.ladders.products import product
+from clockhands.measures.ladders.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
+from clockhands.measures.ladders.turning import said, turned_through, turning_ladders
 from clockhands.measures.property import Property, measured, not_applicable
-from clockhands.measures.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
+from clockhands.measures.shifts.kernels import kernel_by_distance
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import said, turned_through, turning_ladders
 from clockhands.rotary import Rotary
 
 __all__ = [
