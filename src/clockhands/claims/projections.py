@@ -77,7 +77,7 @@ def scores_depend_on_the_offset() -> Numbers:
         "their_deviation_at_width_64": near("0.045"),
         "mean_of_12_heads_of_64_at_width_512": near("0.077"),
         "their_deviation_at_width_512": near("0.050"),
-        "expected_share_over_32_positions": near("0.199"),
+        "expected_share_over_32_positions_at_width_512": near("0.199"),
         "chance_over_512_positions": near("0.0039"),
     },
     argument=(
@@ -99,7 +99,7 @@ def projections_destroy_the_offset() -> Numbers:
         "their_deviation_at_width_64": narrow.std(ddof=1),
         "mean_of_12_heads_of_64_at_width_512": wide.mean(),
         "their_deviation_at_width_512": wide.std(ddof=1),
-        "expected_share_over_32_positions": expected_offset_share(_rows(512, 32)),
+        "expected_share_over_32_positions_at_width_512": expected_offset_share(_rows(512, 32)),
         "chance_over_512_positions": 2 / 513,
     }
 
