@@ -13,7 +13,7 @@ from clockhands.biases import Alibi, Clipped, row_numbers
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps
 from clockhands.measures.order import permuting
-from clockhands.measures.order.attention import Layer, Rounded, attend, mean
+from clockhands.measures.order.attention import Layer, Rounded, attend, drawn_layers, mean
 from clockhands.measures.order.codes import Member, members, through, values_for
 from clockhands.measures.order.permuting import FIGURES, NOTHING, order
 from clockhands.rotary import Rotary
@@ -53,6 +53,40 @@ def test_without_a_code_figures_are_rounding_or_plainly_not(found):
     for name in set(FIGURES) - SAME:
         assert found.without[name].smallest > 0.05
         assert found.without[name].smallest > 1e4 * found.without[name].rounding
+
+
+def plain_last(layers, tokens, sharper):
+    """The last token's output behind a causal mask, token by token and head by head."""
+    x = tokens
+    for layer in layers:
+        y = x.copy()
+        for place in range(len(x)):
+            for query, key, value, output in zip(layer.query, layer.key, layer.value, layer.output, strict=True):
+                scores = sharper * (x[place] @ query) @ (x[: place + 1] @ key).T / math.sqrt(query.shape[1])
+                weights = np.exp(scores) / np.exp(scores).sum()
+                y[place] += weights @ (x[: place + 1] @ value) @ output
+        x = y + np.maximum(y @ layer.up, 0) @ layer.down
+    return x[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "sharper"),
+    [
+        ("causal_last_two_layers", 2, 1.0),
+        ("causal_last_two_layers_even", 2, 0.0),
+        ("causal_last_two_layers_sharp", 2, 4.0),
+    ],
+)
+def test_two_masked_layers_by_hand(name, depth, sharper):
+    # Each network's own layers, each drawn for itself, and a full stop after the words.
+    shares = []
+    for number in range(2):
+        layers = drawn_layers(np.random.default_rng([3, number, 0]), 3, 32, 4, permuting.HIDDEN)[:depth]
+        stop, *words = np.random.default_rng([3, number, 1]).standard_normal((4, 32))
+        one, other = (plain_last(layers, np.array([*each, stop]), sharper) for each in (words, words[::-1]))
+        shares.append(np.linalg.norm(one - other) / np.linalg.norm(one))
+    figure = order(seed=3, networks=2).without[name]
+    assert (figure.smallest, figure.largest) == pytest.approx((min(shares), max(shares)), rel=1e-12)
 
 
 def test_every_code_breaks_the_tie_but_those_that_see_no_side(found):
