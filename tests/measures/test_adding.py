@@ -22,7 +22,7 @@ from clockhands.biases import Alibi
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding.adding import adding
-from clockhands.measures.adding.drawn_tokens import adding_figures, adding_measured
+from clockhands.measures.adding.drawn_tokens import adding_measured
 from clockhands.measures.adding.recoverable import cosine_below, expected_share, pair_error
 from clockhands.measures.adding.score_terms import expected_offset_share, expected_terms
 from clockhands.measures.subject import subject_of
@@ -228,7 +228,7 @@ def figures():
 def test_figures_are_plain_json_and_the_same_again(figures):
     told = figures.to_dict()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    small, again, other = (adding_figures(widths=(16,), vocabularies=(2000,), seed=seed) for seed in (3, 3, 4))
+    small, again, other = (adding_measured((16,), (2000,), seed).to_dict() for seed in (3, 3, 4))
     assert small == again != other
     assert small["pairs"] == told["pairs"][:3], "each width has a generator of its own"
     assert {name: len(each) for name, each in told.items() if isinstance(each, list)} == {
@@ -286,4 +286,4 @@ def test_the_sentences_name_their_own_numbers(figures):
 )
 def test_impossible_figures_are_refused(given, word):
     with pytest.raises(InvalidValue, match=word):
-        adding_figures(**given)
+        adding_measured(**given)

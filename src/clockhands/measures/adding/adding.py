@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import AdditiveCode, Learned, table
+from clockhands.dtypes import limits
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding.recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
 from clockhands.measures.adding.score_terms import expected_offset_share, expected_terms
@@ -48,7 +49,6 @@ FOUND = 0.99
 """Share of tokens that must be found again for the property to hold."""
 
 _FIRST, _SPREAD = 128, 64
-_MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
 def adding(subject: Subject) -> Property:
@@ -154,7 +154,8 @@ def _sum_rounding(rows: np.ndarray, dtype: np.dtype) -> float:
     sizes = np.maximum(np.abs(rows.astype(np.float64)), 1)
     exponents = np.floor(np.log2(sizes)).astype(np.int64)
     each, places = np.unique(exponents, return_inverse=True)
-    squares = np.array([_rounded_off(2.0 ** (int(one) - _MANTISSA[dtype.name])) for one in each])
+    after_first = limits(dtype)[0] - 1  # bits
+    squares = np.array([_rounded_off(2.0 ** (int(one) - after_first)) for one in each])
     return math.sqrt(float(squares[places.reshape(rows.shape)].mean(-1).max()))
 
 

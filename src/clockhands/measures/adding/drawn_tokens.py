@@ -221,13 +221,6 @@ def adding_measured(
     return AddingFigures(seed, POSITIONS, *(tuple(each) for each in (found, pairs, angles, terms, offsets)))
 
 
-def adding_figures(
-    widths: Sequence[int] = (16, 64, 512), vocabularies: Sequence[int] = (1_000, 50_000), seed: int = 0
-) -> dict[str, Any]:
-    """The figures of `adding_measured` as JSON values."""
-    return adding_measured(widths, vocabularies, seed).to_dict()
-
-
 def _pair_errors(rows: np.ndarray, tokens: np.ndarray, name: str, scale: float) -> PairErrors:
     width, norm = rows.shape[1], math.sqrt(rows.shape[1] / 2)
     added = rows[np.arange(_PAIRS) % len(rows)]

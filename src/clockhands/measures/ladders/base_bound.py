@@ -261,13 +261,11 @@ def critical_dimension(subject: Subject) -> Property:
     channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)
     formula = _by_formula(subject, channels)
     new = channels - seen
-    told = f"Trained on {subject.length:,} tokens, {seen} of {channels} channels see their pair complete a turn"
-    told += "; the other " + (f"{new} meet new angles in longer texts." if new > 0 else "")
-    if not new:
-        told = f"Trained on {subject.length:,} tokens, all {channels} channels see their pair complete a turn."
+    who = f"{seen} of {channels}" if new else f"all {channels}"
+    rest = f"; the other {new} meet new angles in longer texts" if new else ""
     return measured(
         f"{seen} of {channels} channels",
-        told,
+        f"Trained on {subject.length:,} tokens, {who} channels see their pair complete a turn{rest}.",
         critical_dimension=seen,
         channels=channels,
         by_formula=formula,
