@@ -50,3 +50,12 @@ def not_applicable(why: str) -> Property:
 def not_computed(why: str, **numbers: Any) -> Property:
     """A property that could be told, and why it was not."""
     return Property("not computed", None, "not computed", why, numbers)
+
+
+def said(number: float) -> str:
+    """A number as a sentence has it: thousands with commas, three digits of what is small.
+
+    >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
+    ('8,192', '438,001', '0.0123', '12.5')
+    """
+    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"

@@ -15,8 +15,7 @@ import numpy as np
 
 from clockhands.biases import Alibi, Decay, Fire, Kerple, LogWindow
 from clockhands.biases.codes import TableCode
-from clockhands.measures.ladders.turning import said
-from clockhands.measures.property import Property, measured, not_computed
+from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import Subject
 
 _WINDOW = 16.0  # what Swin-V2 multiplies a sigmoid by

@@ -41,8 +41,8 @@ from clockhands.additive import SineOnly, WarpedPosition
 from clockhands.ladders import Geometric, Ladder
 from clockhands.measures.ladders.products import product
 from clockhands.measures.ladders.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
-from clockhands.measures.ladders.turning import said, turned_through, turning_ladders
-from clockhands.measures.property import Property, measured, not_applicable
+from clockhands.measures.ladders.turning import turned_through, turning_ladders
+from clockhands.measures.property import Property, measured, not_applicable, said
 from clockhands.measures.shifts.kernels import kernel_by_distance
 from clockhands.measures.subject import Subject
 from clockhands.rotary import Rotary

@@ -185,7 +185,7 @@ def _sentence(subject: Subject, numbers: dict[str, Any], *, several: bool) -> st
     if wasted:
         serve = "serves" if wasted == 1 else "serve"
         told += f" {wasted} of {pairs} {'pair' if pairs == 1 else 'pairs'} {serve} no distance within the length."
-    return f"{told} {_compared(numbers)}"
+    return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9 %" may begin it
 
 
 def _compared(numbers: dict[str, Any]) -> str:

@@ -46,8 +46,8 @@ from clockhands.measures.ladders.angle_errors import (
     precision_table,
     rounded,
 )
-from clockhands.measures.ladders.turning import said, turning_ladders
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.ladders.turning import turning_ladders
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, said
 from clockhands.measures.subject import Subject
 
 __all__ = ["WAYS", "first_position_off", "phase_error", "phase_errors", "precision", "precision_table"]

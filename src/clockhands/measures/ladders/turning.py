@@ -27,7 +27,7 @@ from typing import Any
 
 from clockhands.additive import FourierFeatures, NoPosition, SineOnly, WarpedPosition
 from clockhands.ladders import Ladder, working
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, said
 from clockhands.measures.subject import Subject
 from clockhands.positions import numpy_of
 
@@ -88,15 +88,6 @@ def span(subject: Subject) -> float:
         warp = {"square": lambda p: p * p, "log": math.log, "reciprocal": lambda p: 1 / p}[subject.spec.warp]
         return abs(warp(end) - warp(begin))
     return subject.length
-
-
-def said(number: float) -> str:
-    """A number as a sentence has it: thousands with commas, three digits of what is small.
-
-    >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
-    ('8,192', '438,001', '0.0123', '12.5')
-    """
-    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
 
 
 def turning(subject: Subject) -> Property:

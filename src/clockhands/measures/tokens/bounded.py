@@ -36,8 +36,7 @@ from clockhands.additive import (
 from clockhands.dtypes import limits
 from clockhands.errors import ClockhandsError
 from clockhands.measures.biases.bounded import bounded_bias
-from clockhands.measures.ladders.turning import said
-from clockhands.measures.property import Property, measured, not_computed
+from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import Subject
 from clockhands.measures.tokens.hands import Hands, different_axes, hands_of, rows_of
 from clockhands.positions import numpy_of

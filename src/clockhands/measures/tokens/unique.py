@@ -177,10 +177,9 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
     sentences = []
     if collision is not None:
         earlier, later = collision
-        sentences.append(
-            f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {length:,} "
-            f"tokens have {numbers['distinct']:,} different ones."
-        )
+        distinct = numbers["distinct"]
+        rest = "all tokens are alike" if distinct == 1 else f"{length:,} tokens have {distinct:,} different ones"
+        sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
         brief = f"no: {earlier:,} and {later:,} alike"
     elif beyond is not None:
         brief = f"no: no numbers from {beyond:,} on"
