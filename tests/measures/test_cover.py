@@ -124,7 +124,7 @@ def test_even_spacing_leaves_the_middle_out():
     numbers = found_here.numbers
     assert (numbers["first_uncovered_distance"], numbers["longest_covered_distance"]) == (197, 19_999)
     assert numbers["uncovered_distances"] == math.ceil(2 * math.pi * 1e4 / 8) - 197
-    assert found_here.brief == "38.3 % have none, first 197"
+    assert found_here.brief == "38.3% have none, first 197"
 
 
 def test_the_axis_that_covers_least_is_said():

@@ -62,7 +62,7 @@ def test_the_sentence_names_the_numbers():
     assert said.brief == "12 of 32 pairs"
     assert said.says == (
         "12 of 32 pairs, from pair 20 on, never complete a turn within 8,192 tokens; the slowest would need 438,460 "
-        "tokens and sees 1.9 % of its circle."
+        "tokens and sees 1.9% of its circle."
     )
 
 

@@ -59,3 +59,14 @@ def said(number: float) -> str:
     ('8,192', '438,001', '0.0123', '12.5')
     """
     return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share as a sentence has it: what is neither nothing nor all does not read so.
+
+    >>> percent(0.3829), percent(0.00001), percent(0.99999), percent(1.0)
+    ('38.3%', 'under 0.1%', 'over 99.9%', '100%')
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return "under 0.1%" if share < 1e-3 else "over 99.9%" if share > 0.999 else f"{share:.1%}"

@@ -230,7 +230,7 @@ def _says_bases(spec: Rotary, found: dict[str, Any]) -> str:
         return f"{told}, and none fails from there to {said(found['searched_to'])}."
     return (
         f"{told}; {len(gaps)} {'stretch' if len(gaps) == 1 else 'stretches'} of larger bases fail again, the last from "
-        f"{said(gaps[-1][0])} to {said(gaps[-1][1])} (steps of {100 * found['search_step']:.2g} %, up to "
+        f"{said(gaps[-1][0])} to {said(gaps[-1][1])} (steps of {100 * found['search_step']:.2g}%, up to "
         f"{said(found['searched_to'])})."
     )
 

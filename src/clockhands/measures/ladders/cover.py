@@ -33,7 +33,7 @@ from typing import Any
 from clockhands.additive import WarpedPosition
 from clockhands.ladders import evenly_spaced, geometric
 from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength
-from clockhands.measures.property import Property, measured, not_applicable
+from clockhands.measures.property import Property, measured, not_applicable, percent
 from clockhands.measures.subject import Subject
 
 # A hand covers what it turns by from an eighth to half of its circle.
@@ -151,21 +151,7 @@ def _brief(numbers: dict[str, Any]) -> str:
         return "no distance has one" if first == 1 else f"none from {first:,} on"
     if numbers["uncovered_distances"] == numbers["shortest_covered_distance"] - 1:
         return f"none below {numbers['shortest_covered_distance']:,}"
-    return f"{_percent(1 - numbers['covered_share'])} have none, first {first:,}"
-
-
-def _percent(share: float) -> str:
-    """A share that is neither nothing nor all, and does not read so.
-
-    >>> _percent(0.5), _percent(0.00001), _percent(0.99999), _percent(1.0)
-    ('50 %', 'under 0.1 %', 'over 99.9 %', '100 %')
-    """
-    percent = 100 * share
-    if 0 < percent < 0.1:
-        return "under 0.1 %"
-    if 99.9 < percent < 100:
-        return "over 99.9 %"
-    return f"{percent:.3g} %"
+    return f"{percent(1 - numbers['covered_share'])} have none, first {first:,}"
 
 
 def _sentence(subject: Subject, numbers: dict[str, Any], *, several: bool) -> str:
@@ -178,21 +164,21 @@ def _sentence(subject: Subject, numbers: dict[str, Any], *, several: bool) -> st
         told = f"None of {what} has a hand that turns by an eighth to half of its circle over it."
     else:
         told = (
-            f"{_percent(1 - numbers['covered_share'])} of {what} have no hand that turns by an eighth to half of its "
+            f"{percent(1 - numbers['covered_share'])} of {what} have no hand that turns by an eighth to half of its "
             f"circle over them: {first:,} is the first, {longest:,} the longest that has one."
         )
     wasted = numbers["wasted_pairs"]
     if wasted:
         serve = "serves" if wasted == 1 else "serve"
         told += f" {wasted} of {pairs} {'pair' if pairs == 1 else 'pairs'} {serve} no distance within the length."
-    return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9 %" may begin it
+    return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9%" may begin it
 
 
 def _compared(numbers: dict[str, Any]) -> str:
     """What the alternatives would leave without a hand."""
-    left = [_percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
+    left = [percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
     others = ", ".join(f"{share} at {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True))
     return (
         f"As many pairs would leave {left[0]} without one at base {_BASES[0]}, {others}, and "
-        f"{_percent(1 - numbers['evenly_spaced_covered_share'])} at rates evenly spaced from 1 to 1/10,000."
+        f"{percent(1 - numbers['evenly_spaced_covered_share'])} at rates evenly spaced from 1 to 1/10,000."
     )

@@ -145,7 +145,7 @@ def _sentence(subject: Subject, numbers: dict[str, Any], reach: float) -> str:
         share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never == 1 else "complete"
         told.append(
             f"{never} of {pairs} {what}{since} never {never_does} a turn within {within}; "
-            f"{slowest} would need {needed} {unit} and sees {share:.2g} % of its circle."
+            f"{slowest} would need {needed} {unit} and sees {share:.2g}% of its circle."
         )
     elif still < pairs:
         told.append(

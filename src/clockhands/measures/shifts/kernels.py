@@ -37,7 +37,7 @@ from clockhands.arguments import count
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Ladder
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, percent
 from clockhands.measures.subject import Subject
 from clockhands.memory import refuse_larger
 from clockhands.phases import units
@@ -316,11 +316,7 @@ def _of_rows(subject: Subject) -> Property:
         says = f"The dot product of two tokens{where} depends on their distance alone{over}.{neighbours}"
         return measured("by distance alone", says, **(found | {"even": True}))
     says = (
-        f"The dot product of two tokens{where} depends on where both stand: distance explains {_percent(explained)} "
+        f"The dot product of two tokens{where} depends on where both stand: distance explains {percent(explained)} "
         f"of its variance{over}.{neighbours}"
     )
-    return measured(f"distance explains {_percent(explained)}", says, **found)
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.9995 else "over 99.9%"
+    return measured(f"distance explains {percent(explained)}", says, **found)

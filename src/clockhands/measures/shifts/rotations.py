@@ -45,7 +45,7 @@ from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
 from clockhands.measures.biases.diagonals import diagonals
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, percent
 from clockhands.measures.shifts.linear_maps import Judged, judged
 from clockhands.measures.subject import Subject
 from clockhands.phases import units
@@ -257,7 +257,7 @@ def _of_rows(subject: Subject) -> Property:
     along = f" along axis {axis}" if subject.axes > 1 else ""
     over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
     steps = [
-        f"{_percent(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
+        f"{_left(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
         f"(off by up to {error:.2g})"
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
@@ -286,7 +286,7 @@ def _of_rows(subject: Subject) -> Property:
         )
     near = " Over these tokens the other channels stand in for what is missing." if each[axis].linear else ""
     share = found["residual_share"][0]
-    brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_percent(share)}"
+    brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
     says = f"{name} has no shift matrix{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
     return measured(brief, says, holds=False, **found)
 
@@ -309,15 +309,16 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
             **found,
         )
     return measured(
-        f"no: the best map leaves {_percent(share)}",
+        f"no: the best map leaves {_left(share)}",
         f"Rows are trained one by one, and no map moves all of them. {fit}",
         holds=False,
         **found,
     )
 
 
-def _percent(share: float) -> str:
-    return "all" if share >= 1 else f"{share:.1%}" if share >= 5e-4 else "under 0.1%"
+def _left(share: float) -> str:
+    """What a map leaves; on rows that it was not fitted to that may be more than there was."""
+    return "all" if share >= 1 else percent(share)
 
 
 def _step_of(spec: WarpedPosition, position: int) -> float:
