@@ -25,6 +25,7 @@ And of a bias that is computed from the distance, one number for each head, for 
 Accuracy: that of `clockhands.measures.ladders.angle_errors`; numbers of a bias are within 4 ulp of float64.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -86,7 +87,7 @@ def precision(subject: Subject) -> Property:
             for size, radians in (("a_tenth", 0.1), ("one", 1.0)):
                 first = first_position_off(whole, limit, name, way, radians, base=base)
                 numbers[f"{name}_{way}_first_off_by_{size}"] = first
-    numbers |= _bases(whole.pairs, at)
+    numbers |= {name: list(errors) for name, errors in _bases(whole.pairs, at).items()}
     return measured(_brief(subject, numbers, usual), _sentence(subject, numbers, usual), **numbers)
 
 
@@ -101,10 +102,10 @@ def _positions(subject: Subject) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def _bases(pairs: int, positions: tuple[int, ...]) -> dict[str, list[float | None]]:
-    """The largest errors of plain ladders with other bases."""
+def _bases(pairs: int, positions: tuple[int, ...]) -> Mapping[str, tuple[float | None, ...]]:
+    """The largest errors of plain ladders with other bases; it is remembered, so nobody may change it."""
     return {
-        f"base_{base}_{name}_{way}": errors
+        f"base_{base}_{name}_{way}": tuple(errors)
         for base in _BASES
         for name, by_way in precision_table(geometric(pairs, base), positions, ways=("throughout", "power")).items()
         for way, errors in by_way.items()
