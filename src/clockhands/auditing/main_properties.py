@@ -110,10 +110,10 @@ def _of_code(code: Code, resolved: Resolved) -> MainProperties | None:
         subject = subject_of(spec, length, "float32", None)
     except ClockhandsError:
         return None  # a table that is shorter than the length that was asked for: a finding says so
-    measured = {name: measure(subject) for name, measure in _MEASURES.items()}
+    found = {name: measure(subject) for name, measure in _MEASURES.items()}
     return MainProperties(
         code.part,
         code.layers,
         length,
-        {name: one for name, one in measured.items() if one.state == "measured"},
+        {name: one for name, one in found.items() if one.state == "measured"},
     )
