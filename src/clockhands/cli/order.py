@@ -27,7 +27,7 @@ def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
     """
     one_thread()
     from clockhands.measures.adding.drawn_tokens import adding_measured
-    from clockhands.measures.order.permuting import order
+    from clockhands.measures.order import order
 
     found, added = order(text, other, seed=seed), adding_measured(seed=seed)
     if as_json:
