@@ -251,6 +251,9 @@ def layout_in_words(code: Code) -> str:
 
     >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
     'halves: pairs (i, i+32)'
+    >>> from clockhands.presets import preset
+    >>> layout_in_words(Code("other", "input", "sinusoidal", spec=preset("edm2"), layout="halves"))
+    'all cosines'
     """
     first, second = _waves(code.order or "sin-cos")
     match code.kind, code.layout:
@@ -258,6 +261,8 @@ def layout_in_words(code: Code) -> str:
             return "interleaved: pairs (2i, 2i+1)"
         case "rotary", "halves":
             return f"halves: pairs (i, i+{code.rotated // 2 if code.rotated else 'half'})"
+        case "sinusoidal", _ if not second:  # one wave a channel, each with a phase of its own
+            return f"all {_PLURAL[first]}"
         case "sinusoidal", "interleaved":
             return f"interleaved: {first}, {second}, {first}, ..."
         case "sinusoidal", "halves":
