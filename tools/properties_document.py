@@ -3,8 +3,11 @@
 Run it after a measure or its words have changed; a test holds the document to it.
 """
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +26,15 @@ from clockhands.additive import (
 )
 from clockhands.biases import Decay, Fire, Kerple
 from clockhands.ladders import geometric
-from clockhands.measures import QUESTIONS, Properties
-from clockhands.measures.precision import WAYS, precision_table
+from clockhands.measures import QUESTIONS, Properties, measuring
+from clockhands.measures.ladders.precision import WAYS, precision_table
 from clockhands.rotary import Rotary, XPos
 from clockhands.scaling import Dynamic, Linear, LongRope, Ntk, Proportional, Yarn
 from clockhands.show.main_properties import SHORT
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "properties.md"
 
-LENGTH, DTYPE, SEED = 2_048, "float32", 0
+LENGTH, DTYPE, SEED = 2_048, "float32", 15
 WIDTH, HEAD_WIDTH, HEADS = 512, 128, 8
 
 HEAD = """# What a position code can and cannot do
@@ -156,6 +159,18 @@ ANGLES = (
     " sines of this library are within 2^-25 at every position up to 2^63: none of these steps is rounded.)"
 )
 
+FIGURES = (
+    "What stands in `numbers` and in `--json`. Their accuracy is told, and where it is derived, in the modules of"
+    " `clockhands.measures`. Distances and wavelengths are in tokens, angles in radians; `n` is the length, `w` a rate,"
+    " `g` the sum of the cosines of all pairs. None is `null` in JSON."
+)
+ALSO = {
+    "clockhands.measures.biases.bounded": ["bounded, of biases"],
+    "clockhands.measures.biases.diagonals": ["shift, of biases"],
+}
+BULLET = re.compile(r"^\* .*(?:\n  .*)*", re.MULTILINE)
+UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+
 TABLES = (
     ("The numbers of a position", ("bounded", "unique", "smooth", "shift")),
     ("Likeness and hands", ("kernel", "turning", "cover", "base_bound", "critical_dimension")),
@@ -262,7 +277,7 @@ def cell(text: str) -> str:
 
 def prose(text: str) -> str:
     """A paragraph."""
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
+    return textwrap.fill(text, 120, **UNBROKEN) + "\n\n"
 
 
 def precision(base: float) -> str:
@@ -293,9 +308,36 @@ def radians(error: float | None) -> str:
     )
 
 
+def figures() -> str:
+    """The figures of each property by name, as the modules that measure them say."""
+    homes: dict[str, list[str]] = {}
+    for name in QUESTIONS:
+        homes.setdefault(getattr(measuring, name).__module__, []).append(name)
+    parts = []
+    for home, names in (*homes.items(), *ALSO.items()):
+        found = BULLET.findall(import_module(home).__doc__ or "")
+        wrapped = (textwrap.fill(figure(bullet), 120, subsequent_indent="  ", **UNBROKEN) for bullet in found)
+        parts.append("\n".join([f"### {', '.join(names)}\n", *wrapped, "\n"]))
+    return "".join(parts)
+
+
+def figure(bullet: str) -> str:
+    """A bullet of a docstring as one of this page: names in code, nothing else markup."""
+    words = " ".join(bullet.removeprefix("* ").split()).replace(" (below)", "").rstrip(";")
+    parts = words.replace("``", "`").split("`")
+    told = "`".join(part if number % 2 else cell(part) for number, part in enumerate(parts))
+    return f"* {told if told.endswith(('.', '.)')) else told + '.'}"
+
+
+@cache
+def reports() -> tuple[list[tuple[str, Properties]], ...]:
+    """The reports of all rows: codes that are added, codes that turn, biases."""
+    return measured(added()), measured(turned()), measured(biases())
+
+
 def document() -> str:
     """The whole document."""
-    of_tokens, of_turns, of_biases = measured(added()), measured(turned()), measured(biases())
+    of_tokens, of_turns, of_biases = reports()
     parts = [HEAD, "## What each property means\n\n"]
     parts += [prose(f"**{name}**: {QUESTIONS[name]} {means}") for name, means in MEANS.items()]
     parts += ["## Every encoding\n\n", prose(HOW)]
@@ -304,6 +346,7 @@ def document() -> str:
     parts.append(f"### Biases\n\n{table(of_biases, BIASES)}\n")
     parts += ["## How wrong angles are, by dtype, position and base\n\n", prose(ANGLES)]
     parts += [f"### Base {base:,}\n\n{precision(base)}\n" for base in BASES]
+    parts += ["## The figures by name\n\n", prose(FIGURES), figures()]
     return "".join(parts).rstrip("\n") + "\n"
 
 

@@ -99,7 +99,7 @@ def test_the_margin_of_a_head_is_the_step_of_its_neighbours():
 
 
 def test_figures_of_drawn_networks_are_those_of_the_command():
-    from clockhands.measures.order_matters import order
+    from clockhands.measures.order.permuting import order
 
     found = order()
     numbers = recompute(CLAIMS["bag-of-words"]).numbers

@@ -77,6 +77,8 @@ def test_digits_say_how_far_a_number_may_be():
     assert not exactly(True).holds(1)
     assert not exactly(1).holds(True)
     assert at_most("1e-12").holds(0.0)
+    assert at_most("1e-12").holds(-1e-12)
+    assert not at_most("1e-12").holds(-2e-12)
 
 
 @pytest.mark.parametrize(("make", "given"), [(near, 3.714), (exactly, 3.714)])

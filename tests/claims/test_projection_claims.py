@@ -139,7 +139,7 @@ def random_heads():
         "their_deviation_at_width_64": narrow_spread,
         "mean_of_12_heads_of_64_at_width_512": wide,
         "their_deviation_at_width_512": wide_spread,
-        "expected_share_over_32_positions": expected(512, 32),
+        "expected_share_over_32_positions_at_width_512": expected(512, 32),
         "chance_over_512_positions": (2 * 512 - 2) / (512**2 - 1),
     }
 

@@ -48,14 +48,19 @@ def bits_of_float16(number):
     return struct.pack("<e", number)
 
 
-def first_again(round_to):
+def first_again(round_to, rates=(1.0,), most=1024):
     seen = {}
-    for position in range(1024):
-        both = (round_to(math.sin(position)), round_to(math.cos(position)))
-        if both in seen:
-            return seen[both], position
-        seen[both] = position
+    for position in range(most):
+        row = tuple(round_to(wave(position * rate)) for rate in rates for wave in (math.sin, math.cos))
+        if row in seen:
+            return seen[row], position
+        seen[row] = position
     raise AssertionError("no two rows are alike")
+
+
+def row_in_float32(position):
+    """Sine and cosine of a whole number to 40 digits, then rounded as NumPy rounds a double that is as near."""
+    return [np.float32(wave(mpf(position))) for wave in (mpmath.sin, mpmath.cos)]
 
 
 def whole_in_bfloat16(position):
@@ -168,6 +173,8 @@ INDEPENDENT = {
         "distinct_of_65536_at_width_4_in_bfloat16": rounded_rows(4, 65_536, bits_of_bfloat16),
         # eight of the 64 channels are already enough
         "distinct_of_65536_at_width_64_in_bfloat16": rounded_rows(8, 65_536, bits_of_bfloat16),
+        "first_two_alike_at_width_4_in_bfloat16": first_again(bits_of_bfloat16, (1.0, 0.01), 90_000)[0],
+        "the_same_again_at_width_4_in_bfloat16": first_again(bits_of_bfloat16, (1.0, 0.01), 90_000)[1],
     },
     "two-channels-are-enough": lambda: {
         "distinct_of_65536_in_float32": rounded_rows(2, 65_536, np.float32),
@@ -176,6 +183,7 @@ INDEPENDENT = {
         "first_two_alike_in_bfloat16": first_again(bits_of_bfloat16)[0],
         "the_same_again_in_bfloat16": first_again(bits_of_bfloat16)[1],
         "turns_in_710_tokens": 355 / mp.pi,
+        "rows_1804_and_10840506_are_the_same_in_float32": row_in_float32(1_804) == row_in_float32(10_840_506),
     },
     "positions-in-bfloat16": lambda: {
         "distinct_of_4096_in_bfloat16": len(set(map(whole_in_bfloat16, range(4096)))),

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-import clockhands.measures.drawn_tokens
-from clockhands.measures.drawn_tokens import adding_measured
-from clockhands.measures.order_matters import FIGURES, order
+import clockhands.measures.adding.drawn_tokens
+from clockhands.measures.adding.drawn_tokens import adding_measured
+from clockhands.measures.order.permuting import FIGURES, order
 from clockhands.show.order import verdict
 
 
@@ -21,7 +21,9 @@ def document():
 def few(monkeypatch):
     """What adding does, for one width and one small vocabulary: the whole takes seconds on a busy machine."""
     figures = adding_measured((16,), (1_000,))
-    monkeypatch.setattr(clockhands.measures.drawn_tokens, "adding_measured", lambda seed: replace(figures, seed=seed))
+    monkeypatch.setattr(
+        clockhands.measures.adding.drawn_tokens, "adding_measured", lambda seed: replace(figures, seed=seed)
+    )
     return figures
 
 

@@ -21,10 +21,10 @@ from clockhands.additive import (
 from clockhands.biases import Alibi
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidValue
-from clockhands.measures.adding import adding
-from clockhands.measures.drawn_tokens import adding_figures, adding_measured
-from clockhands.measures.recoverable import cosine_below, expected_share, pair_error
-from clockhands.measures.score_terms import expected_offset_share, expected_terms
+from clockhands.measures.adding.adding import adding
+from clockhands.measures.adding.drawn_tokens import adding_measured
+from clockhands.measures.adding.recoverable import cosine_below, expected_share, pair_error
+from clockhands.measures.adding.score_terms import expected_offset_share, expected_terms
 from clockhands.measures.subject import subject_of
 from clockhands.presets import presets
 from clockhands.rotary import Rotary
@@ -173,8 +173,6 @@ def test_what_is_missing_is_said():
     found = of(Counter(4), 70_000, "float16")
     assert found.state == "not computed"
     assert "float16" in found.says
-    values = np.full((4, 8), np.nan)
-    assert of(Learned(width=8, rows=4), 4, values=values).state == "not computed"
 
 
 def test_a_table_of_zeros_adds_nothing():
@@ -189,6 +187,14 @@ def test_the_farthest_counter_leaves_one_token():
     found = of(Counter(width=4), 2**60, "float64")
     assert found.numbers["found_at_deviation_1"] == pytest.approx(1 / 50_000, rel=1e-3)
     assert "(2.31e+18 long" in found.says
+
+
+def test_rows_at_the_last_positions_that_there_are():
+    last = of(Counter(width=4), 2**63, "float64").numbers
+    assert last["row_norm_largest"] == 2 * (2.0**63), "four channels of 2**63 - 1, as float64 rounds it"
+    before = of(Counter(width=4), 2**62, "float64").numbers
+    assert last["row_norm_mean"] / before["row_norm_mean"] == pytest.approx(2, rel=1e-15), "as far apart twice over"
+    assert of(AxialSinusoidal(8, (1, 1)), 2**63).numbers["row_norm_largest"] == pytest.approx(2, rel=1e-6)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
@@ -222,7 +228,7 @@ def figures():
 def test_figures_are_plain_json_and_the_same_again(figures):
     told = figures.to_dict()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    small, again, other = (adding_figures(widths=(16,), vocabularies=(2000,), seed=seed) for seed in (3, 3, 4))
+    small, again, other = (adding_measured((16,), (2000,), seed).to_dict() for seed in (3, 3, 4))
     assert small == again != other
     assert small["pairs"] == told["pairs"][:3], "each width has a generator of its own"
     assert {name: len(each) for name, each in told.items() if isinstance(each, list)} == {
@@ -280,4 +286,4 @@ def test_the_sentences_name_their_own_numbers(figures):
 )
 def test_impossible_figures_are_refused(given, word):
     with pytest.raises(InvalidValue, match=word):
-        adding_figures(**given)
+        adding_measured(**given)

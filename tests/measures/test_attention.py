@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from clockhands.errors import InvalidValue
-from clockhands.measures.attention import Layer, Rounded, attend, drawn_layers, exactly, mean, plus
+from clockhands.measures.order.attention import Layer, Rounded, attend, drawn_layers, exactly, mean, plus
 
 WIDTH, HEADS, TOKENS, HIDDEN = 6, 2, 4, 5
 

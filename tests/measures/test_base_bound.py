@@ -10,7 +10,7 @@ from clockhands.additive import Counter, Learned, NoPosition, SineOnly, Sinusoid
 from clockhands.biases import Alibi
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Explicit, Geometric, geometric
-from clockhands.measures.base_bound import (
+from clockhands.measures.ladders.base_bound import (
     base_bound,
     critical_dimension,
     critical_dimension_of,
@@ -19,7 +19,7 @@ from clockhands.measures.base_bound import (
     smallest_sound_base,
     sound_bases,
 )
-from clockhands.measures.sound_bases import lowest_sums, search_step
+from clockhands.measures.ladders.sound_bases import lowest_sums, search_step
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary, XPos
 from clockhands.scaling import Linear
@@ -257,7 +257,7 @@ def test_the_decay_of_xpos_counts():
 
 
 def test_how_far_was_looked_is_said(monkeypatch):
-    monkeypatch.setattr("clockhands.measures.base_bound._MOST_COSINES", 2**16)
+    monkeypatch.setattr("clockhands.measures.ladders.base_bound._MOST_COSINES", 2**16)
     first_failing_distance.cache_clear()
     found = bound(Rotary(head_width=64, base=1e9), 10**6)
     assert (found.holds, found.brief) == (None, "yes as far as 2,048 tokens")

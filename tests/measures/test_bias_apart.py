@@ -9,7 +9,7 @@ import pytest
 import clockhands as ch
 from clockhands.additive import NoPosition, Sinusoidal
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.measures.bias_apart import distinct, told_apart
+from clockhands.measures.biases.apart import distinct, told_apart
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary
 from laws.bias_members import values_for

@@ -20,7 +20,7 @@ from clockhands.biases import (
     row_numbers,
 )
 from clockhands.errors import InvalidValue
-from clockhands.measures.bias_edges import edges, rows_of_window, sides
+from clockhands.measures.biases.edges import edges, rows_of_window, sides
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary
 

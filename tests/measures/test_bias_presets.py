@@ -7,9 +7,9 @@ import pytest
 
 from clockhands.biases import BiasCode, Buckets, Kerple
 from clockhands.measures import properties
-from clockhands.measures.bias_apart import told_apart
-from clockhands.measures.bias_edges import edges
-from clockhands.measures.bias_reach import reach
+from clockhands.measures.biases.apart import told_apart
+from clockhands.measures.biases.edges import edges
+from clockhands.measures.biases.reach import reach
 from clockhands.measures.subject import subject_of
 from clockhands.presets import presets
 from laws.bias_members import values_for

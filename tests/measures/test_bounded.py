@@ -20,8 +20,8 @@ from clockhands.additive import (
     table,
 )
 from clockhands.biases import Alibi, Buckets, Decay, Fire, Kerple, LogWindow, bias
-from clockhands.measures.bounded import bounded
 from clockhands.measures.subject import subject_of
+from clockhands.measures.tokens.bounded import bounded
 from clockhands.presets import preset
 from clockhands.rotary import Rotary, XPos
 from clockhands.scaling import Yarn

@@ -6,7 +6,7 @@ import pytest
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.errors import InvalidValue
-from clockhands.measures.collisions import Collisions, collisions, first_collision, row_hashes
+from clockhands.measures.tokens.collisions import Collisions, collisions, first_collision, row_hashes
 
 DTYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -77,7 +77,7 @@ def test_equal_rows_far_apart_are_found_across_blocks():
 
 
 def test_many_equal_rows_are_compared_a_part_at_a_time(monkeypatch):
-    monkeypatch.setattr("clockhands.measures.collisions._KEPT", 64)  # four rows at once
+    monkeypatch.setattr("clockhands.measures.tokens.collisions._KEPT", 64)  # four rows at once
     rows = np.tile(np.random.default_rng(0).standard_normal((40, 2)), (3, 1))
     assert collisions(given(rows), 120) == Collisions((0, 40), 40)
 

@@ -8,7 +8,7 @@ import pytest
 from clockhands.additive import Counter, EvenlySpaced, Sinusoidal, WarpedPosition
 from clockhands.biases import Alibi
 from clockhands.ladders import Explicit, evenly_spaced, geometric
-from clockhands.measures.cover import cover, cover_of, covered_by, stretches_covered
+from clockhands.measures.ladders.cover import cover, cover_of, covered_by, stretches_covered
 from clockhands.measures.subject import subject_of
 from clockhands.presets import preset
 from clockhands.rotary import Rotary
@@ -124,7 +124,7 @@ def test_even_spacing_leaves_the_middle_out():
     numbers = found_here.numbers
     assert (numbers["first_uncovered_distance"], numbers["longest_covered_distance"]) == (197, 19_999)
     assert numbers["uncovered_distances"] == math.ceil(2 * math.pi * 1e4 / 8) - 197
-    assert found_here.brief == "38.3 % have none, first 197"
+    assert found_here.brief == "38.3% have none, first 197"
 
 
 def test_the_axis_that_covers_least_is_said():
@@ -152,3 +152,16 @@ def test_slow_hands_alone_leave_the_shortest_distances_out():
     said = found(Rotary(head_width=128, scaling=Linear(factor=4.0)), 2048)
     assert (said.brief, said.numbers["uncovered_distances"]) == ("none below 4", 3)
     assert found(Rotary(head_width=4, spacing=Explicit((0.25, 0.01))), 80).brief.endswith("have none, first 1")
+
+
+def test_one_distance_between_two_hands_is_a_gap():
+    rates = (1.0, 2 * math.pi / 40)  # 1 to 3, and 5 to 20
+    assert stretches_covered(rates, 30) == [(1, 3), (5, 20)]
+    found = cover_of(rates, 21)
+    assert (found["uncovered_distances"], found["first_uncovered_distance"]) == (1, 4)
+    assert found["covered_share"] == 19 / 20
+
+
+@pytest.mark.parametrize(("length", "beyond"), [(15, 2), (16, 1), (17, 1)])
+def test_a_hand_that_comes_round_at_the_length_is_not_beyond_it(length, beyond):
+    assert cover_of((2 * math.pi / 16, 2 * math.pi / 16.01 / 2), length)["pairs_beyond_the_length"] == beyond

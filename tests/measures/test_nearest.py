@@ -8,8 +8,8 @@ import pytest
 
 from clockhands.errors import InvalidValue
 from clockhands.ladders import evenly_spaced, explicit, geometric
-from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
-from clockhands.measures.smooth import step_distance
+from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
+from clockhands.measures.tokens.smooth import step_distance
 from clockhands.phases import DIRECT_FINE
 
 
@@ -109,3 +109,22 @@ def test_evenly_spaced_hands_nearly_come_round():
     assert near_period(evenly_spaced(256, 1.0, 1e-4)) == pytest.approx(2 * math.pi * 255 / (1 - 1e-4), rel=1e-14)
     assert near_period(geometric(256)) is None
     assert near_period(explicit([0.5, 0.5, 0.5])) is None
+
+
+@pytest.mark.parametrize("nearest", [0, 17, 39])
+def test_pairs_that_products_cannot_tell_apart_are_told_by_their_differences(nearest):
+    # Squares are near 1e-12, and products of rows 1e3 long are rounded by 1e-10: which is smallest is noise.
+    rows = np.repeat(np.random.default_rng(nearest).normal(scale=400.0, size=(40, 6)), 2, axis=0)
+    rows[1::2, 0] += 1e-6
+    rows[2 * nearest + 1, 0] = rows[2 * nearest, 0] + 0.9e-6
+    earlier, later, apart = nearest_rows(rows)
+    assert (earlier, later) == (2 * nearest, 2 * nearest + 1)
+    assert apart == rows[later, 0] - rows[earlier, 0]
+
+
+@pytest.mark.parametrize(("earlier", "later"), [(10, 5000), (1500, 2600), (4099, 4100), (0, 5099)])
+def test_rows_of_any_two_blocks_are_compared(earlier, later):
+    rows = np.random.default_rng(1).normal(size=(5100, 12))
+    rows[later] = rows[earlier]
+    rows[later, 3] += 2.0**-9
+    assert nearest_rows(rows)[:2] == (earlier, later)

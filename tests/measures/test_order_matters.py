@@ -12,10 +12,10 @@ from clockhands.additive import AdditiveCode, Counter, Learned, NoPosition, Sinu
 from clockhands.biases import Alibi, Clipped, row_numbers
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps
-from clockhands.measures import order_matters
-from clockhands.measures.attention import Layer, Rounded, attend, mean
-from clockhands.measures.order_codes import Member, members, through, values_for
-from clockhands.measures.order_matters import FIGURES, NOTHING, order
+from clockhands.measures.order import permuting
+from clockhands.measures.order.attention import Layer, Rounded, attend, drawn_layers, mean
+from clockhands.measures.order.codes import Member, members, through, values_for
+from clockhands.measures.order.permuting import FIGURES, NOTHING, order
 from clockhands.rotary import Rotary
 
 A, B = np.array([1.0, 0.0]), np.array([0.5, 2.0])
@@ -53,6 +53,40 @@ def test_without_a_code_figures_are_rounding_or_plainly_not(found):
     for name in set(FIGURES) - SAME:
         assert found.without[name].smallest > 0.05
         assert found.without[name].smallest > 1e4 * found.without[name].rounding
+
+
+def plain_last(layers, tokens, sharper):
+    """The last token's output behind a causal mask, token by token and head by head."""
+    x = tokens
+    for layer in layers:
+        y = x.copy()
+        for place in range(len(x)):
+            for query, key, value, output in zip(layer.query, layer.key, layer.value, layer.output, strict=True):
+                scores = sharper * (x[place] @ query) @ (x[: place + 1] @ key).T / math.sqrt(query.shape[1])
+                weights = np.exp(scores) / np.exp(scores).sum()
+                y[place] += weights @ (x[: place + 1] @ value) @ output
+        x = y + np.maximum(y @ layer.up, 0) @ layer.down
+    return x[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "sharper"),
+    [
+        ("causal_last_two_layers", 2, 1.0),
+        ("causal_last_two_layers_even", 2, 0.0),
+        ("causal_last_two_layers_sharp", 2, 4.0),
+    ],
+)
+def test_two_masked_layers_by_hand(name, depth, sharper):
+    # Each network's own layers, each drawn for itself, and a full stop after the words.
+    shares = []
+    for number in range(2):
+        layers = drawn_layers(np.random.default_rng([3, number, 0]), 3, 32, 4, permuting.HIDDEN)[:depth]
+        stop, *words = np.random.default_rng([3, number, 1]).standard_normal((4, 32))
+        one, other = (plain_last(layers, np.array([*each, stop]), sharper) for each in (words, words[::-1]))
+        shares.append(np.linalg.norm(one - other) / np.linalg.norm(one))
+    figure = order(seed=3, networks=2).without[name]
+    assert (figure.smallest, figure.largest) == pytest.approx((min(shares), max(shares)), rel=1e-12)
 
 
 def test_every_code_breaks_the_tie_but_those_that_see_no_side(found):
@@ -200,8 +234,8 @@ def test_forms_of_alibi_that_differ_by_a_constant_in_a_row_are_one_code(found):
 
 def test_a_code_of_zeros_is_no_code():
     zeros = Member("zeros", Learned(32, 4), "")
-    layers = order_matters._networks(0, 2)
-    plain, _ = order_matters._sentences([("a", "b"), ("b", "a")], 0, 2)
+    layers = permuting._networks(0, 2)
+    plain, _ = permuting._sentences([("a", "b"), ("b", "a")], 0, 2)
     none = through(NoPosition(32), [None] * 2, layers, plain)
     found = through(zeros.spec, [np.zeros((4, 32))] * 2, layers, plain)
     assert np.array_equal(found.numbers, none.numbers)
@@ -210,8 +244,8 @@ def test_a_code_of_zeros_is_no_code():
 
 
 def test_layers_in_turns_have_the_code_of_their_number():
-    layers = order_matters._networks(0, 1)
-    plain, _ = order_matters._sentences([("a", "b", "c")], 0, 1)
+    layers = permuting._networks(0, 1)
+    plain, _ = permuting._sentences([("a", "b", "c")], 0, 1)
     rotary = Rotary(8)
     both = mixtures.LayerMixture((rotary, None), (0, 1))
     one = through(rotary, [None], layers[:1], plain)
@@ -226,7 +260,7 @@ def test_what_rounding_could_explain_is_not_told():
 
     def difference(apart, bound):
         moved = one + np.array([apart, 0])
-        return order_matters._difference(Rounded(one, np.array([[bound]])), Rounded(moved, np.zeros((1, 1))))
+        return permuting._difference(Rounded(one, np.array([[bound]])), Rounded(moved, np.zeros((1, 1))))
 
     assert difference(0.5, 0.25).apart is True
     assert difference(0.5, 0.25).median == pytest.approx(0.1)
@@ -239,12 +273,12 @@ def test_what_rounding_could_explain_is_not_told():
 def test_networks_that_do_not_agree_are_not_told():
     one = np.array([[[1.0, 0.0]], [[1.0, 0.0]]])
     error = np.full((2, 1), 1e-12)
-    found = order_matters._difference(Rounded(one, error), Rounded(one + np.array([[[0, 0]], [[0, 1e-3]]]), error))
+    found = permuting._difference(Rounded(one, error), Rounded(one + np.array([[[0, 0]], [[0, 1e-3]]]), error))
     assert (found.smallest, found.largest, found.apart) == (0, 1e-3, None)
 
 
 def test_more_networks_change_none_of_the_first():
-    few, many = order_matters._networks(3, 2), order_matters._networks(3, 4)
+    few, many = permuting._networks(3, 2), permuting._networks(3, 4)
     assert all(np.array_equal(a.query, b.query[:2]) for a, b in zip(few, many, strict=True))
     window = next(member for member in members(32, 4, 4) if member.name == "window")
     for two, four in zip(values_for(window, 2, 3), values_for(window, 4, 3), strict=False):

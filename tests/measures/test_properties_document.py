@@ -72,6 +72,21 @@ def test_a_row_is_what_properties_says(tool, written, name):
         assert f"{line} |\n" in written, "run `python tools/properties_document.py`"
 
 
+def test_every_figure_is_explained_by_its_name(tool, written):
+    explained = written.partition("## The figures by name")[2]
+    dtype = "(?:float16|float32|float64|bfloat16)"
+    for row, spec, values in rows_of(tool):
+        for name, each in ch.properties(spec, min(64, getattr(spec, "usable", 64)), values=values):
+            for figure in each.numbers:
+                # One name stands for those of every dtype, way and base.
+                plain = re.sub("^(base_[0-9]+|evenly_spaced)_", "", figure)
+                said = re.sub(f"^{dtype}_[a-z]+$", "float32_throughout", plain)
+                said = re.sub(f"^{dtype}_[a-z]+_first_off", "float32_throughout_first_off", said)
+                said = re.sub(f"^{dtype}_(largest|first|most|merged)_", r"float32_\1_", said)
+                said = said.replace("float32_throughout_first_off_by_one", "…_first_off_by_one")
+                assert any(f"`{word}`" in explained for word in (figure, plain, said)), (row, name, figure)
+
+
 def test_the_errors_of_angles_are_those_of_the_ladder(tool, written):
     for base in tool.BASES:
         assert tool.precision(base) in written, "run `python tools/properties_document.py`"

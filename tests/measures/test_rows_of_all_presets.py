@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from clockhands.measures.bounded import bounded
-from clockhands.measures.smooth import smooth
 from clockhands.measures.subject import subject_of
-from clockhands.measures.unique import unique
+from clockhands.measures.tokens.bounded import bounded
+from clockhands.measures.tokens.smooth import smooth
+from clockhands.measures.tokens.unique import unique
 from clockhands.mixtures import LayerMixture
 from clockhands.presets import presets
 

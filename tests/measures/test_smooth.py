@@ -20,8 +20,8 @@ from clockhands.additive import (
 )
 from clockhands.biases import Alibi
 from clockhands.ladders import explicit, geometric
-from clockhands.measures.smooth import adjacent_distance, random_pair_distance, smooth, step_distance
 from clockhands.measures.subject import subject_of
+from clockhands.measures.tokens.smooth import adjacent_distance, random_pair_distance, smooth, step_distance
 from clockhands.phases import DIRECT_FINE
 from clockhands.presets import preset
 from clockhands.rotary import Rotary
@@ -186,7 +186,7 @@ def test_a_large_scale_leaves_the_shares_as_they_are():
 
 def test_blocks_make_no_difference(monkeypatch):
     whole = of(Binary(7), 1000).numbers
-    monkeypatch.setattr("clockhands.measures.smooth._BLOCK", 7 * 9)
+    monkeypatch.setattr("clockhands.measures.tokens.smooth._BLOCK", 7 * 9)
     for name, number in of(Binary(7), 1000).numbers.items():
         assert number == (pytest.approx(whole[name], rel=1e-12) if isinstance(number, float) else whole[name])
 

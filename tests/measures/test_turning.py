@@ -19,8 +19,8 @@ from clockhands.additive import (
 )
 from clockhands.biases import Alibi
 from clockhands.ladders import Explicit, geometric
+from clockhands.measures.ladders.turning import completes, turned_through, turning
 from clockhands.measures.subject import subject_of
-from clockhands.measures.turning import completes, turned_through, turning
 from clockhands.rotary import Rotary
 from clockhands.scaling import Proportional
 
@@ -62,7 +62,7 @@ def test_the_sentence_names_the_numbers():
     assert said.brief == "12 of 32 pairs"
     assert said.says == (
         "12 of 32 pairs, from pair 20 on, never complete a turn within 8,192 tokens; the slowest would need 438,460 "
-        "tokens and sees 1.9 % of its circle."
+        "tokens and sees 1.9% of its circle."
     )
 
 

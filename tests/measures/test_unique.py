@@ -23,9 +23,9 @@ from clockhands.additive import (
     table,
 )
 from clockhands.biases import Alibi
-from clockhands.measures.hands import hands_of, rounding_distance
 from clockhands.measures.subject import subject_of
-from clockhands.measures.unique import unique
+from clockhands.measures.tokens.hands import hands_of, rounding_distance
+from clockhands.measures.tokens.unique import unique
 from clockhands.presets import preset
 from clockhands.rotary import Rotary
 from packaged_weights import packaged
@@ -309,7 +309,7 @@ def test_a_million_tokens_of_512_channels_are_compared_in_a_gigabyte(dtype):
 import resource
 from clockhands.additive import Sinusoidal
 from clockhands.measures.subject import subject_of
-from clockhands.measures.unique import unique
+from clockhands.measures.tokens.unique import unique
 found = unique(subject_of(Sinusoidal(512), 2**20, "{dtype}", None))
 print(found.holds, found.numbers["distinct"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -13,6 +13,7 @@ import pytest
 
 from clockhands.auditing.audits import audit, judged
 from clockhands.auditing.findings import Finding
+from clockhands.presets import names
 from clockhands.show.annotations import annotations_of
 from clockhands.show.sarif import sarif_of
 from clockhands.show.terminal import evidence_to_show, print_audit
@@ -106,6 +107,12 @@ def test_no_line_is_longer_than_it_must_be_and_no_key_is_broken(name, width):
         for word in key.replace(",", "").split():
             if ":" in word and "rope_scaling" not in word:  # keys of one block are told together
                 assert word.replace(f"{GGUF}:", "gguf:") in text
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_preset_has_a_report(name):
+    found = audit(name)
+    assert " ".join(printed(found).split()).startswith(f"{name} {found.verdict}")
 
 
 def test_every_finding_is_told_with_its_evidence_and_its_hint():

@@ -14,8 +14,8 @@ from clockhands.auditing.checks.lengths import TEXT, with_still_pairs
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS, Cost
 from clockhands.errors import ClockhandsError
-from clockhands.measures.base_bound import farthest_looked_at, first_failing_distance
-from clockhands.measures.turning import turned_through
+from clockhands.measures.ladders.base_bound import farthest_looked_at, first_failing_distance
+from clockhands.measures.ladders.turning import turned_through
 from clockhands.sources.opened import Opened
 from clockhands.sources.overriding import overridden
 from clockhands.sources.resolve import resolve

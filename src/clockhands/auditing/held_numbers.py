@@ -152,11 +152,7 @@ def _why_unknown(code: Code) -> str:
 def _learned(opened: Opened, code: Code, spec: Learned) -> Held:
     name = code.source.get("rows", "").partition(":")[2]
     if name not in opened.tensors:
-        return Held(
-            spec,
-            None,
-            (_ABSENT,),
-        )
+        return Held(spec, None, (_ABSENT,))
     return _with(spec, opened.tensors[name], spec.values_shape)
 
 

@@ -13,17 +13,17 @@ from clockhands.auditing.findings import json_value
 from clockhands.auditing.held_numbers import spec_of
 from clockhands.auditing.target_properties import WITHOUT_CONTEXT
 from clockhands.errors import ClockhandsError
-from clockhands.measures.base_bound import base_bound, critical_dimension
-from clockhands.measures.bias_apart import told_apart
-from clockhands.measures.bias_edges import edges
-from clockhands.measures.bias_reach import reach
-from clockhands.measures.bounded import bounded
-from clockhands.measures.cover import cover
-from clockhands.measures.precision import phase_error
+from clockhands.measures.biases.apart import told_apart
+from clockhands.measures.biases.edges import edges
+from clockhands.measures.biases.reach import reach
+from clockhands.measures.ladders.base_bound import base_bound, critical_dimension
+from clockhands.measures.ladders.cover import cover
+from clockhands.measures.ladders.precision import phase_error
+from clockhands.measures.ladders.turning import turning
 from clockhands.measures.property import Property, measured, not_computed
-from clockhands.measures.smooth import smooth
 from clockhands.measures.subject import Subject, subject_of
-from clockhands.measures.turning import turning
+from clockhands.measures.tokens.bounded import bounded
+from clockhands.measures.tokens.smooth import smooth
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.specs import SPECS
 
@@ -110,10 +110,10 @@ def _of_code(code: Code, resolved: Resolved) -> MainProperties | None:
         subject = subject_of(spec, length, "float32", None)
     except ClockhandsError:
         return None  # a table that is shorter than the length that was asked for: a finding says so
-    measured = {name: measure(subject) for name, measure in _MEASURES.items()}
+    found = {name: measure(subject) for name, measure in _MEASURES.items()}
     return MainProperties(
         code.part,
         code.layers,
         length,
-        {name: one for name, one in measured.items() if one.state == "measured"},
+        {name: one for name, one in found.items() if one.state == "measured"},
     )

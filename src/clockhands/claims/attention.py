@@ -8,8 +8,8 @@ import numpy as np
 from clockhands.additive import AdditiveCode, Sinusoidal, add
 from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
 from clockhands.heads import margin, relative_head
-from clockhands.measures.attention import Layer, attend
-from clockhands.measures.order_matters import CodeOrder, OrderMatters, order
+from clockhands.measures.order import CodeOrder, OrderMatters, order
+from clockhands.measures.order.attention import Layer, attend
 from clockhands.rotary import Rotary, rotate
 
 NO_CODE = "Haviv et al. 2022, arXiv:2203.16634"

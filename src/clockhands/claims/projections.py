@@ -6,7 +6,7 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.claims.claim import Numbers, at_most, claim, near
-from clockhands.measures.recoverable import (
+from clockhands.measures.adding.recoverable import (
     cosine_below,
     cosine_deviation,
     cosine_quantile,
@@ -14,7 +14,7 @@ from clockhands.measures.recoverable import (
     expected_share,
     pair_error,
 )
-from clockhands.measures.score_terms import (
+from clockhands.measures.adding.score_terms import (
     commuting_form,
     drawn_projections,
     expected_offset_share,
@@ -77,7 +77,7 @@ def scores_depend_on_the_offset() -> Numbers:
         "their_deviation_at_width_64": near("0.045"),
         "mean_of_12_heads_of_64_at_width_512": near("0.077"),
         "their_deviation_at_width_512": near("0.050"),
-        "expected_share_over_32_positions": near("0.199"),
+        "expected_share_over_32_positions_at_width_512": near("0.199"),
         "chance_over_512_positions": near("0.0039"),
     },
     argument=(
@@ -99,7 +99,7 @@ def projections_destroy_the_offset() -> Numbers:
         "their_deviation_at_width_64": narrow.std(ddof=1),
         "mean_of_12_heads_of_64_at_width_512": wide.mean(),
         "their_deviation_at_width_512": wide.std(ddof=1),
-        "expected_share_over_32_positions": expected_offset_share(_rows(512, 32)),
+        "expected_share_over_32_positions_at_width_512": expected_offset_share(_rows(512, 32)),
         "chance_over_512_positions": 2 / 513,
     }
 

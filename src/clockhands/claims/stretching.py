@@ -9,8 +9,8 @@ from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
 from clockhands.claims.frequencies import distances_apart
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
-from clockhands.measures.base_bound import first_failing_distance
-from clockhands.measures.sound_bases import smallest_sound_base
+from clockhands.measures.ladders.base_bound import first_failing_distance
+from clockhands.measures.ladders.sound_bases import smallest_sound_base
 from clockhands.rotary import Rotary, rotate
 from clockhands.scaling import Linear, Llama3, Ntk, Yarn
 

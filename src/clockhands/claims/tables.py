@@ -16,24 +16,33 @@ from clockhands.ladders import TWO_PI, geometric
     "unique-for-every-position",
     "Every position has a code of its own.",
     "only if",
-    condition="positions are whole numbers, held as such, and the code has at least four channels in 16 bits.",
+    condition="positions are whole numbers, held as such, and few channels of 16 bits serve no very long texts.",
     numbers={
         "distinct_of_65536_at_width_4_in_float32": exactly(65_536),
         "distinct_of_65536_at_width_4_in_float16": exactly(65_536),
         "distinct_of_65536_at_width_4_in_bfloat16": exactly(65_536),
         "distinct_of_65536_at_width_64_in_bfloat16": exactly(65_536),
+        "first_two_alike_at_width_4_in_bfloat16": exactly(7),
+        "the_same_again_at_width_4_in_bfloat16": exactly(84_830),
     },
     argument=(
         "Pair 0 turns 1 rad per token, and no whole number of tokens is a multiple of 2π, so in real numbers no two "
-        "rows are the same. Rounded rows stay different too: all 65,536, even in bfloat16 at width 4."
+        "rows are the same. Rounded rows stay different too, at first: in bfloat16 at width 4 all 65,536, then 84,830 "
+        "is as 7."
     ),
     source=f"{PAPER}; π is irrational (Lambert 1761)",
 )
 def unique_for_every_position() -> Numbers:
-    """Rows of tables of 65,536 positions, counted as bytes."""
-    return {
+    """Rows of tables of 65,536 positions, counted as bytes, and the first that comes again among more."""
+    found: Numbers = {
         f"distinct_of_65536_at_width_{width}_in_{dtype}": distinct(table(Sinusoidal(width=width), 65_536, dtype))
         for width, dtype in ((4, "float32"), (4, "float16"), (4, "bfloat16"), (64, "bfloat16"))
+    }
+    first, again = first_alike(table(Sinusoidal(width=4), 100_000, "bfloat16"))
+    return {
+        **found,
+        "first_two_alike_at_width_4_in_bfloat16": first,
+        "the_same_again_at_width_4_in_bfloat16": again,
     }
 
 
@@ -43,11 +52,21 @@ def distinct(rows: np.ndarray) -> int:
     return len(np.unique(whole.view(f"V{whole.shape[1]}")))
 
 
+def first_alike(rows: np.ndarray) -> tuple[int, int]:
+    """The first row that has been before, bit by bit, and where it was: (where it was, where it is)."""
+    seen: dict[bytes, int] = {}
+    for position, row in enumerate(rows):
+        before = seen.setdefault(row.tobytes(), position)
+        if before != position:
+            return before, position
+    raise AssertionError(f"all {len(rows)} rows differ")
+
+
 @claim(
     "two-channels-are-enough",
     "One sine and one cosine are enough to tell all positions apart.",
     "only if",
-    condition="numbers are kept in float32 or better.",
+    condition="numbers are kept in float32 or better, and texts are shorter than ten million tokens.",
     numbers={
         "distinct_of_65536_in_float32": exactly(65_536),
         "first_two_alike_in_float16": exactly(2),
@@ -55,10 +74,11 @@ def distinct(rows: np.ndarray) -> int:
         "first_two_alike_in_bfloat16": exactly(1),
         "the_same_again_in_bfloat16": exactly(711),
         "turns_in_710_tokens": near("113.00001"),
+        "rows_1804_and_10840506_are_the_same_in_float32": exactly(True),
     },
     argument=(
         "710 tokens are almost exactly 113 turns, so positions 710 apart differ by 0.00006 rad. Float32 still sees "
-        "that; float16 gives positions 2 and 712 the same row, bfloat16 positions 1 and 711."
+        "that; float16 gives positions 2 and 712 the same row, bfloat16 1 and 711. Float32 has its own such pair."
     ),
     source="computed; 355/113 is the well-known fraction for π",
 )
@@ -66,14 +86,14 @@ def two_channels_are_enough() -> Numbers:
     """The first row that comes again, in each dtype."""
     found: Numbers = {"distinct_of_65536_in_float32": distinct(table(Sinusoidal(width=2), 65_536))}
     for dtype in ("float16", "bfloat16"):
-        seen: dict[bytes, int] = {}
-        for position, row in enumerate(table(Sinusoidal(width=2), 1024, dtype)):
-            if row.tobytes() in seen:
-                found[f"first_two_alike_in_{dtype}"] = seen[row.tobytes()]
-                found[f"the_same_again_in_{dtype}"] = position
-                break
-            seen[row.tobytes()] = position
-    return {**found, "turns_in_710_tokens": 710 / float(TWO_PI)}
+        first, again = first_alike(table(Sinusoidal(width=2), 1024, dtype))
+        found |= {f"first_two_alike_in_{dtype}": first, f"the_same_again_in_{dtype}": again}
+    far = table(Sinusoidal(width=2), [1_804, 10_840_506])
+    return {
+        **found,
+        "turns_in_710_tokens": 710 / float(TWO_PI),
+        "rows_1804_and_10840506_are_the_same_in_float32": bool((far[0] == far[1]).all()),
+    }
 
 
 @claim(

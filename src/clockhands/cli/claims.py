@@ -1,6 +1,5 @@
 """`clockhands claims`: what is said about position codes, recomputed."""
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -8,6 +7,7 @@ import click
 
 from clockhands.cli.group import did_you_mean
 from clockhands.cli.output import print_json
+from clockhands.cli.threads import one_thread
 
 if TYPE_CHECKING:
     from clockhands.claims import Claim
@@ -21,12 +21,8 @@ Examples:
 
 
 def _claims() -> "Mapping[str, Claim]":
-    """All claims, imported when they are asked for: the help of all commands needs none of it.
-
-    They are many small products, for which the threads of a linear algebra library mostly wait on each other: one
-    takes a third of the time, and on a busy machine far less. The variable is read when NumPy is first imported.
-    """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    """All claims, imported when they are asked for: the help of all commands needs none of it."""
+    one_thread()
     from clockhands.claims import CLAIMS
 
     return CLAIMS

@@ -1,10 +1,9 @@
 """`clockhands order`: attention with and without a position code, on the same words in two orders."""
 
-import os
-
 import click
 
 from clockhands.cli.output import print_json
+from clockhands.cli.threads import one_thread
 
 EXAMPLES = """\b
 Examples:
@@ -26,11 +25,9 @@ def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
     and with a causal one. What no drawn network tells is the same for all weights, so it cannot be learned either.
     Then what becomes of a token that a position is added to.
     """
-    # Many small products, for which the threads of a linear algebra library mostly wait on each other: on a busy
-    # machine one is four times as fast. The variable is read when NumPy is first imported.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from clockhands.measures.drawn_tokens import adding_measured
-    from clockhands.measures.order_matters import order
+    one_thread()
+    from clockhands.measures.adding.drawn_tokens import adding_measured
+    from clockhands.measures.order import order
 
     found, added = order(text, other, seed=seed), adding_measured(seed=seed)
     if as_json:

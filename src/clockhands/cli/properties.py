@@ -4,6 +4,7 @@ import click
 
 from clockhands.cli.group import talk
 from clockhands.cli.output import print_json
+from clockhands.cli.threads import one_thread
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -35,6 +36,7 @@ def command(target: str, length: int | None, dtype: str, as_json: bool) -> None:
     a .npy or .npz file (FILE:NAME picks one array), org/name in the local Hugging Face cache, a preset
     (PRESET:field=value,...), or - for a config on standard input.
     """
+    one_thread()
     # Imported when it is called: the help of all commands needs none of it.
     from clockhands.auditing.target_properties import target_properties
 

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.errors import InvalidValue
-from clockhands.measures.adding import adding
-from clockhands.measures.base_bound import base_bound, critical_dimension
-from clockhands.measures.bias_apart import told_apart
-from clockhands.measures.bias_edges import edges
-from clockhands.measures.bias_reach import reach
-from clockhands.measures.bounded import bounded
-from clockhands.measures.cover import cover
-from clockhands.measures.kernels import kernel
-from clockhands.measures.precision import precision
+from clockhands.measures.adding.adding import adding
+from clockhands.measures.biases.apart import told_apart
+from clockhands.measures.biases.edges import edges
+from clockhands.measures.biases.reach import reach
+from clockhands.measures.ladders.base_bound import base_bound, critical_dimension
+from clockhands.measures.ladders.cover import cover
+from clockhands.measures.ladders.precision import precision
+from clockhands.measures.ladders.turning import turning
 from clockhands.measures.property import Property
-from clockhands.measures.shifts import shift
-from clockhands.measures.smooth import smooth
-from clockhands.measures.spectrum import spectrum
+from clockhands.measures.shifts.kernels import kernel
+from clockhands.measures.shifts.rotations import shift
 from clockhands.measures.subject import subject_of
-from clockhands.measures.turning import turning
-from clockhands.measures.unique import unique
+from clockhands.measures.tokens.bounded import bounded
+from clockhands.measures.tokens.smooth import smooth
+from clockhands.measures.tokens.spectrum import spectrum
+from clockhands.measures.tokens.unique import unique
 from clockhands.mixtures import LayerMixture
 from clockhands.specs import Spec, describe, to_dict
 
@@ -121,7 +121,7 @@ def properties(spec: Spec, length: int, dtype: object = "float32", *, values: An
 
     Raises:
         InvalidValue: The length is below 1 or beyond a learned table, the dtype does not exist, or the values are of
-            another shape.
+            another shape, NaN or infinite.
         InvalidType: ``spec`` is not a position code.
 
     >>> from clockhands.additive import Sinusoidal

@@ -50,3 +50,23 @@ def not_applicable(why: str) -> Property:
 def not_computed(why: str, **numbers: Any) -> Property:
     """A property that could be told, and why it was not."""
     return Property("not computed", None, "not computed", why, numbers)
+
+
+def said(number: float) -> str:
+    """A number as a sentence has it: thousands with commas, three digits of what is small.
+
+    >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
+    ('8,192', '438,001', '0.0123', '12.5')
+    """
+    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share as a sentence has it: what is neither nothing nor all does not read so.
+
+    >>> percent(0.3829), percent(0.00001), percent(0.99999), percent(1.0)
+    ('38.3%', 'under 0.1%', 'over 99.9%', '100%')
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return "under 0.1%" if share < 1e-3 else "over 99.9%" if share > 0.999 else f"{share:.1%}"

@@ -127,7 +127,7 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Subj
     Raises:
         InvalidType: It is no position code, or the length is no whole number.
         InvalidValue: The length is below 1 or beyond a learned table, the dtype does not exist, or the learned
-            numbers are of another shape.
+            numbers are of another shape, NaN or infinite.
     """
     if not isinstance(spec, SPECS):
         hint = (
@@ -142,15 +142,31 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Subj
         )
     if isinstance(spec, AdditiveCode) and values is not None:
         spec.check_values(np.shape(values))
+        _refuse_what_is_not_finite("values", numpy_of(values, "values"))
     if isinstance(spec, BiasCode) and values is not None:
         values = _numbers_of_bias(spec, values)
     return Subject(spec, number, output_dtype(dtype), values)  # type: ignore[arg-type]
+
+
+def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
+    """One NaN would make every figure that numbers are compared for NaN, or its answer wrong."""
+    if numbers.dtype.kind not in "fV":
+        return  # whole numbers are finite, and what is no number is refused where it is used
+    wrong = np.argwhere(~np.isfinite(numbers.astype(np.float64)))
+    if len(wrong):
+        first = wrong[0].tolist()
+        raise InvalidValue(
+            f"`{name}` must be finite, got {numbers[tuple(first)]} at {first}, the first of {len(wrong):,}.",
+            "Repair or leave out these numbers: nothing can be measured of them.",
+        )
 
 
 def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:
     """The learned numbers of a bias, checked, by name, float64."""
     given = values_of(type(spec).__name__, values, spec.shapes).arrays
     arrays = {name: numpy_of(array, name).astype(np.float64) for name, array in given.items()}
+    for name, array in arrays.items():
+        _refuse_what_is_not_finite(name, array)
     wrong = spec.refuse(arrays)
     if wrong:
         raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.additive import AdditiveCode
-from clockhands.measures.drawn_tokens import AddingFigures
-from clockhands.measures.order_matters import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
+from clockhands.measures.adding.drawn_tokens import AddingFigures
+from clockhands.measures.order.permuting import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
 from clockhands.show.page import Page, safe
 
 _TITLES = ("", "sentences", "third order", "masked", "one word")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_file
-from clockhands.measures.turning import completes
+from clockhands.measures.ladders.turning import completes
 from clockhands.sources.resolved import Code, Resolved
 
 

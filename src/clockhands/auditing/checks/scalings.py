@@ -5,7 +5,7 @@ from typing import Any
 
 from clockhands.auditing.checks.parts import rotary_parts
 from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_file
-from clockhands.measures.base_bound import first_failing_distance
+from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.rotary import Rotary
 from clockhands.scaling import LongRope
 from clockhands.sources.resolved import Code

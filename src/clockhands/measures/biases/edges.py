@@ -10,9 +10,8 @@ Numbers of buckets (`Buckets`, `CeilingBuckets`, `Clipped`), all whole and exact
 * ``last_from_before``, ``last_from_after``: from this distance on all share one bucket.
 * ``rows_used``: rows that some pair of tokens within the length takes.
 * ``rows_unused``: the others; ``rows_never_used``: those that no pair takes at any length.
-
-Numbers of windows (`Window`, `LogWindow`): ``rows``, ``rows_used``, ``rows_unused`` and ``rows_never_used`` as above;
-``tokens`` of the window, and ``steps_down`` and ``steps_across``, the largest difference each way.
+* ``tokens``: of windows (`Window`, `LogWindow`), those of the window; ``steps_down``, ``steps_across``: the largest
+  difference each way. Of windows these and the rows are all.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
-from clockhands.measures.bias_lines import MOST_DISTANCE, name, no_bias
+from clockhands.measures.biases.lines import MOST_DISTANCE, name, no_bias
 from clockhands.measures.property import Property, measured, not_applicable
 from clockhands.measures.subject import Subject
 

@@ -14,15 +14,18 @@ the length. The numbers of `base_bound`:
   was found or the search would be too coarse (``searched`` says whether there was one), ``search_step`` the share of
   the base in which it was looked for.
 * ``failing_above``: the gaps, [first, last] of each stretch of failing bases above the smallest sound one, up to
-  ``searched_to``. `clockhands.measures.sound_bases` has their accuracy.
+  ``searched_to``. `clockhands.measures.ladders.sound_bases` has their accuracy.
 
 **The critical dimension** is the number of channels whose pair completes a turn within the length a model was trained
 at; the others meet angles in longer texts that training never showed. For a plain ladder over ``d`` channels it is
-``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`: ``channels``,
-``critical_dimension`` (counted), ``by_formula`` (None where the ladder is not plain), ``by_axis``.
+``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to ``d``. The numbers of `critical_dimension`:
+
+* ``channels``: all that turn; ``critical_dimension``: those whose pair completes a turn, counted; ``by_axis``: the same
+  for each axis.
+* ``by_formula``: what the formula gives; None where the ladder is not plain.
 
 Accuracy: sums are within ``pairs x length x 2**-50``; a distance at which the real sum is nearer to 0 may be told
-either way. Counts as in `clockhands.measures.turning`.
+either way. Counts as in `clockhands.measures.ladders.turning`.
 
 Source: Men et al. 2024, arXiv:2405.14591, section 4; Liu et al. 2023, arXiv:2310.05209, section 4.
 """
@@ -36,12 +39,12 @@ import numpy as np
 
 from clockhands.additive import SineOnly, WarpedPosition
 from clockhands.ladders import Geometric, Ladder
-from clockhands.measures.kernels import kernel_by_distance
-from clockhands.measures.products import product
-from clockhands.measures.property import Property, measured, not_applicable
-from clockhands.measures.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
+from clockhands.measures.ladders.products import product
+from clockhands.measures.ladders.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
+from clockhands.measures.ladders.turning import turned_through, turning_ladders
+from clockhands.measures.property import Property, measured, not_applicable, said
+from clockhands.measures.shifts.kernels import kernel_by_distance
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import said, turned_through, turning_ladders
 from clockhands.rotary import Rotary
 
 __all__ = [
@@ -227,7 +230,7 @@ def _says_bases(spec: Rotary, found: dict[str, Any]) -> str:
         return f"{told}, and none fails from there to {said(found['searched_to'])}."
     return (
         f"{told}; {len(gaps)} {'stretch' if len(gaps) == 1 else 'stretches'} of larger bases fail again, the last from "
-        f"{said(gaps[-1][0])} to {said(gaps[-1][1])} (steps of {100 * found['search_step']:.2g} %, up to "
+        f"{said(gaps[-1][0])} to {said(gaps[-1][1])} (steps of {100 * found['search_step']:.2g}%, up to "
         f"{said(found['searched_to'])})."
     )
 
@@ -258,13 +261,11 @@ def critical_dimension(subject: Subject) -> Property:
     channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)
     formula = _by_formula(subject, channels)
     new = channels - seen
-    told = f"Trained on {subject.length:,} tokens, {seen} of {channels} channels see their pair complete a turn"
-    told += "; the other " + (f"{new} meet new angles in longer texts." if new > 0 else "")
-    if not new:
-        told = f"Trained on {subject.length:,} tokens, all {channels} channels see their pair complete a turn."
+    who = f"{seen} of {channels}" if new else f"all {channels}"
+    rest = f"; the other {new} meet new angles in longer texts" if new else ""
     return measured(
         f"{seen} of {channels} channels",
-        told,
+        f"Trained on {subject.length:,} tokens, {who} channels see their pair complete a turn{rest}.",
         critical_dimension=seen,
         channels=channels,
         by_formula=formula,

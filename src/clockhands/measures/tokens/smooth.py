@@ -10,6 +10,8 @@ Numbers of `smooth`, distances Euclidean, in the numbers' own unit; positions in
 * ``random_pair_distance``: root of the mean squared distance of two different tokens of the length, drawn at random:
   ``sqrt(2 (mean |row| ** 2 - |mean row| ** 2) n / (n - 1))``.
 * ``of_random_pair``: the adjacent distance over that.
+* ``row_norm``: the Euclidean length of a token's vector, its mean where it varies; ``axis``: of several axes the one
+  with the worst answer, else None.
 * ``rounding_moves_steps_by``: by how much rounding to the dtype moves a step of a clock at most.
 
 The steps are those of the real numbers, before they are rounded to the dtype; learned numbers as they are in it.
@@ -26,9 +28,9 @@ import numpy as np
 from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Ladder
-from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
 from clockhands.measures.subject import Subject
+from clockhands.measures.tokens.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of
 from clockhands.phases import units
 from clockhands.positions import positions_of
 

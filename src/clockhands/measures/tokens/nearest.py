@@ -21,7 +21,7 @@ import numpy as np
 
 from clockhands.errors import InvalidValue
 from clockhands.ladders import TWO_PI, Ladder, working
-from clockhands.measures.smooth import step_distances
+from clockhands.measures.tokens.smooth import step_distances
 from clockhands.phases import units
 from clockhands.positions import positions_of
 
@@ -170,7 +170,7 @@ def period(ladder: Ladder) -> float | None:
                 math.gcd(whole.numerator * near.denominator, near.numerator * whole.denominator),
                 whole.denominator * near.denominator,
             )
-        return float(TWO_PI / (largest * Decimal(whole.numerator) / whole.denominator))
+        return _finite(TWO_PI / (largest * Decimal(whole.numerator) / whole.denominator))
 
 
 def near_period(ladder: Ladder) -> float | None:
@@ -189,4 +189,10 @@ def near_period(ladder: Ladder) -> float | None:
         uneven = max(abs(step - steps[0]) for step in steps)
         if not steps[0] or uneven > abs(steps[0]) * Decimal("1e-50"):
             return None
-        return float(TWO_PI / abs(steps[0]))
+        return _finite(TWO_PI / abs(steps[0]))
+
+
+def _finite(tokens: Decimal) -> float | None:
+    """A number of tokens; None where no float64 holds it, which is never for a text."""
+    found = float(tokens)
+    return found if math.isfinite(found) else None

@@ -13,7 +13,7 @@ has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T`` (`clockhan
 * ``hands``: the pairs that turn; ``axis``: the axis with the largest error, of codes of several;
 * ``decay_per_token_most``, ``decay_per_token_least``: of xPos, what a pair is multiplied by for each token as well.
 
-Of a code without hands (shares of variance by ``distances``; see `clockhands.measures.linear_maps`):
+Of a code without hands (shares of variance by ``distances``; see `clockhands.measures.shifts.linear_maps`):
 
 * ``residual_share``: what the best linear map from rows ``t`` to rows ``t + k`` leaves of the variance of rows that it
   was not fitted to; ``largest_error``: its largest error of a number there; None where rows are too few;
@@ -23,7 +23,7 @@ Of a code without hands (shares of variance by ``distances``; see `clockhands.me
 * ``first_step_turns``, ``last_step_turns``: of a warped position, by how many radians a step of one token turns the
   first hand at the first and at the last token, not reduced.
 
-Of biases see `clockhands.measures.diagonals`.
+Of biases see `clockhands.measures.biases.diagonals`.
 
 **Accuracy.** The bound of the error: rows of numbers of size at most ``S`` are within ``d`` of the real ones, half the
 dtype's spacing below ``S`` and ``2**-46 S`` for what came before (`clockhands.phases`), 1.01 times that for numbers
@@ -44,9 +44,9 @@ from clockhands.additive import AdditiveCode, Counter, NormalizedCounter, Sinuso
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
-from clockhands.measures.diagonals import diagonals
-from clockhands.measures.linear_maps import Judged, judged
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.biases.diagonals import diagonals
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, percent
+from clockhands.measures.shifts.linear_maps import Judged, judged
 from clockhands.measures.subject import Subject
 from clockhands.phases import units
 from clockhands.positions import positions_of
@@ -257,7 +257,7 @@ def _of_rows(subject: Subject) -> Property:
     along = f" along axis {axis}" if subject.axes > 1 else ""
     over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
     steps = [
-        f"{_percent(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
+        f"{_left(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
         f"(off by up to {error:.2g})"
         for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
         if share is not None
@@ -286,7 +286,7 @@ def _of_rows(subject: Subject) -> Property:
         )
     near = " Over these tokens the other channels stand in for what is missing." if each[axis].linear else ""
     share = found["residual_share"][0]
-    brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_percent(share)}"
+    brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
     says = f"{name} has no shift matrix{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
     return measured(brief, says, holds=False, **found)
 
@@ -309,15 +309,16 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
             **found,
         )
     return measured(
-        f"no: the best map leaves {_percent(share)}",
+        f"no: the best map leaves {_left(share)}",
         f"Rows are trained one by one, and no map moves all of them. {fit}",
         holds=False,
         **found,
     )
 
 
-def _percent(share: float) -> str:
-    return "all" if share >= 1 else f"{share:.1%}" if share >= 5e-4 else "under 0.1%"
+def _left(share: float) -> str:
+    """What a map leaves; on rows that it was not fitted to that may be more than there was."""
+    return "all" if share >= 1 else percent(share)
 
 
 def _step_of(spec: WarpedPosition, position: int) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.arguments import count
-from clockhands.measures.recoverable import (
+from clockhands.measures.adding.recoverable import (
     Recovered,
     cosine_below,
     cosine_deviation,
@@ -27,7 +27,7 @@ from clockhands.measures.recoverable import (
     recovered,
     wilson,
 )
-from clockhands.measures.score_terms import (
+from clockhands.measures.adding.score_terms import (
     Terms,
     commuting_form,
     drawn_projections,
@@ -219,13 +219,6 @@ def adding_measured(
             terms += _head_terms(rows, heads, scales, rng)
             offsets.append(_offsets(rows, heads, rng))
     return AddingFigures(seed, POSITIONS, *(tuple(each) for each in (found, pairs, angles, terms, offsets)))
-
-
-def adding_figures(
-    widths: Sequence[int] = (16, 64, 512), vocabularies: Sequence[int] = (1_000, 50_000), seed: int = 0
-) -> dict[str, Any]:
-    """The figures of `adding_measured` as JSON values."""
-    return adding_measured(widths, vocabularies, seed).to_dict()
 
 
 def _pair_errors(rows: np.ndarray, tokens: np.ndarray, name: str, scale: float) -> PairErrors:

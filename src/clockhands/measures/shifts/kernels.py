@@ -11,6 +11,8 @@ where both stand, and what is told is its mean over the pairs of each distance.
 * ``share_of_steps_rising``: of the steps from ``k`` to ``k + 1``, how many rise;
 * ``share_out_of_order``: of the pairs of distances ``k < k'``, how many have ``g(k) < g(k')``, counted one by one;
 * ``first_negative``: the first ``k`` with ``g(k) < 0``, else None;
+* ``attention_factor_squared``: of a rotary code with such a factor, what every score is multiplied by as well;
+* ``even``: whether a token as far behind is as much alike as one ahead; None where no kernel says it;
 * ``octaves``: for each the first distance (1, 2, 4, …); ``mean_by_octave``: the mean of ``g(k) / g(0)`` from there up
   to the next;
 * ``explained_by_distance``: of codes without a kernel, the share of the variance of all dot products of two different
@@ -35,7 +37,7 @@ from clockhands.arguments import count
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Ladder
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, percent
 from clockhands.measures.subject import Subject
 from clockhands.memory import refuse_larger
 from clockhands.phases import units
@@ -314,11 +316,7 @@ def _of_rows(subject: Subject) -> Property:
         says = f"The dot product of two tokens{where} depends on their distance alone{over}.{neighbours}"
         return measured("by distance alone", says, **(found | {"even": True}))
     says = (
-        f"The dot product of two tokens{where} depends on where both stand: distance explains {_percent(explained)} "
+        f"The dot product of two tokens{where} depends on where both stand: distance explains {percent(explained)} "
         f"of its variance{over}.{neighbours}"
     )
-    return measured(f"distance explains {_percent(explained)}", says, **found)
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.9995 else "over 99.9%"
+    return measured(f"distance explains {percent(explained)}", says, **found)

@@ -4,10 +4,11 @@ Numbers of `unique`; positions in tokens, distances Euclidean:
 
 * ``distinct``: how many of the tokens have numbers, in the dtype, that no token before them has; ``first_collision``:
   the first position whose numbers an earlier one has, ``[earlier, later]``, or None. Rows are compared number by number
-  (see `clockhands.measures.collisions`), so these are exact for the rows as they are made.
+  (see `clockhands.measures.tokens.collisions`), so these are exact for the rows as they are made.
 * ``nearest_pair`` and ``nearest_distance``: the two tokens that are nearest. Of a clock in real numbers, and then
   ``rounding_moves_distance_by`` is what rounding to the dtype adds or takes at most; of other codes in the dtype. None
-  where a table has more than 16,384 rows and no rule. Accuracy: see `clockhands.measures.nearest`.
+  where a table has more than 16,384 rows and no rule. Accuracy: see `clockhands.measures.tokens.nearest`.
+* ``nearest_offset``: of a clock, the distance in tokens of any two that are nearest.
 * ``positions_distinct_in_dtype``, ``first_positions_merged``: how many of the positions would be left if the position
   itself were rounded to the dtype, before the code is made from it, and the first two that become one.
 * ``comes_round_after``: tokens after which all hands stand as they stood, a real number; None where they never do.
@@ -24,12 +25,20 @@ import numpy as np
 
 from clockhands.additive import FourierFeatures
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.measures.collisions import collisions
-from clockhands.measures.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of, zero_tokens
-from clockhands.measures.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.rounded_positions import distinct_positions, first_merged
 from clockhands.measures.subject import Subject
+from clockhands.measures.tokens.collisions import collisions
+from clockhands.measures.tokens.hands import (
+    Hands,
+    MakeRows,
+    different_axes,
+    hands_of,
+    rounding_distance,
+    rows_of,
+    zero_tokens,
+)
+from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
+from clockhands.measures.tokens.rounded_positions import distinct_positions, first_merged
 
 _MOST_NUMBERS = 1 << 31  # of rows that are made and hashed
 _MOVED = "rounding_moves_distance_by"
@@ -168,10 +177,9 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
     sentences = []
     if collision is not None:
         earlier, later = collision
-        sentences.append(
-            f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {length:,} "
-            f"tokens have {numbers['distinct']:,} different ones."
-        )
+        distinct = numbers["distinct"]
+        rest = "all tokens are alike" if distinct == 1 else f"{length:,} tokens have {distinct:,} different ones"
+        sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
         brief = f"no: {earlier:,} and {later:,} alike"
     elif beyond is not None:
         brief = f"no: no numbers from {beyond:,} on"

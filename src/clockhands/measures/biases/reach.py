@@ -14,8 +14,10 @@ Numbers, lists by head; a distance in tokens, None where the fall is never reach
 * ``shortest_reach``, ``longest_reach`` (of the hundredths) and ``shortest_reach_head``, ``longest_reach_head``.
 * ``farthest_distance``, ``length - 1``; of windows the largest step. ``farthest_fall_by_head`` and
   ``farthest_weight_by_head``, ``exp(-fall)``, there; ``smallest_farthest_weight`` of them.
+* ``heads``: all heads.
 * ``heads_seeing_all``: heads whose farthest key weighs a hundredth or more.
 * ``strongest_distance_by_head``, of learned numbers: where within the length the number is largest.
+* ``keys_after``: what keys after the query get, as under `told_apart`.
 * ``slopes_by_head``, of straight lines, in 1/token.
 
 Accuracy: float64, with ``u = 2**-53`` for one rounding. Distances of straight lines are within a relative ``3.01 u`` of
@@ -34,8 +36,8 @@ import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.biases.values import values_of
-from clockhands.measures.bias_edges import Plane, rows_of_window, sides
-from clockhands.measures.bias_lines import (
+from clockhands.measures.biases.edges import Plane, rows_of_window, sides
+from clockhands.measures.biases.lines import (
     AFTER_SAYS,
     MOST_DISTANCE,
     MOST_NUMBERS,

@@ -12,6 +12,7 @@ none is simulated:
 * ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: share of
   tokens that are nearest to themselves among 50,000 after the longest row was added, by somebody who does not know
   the position (absolute accuracy 1e-6). ``deviation_needed`` is from where on 99 of 100 are (relative 1e-4).
+* ``vocabulary``: how many tokens there are to be mistaken for.
 * ``cosine_deviation``: ``1 / sqrt(width)``, standard deviation of the cosine of token and row; ``cosine_999``: what 999
   of 1,000 are below in size (1e-12; None for one channel).
 * ``sum_rounding``: what the sum is rounded by in the dtype, beside the token's deviation 1: root mean square over the
@@ -28,15 +29,17 @@ each axis with the other coordinates at the first position; the worst is told.
 """
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from clockhands.additive import AdditiveCode, Learned, table
+from clockhands.dtypes import limits
 from clockhands.errors import InvalidValue
+from clockhands.measures.adding.recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
+from clockhands.measures.adding.score_terms import expected_offset_share, expected_terms
 from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
-from clockhands.measures.score_terms import expected_offset_share, expected_terms
 from clockhands.measures.subject import Subject
 
 VOCABULARY = 50_000
@@ -46,7 +49,6 @@ FOUND = 0.99
 """Share of tokens that must be found again for the property to hold."""
 
 _FIRST, _SPREAD = 128, 64
-_MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
 def adding(subject: Subject) -> Property:
@@ -132,9 +134,11 @@ def _spread(subject: Subject, axis: int) -> np.ndarray:
     if isinstance(subject.spec, Learned) or subject.length <= _FIRST + _SPREAD:
         return subject.rows(_FIRST, subject.length, axis)
     assert isinstance(subject.spec, AdditiveCode)
-    places: Any = subject.first + np.linspace(_FIRST, subject.length - 1, _SPREAD).round().astype(np.int64)
+    # In Python's integers: a float64 above 2**53 steps over positions, and the last may be 2**63, which no int64 holds.
+    apart = subject.length - 1 - _FIRST
+    places: Any = np.array([subject.first + _FIRST + round(Fraction(apart * i, _SPREAD - 1)) for i in range(_SPREAD)])
     if subject.axes > 1:
-        places, along = np.full((_SPREAD, subject.axes), subject.first, np.int64), places
+        places, along = np.full((_SPREAD, subject.axes), subject.first, places.dtype), places
         places[:, axis] = along
     return table(subject.spec, places, subject.dtype, values=subject.values)
 
@@ -150,7 +154,8 @@ def _sum_rounding(rows: np.ndarray, dtype: np.dtype) -> float:
     sizes = np.maximum(np.abs(rows.astype(np.float64)), 1)
     exponents = np.floor(np.log2(sizes)).astype(np.int64)
     each, places = np.unique(exponents, return_inverse=True)
-    squares = np.array([_rounded_off(2.0 ** (int(one) - _MANTISSA[dtype.name])) for one in each])
+    after_first = limits(dtype)[0] - 1  # bits
+    squares = np.array([_rounded_off(2.0 ** (int(one) - after_first)) for one in each])
     return math.sqrt(float(squares[places.reshape(rows.shape)].mean(-1).max()))
 
 

@@ -36,7 +36,7 @@ from clockhands.biases import (
     Window,
     bias,
 )
-from clockhands.measures.attention import UNIT, Layer, Role, Rounded, attend
+from clockhands.measures.order.attention import UNIT, Layer, Role, Rounded, attend
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary, XPos, chunked, rotate
 from clockhands.scaling import Llama3

@@ -270,7 +270,7 @@ def first_position_off(
     """
     found = _way(ladder, dtype, way, base)
     limit, radians = min(count("limit", limit, 0), LARGEST + 1), positive("radians", radians)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         possible = radians / found.slope()
     possible = np.minimum(possible, _INFINITE.get(found.dtype.name, np.inf) / np.maximum(found.rates, 1))
     begin, looked = int(min(max(float(possible.min()), 1), limit)), 0

@@ -104,9 +104,6 @@ def unknown(subject: Subject) -> Property | None:
     if subject.values is None:
         words = ", ".join(f"{each} {list(shape)}" for each, shape in spec.shapes.items())
         return not_computed(f"The numbers of {name(spec)} are learned: pass values= with {words}.")
-    wrong = [each for each, array in subject.values.items() if not np.isfinite(array).all()]
-    if wrong:
-        return not_computed(f"The learned numbers of {name(spec)} are not all finite: see {', '.join(wrong)}.")
     return None
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from clockhands.arguments import count, positive
 from clockhands.errors import InvalidValue
-from clockhands.measures.products import product
+from clockhands.measures.ladders.products import product
 
 # Cosines that a search adds up at most, over about as many logarithmic units of bases.
 _MOST_COSINES = 2**30

@@ -32,9 +32,9 @@ from typing import Any
 
 from clockhands.additive import WarpedPosition
 from clockhands.ladders import evenly_spaced, geometric
-from clockhands.measures.property import Property, measured, not_applicable
+from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength
+from clockhands.measures.property import Property, measured, not_applicable, percent
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import turned_through, turning_ladders
 
 # A hand covers what it turns by from an eighth to half of its circle.
 _LEAST, _MOST = 8, 2
@@ -53,11 +53,11 @@ def covered_by(rate: float) -> tuple[int, int]:
     >>> covered_by(2 * math.pi / 16), covered_by(1.0), covered_by(4.0)
     ((2, 8), (1, 3), (1, 0))
     """
-    if not rate:
+    slow = wavelength(rate)
+    if math.isinf(slow):
         return 1, 0
-    wavelength = 2 * math.pi / rate
-    first = math.ceil(wavelength / _LEAST * (1 - _ROUNDING))
-    return max(first, 1), math.floor(wavelength / _MOST * (1 + _ROUNDING))
+    first = math.ceil(slow / _LEAST * (1 - _ROUNDING))
+    return max(first, 1), math.floor(slow / _MOST * (1 + _ROUNDING))
 
 
 def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, int]]:
@@ -96,7 +96,7 @@ def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
 
 def _largest_ratio(rates: Sequence[float], length: int) -> float | None:
     """Of wavelengths that follow each other where some distance needs one of them or one between."""
-    wavelengths = sorted({2 * math.pi / rate for rate in rates if rate})
+    wavelengths = sorted(set(filter(math.isfinite, map(wavelength, rates))))
     longest = 2 * (length - 1)
     ratios = [slow / fast for fast, slow in itertools.pairwise(wavelengths) if slow > 2 and fast < longest]
     return max(ratios, default=None)
@@ -129,7 +129,7 @@ def cover(subject: Subject) -> Property:
     each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
     axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
     own, ladder = each[axis], ladders[axis]
-    moving = [2 * math.pi / rate for rate in ladder.rates if rate]
+    moving = [slow for slow in map(wavelength, ladder.rates) if math.isfinite(slow)]
     numbers = {
         "axis": axis,
         "pairs": ladder.pairs,
@@ -151,21 +151,7 @@ def _brief(numbers: dict[str, Any]) -> str:
         return "no distance has one" if first == 1 else f"none from {first:,} on"
     if numbers["uncovered_distances"] == numbers["shortest_covered_distance"] - 1:
         return f"none below {numbers['shortest_covered_distance']:,}"
-    return f"{_percent(1 - numbers['covered_share'])} have none, first {first:,}"
-
-
-def _percent(share: float) -> str:
-    """A share that is neither nothing nor all, and does not read so.
-
-    >>> _percent(0.5), _percent(0.00001), _percent(0.99999), _percent(1.0)
-    ('50 %', 'under 0.1 %', 'over 99.9 %', '100 %')
-    """
-    percent = 100 * share
-    if 0 < percent < 0.1:
-        return "under 0.1 %"
-    if 99.9 < percent < 100:
-        return "over 99.9 %"
-    return f"{percent:.3g} %"
+    return f"{percent(1 - numbers['covered_share'])} have none, first {first:,}"
 
 
 def _sentence(subject: Subject, numbers: dict[str, Any], *, several: bool) -> str:
@@ -178,21 +164,21 @@ def _sentence(subject: Subject, numbers: dict[str, Any], *, several: bool) -> st
         told = f"None of {what} has a hand that turns by an eighth to half of its circle over it."
     else:
         told = (
-            f"{_percent(1 - numbers['covered_share'])} of {what} have no hand that turns by an eighth to half of its "
+            f"{percent(1 - numbers['covered_share'])} of {what} have no hand that turns by an eighth to half of its "
             f"circle over them: {first:,} is the first, {longest:,} the longest that has one."
         )
     wasted = numbers["wasted_pairs"]
     if wasted:
         serve = "serves" if wasted == 1 else "serve"
         told += f" {wasted} of {pairs} {'pair' if pairs == 1 else 'pairs'} {serve} no distance within the length."
-    return f"{told} {_compared(numbers)}"
+    return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9%" may begin it
 
 
 def _compared(numbers: dict[str, Any]) -> str:
     """What the alternatives would leave without a hand."""
-    left = [_percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
+    left = [percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
     others = ", ".join(f"{share} at {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True))
     return (
         f"As many pairs would leave {left[0]} without one at base {_BASES[0]}, {others}, and "
-        f"{_percent(1 - numbers['evenly_spaced_covered_share'])} at rates evenly spaced from 1 to 1/10,000."
+        f"{percent(1 - numbers['evenly_spaced_covered_share'])} at rates evenly spaced from 1 to 1/10,000."
     )

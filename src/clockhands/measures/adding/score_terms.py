@@ -137,7 +137,7 @@ def offset_share(matrix: Any, rows: Any) -> float:
     if left.ndim != 2 or len(left) != width or len(right) != width or left.shape[1] != right.shape[1]:
         raise InvalidValue(
             f"`matrix` must be [{width}, {width}] for rows of {width} channels, got {list(left.shape)}"
-            f"{'' if matrix is left else ' and ' + str(list(right.shape))}.",
+            f"{' and ' + str(list(right.shape)) if isinstance(matrix, tuple) else ''}.",
             "Transpose the weight of a linear layer, and take the channels of one head.",
         )
     queries, keys = p @ left, p @ right

@@ -11,7 +11,7 @@ Numbers of `bounded`, in the code's own unit:
 * ``largest_of_dtype``, ``fits_dtype``: the largest number that the dtype holds, and whether ``largest`` is no larger.
 * Of xPos ``largest`` is what a key or a query is multiplied by at most (None where no float64 holds it), and
   ``growth_per_token`` its natural logarithm for each token away from the centre; of codes that grow with the position
-  ``growth_per_token`` is by how much. Biases: see `clockhands.measures.bounded_biases`.
+  ``growth_per_token`` is by how much. Biases: see `clockhands.measures.biases.bounded`.
 
 Accuracy: limits and norms of clocks within a relative 4 x 2**-53; what is looked for in rows is as exact as they are in
 float64.
@@ -35,11 +35,10 @@ from clockhands.additive import (
 )
 from clockhands.dtypes import limits
 from clockhands.errors import ClockhandsError
-from clockhands.measures.bounded_biases import bounded_bias
-from clockhands.measures.hands import Hands, different_axes, hands_of, rows_of
-from clockhands.measures.property import Property, measured, not_computed
+from clockhands.measures.biases.bounded import bounded_bias
+from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import said
+from clockhands.measures.tokens.hands import Hands, different_axes, hands_of, rows_of
 from clockhands.positions import numpy_of
 from clockhands.rotary import Rotary
 

@@ -11,8 +11,8 @@ The numbers of `turning`, counted over all axes; a pair whose wavelength equals 
 * ``never_completing``: those that move and do not complete a turn; ``standing_still``: those of rate 0.
 * ``first_never_completing``: the first pair of these two, counted from 0 along the axis ``axis``; None where there is
   none.
-* ``slowest_wavelength``: tokens; None where no pair moves. ``slowest_share_of_circle``: ``n w / (2 pi)`` of that pair,
-  above 1 where it turns more than once.
+* ``slowest_wavelength``: tokens; None where no pair moves, or no float64 holds it. ``slowest_share_of_circle``: ``n w /
+  (2 pi)`` of that pair, above 1 where it turns more than once.
 * ``more_than_half_a_turn_a_token``: pairs with ``w > pi``; None for a warped position, whose steps differ.
 * ``axis``: the axis of the slowest pair, counted from 0; ``never_completing_by_axis``: one number for each axis.
 
@@ -27,7 +27,7 @@ from typing import Any
 
 from clockhands.additive import FourierFeatures, NoPosition, SineOnly, WarpedPosition
 from clockhands.ladders import Ladder, working
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, said
 from clockhands.measures.subject import Subject
 from clockhands.positions import numpy_of
 
@@ -38,6 +38,15 @@ _TURN = 2 * math.pi * (1 - 1e-12)
 def completes(rate: float, length: float) -> bool:
     """Whether a pair of this rate (rad/token) completes a turn within a length (tokens)."""
     return rate * length >= _TURN
+
+
+def wavelength(rate: float) -> float:
+    """Tokens that a pair of this rate (rad/token) takes for a turn; infinite for rate 0 and for what no float64 holds.
+
+    >>> wavelength(0.0), wavelength(5e-324), round(wavelength(0.01), 3)
+    (inf, inf, 628.319)
+    """
+    return 2 * math.pi / rate if rate else math.inf
 
 
 def turned_through(rates: Sequence[float], length: float) -> int:
@@ -81,15 +90,6 @@ def span(subject: Subject) -> float:
     return subject.length
 
 
-def said(number: float) -> str:
-    """A number as a sentence has it: thousands with commas, three digits of what is small.
-
-    >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
-    ('8,192', '438,001', '0.0123', '12.5')
-    """
-    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
-
-
 def turning(subject: Subject) -> Property:
     """Which pairs complete a turn within the length, by the numbers that the module names."""
     ladders = turning_ladders(subject)
@@ -102,13 +102,14 @@ def turning(subject: Subject) -> Property:
     slowest, axis = min(moving, default=(0.0, 0))
     pairs = sum(ladder.pairs for ladder in ladders)
     missing = (pair for pair, rate in enumerate(ladders[axis].rates) if not completes(rate, reach))
+    slow = wavelength(slowest)
     numbers = {
         "pairs": pairs,
         "completing": pairs - sum(never) - still,
         "never_completing": sum(never),
         "standing_still": still,
         "first_never_completing": next(missing, None),
-        "slowest_wavelength": 2 * math.pi / slowest if slowest else None,
+        "slowest_wavelength": slow if math.isfinite(slow) else None,
         "slowest_share_of_circle": reach * slowest / (2 * math.pi) if slowest else None,
         "more_than_half_a_turn_a_token": None if warped else sum(rate > math.pi for rate, _ in moving),
         "axis": axis,
@@ -135,6 +136,8 @@ def _sentence(subject: Subject, numbers: dict[str, Any], reach: float) -> str:
         within, unit = f"{within} ({said(reach)} of the warped position)", "of it"
     axes = len(numbers["never_completing_by_axis"])
     slowest = "the slowest" if axes == 1 else f"the slowest, along axis {numbers['axis']},"
+    slow = numbers["slowest_wavelength"]
+    needed = "more than 1e308" if slow is None else said(slow)
     told = []
     if never:
         first = numbers["first_never_completing"]
@@ -142,12 +145,12 @@ def _sentence(subject: Subject, numbers: dict[str, Any], reach: float) -> str:
         share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never == 1 else "complete"
         told.append(
             f"{never} of {pairs} {what}{since} never {never_does} a turn within {within}; "
-            f"{slowest} would need {said(numbers['slowest_wavelength'])} {unit} and sees {share:.2g} % of its circle."
+            f"{slowest} would need {needed} {unit} and sees {share:.2g}% of its circle."
         )
     elif still < pairs:
         told.append(
             f"{'The other' if still else 'All'} {pairs - still} {what} complete a turn within {within}; "
-            f"{slowest} needs {said(numbers['slowest_wavelength'])} {unit}."
+            f"{slowest} needs {needed} {unit}."
         )
     if still:
         told.insert(len(told) if never else 0, f"{still} of {pairs} {what} stand still at every position (rate 0).")

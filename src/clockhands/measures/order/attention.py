@@ -21,8 +21,8 @@ analysis: Higham 2002, Accuracy and Stability of Numerical Algorithms, 2nd ed., 
 - the ReLU never makes an error longer.
 
 Two results that exact arithmetic makes equal differ by at most the sum of their bounds: that is what "to rounding"
-means in `clockhands.measures.order_matters`. Every step is taken at its worst, so a bound grows some hundredfold with a
-layer, where the error itself grows twofold.
+means in `clockhands.measures.order.permuting`. Every step is taken at its worst, so a bound grows some hundredfold with
+a layer, where the error itself grows twofold.
 """
 
 from collections.abc import Callable

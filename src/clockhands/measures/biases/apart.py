@@ -33,8 +33,8 @@ from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow
 from clockhands.biases.values import values_of
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidValue
-from clockhands.measures.bias_edges import Plane, rows_of_window, sides
-from clockhands.measures.bias_lines import (
+from clockhands.measures.biases.edges import Plane, rows_of_window, sides
+from clockhands.measures.biases.lines import (
     AFTER_SAYS,
     MOST_NUMBERS,
     keys_after,

@@ -1,7 +1,7 @@
 """How wrong angles are that are computed in a dtype.
 
-`clockhands.measures.angle_errors` has the ways of computing them, and their errors. The numbers of `precision`, for
-all pairs of all axes, where the code has pairs:
+`clockhands.measures.ladders.angle_errors` has the ways of computing them, and their errors. The numbers of `precision`,
+for all pairs of all axes, where the code has pairs:
 
 * ``positions``: where angles are looked at: the last one of the length; 1, 100, 1,000, … 1,000,000; and 4,096, 131,072
   and 1,000,000,000. Powers of two flatter a dtype, and so does the number before one: both are near a number it holds.
@@ -22,9 +22,10 @@ And of a bias that is computed from the distance, one number for each head, for 
   told there; 1 where all differ. ``float32_merged_at_the_length``: how many share the number of the longest.
   A bias that is computed from the key's position has its largest numbers, and so its coarsest, for the nearest keys.
 
-Accuracy: that of `clockhands.measures.angle_errors`; numbers of a bias are within 4 ulp of float64.
+Accuracy: that of `clockhands.measures.ladders.angle_errors`; numbers of a bias are within 4 ulp of float64.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -35,7 +36,7 @@ from clockhands.additive import WarpedPosition
 from clockhands.biases import Alibi, BiasCode, Decay, Fire, Kerple, bias
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Geometric, Ladder, geometric
-from clockhands.measures.angle_errors import (
+from clockhands.measures.ladders.angle_errors import (
     DTYPES,
     FROM_A_BASE,
     LARGEST,
@@ -46,9 +47,9 @@ from clockhands.measures.angle_errors import (
     precision_table,
     rounded,
 )
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
+from clockhands.measures.ladders.turning import turning_ladders
+from clockhands.measures.property import Property, measured, not_applicable, not_computed, said
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import said, turning_ladders
 
 __all__ = ["WAYS", "first_position_off", "phase_error", "phase_errors", "precision", "precision_table"]
 
@@ -86,7 +87,7 @@ def precision(subject: Subject) -> Property:
             for size, radians in (("a_tenth", 0.1), ("one", 1.0)):
                 first = first_position_off(whole, limit, name, way, radians, base=base)
                 numbers[f"{name}_{way}_first_off_by_{size}"] = first
-    numbers |= _bases(whole.pairs, at)
+    numbers |= {name: list(errors) for name, errors in _bases(whole.pairs, at).items()}
     return measured(_brief(subject, numbers, usual), _sentence(subject, numbers, usual), **numbers)
 
 
@@ -101,10 +102,10 @@ def _positions(subject: Subject) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def _bases(pairs: int, positions: tuple[int, ...]) -> dict[str, list[float | None]]:
-    """The largest errors of plain ladders with other bases."""
+def _bases(pairs: int, positions: tuple[int, ...]) -> Mapping[str, tuple[float | None, ...]]:
+    """The largest errors of plain ladders with other bases; it is remembered, so nobody may change it."""
     return {
-        f"base_{base}_{name}_{way}": errors
+        f"base_{base}_{name}_{way}": tuple(errors)
         for base in _BASES
         for name, by_way in precision_table(geometric(pairs, base), positions, ways=("throughout", "power")).items()
         for way, errors in by_way.items()

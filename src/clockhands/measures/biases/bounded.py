@@ -1,7 +1,10 @@
 """How large a number a bias adds to a score, at the distances of a length and at any.
 
-Numbers: ``largest``, the largest in size between two tokens of the length, and ``limit``, that at any length, None
-where there is none or the learned numbers are not known. Of lines ``largest_slope`` and ``growth_per_token``, the same.
+The numbers:
+
+* ``largest``: the largest in size between two tokens of the length; ``limit``: that at any length. None where there is
+  none or the learned numbers are not known.
+* ``largest_slope``, ``smallest_slope``: of lines, in 1/token; ``growth_per_token`` is the largest.
 
 Accuracy: a relative 8 x 2**-53; of networks the rounding of their products in float64.
 """
@@ -12,9 +15,8 @@ import numpy as np
 
 from clockhands.biases import Alibi, Decay, Fire, Kerple, LogWindow
 from clockhands.biases.codes import TableCode
-from clockhands.measures.property import Property, measured, not_computed
+from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import Subject
-from clockhands.measures.turning import said
 
 _WINDOW = 16.0  # what Swin-V2 multiplies a sigmoid by
 

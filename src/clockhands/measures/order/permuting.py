@@ -21,7 +21,7 @@ Networks are drawn. What is the same for all weights of a continuous distributio
 no drawn network tells cannot be learned either; what drawn networks tell, a trained one may use or not.
 
 Differences are given as shares: the length of the difference over the length of the first result. Beside each stands
-how much of it rounding can explain, as `clockhands.measures.attention` derives it.
+how much of it rounding can explain, as `clockhands.measures.order.attention` derives it.
 """
 
 from collections import Counter
@@ -33,8 +33,8 @@ import numpy as np
 
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.measures.attention import Layer, Rounded, drawn_layers, mean
-from clockhands.measures.order_codes import Member, members, through, values_for
+from clockhands.measures.order.attention import Layer, Rounded, drawn_layers, mean
+from clockhands.measures.order.codes import Member, members, through, values_for
 from clockhands.specs import to_dict
 
 WIDTH, HEADS, HIDDEN, LAYERS = 32, 4, 64, 3
