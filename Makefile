@@ -56,6 +56,14 @@ $(STAMPS)/peers: $(STAMPS)/test
 	$(PIP) --no-deps fair-esm kagglehub kagglesdk keras-hub lightning lightning-utilities litgpt OpenNMT-py torchmetrics
 	@touch $@
 
+# The tests that look at pages drive Debian's Chromium.
+$(STAMPS)/chromium:
+	@mkdir -p $(STAMPS)
+	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium > /dev/null; } || \
+		{ echo "The tests of pages need Chromium on the path as 'chromium': apt-get install chromium" >&2; exit 1; }
+	@touch $@
+
 $(STAMPS)/lint: $(STAMPS)/package
 	$(PIP) --editable '.[lint]'
 	@touch $@
@@ -74,7 +82,7 @@ run: $(STAMPS)/package $(STAMPS)/model
 test: $(STAMPS)/test
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
-test-slow: $(STAMPS)/peers
+test-slow: $(STAMPS)/peers $(STAMPS)/chromium
 	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt

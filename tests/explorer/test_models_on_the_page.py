@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,8 @@ from clockhands.show.explorer.page import page
 from clockhands.show.report import report
 
 api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="Chromium is not installed here")
+pytestmark = pytest.mark.slow
 
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 HOSTILE = "<script>alert(1)</script>"
 LLAMA = {
     "model_type": "llama",
@@ -38,14 +35,6 @@ GEMMA = {
     "sliding_window": 1024,
     "sliding_window_pattern": 6,
 }
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
