@@ -19,7 +19,7 @@ D3 = ("array", "color", "format", "interpolate", "time", "time-format", "path", 
 
 def source(name: str) -> str:
     """The text of a file of the explorer, such as ``js/main.js``."""
-    return files(__package__).joinpath(*PurePosixPath(name).parts).read_text("utf-8")
+    return files("clockhands.show.explorer").joinpath(*PurePosixPath(name).parts).read_text("utf-8")
 
 
 @cache
