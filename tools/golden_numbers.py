@@ -30,9 +30,15 @@ from clockhands.biases.matrices import row_numbers
 from clockhands.clocks import kernel, shift
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated, geometric
-from clockhands.measures.angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
-from clockhands.measures.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance, mean_by_octave
-from clockhands.measures.score_terms import commuting_form, four_terms, offset_share
+from clockhands.measures.adding.score_terms import commuting_form, four_terms, offset_share
+from clockhands.measures.ladders.angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
+from clockhands.measures.shifts.kernels import (
+    first_negative,
+    first_rise,
+    kernel_bound,
+    kernel_by_distance,
+    mean_by_octave,
+)
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.presets import presets

@@ -11,7 +11,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.measures.angle_errors import phase_errors
+from clockhands.measures.ladders.angle_errors import phase_errors
 from clockhands.show import figures
 from clockhands.show.colours import colours, signed_colours
 from clockhands.show.explorer import bundle

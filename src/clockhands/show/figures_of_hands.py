@@ -14,7 +14,7 @@ from clockhands.clocks import Clock
 from clockhands.clocks import shift as shift_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.layouts import pair_channels
-from clockhands.measures.turning import completes
+from clockhands.measures.ladders.turning import completes
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.show.colours import Theme, colours

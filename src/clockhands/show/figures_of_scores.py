@@ -14,10 +14,10 @@ from clockhands.biases import Alibi
 from clockhands.biases import bias as bias_of
 from clockhands.biases.codes import BiasCode
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.measures.angle_errors import phase_errors
-from clockhands.measures.attention import drawn_layers
-from clockhands.measures.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
-from clockhands.measures.turning import completes
+from clockhands.measures.ladders.angle_errors import phase_errors
+from clockhands.measures.ladders.turning import completes
+from clockhands.measures.order.attention import drawn_layers
+from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.rotary import Rotary, rotate
 from clockhands.show.colours import Theme, colours
 from clockhands.show.frames import clock_of, dressed, frame, name_end, said
@@ -153,7 +153,7 @@ def precision(
     Args:
         spec: A code with hands.
         dtypes: What each step is rounded to.
-        way: Which steps are rounded, one of `clockhands.measures.angle_errors.WAYS`.
+        way: Which steps are rounded, one of `clockhands.measures.ladders.angle_errors.WAYS`.
         theme: The set of colours.
 
     Raises:
