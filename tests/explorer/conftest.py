@@ -1,5 +1,6 @@
 """Pages are opened in one headless Chromium."""
 
 from browsing import chromium, quiet_page
+from exploring import explorer
 
-__all__ = ["chromium", "quiet_page"]
+__all__ = ["chromium", "explorer", "quiet_page"]

@@ -284,11 +284,11 @@ function saidOfShift(found, ladder, state, pair, without) {
   const apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));
   const best = bestForAll(ladder, pair, state.warp, state);
   return `With ${words} in place of p, ${far} turns pair ${pair} by ${turns[0]} rad from position ${number(one.from)} but by ${turns[1]} rad from ` +
-    `position ${number(two.from)}: on the circle the arrows are ${number(apart, 3)} rad apart. The best one angle for all starts from ` +
-    `${number(best.from)} to ${number(best.to)} still misses by up to ${number(best.degrees, 3)}°, so there is no R${subscripted(k)}.`;
+    `position ${number(two.from)}: on the circle the arrows are ${number(apart, 3)} rad apart. The one angle that is nearest on average for starts ` +
+    `from ${number(best.from)} to ${number(best.to)} still misses by up to ${number(best.degrees, 3)}°, so there is no R${subscripted(k)}.`;
 }
 
-// The one angle that serves all starts best, and by how many degrees it misses where it is worst.
+// The one angle that serves all starts best on average, and by how many degrees it misses where it is worst.
 function bestForAll(ladder, pair, warp, state) {
   const k = state.shift, from = Math.max(1, 1 - k), to = Math.max(from, Math.min(state.length, STARTS_TRIED) - 1 - Math.max(k, 0));
   const { angle, largest } = bestShift(ladder, pair, warp, k, from, to);

@@ -1,0 +1,85 @@
+"""The explorer's page in a browser: what it says as plain numbers, its fields, and patience while views follow."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from clockhands.show.explorer.data import data
+from clockhands.show.explorer.page import page
+
+VIEWS = ("clock", "pair", "table", "shift", "distance", "naive", "ladder", "precision", "bias", "attention", "model")
+NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+PATIENCE = 8.0  # seconds; views out of sight follow once the page has rested, kernels when it is idle
+
+
+@pytest.fixture(scope="module")
+def explorer(tmp_path_factory) -> Path:
+    """The page without a model, as a file."""
+    file = tmp_path_factory.mktemp("explorer") / "explorer.html"
+    file.write_text(page(data()), encoding="utf-8")
+    return file
+
+
+def plain(text: str) -> str:
+    """Without the thin spaces and the true minus sign that pages are set in."""
+    return re.sub("[\u2009\u202f\u2060\xa0]", "", text).replace("\u2212", "-")
+
+
+def caption(tab: Any, view: str) -> str:
+    return plain(tab.locator(f"#{view} .answer").inner_text())
+
+
+def eventually(tab: Any, check: Callable[[], Any]) -> Any:
+    """What a check returns as soon as it no longer fails."""
+    end = monotonic() + PATIENCE
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            if monotonic() > end:
+                raise
+        tab.wait_for_timeout(50)
+
+
+def says(tab: Any, where: str, pattern: str, *wanted: float, rel: float = 6e-4) -> None:
+    """The first place of a selector, or a view's caption, has the words; each # is the number wanted."""
+    place = tab.locator(f"#{where} .answer" if where in VIEWS else where).first
+
+    def check() -> None:
+        text = plain(place.text_content())
+        found = re.search(pattern.replace("#", NUMBER), text)
+        assert found, f"{pattern!r} is not in: {text}"
+        assert [float(each) for each in found.groups()] == pytest.approx(list(wanted), rel=rel, abs=1e-12), text
+
+    eventually(tab, check)
+
+
+def control(tab: Any, where: str, name: str) -> Any:
+    """A field or a list, in a view or in what all share."""
+    inside = ".common" if where == "common" else f"#{where}"
+    return tab.locator(f'{inside} input[type="number"][data-name="{name}"], {inside} select[data-name="{name}"]').first
+
+
+def put(tab: Any, where: str, **values: float | str) -> None:
+    """Type numbers and choose words, as a person does."""
+    for name, value in values.items():
+        held = control(tab, where, name)
+        if held.evaluate("field => field.localName") == "select":
+            held.select_option(str(value))
+        else:
+            held.fill(str(value))
+            held.press("Enter")
+
+
+def holds(tab: Any, where: str, name: str, value: float | str) -> None:
+    def check() -> None:
+        held = control(tab, where, name).input_value()
+        assert held == str(value) or (not isinstance(value, str) and float(held) == pytest.approx(value, rel=1e-9)), (
+            held
+        )
+
+    eventually(tab, check)
