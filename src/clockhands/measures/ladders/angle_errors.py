@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import count, one_of, positive, shown
-from clockhands.dtypes import before_rounding, output_dtype
+from clockhands.dtypes import before_rounding, limits, output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Ladder, working
 
@@ -53,8 +53,6 @@ FROM_A_BASE = ("power", "exponential")
 DTYPES = ("float32", "bfloat16", "float16")
 LARGEST = 2**53
 """The largest position whose angles are looked at."""
-# Half of the last place of 1, the largest relative error of a rounding.
-_UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 # The first whole number that is infinite in a dtype whose range a position can leave.
 _INFINITE = {"float16": 65_520.0}
 _BLOCK = 1 << 16  # angles at once where positions are searched one by one
@@ -101,7 +99,8 @@ class _Way:
         """What an error is at most for each token of a position, in rad/token, one for each pair; without overflow."""
         off = 0.0 if self.exact_rates else np.abs((self.rates - self.high) - self.low)
         steps = self.rounds_positions + self.rounds_products
-        return off + 1.01 * steps * _UNITS[self.dtype.name] * np.maximum(self.rates, self.high)
+        unit = 2.0 ** -limits(self.dtype)[0]  # half of the last place of 1: the largest relative error of a rounding
+        return off + 1.01 * steps * unit * np.maximum(self.rates, self.high)
 
     def of(self, pairs: NDArray[np.intp]) -> "_Way":
         """The same for some pairs."""

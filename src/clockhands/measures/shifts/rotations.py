@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 
 from clockhands.additive import AdditiveCode, Counter, NormalizedCounter, Sinusoidal, WarpedPosition
 from clockhands.clocks import Clock
+from clockhands.dtypes import limits, output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
 from clockhands.measures.biases.diagonals import diagonals
@@ -52,7 +53,6 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import Rotary
 
-_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 
 _COMPARED = 12  # tokens at each distance
@@ -92,7 +92,8 @@ def error_bound(size: float, dtype: str) -> float:
     >>> f"{error_bound(1.0, 'float32'):.2g}"
     '7.3e-08'
     """
-    step = _EPSILON[dtype] * 2.0 ** (math.ceil(math.log2(size)) - 1) if size else 0.0
+    epsilon = 2.0 ** (1 - limits(output_dtype(dtype))[0])
+    step = epsilon * 2.0 ** (math.ceil(math.log2(size)) - 1) if size else 0.0
     rounded = 1.01 * max(step, _SMALLEST[dtype]) / 2 + 2.0**-46 * size
     return (1 + math.sqrt(2)) * rounded + 12 * 2.0**-53 * size
 
