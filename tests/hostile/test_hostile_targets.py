@@ -19,26 +19,22 @@ import pytest
 from clockhands.auditing import audit
 from clockhands.errors import Unreadable
 from clockhands.sources import open_target
+from memory_peaks import AT_HAND
 from written_files import entry, gguf_key, refusal, safetensors_bytes, written
 
-# Runs the command and says the most memory that it had. What `resource` counts on Linux begins with the memory of the
-# process that started this one, so the system's own record is read there.
-MEASURED = """
-import resource, sys
-from pathlib import Path
+# Runs the command and says the most memory that it had.
+MEASURED = (
+    AT_HAND
+    + """
 from clockhands.cli import main
 try:
     code = main(sys.argv[1:])
 except SystemExit as ended:
     code = ended.code
-status = Path("/proc/self/status")
-if status.exists():
-    peak = next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-else:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(peak, file=sys.stderr)
+print(peak_bytes(), file=sys.stderr)
 sys.exit(code)
 """
+)
 
 resource = pytest.importorskip("resource", reason="this system does not count the memory of processes")
 
