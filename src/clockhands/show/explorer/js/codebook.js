@@ -10,6 +10,7 @@ export const CUSTOM = "custom";
 const OF_A_CODE = ["width", "base", "layout", "order", "span"];
 const REMEMBERED = 64;
 const MOST_PAIRS = 1024; // as many as the state's width allows
+const LEAST_RATE = 1e-200; // where doubles.js ends
 
 export class Codebook {
   constructor(codes) {
@@ -127,10 +128,15 @@ function plainOfCode(code) {
   return code.spec.type === "Rotary" ? rotaryCode(code.spec).plain : null;
 }
 
+// A rate that can be drawn: so slow a hand that its wavelength is no number would have no place on any axis.
+function canTurn(rate) {
+  return Number.isFinite(rate) && (rate === 0 || (Math.abs(rate) > LEAST_RATE && Math.abs(rate) < 1 / LEAST_RATE));
+}
+
 // The code of one layer of an audit, from its rates as they stand in the JSON; null without rates that can be drawn.
 export function codeOfLayer(layer, audit) {
   const { rates } = layer;
-  if (!Array.isArray(rates) || rates.length === 0 || rates.length > MOST_PAIRS || !rates.every(Number.isFinite)) return null;
+  if (!Array.isArray(rates) || rates.length === 0 || rates.length > MOST_PAIRS || !rates.every(canTurn)) return null;
   const width = 2 * rates.length;
   const layout = layer.layout === "interleaved" ? "interleaved" : "halves";
   const order = layer.order === "cos-sin" ? "cos-sin" : "sin-cos";

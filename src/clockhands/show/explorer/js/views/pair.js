@@ -125,7 +125,7 @@ function factsOf(code, chosen, state) {
 }
 
 function rowsOf(ladder, chosen, state, twin) {
-  const from = Math.max(0, state.position - 2);
+  const from = Math.min(Math.max(0, state.position - 2), Number.MAX_SAFE_INTEGER - 4);
   const places = Array.from({ length: 5 }, (_, row) => from + row);
   if (twin !== null) places.push(twin);
   return places.map((place, row) => {
@@ -159,7 +159,9 @@ function drawWaves(plot, now, state) {
     });
     add(line(points, { class: `wave ${kind}` }), svg("text", { class: `end ${kind}`, x: right + 6, y: points[SAMPLES][1] + 4 }, kind));
     if (to - from <= MOST_DOTS) {
-      for (let token = Math.ceil(from); token <= to; token++) add(svg("circle", { class: `token ${kind}`, cx: across(token), cy: up(wave(phaseAt(ladder, chosen, token))), r: 2 }));
+      // Counted from the first: beyond 2^53 a double and one more is the same double.
+      const first = Math.ceil(from), count = Math.floor(to) - first;
+      for (let step = 0; step <= count; step++) add(svg("circle", { class: `token ${kind}`, cx: across(first + step), cy: up(wave(phaseAt(ladder, chosen, first + step))), r: 2 }));
     }
   }
   const sine = Math.sin(phase), cosine = Math.cos(phase), x = across(state.position);
