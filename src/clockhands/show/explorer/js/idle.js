@@ -1,13 +1,53 @@
 // Work that a frame has no time for.
 
-// A function that asks for `work`: it is done once, when the page has time, and within so many ms however busy it is.
+const SLICE = 12; // ms of work that has parts, before the page may do something else
+const AT_ONCE = 40; // and of its first ones, where it is asked for at once
+const SOON = 50; // ms until it goes on, however busy the page is
+
+// A function that asks for `work`: it is done once, when the page has time, and within so many ms however busy it is. Work
+// that is a generator is done part by part; what is asked for meanwhile begins when it has ended. `now()` does at once
+// what takes no long time, and begins anew what was under way.
 export function whenIdle(work, most = 200) {
-  let waiting = false;
-  const run = () => { waiting = false; work(); };
-  return () => {
-    if (waiting) return;
-    waiting = true;
-    if (globalThis.requestIdleCallback) requestIdleCallback(run, { timeout: most });
-    else setTimeout(run, most / 4);
+  let parts = null, wanted = false, coming = false;
+  const later = (time) => {
+    if (coming) return;
+    coming = true;
+    if (globalThis.requestIdleCallback) requestIdleCallback(run, { timeout: time });
+    else setTimeout(run, time / 4);
   };
+  const run = (idle) => {
+    coming = false;
+    onward(Math.max(SLICE, idle?.timeRemaining() ?? 0));
+  };
+  const onward = (time) => {
+    if (parts === null) {
+      if (!wanted) return;
+      wanted = false;
+      parts = work() ?? null;
+    }
+    const end = performance.now() + time;
+    while (parts !== null) {
+      if (parts.next().done) parts = null;
+      else if (performance.now() > end) return later(SOON);
+    }
+    if (wanted) later(most);
+  };
+  const ask = () => {
+    wanted = true;
+    if (parts === null) later(most);
+  };
+  ask.now = () => {
+    parts = null;
+    wanted = true;
+    onward(AT_ONCE);
+  };
+  return ask;
+}
+
+// What work in parts comes to, all at once.
+export function allOf(parts) {
+  for (;;) {
+    const { done, value } = parts.next();
+    if (done) return value;
+  }
 }

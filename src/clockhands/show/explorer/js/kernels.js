@@ -5,6 +5,7 @@
 // products adds 2 n times the sum of their sizes, at most n. Together n (2 n + 15) 2^-53: 1.5e-11 for 256 pairs. The
 // products of a and b give both cos(a + b) and cos(a - b), so each is made once for two distances.
 
+import { allOf } from "./idle.js";
 import { phaseAt } from "./ladders.js";
 
 export function kernelAt(ladder, distance) {
@@ -20,24 +21,36 @@ export function kernelBound(pairs) {
 
 // The kernel at the distances 0 to length - 1.
 export function kernelByDistance(ladder, length) {
+  return allOf(kernelInParts(ladder, length));
+}
+
+// The same, part by part, for a page that has something else to do meanwhile.
+export function* kernelInParts(ladder, length) {
   const fine = 2 ** Math.ceil(Math.log2(length) / 2), half = fine / 2, coarse = Math.ceil(length / fine) + 1;
   const far = unitsAt(ladder, coarse, fine), near = unitsAt(ladder, Math.floor(half) + 1, 1);
   const found = new Float64Array(length), wide = 2 * ladder.pairs;
   for (let step = 0; step < coarse; step++) {
-    for (let by = 0; by <= half; by++) {
-      const before = step * fine - by, after = step * fine + by;
-      if (before >= length) continue;
-      const a = step * wide, b = by * wide;
-      let cosines = 0, sines = 0;
-      for (let part = 0; part < wide; part += 2) {
-        cosines += far[a + part] * near[b + part];
-        sines += far[a + part + 1] * near[b + part + 1];
-      }
-      if (before >= 0) found[before] = cosines + sines;
-      if (after < length) found[after] = cosines - sines;
-    }
+    kernelAround(found, step, { far, near, fine, half, wide });
+    yield;
   }
   return found;
+}
+
+// The distances around a coarse step.
+function kernelAround(found, step, { far, near, fine, half, wide }) {
+  const { length } = found;
+  for (let by = 0; by <= half; by++) {
+    const before = step * fine - by, after = step * fine + by;
+    if (before >= length) continue;
+    const a = step * wide, b = by * wide;
+    let cosines = 0, sines = 0;
+    for (let part = 0; part < wide; part += 2) {
+      cosines += far[a + part] * near[b + part];
+      sines += far[a + part + 1] * near[b + part + 1];
+    }
+    if (before >= 0) found[before] = cosines + sines;
+    if (after < length) found[after] = cosines - sines;
+  }
 }
 
 // Cosine and sine of each pair at 0, step, 2 step, …

@@ -4,7 +4,7 @@ import { additiveCode, naiveSpec } from "../codes.js";
 import { choice, slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
-import { firstNegative, firstRise, kernelBound, kernelByDistance } from "../kernels.js";
+import { firstNegative, firstRise, kernelBound, kernelInParts } from "../kernels.js";
 import { geometricLadder } from "../ladders.js";
 
 const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span"];
@@ -27,8 +27,8 @@ function nameOfCode(app, name) {
 }
 
 // A kernel as a share of a row's likeness to itself, and what is worth marking on it.
-function likenessOf(name, ladder, length) {
-  const values = kernelByDistance(ladder, length), error = kernelBound(ladder.pairs);
+function* likenessOf(name, ladder, length) {
+  const values = yield* kernelInParts(ladder, length), error = kernelBound(ladder.pairs);
   const rise = firstRise(values, error), below = firstNegative(values, error), pairs = ladder.pairs;
   return { name, rise, below, at: (distance) => values[distance] / pairs, shares: values.map((value) => value / pairs) };
 }
@@ -70,7 +70,7 @@ export const distance = {
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero")));
     let axes = null;
-    const made = {};
+    let made = {};
     const take = (event) => {
       if (!axes || !(event.buttons & 1)) return;
       const box = plot.element.getBoundingClientRect();
@@ -80,20 +80,19 @@ export const distance = {
     plot.element.addEventListener("pointermove", take);
     plot.element.classList.add("draggable");
 
-    const draw = (state) => {
-      const length = Math.min(Math.max(state.served, 2), FARTHEST) + 1;
-      const key = [state.code, state.width, state.base, state.span, length].join(" "), besideKey = [state.other, state.width, length].join(" ");
-      if (made.key !== key) {
-        made.key = key;
-        made.own = likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length);
-      }
-      if (made.besideKey !== besideKey) {
-        made.besideKey = besideKey;
+    // What is on the page stays whole until all of the next is there.
+    const draw = function* (state) {
+      const length = Math.min(Math.max(state.served, 2), FARTHEST) + 1, next = { ...made };
+      next.key = [state.code, state.width, state.base, state.span, length].join(" ");
+      next.besideKey = [state.other, state.width, length].join(" ");
+      if (next.key !== made.key) next.own = yield* likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length);
+      if (next.besideKey !== made.besideKey) {
         const beside = ladderBeside(app, state);
-        made.beside = beside && likenessOf(beside.name, beside.ladder, length);
+        next.beside = beside && (yield* likenessOf(beside.name, beside.ladder, length));
       }
+      made = next;
       axes = drawKernels(plot, made, state, length);
-      point(state);
+      point(app.store.state);
     };
     const point = (state) => {
       pointAt(plot, made, state, axes);
@@ -104,10 +103,10 @@ export const distance = {
     return (state, changed) => {
       if (changed.size === Object.keys(state).length) {
         plot.measure();
-        draw(state);
+        follow.now();
       } else if (KERNEL_REDRAWS.some((name) => changed.has(name))) {
         follow();
-      } else if (changed.has("shift")) {
+      } else if (changed.has("shift") && axes) {
         point(state);
       }
     };

@@ -3,8 +3,8 @@
 import { colourTable } from "../colours.js";
 import { additiveCode, naiveSpec, sinusoidalSpec } from "../codes.js";
 import { Plot, html, number, svg } from "../draw.js";
-import { whenIdle } from "../idle.js";
-import { kernelByDistance } from "../kernels.js";
+import { allOf, whenIdle } from "../idle.js";
+import { kernelInParts } from "../kernels.js";
 import { firstNeverTurning, geometricLadder, wavelength } from "../ladders.js";
 
 const NAIVE_REDRAWS = ["width", "base", "length", "position"];
@@ -56,7 +56,11 @@ function digitsSet(bits) {
 }
 
 // All that the panels tell of a width, a base and a length.
-export function simpleCodes({ width, base, length }) {
+export function simpleCodes(state) {
+  return allOf(simpleInParts(state));
+}
+
+function* simpleInParts({ width, base, length }) {
   const rows = Math.min(length, MOST_ROWS), pairs = width / 2, found = {};
   const norm = Math.sqrt(width); // of a token of unit variance
   const digits = Math.min(width, 31);
@@ -64,7 +68,7 @@ export function simpleCodes({ width, base, length }) {
     loses: `Loses its bound: at position ${number(length - 1)} the row is ${number(length - 1)} times as long as a token of unit variance.` };
   found.normalised = { apart: (p, q) => (Math.abs(p - q) * norm) / Math.max(length - 1, 1), step: 1 / Math.max(length - 1, 1),
     loses: `Loses the step: one token further is ${number(1 / Math.max(length - 1, 1), 3)} in ${number(length)} tokens and 0.111 in ten.` };
-  const sines = additiveCode(naiveSpec("sine", width, { base })).ladder, sineKernel = kernelByDistance(sines, 2 * rows + 1);
+  const sines = additiveCode(naiveSpec("sine", width, { base })).ladder, sineKernel = yield* kernelInParts(sines, 2 * rows + 1);
   let [least, most] = [Infinity, 0];
   for (let p = 0; p + 1 < rows; p++) {
     const step = sineDistance(sineKernel, p, p + 1);
@@ -81,19 +85,19 @@ export function simpleCodes({ width, base, length }) {
   found.single = { apart: (p, q) => rowDistance([1], p - q) * Math.sqrt(pairs), twin: twin.k === 1 ? null : twin,
     loses: twin.k === 1 ? `Loses its place: its one hand comes round every 6.28 tokens, beyond these ${number(rows)}.`
       : `Loses its place: positions 0 and ${number(twin.k)}, or any two ${number(twin.k)} apart, differ by ${number(twin.apart, 3)} only, where neighbours differ by ${number(beside, 3)}.` };
-  found.even = evenlySpaced(width, base, rows);
+  found.even = yield* evenlySpaced(width, base, rows);
   const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width), idle = Math.max(width - Math.floor(Math.log2(Math.max(rows - 1, 1))) - 1, 0);
   const mask = digits < 31 ? 2 ** digits - 1 : -1;
   found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump,
     loses: `Loses nearness: from ${number(jump - 1)} to ${number(jump)} ${flipped === 1 ? "its digit flips" : `all ${flipped} digits flip`}, from ${number(jump)} to ${number(jump + 1)} one` +
       (idle ? `; ${number(idle)} of ${number(width)} channels never change.` : width < 31 && 2 ** width < rows ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
-  found.paper = clocked(base, width, rows, length);
+  found.paper = yield* clocked(base, width, rows, length);
   return { rows, norm, found };
 }
 
-function evenlySpaced(width, base, rows) {
+function* evenlySpaced(width, base, rows) {
   const { ladder } = additiveCode(naiveSpec("even", width, { base })), pairs = ladder.pairs;
-  const values = kernelByDistance(ladder, rows), apart = (p, q) => Math.sqrt(Math.max(0, 2 * (pairs - values[Math.abs(p - q)])));
+  const values = yield* kernelInParts(ladder, rows), apart = (p, q) => Math.sqrt(Math.max(0, 2 * (pairs - values[Math.abs(p - q)])));
   // Then every hand has gained a whole turn on its neighbour.
   const round = pairs > 1 ? Math.round((2 * Math.PI * (pairs - 1)) / Math.abs(ladder.rates[0] - ladder.rates[pairs - 1])) : Math.round((2 * Math.PI) / ladder.rates[0]);
   const back = rowDistance(ladder.rates, round), usual = Math.sqrt(2 * pairs);
@@ -102,8 +106,8 @@ function evenlySpaced(width, base, rows) {
       (round < rows ? "." : `; that is beyond these ${number(rows)} tokens.`) };
 }
 
-function clocked(base, width, rows, length) {
-  const ladder = geometricLadder(width / 2, width, base), values = kernelByDistance(ladder, Math.max(rows, 2));
+function* clocked(base, width, rows, length) {
+  const ladder = geometricLadder(width / 2, width, base), values = yield* kernelInParts(ladder, Math.max(rows, 2));
   const near = nearestRows(ladder, values), step = rowDistance(ladder.rates, 1), never = firstNeverTurning(ladder, length);
   const still = never === null ? 0 : ladder.pairs - never;
   const nearest = near.k === 1 ? "neighbours are the nearest rows of all" : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
@@ -126,11 +130,14 @@ export const naive = {
     const says = html("ul", { class: "naive-bases" });
     section.figure.append(says);
     let made = null, widest = { of: null, found: null };
-    const draw = (state) => {
+    const draw = function* (state) {
       const key = [state.width, state.base, state.length].join(" ");
       if (made?.key !== key) {
-        made = { ...simpleCodes(state), key };
-        for (const panel of panels) drawSample(panel, state);
+        made = { ...(yield* simpleInParts(state)), key };
+        for (const panel of panels) {
+          drawSample(panel, state);
+          yield;
+        }
         if (widest.of !== state.width) widest = { of: state.width, found: BASES_BESIDE.map((base) => ({ base, ladder: geometricLadder(state.width / 2, state.width, base) })) };
         drawBases(ladders, says, widest.found, state.length);
         section.answer(saidOfSimple(made, state));
@@ -138,7 +145,10 @@ export const naive = {
       const from = Math.min(state.position, made.rows - 1);
       shown.textContent = `Above each curve the code itself, ${SAMPLE.rows} positions across and up to ${SAMPLE.channels} of its channels down, from −1 to 1; each curve is the distance from position ${number(from)}` +
         (from < state.position ? ", the last one of those shown." : ".") + (made.rows < state.length ? ` Of ${number(state.length)} positions the first ${number(made.rows)} are shown.` : "");
-      for (const panel of panels) drawPanel(panel, made, from);
+      for (const panel of panels) {
+        drawPanel(panel, made, from);
+        yield;
+      }
     };
     // Seven tables at once are more than a frame has time for: while a slider is dragged they follow when there is time.
     const follow = whenIdle(() => draw(app.store.state));
@@ -146,7 +156,7 @@ export const naive = {
       if (changed.size === Object.keys(state).length) {
         for (const { plot } of [...panels, { plot: ladders }]) plot.measure();
         made = null;
-        draw(state);
+        follow.now();
       } else if (NAIVE_REDRAWS.some((name) => changed.has(name))) {
         follow();
       }
