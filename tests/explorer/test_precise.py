@@ -6,6 +6,8 @@ from typing import Any
 import mpmath
 import pytest
 
+from clockhands.auditing import audit
+from clockhands.ladders import Explicit
 from clockhands.presets import preset
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.precise import POSITIONS, precise
@@ -14,6 +16,24 @@ BOUND = 2.0**-50  # rad, as documented
 
 # A rate is 10,000 to the power of minus the pair over this.
 DENOMINATORS = {"vaswani2017": 256, "fairseq": 255, "whisper": 255}
+
+# Layers of two bases.
+GEMMA = {
+    "model_type": "gemma3_text",
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "head_dim": 32,
+    "num_hidden_layers": 6,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 1e4,
+    "sliding_window": 16,
+    "sliding_window_pattern": 3,
+}
+
+
+def hands(name: str) -> dict[str, Any]:
+    """What the page holds of a preset."""
+    return precise({name: preset(name).ladder})["codes"][name]  # type: ignore[union-attr]
 
 
 def real(position: int, pair: int, denominator: int) -> Any:
@@ -25,7 +45,7 @@ def real(position: int, pair: int, denominator: int) -> Any:
 
 @pytest.mark.parametrize("name", DENOMINATORS)
 def test_angles_against_sixty_digits(name: str):
-    found = precise([name])
+    found = precise({name: preset(name).ladder})
     held = found["codes"][name]
     assert len(held["angles"]) == len(found["positions"]) == len(POSITIONS)
     for position, angles in zip(found["positions"], held["angles"], strict=True):
@@ -34,7 +54,7 @@ def test_angles_against_sixty_digits(name: str):
 
 
 def test_a_double_product_would_be_seen():
-    held = precise(["vaswani2017"])["codes"]["vaswani2017"]
+    held = hands("vaswani2017")
     rates = preset("vaswani2017").rates  # type: ignore[union-attr]
     last, pair = POSITIONS[-1], held["pairs"][1]
     off = float(last) * rates[pair] - held["angles"][-1][1]
@@ -42,12 +62,8 @@ def test_a_double_product_would_be_seen():
 
 
 def test_the_ends_of_the_ladder_are_among_the_hands_and_a_short_ladder_has_each_once():
-    assert precise(["vaswani2017"])["codes"]["vaswani2017"]["pairs"] == [0, 51, 102, 153, 204, 255]
-    assert precise(["gpt-neox"])["codes"]["gpt-neox"]["pairs"] == [0, 2, 4, 7, 9, 11]
-
-
-def test_a_code_without_hands_has_no_angles():
-    assert precise(["alibi", "bert"])["codes"] == {}
+    assert hands("vaswani2017")["pairs"] == [0, 51, 102, 153, 204, 255]
+    assert hands("gpt-neox")["pairs"] == [0, 2, 4, 7, 9, 11]
 
 
 def test_positions_lie_where_the_page_trusts_itself_no_more_and_a_browser_can_say_them():
@@ -58,4 +74,16 @@ def test_positions_lie_where_the_page_trusts_itself_no_more_and_a_browser_can_sa
 
 def test_the_page_holds_the_code_that_it_opens_on():
     held = json.loads(json.dumps(data()))["precise"]
-    assert held == precise(["vaswani2017"])
+    assert held == precise({"vaswani2017": preset("vaswani2017").ladder})
+
+
+def test_the_page_holds_every_ladder_of_its_models_by_the_name_that_it_has_there(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(GEMMA), encoding="utf-8")
+    found = audit(config)
+    held = data([audit("llama"), found])["precise"]["codes"]
+    assert set(held) == {"vaswani2017", "model-0-0", "model-1-0", "model-1-1"}
+    for place, code in enumerate(found.layers):
+        again = precise({"": Explicit(code.rates).ladder(len(code.rates), 2 * len(code.rates))})["codes"][""]
+        assert held[f"model-1-{place}"] == again
+    assert held["model-1-0"] != held["model-1-1"]

@@ -122,7 +122,7 @@ def target_properties(
     measured: dict[Any, Properties] = {}
     found: list[CodeProperties] = []
     refused: list[ClockhandsError] = []
-    for code, held in _held(opened, asked):
+    for code, held in held_codes(opened, asked):
         one = CodeProperties(code, held.spec, None, name, None, held.notes, held.why)
         if held.spec is not None:
             try:
@@ -160,8 +160,8 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
     return most, f"Measured over the first {most:,} of {served:,} positions; --length {served} measures all."
 
 
-def _held(opened: Opened, length: int | None) -> Iterator[tuple[Code, Held]]:
-    """Each code of a target with what is known of it."""
+def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code, Held]]:
+    """Each code of a target with what is known of it, its learned numbers among it."""
     if opened.form == "array":
         for info in opened.tensors.values():
             held = held_array(info)

@@ -1,13 +1,14 @@
 """What Python puts into the explorer's page: codes by name, and what an audit says of each target."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from clockhands.additive import Sinusoidal
 from clockhands.auditing import Audit
-from clockhands.ladders import Geometric
-from clockhands.presets import presets
+from clockhands.ladders import Explicit, Geometric, Ladder
+from clockhands.presets import preset, presets
 from clockhands.rotary import Rotary
+from clockhands.show.explorer.model_biases import model_biases
 from clockhands.show.explorer.precise import precise
 from clockhands.specs import to_dict
 
@@ -43,10 +44,28 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
 
     Returns:
         ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
-        ``clockhands audit --json``, and angles beyond a double's reach under ``precise``.
+        ``clockhands audit --json``, their ``biases``, and angles beyond a double's reach under ``precise``.
     """
-    models = [each.to_dict() for each in audits]
-    return {"codes": codes(), "start": _start(models), "models": models, "precise": precise([PLAIN])}
+    given = list(audits)
+    models = [each.to_dict() for each in given]
+    ladders = {PLAIN: cast(Sinusoidal, preset(PLAIN)).ladder} | _ladders(models)
+    return {
+        "codes": codes(),
+        "start": _start(models),
+        "models": models,
+        "biases": model_biases(given),
+        "precise": precise(ladders),
+    }
+
+
+def _ladders(models: list[dict[str, Any]]) -> dict[str, Ladder]:
+    """The ladder of each group of layers, by the name that the page gives its code."""
+    return {
+        f"model-{number}-{place}": Explicit(tuple(rates)).ladder(len(rates), 2 * len(rates))
+        for number, each in enumerate(models)
+        for place, layer in enumerate(each["layers"])
+        if (rates := layer["rates"])
+    }
 
 
 def _code(spec: Sinusoidal | Rotary, says: str) -> dict[str, Any]:

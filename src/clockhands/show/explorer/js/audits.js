@@ -25,6 +25,12 @@ export function layerNumbers(ranges) {
   return found;
 }
 
+// A model by its file or folder, and its type.
+export function titleOfModel({ target, model_type }) {
+  const name = target.split(/[\\/]/).filter(Boolean).at(-1) ?? target;
+  return shownText(model_type && model_type !== name ? `${name} (${model_type})` : name, 80);
+}
+
 // The audits in a text: `clockhands audit --json`, one target of it, or a page that holds one. Gives { audits, unread }, or
 // { failed: why } in words for whoever chose the file.
 export function auditsIn(text) {

@@ -16,12 +16,12 @@ export const DEFAULTS = {
   shift: 3, // tokens
   start: 40, // the position from which the shift is shown
   warp: "none", // none, square, log, reciprocal
-  naive: "counter",
   dtype: "bfloat16",
   scaling: "none",
   factor: 4,
   heads: 8,
   head: 0,
+  biasOf: 0, // of the biases of the page's models; -1 is the published forms
   code_in_attention: "sinusoidal",
   seed: 0,
   layer: 0,
@@ -48,6 +48,7 @@ export const LIMITS = {
   factor: [1, 64],
   heads: [1, 128, 1],
   head: [0, 127, 1],
+  biasOf: [-1, 63, 1],
   seed: [0, 2 ** 31, 1],
   layer: [0, 1023, 1],
   model: [0, 63, 1],

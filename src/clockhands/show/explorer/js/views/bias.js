@@ -1,5 +1,6 @@
 // How far does each head look? What is added to a score by distance: ALiBi's lines, and the steps of T5's buckets.
 
+import { titleOfModel } from "../audits.js";
 import { alibiSpec, biasCode, bucketsSpec, drawnBuckets } from "../biases.js";
 import { slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
@@ -9,7 +10,8 @@ const HALF_WEIGHT = Math.log(2), HUNDREDTH_WEIGHT = Math.log(100); // a key's we
 const DEEPEST_BIAS = 7; // of ALiBi's biases that are drawn; e^-7 is a thousandth
 const NAMES_APART = 17; // px between two heads' numbers
 const HEADS_DRAWN = 32; // of T5's curves: more would only cover each other
-const BIAS_NEEDS = ["heads", "head", "length", "seed"];
+const BIAS_NEEDS = ["heads", "head", "length", "seed", "biasOf"];
+const MOST_HEADS = 128; // of a model's bias that is drawn
 
 // Tokens until a head of ALiBi gives a key so small a share of its weight.
 export function reachOf(slope, loss) {
@@ -32,13 +34,33 @@ function namedHeads(places, chosen, apart = NAMES_APART) {
   return named;
 }
 
+// The biases of the page's models that can be drawn, each with its place in the list of all.
+function ownBiases(app) {
+  const held = app.data.biases ?? [];
+  return held.filter(({ spec }) => spec.heads <= MOST_HEADS).map((each) => {
+    const { audit } = app.models[each.model];
+    const where = each.layers === null ? each.part : `${each.part}, layers ${each.layers}`;
+    return { ...each, says: `${titleOfModel(audit)} (${where})` };
+  });
+}
+
+// Whose biases are shown: a model's, or the published forms.
+function biasChoice(app, own) {
+  const list = html("select", { id: "control-biasOf", "data-name": "biasOf", onchange: () => app.store.set({ biasOf: Number(list.value) }) },
+    html("option", { value: -1 }, "the published forms"), own.map(({ says }, place) => html("option", { value: place }, says)));
+  const element = html("div", { class: "control" }, html("label", { for: "control-biasOf" }, "Biases of"), list);
+  element.hidden = own.length === 0;
+  return { element, show: (place) => { list.value = place; } };
+}
+
 export const bias = {
   id: "bias",
   question: "How far does each head look?",
   mount(section, app) {
     const head = slider(app, "head", "Head", { min: 0, max: Math.max(app.store.state.heads - 1, 1) });
-    section.controls.append(slider(app, "heads", "Heads", { min: 1, max: 128 }).element, head.element,
-      slider(app, "seed", "Draw of T5's table", { min: 0, max: 99 }).element);
+    const heads = slider(app, "heads", "Heads", { min: 1, max: 128 }), seed = slider(app, "seed", "Draw of T5's table", { min: 0, max: 99 });
+    const own = ownBiases(app), whose = biasChoice(app, own);
+    section.controls.append(whose.element, heads.element, head.element, seed.element);
     const [left, right] = ["ALiBi: a line for each head", "T5: a step for each bucket"].map((words) => {
       const place = html("div", { class: "half" }, html("h3", {}, words));
       return place;
@@ -59,23 +81,40 @@ export const bias = {
 
     return (state, changed) => {
       if (!BIAS_NEEDS.some((name) => changed.has(name))) return;
-      if (changed.has("heads")) head.limits(0, Math.max(state.heads - 1, 1));
-      const chosen = Math.min(state.head, state.heads - 1), last = Math.max(state.length - 1, 2);
-      const alibi = biasCode(alibiSpec(state.heads));
+      const model = own[state.biasOf] ?? null, count = model ? model.spec.heads : state.heads;
+      if (changed.has("heads") || changed.has("biasOf")) {
+        head.limits(0, Math.max(count - 1, 1));
+        whose.show(model ? state.biasOf : -1);
+        heads.element.hidden = model !== null;
+        seed.element.hidden = model !== null && model.values !== null;
+      }
+      const chosen = Math.min(state.head, count - 1), last = Math.max(state.length - 1, 2);
+      const ofLines = model?.spec.type === "Alibi" ? model : null, ofSteps = model?.spec.type === "Buckets" ? model : null;
+      const alibi = biasCode(ofLines?.spec ?? alibiSpec(count));
       places = drawLines(lines, alibi, chosen, last, wholly(state, changed));
-      const spec = bucketsSpec(state.heads), t5 = biasCode(spec, drawnBuckets(spec, state.seed));
+      const spec = ofSteps?.spec ?? bucketsSpec(count), t5 = biasCode(spec, ofSteps?.values ?? drawnBuckets(spec, state.seed));
       drawSteps(steps, t5, chosen, last, wholly(state, changed));
       const [nearest, furthest] = [Math.max(...alibi.slopes), Math.min(...alibi.slopes)];
       const whole = (tokens) => number(tokens, 3);
-      lineWords.textContent = `Head ${chosen}: slope ${number(alibi.slopes[chosen], 4)} a token, half the weight at distance ${whole(reachOf(alibi.slopes[chosen], HALF_WEIGHT))}, a hundredth at ${whole(reachOf(alibi.slopes[chosen], HUNDREDTH_WEIGHT))}.`;
-      stepWords.textContent = `Trained models bring their own numbers; here they are drawn at random (draw ${state.seed}). The edges are T5's: ${spec.buckets} buckets, half of them for keys before the query, up to distance ${spec.max_distance}.`;
-      const edge = t5.boundaries.at(-1);
-      section.answer(`With ALiBi on ${state.heads} ${state.heads === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF_WEIGHT))} tokens in the head that looks nearest` +
-        (state.heads === 1 ? ". " : ` and after ${whole(reachOf(furthest, HALF_WEIGHT))} in the one that looks furthest. `) +
-        (state.length > 1 + edge ? `To T5's buckets all distances from ${edge} on are one: of ${number(state.length)} distances they tell ${bucketSteps(t5, 0, state.length - 1).length} apart.` : `T5's buckets tell ${bucketSteps(t5, 0, state.length - 1).length} of ${number(state.length)} distances apart.`));
+      lineWords.textContent = `${ofLines ? `Of ${ofLines.says}. ` : ""}Head ${chosen}: slope ${number(alibi.slopes[chosen], 4)} a token, half the weight at distance ${whole(reachOf(alibi.slopes[chosen], HALF_WEIGHT))}, a hundredth at ${whole(reachOf(alibi.slopes[chosen], HUNDREDTH_WEIGHT))}.`;
+      stepWords.textContent = `${numbersWords(ofSteps, state)} ${spec.buckets} buckets, ${spec.bidirectional ? "half" : "all"} of them for keys before the query, max_distance ${spec.max_distance}.`;
+      const edge = t5.boundaries.at(-1), told = bucketSteps(t5, 0, state.length - 1).length;
+      const [linesOf, stepsOf] = [ofLines ? `In ${ofLines.says}, which has` : "With", ofSteps ? `the buckets of ${ofSteps.says}` : "T5's buckets"];
+      const start = stepsOf[0].toUpperCase() + stepsOf.slice(1);
+      const distances = state.length > 1 + edge ? `To ${stepsOf} all distances from ${edge} on are one: of ${number(state.length)} distances they tell ${told} apart.` : `${start} tell ${told} of ${number(state.length)} distances apart.`;
+      const reach = `${linesOf} ALiBi on ${count} ${count === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF_WEIGHT))} tokens in the head that looks nearest` +
+        (count === 1 ? "." : ` and after ${whole(reachOf(furthest, HALF_WEIGHT))} in the one that looks furthest.`);
+      section.answer(ofSteps ? `${distances} ${reach}` : `${reach} ${distances}`);
     };
   },
 };
+
+// Whose numbers the steps have.
+function numbersWords(model, state) {
+  if (model?.values) return `The trained numbers of ${model.says}:`;
+  const drawn = `here they are drawn at random (draw ${state.seed}).`;
+  return model ? `The numbers of ${model.says} are not in what was read; ${drawn} Its edges:` : `Trained models bring their own numbers; ${drawn} The edges are T5's:`;
+}
 
 // Bias upwards, distance across; the axis' name, and zero as a line.
 function biasFrame(plot, x, y, words) {
@@ -100,7 +139,7 @@ function drawLines(plot, code, chosen, last, whole) {
     const end = Math.min(reachOf(code.slopes[head], DEEPEST_BIAS), last), points = [];
     for (let step = 0; step <= 60; step++) {
       const distance = Math.exp((Math.log(Math.max(end, 1)) * step) / 60);
-      points.push([x(distance), y(Math.max(code.at(head, distance, 0), -DEEPEST_BIAS))]);
+      points.push([x(distance), y(Math.max(-code.slopes[head] * distance, -DEEPEST_BIAS))]);
     }
     ends.push(points.at(-1));
     drawn.push(svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line", "data-head": head, d: d3.line()(points) }));

@@ -1,6 +1,6 @@
 // A model: what is it told?
 
-import { auditsIn, partsOfModel, shownText, verdictOf } from "../audits.js";
+import { auditsIn, partsOfModel, shownText, titleOfModel, verdictOf } from "../audits.js";
 import { css, fromOklch, theme } from "../colours.js";
 import { button, slider } from "../controls.js";
 import { html, number, svg } from "../draw.js";
@@ -120,11 +120,6 @@ function emptyModel() {
     html("p", {}, "Drop the audit of a model anywhere on this page, or choose its file above. It stays in this window: nothing is sent."),
     html("p", {}, "To make one: ", html("code", {}, "clockhands audit MODEL --json > audit.json")),
     html("p", {}, "To open this page on a model: ", html("code", {}, "clockhands explore MODEL")));
-}
-
-function titleOfModel({ target, model_type }) {
-  const name = target.split(/[\\/]/).filter(Boolean).at(-1) ?? target;
-  return shownText(model_type && model_type !== name ? `${name} (${model_type})` : name, 80);
 }
 
 // Drawing
