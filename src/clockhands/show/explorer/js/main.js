@@ -24,6 +24,7 @@ const VIEWS = [clock, pair, table, shift, distance, naive, ladder, precision, bi
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
 const TELLING = 200; // ms between two addresses
+const OPENING_TIME = 50; // ms of drawing all anew, before the page may do something else
 const RESTING = 150; // ms without a change after which views out of sight follow
 const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
@@ -51,7 +52,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   store.set = (patch) => set(book.followed(patch, store.state));
   const everything = new Set(Object.keys(DEFAULTS)), updates = [];
   const queue = new Queue(updates, store);
-  const redraw = () => { queue.drop(); for (const update of updates) update(store.state, everything); };
+  const redraw = () => queue.all(everything);
   const app = {
     root, store, data, models, addModel, addCode, redraw,
     onModels: (tell) => audiences.push(tell),
@@ -126,13 +127,26 @@ class Queue {
     if (this.waiting.size) this.rest(RESTING);
   }
 
+  // Every view anew, those in sight first: as many at once as take no long time, the others one after another.
+  all(changed) {
+    const order = [...this.updates.keys()].sort((a, b) => this.out.has(a) - this.out.has(b));
+    this.waiting = new Map(order.map((place) => [place, changed]));
+    const end = performance.now() + OPENING_TIME;
+    do this.next(); while (this.waiting.size && performance.now() < end);
+    if (this.waiting.size) this.rest(0);
+  }
+
+  next() {
+    for (const place of this.waiting.keys()) {
+      this.catchUp(place);
+      break;
+    }
+  }
+
   rest(time) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      for (const place of this.waiting.keys()) {
-        this.catchUp(place);
-        break;
-      }
+      this.next();
       if (this.waiting.size) this.rest(0);
     }, time);
   }
@@ -147,10 +161,6 @@ class Queue {
     const changed = this.taken(place);
     if (changed.size) this.updates[place](this.store.state, changed);
   }
-
-  drop() {
-    this.waiting.clear();
-  }
 }
 
 // The code that all views show, and how long its texts are.
@@ -158,7 +168,7 @@ function commonControls(app) {
   const { store } = app, { state } = store;
   const length = slider(app, "length", "Length", { min: 2, max: Math.max(LONGEST, state.length), scale: "log", unit: "tokens" });
   const says = html("p", { class: "says" });
-  const more = button("See all that it is told", () => app.root.querySelector("#model").scrollIntoView());
+  const more = button("See all that it is told", () => app.scrollTo("model"));
   const tell = () => {
     const code = app.code(store.state);
     if (code.own) says.replaceChildren();
