@@ -1,7 +1,11 @@
 """HTML and SVG from strings that stay text: whatever is not made by `element` is escaped."""
 
+import base64
+import hashlib
 import html
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from clockhands.show.page import safe
 
@@ -52,3 +56,40 @@ def _text(child: Markup | str | Iterable[Markup | str] | None) -> str:
     if isinstance(child, Markup):
         return child
     return html.escape(safe(child), quote=False) if isinstance(child, str) else "".join(map(_text, child))
+
+
+def document(title: str, style: str, script: str, held: Mapping[str, Mapping[str, Any]], *body: Markup) -> str:
+    """A whole page in one text, in which this style and this script alone may act, and which may fetch nothing.
+
+    Args:
+        title: What stands in the window's title.
+        style: The style sheet.
+        script: One ES module, which runs when the page is there.
+        held: Data for the script, by the ids of the elements that hold them as JSON.
+        body: What the page shows.
+    """
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    data = (_data_element(name, value) for name, value in held.items())
+    shown = element("body", *body, data, element("script", Markup(script), type="module"))
+    return f"<!doctype html>\n{element('html', head, shown, lang='en')}\n"
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _data_element(name: str, value: Mapping[str, Any]) -> Markup:
+    """Data in the page; `<` is written otherwise, so that nothing in it can end the element."""
+    text = json.dumps(value, allow_nan=False).replace("<", "\\u003c")
+    return element("script", Markup(text), type="application/json", id=name)

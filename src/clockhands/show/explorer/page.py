@@ -1,12 +1,9 @@
 """The explorer as one HTML page that opens from disk and asks for nothing from anywhere."""
 
-import base64
-import hashlib
-import html
-import json
 from typing import Any
 
 from clockhands.show.explorer.bundle import module, source
+from clockhands.show.markup import document, element
 
 _START = """
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -26,34 +23,11 @@ def page(data: dict[str, Any], title: str = "clockhands") -> str:
         data: What `clockhands.show.explorer.data` put together: plain JSON values.
         title: What stands in the window's title.
     """
-    script = f"{module()}\n{_START}"
-    style = source("style.css")
-    # "<" cannot end the script element, whatever a model is called.
-    held = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
+    shown = element(
+        "main",
+        element("h1", title),
+        element("noscript", element("p", "This page computes what it shows, and needs JavaScript for it.")),
+        element("div", id="explorer"),
+        class_="clockhands",
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-<main class="clockhands">
-<h1>{html.escape(title)}</h1>
-<div id="explorer"></div>
-</main>
-<script type="application/json" id="data">{held}</script>
-<script type="module">{script}</script>
-</body>
-</html>
-"""
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    return document(title, source("style.css"), f"{module()}\n{_START}", {"data": data}, shown)
