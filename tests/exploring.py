@@ -13,6 +13,7 @@ from clockhands.show.explorer.page import page
 
 VIEWS = ("clock", "pair", "table", "shift", "distance", "naive", "ladder", "precision", "bias", "attention", "model")
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+EXPONENTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 PATIENCE = 8.0  # seconds; views out of sight follow once the page has rested, kernels when it is idle
 
 
@@ -25,8 +26,9 @@ def explorer(tmp_path_factory) -> Path:
 
 
 def plain(text: str) -> str:
-    """Without the thin spaces and the true minus sign that pages are set in."""
-    return re.sub("[\u2009\u202f\u2060\xa0]", "", text).replace("\u2212", "-")
+    """Without the thin spaces, the true minus sign and the powers of ten that pages are set in."""
+    narrow = re.sub("[\u2009\u202f\u2060\xa0]", "", text).replace("\u2212", "-")
+    return re.sub("·10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda power: f"e{power[1].translate(EXPONENTS)}", narrow)
 
 
 def caption(tab: Any, view: str) -> str:

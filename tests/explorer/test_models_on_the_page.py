@@ -4,6 +4,8 @@ import json
 import re
 
 import pytest
+from browsing import drawn
+from exploring import plain
 
 import clockhands as ch
 from clockhands.auditing import audit
@@ -75,6 +77,7 @@ def opened(chromium, folder):
         tab.on("pageerror", lambda error: heard.append(str(error)))
         tab.on("dialog", lambda dialog: heard.append(dialog.message) or dialog.dismiss())
         tab.goto((folder / f"{name}.html").as_uri() + fragment)
+        drawn(tab)
         return tab
 
     yield go
@@ -115,7 +118,7 @@ def test_without_a_code_both_sentences_come_out_the_same_and_with_one_they_do_no
     assert all(len(each) == 9 for each in weights)
     assert weights[0] == weights[1]
     assert weights[2] != weights[3]
-    told = answer(tab, "attention").inner_text()
+    told = plain(answer(tab, "attention").inner_text())
     without, coded = (float(re.search(rf"{words} ([\d.e-]+)", told)[1]) for words in ("differ by", "the means are"))
     assert without < 1e-14
     assert coded > 0.01
@@ -205,7 +208,7 @@ def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(open
         pair.press("Enter")
         says(tab, "pair", "pair 100")
         rate = tab.locator("#pair dt", has_text="rate").locator("xpath=following-sibling::dd[1]").inner_text()
-        assert float(rate.split("rad")[0].replace("\u2009", "").strip()) == pytest.approx(layer.rates[100], rel=1e-5)
+        assert float(plain(rate).split("rad")[0]) == pytest.approx(layer.rates[100], rel=1e-5)
 
 
 def test_findings_stand_beside_the_layers_with_a_shape_for_each_severity(opened, folder):

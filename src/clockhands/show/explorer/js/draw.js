@@ -50,16 +50,16 @@ export class Plot {
   }
 
   // Both axes with their names and units.
-  axes(x, y, xName, yName, { xTicks = 6, yTicks = 5, xFormat = null, yFormat = null } = {}) {
+  axes(x, y, xName, yName, { xTicks = 6, yTicks = 5, xFormat = null, yFormat = null, yValues = null } = {}) {
     const { left, top, right, bottom } = this.inner;
     const across = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
     d3.axisBottom(x).ticks(xTicks, xFormat).tickSizeOuter(0)(d3.select(across));
     const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
-    d3.axisLeft(y).ticks(yTicks, yFormat).tickSizeOuter(0)(d3.select(up));
+    d3.axisLeft(y).ticks(yTicks, yFormat).tickValues(yValues).tickSizeOuter(0)(d3.select(up));
     this.element.append(
       across, up,
       svg("text", { class: "name", x: right, y: bottom + 34, "text-anchor": "end" }, xName),
-      svg("text", { class: "name", x: 4, y: top - 2 + 4, "text-anchor": "start" }, yName),
+      svg("text", { class: "name", x: 0, y: top - 2 + 4, "text-anchor": "start" }, yName),
     );
   }
 }
@@ -68,12 +68,21 @@ export function line(points, attributes) {
   return svg("path", { fill: "none", d: d3.line()(points), ...attributes });
 }
 
-// A number as people read it: as many digits as are asked for, thin spaces that do not break between thousands.
+// A number as people read it: as many digits as are asked for, but every one before the point; thin spaces that do not
+// break between thousands, a true minus sign, and a power of ten where it is very large or small.
 export function number(value, digits = 4) {
   if (!Number.isFinite(value)) return value > 0 ? "never" : String(value);
-  const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e15 || size < 1e-4)) return value.toExponential(Math.max(digits - 1, 0));
-  const whole = Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(digits)));
+  const size = Math.abs(value), sign = value < 0 ? "−" : "";
+  if (size !== 0 && (size >= 1e15 || size < 1e-4)) {
+    const [front, power] = Number(size.toPrecision(Math.max(digits, 1))).toExponential().split("e");
+    return `${sign}${front}·10${raised(Number(power))}`;
+  }
+  const whole = String(Number.isInteger(size) ? size : size >= 10 ** digits ? Math.round(size) : Number(size.toPrecision(digits)));
   const [front, back] = whole.split(".");
-  return front.replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f") + (back ? `.${back}` : "");
+  return sign + front.replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f") + (back ? `.${back}` : "");
+}
+
+// A whole number as an exponent.
+export function raised(power) {
+  return String(power).replace(/./g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
 }

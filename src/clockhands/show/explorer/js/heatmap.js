@@ -108,7 +108,7 @@ export class Heatmap {
     this.marks.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.marks.replaceChildren(...parts, below, beside,
       svg("text", { class: "name", x: right, y: bottom + 38, "text-anchor": "end" }, names[1]),
-      svg("text", { class: "name", x: 4, y: 12 }, names[0]));
+      svg("text", { class: "name", x: 0, y: 12 }, names[0]));
   }
 
   // [row, column] under the pointer.

@@ -189,7 +189,7 @@ function formPictures(place, code, weights, seed) {
     const values = formScores(form, rows), share = offsetShare(values, FORM_ROWS);
     shares.push(share);
     return squarePicture(values, FORM_ROWS, {
-      title, says: `${number(100 * share, 3)}\u2009% is the distance's`, most: values.reduce((most, value) => Math.max(most, Math.abs(value)), 0), size: 8, label: "Each has a scale of its own.",
+      title, says: `${number(100 * share, 2)}\u2009% is the distance's`, most: values.reduce((most, value) => Math.max(most, Math.abs(value)), 0), size: 8, label: "Each has a scale of its own.",
     });
   }));
   return shares;

@@ -120,7 +120,7 @@ function numbersWords(model, state) {
 function biasFrame(plot, x, y, words) {
   const { left, right } = plot.inner, up = svg("g", { class: "axis", transform: `translate(${left},0)` });
   d3.axisLeft(y).ticks(6).tickSizeOuter(0)(d3.select(up));
-  plot.element.append(up, svg("text", { class: "name", x: 4, y: 13 }, words), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
+  plot.element.append(up, svg("text", { class: "name", x: 0, y: 13 }, words), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   logAxis(plot, x, "distance (tokens), log", 6);
 }
 
@@ -129,9 +129,10 @@ function drawLines(plot, code, chosen, last, whole) {
   const { left, right, top, bottom } = plot.inner;
   const x = d3.scaleLog([1, last], [left, right]), y = d3.scaleLinear([-DEEPEST_BIAS, 0], [bottom, top]);
   biasFrame(plot, x, y, "added to the score");
+  const told = []; // over the lines
   for (const [loss, words] of [[HALF_WEIGHT, "half the weight"], [HUNDREDTH_WEIGHT, "a hundredth"]]) {
-    plot.element.append(svg("line", { class: "level", x1: left, x2: right, y1: y(-loss), y2: y(-loss) }),
-      svg("text", { class: "level-words", x: right - 2, y: y(-loss) + 14, "text-anchor": "end" }, words));
+    plot.element.append(svg("line", { class: "level", x1: left, x2: right, y1: y(-loss), y2: y(-loss) }));
+    told.push(svg("text", { class: "level-words", x: right - 2, y: y(-loss) + 14, "text-anchor": "end" }, words));
   }
   const ends = [], drawn = [];
   for (let head = 0; head < code.heads; head++) {
@@ -144,7 +145,7 @@ function drawLines(plot, code, chosen, last, whole) {
     ends.push(points.at(-1));
     drawn.push(svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line", "data-head": head, d: d3.line()(points) }));
   }
-  plot.element.append(...drawn.filter((_, head) => head !== chosen), drawn[chosen]);
+  plot.element.append(...drawn.filter((_, head) => head !== chosen), drawn[chosen], ...told);
   // At the line's end, the chosen one's above the row of the others: below it where it leaves at the bottom, beside it where the text ends first.
   const across = ends.map(([at]) => at), fallen = ends.map(([, at]) => at >= bottom - 1);
   const marks = across.map((at, head) => (fallen[head] ? at : right + (ends[head][1] - bottom)));

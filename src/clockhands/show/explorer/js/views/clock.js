@@ -144,8 +144,8 @@ function perTurn(rate) {
 function shortTurn(rate) {
   const tokens = wavelength(rate);
   if (rate === 0) return "never";
-  if (tokens < 1e5) return `${number(tokens, 3)} tokens`;
-  return tokens < 1e8 ? `${number(tokens / 1e6, 3)} million` : tokens.toExponential(2);
+  if (tokens < 1e6) return `${number(tokens, 3)} tokens`;
+  return tokens < 1e9 ? `${number(tokens / 1e6, 3)} million` : number(Number(tokens.toPrecision(3)), 3);
 }
 
 // Pairs evenly over the ladder; the chosen one takes the place of the nearest.

@@ -124,7 +124,7 @@ function drawKernels(plot, { own, beside }, state, length) {
   const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least - 0.1, 1], [bottom, top]);
   plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
   plot.element.append(
-    svg("text", { class: "name", x: 4, y: 14 }, "likeness, as a share of a row with itself"),
+    svg("text", { class: "name", x: 0, y: 14 }, "likeness, as a share of a row with itself"),
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   if (beside) plot.element.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
   plot.element.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
@@ -155,20 +155,22 @@ function pointAt(plot, { own }, state, { x, y, up, marks }) {
     marks.append(
       svg("line", { class: "shift-before", x1: cx, x2: cx, y1: y(0), y2: cy }),
       svg("circle", { class: "tip", cx, cy, r: 5, "data-distance": k, "data-share": own.at(k) }),
-      svg("text", { class: "halo strong", x: cx + (end ? -9 : 9), y: cy + (up && !crowded ? -7 : 20), "text-anchor": end ? "end" : "start" }, `${number(own.at(k), 3)} at ${number(k)}`));
+      svg("text", { class: "halo strong", x: cx + (end ? -9 : 9), y: cy + (!up ? 20 : !crowded ? -7 : cx < x(marked) ? -24 : 20), "text-anchor": end ? "end" : "start" }, `${number(own.at(k), 3)} at ${number(k)}`));
   }
 }
 
 // The two marks, each with its number on a leader, above the upper line and below the lower; where two are close, one
 // is farther out.
-function markKernel(plot, { rise, below, at }, x, y, second, up) {
+function markKernel(plot, { rise, below, at, shares }, x, y, second, up) {
   const { left, right, top, bottom } = plot.inner;
   const marks = [[rise || null, "rises from", "mark-rise"], [below, "below 0 from", "mark-below"]].filter(([place]) => place !== null);
   const close = marks.length > 1 && Math.abs(x(marks[0][0]) - x(marks[1][0])) < 130;
   marks.sort(([a], [b]) => a - b).forEach(([place, words, name], order) => {
-    const [cx, cy] = [x(place), y(at(place))], far = 24 + (close && order === (up ? 0 : 1) ? 16 : 0);
-    const high = up ? Math.max(cy - far, top + 16) : Math.min(cy + far, bottom - 16);
+    const [cx, cy] = [x(place), y(at(place))], far = 24 + (close && order === 0 ? 16 : 0);
     const text = `${words} ${number(place)}`, end = cx + 7 * text.length > right, start = cx - 7 < left;
+    // Where it must begin to the left of its mark, over the line as it is there.
+    const over = end ? Math.min(cy, y(shares.slice(Math.floor(x.invert(right - 7 * text.length)), place + 1).reduce((a, b) => Math.max(a, b), -1))) : cy;
+    const high = up ? Math.max(over - far, top + 16) : Math.min(cy + far, bottom - 16);
     plot.element.append(
       svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy + (up ? -6 : 6), y2: high }),
       name === "mark-rise" ? svg("circle", { class: name + second, cx, cy, r: 5, "data-rise": place })

@@ -1,7 +1,7 @@
 // Is this ladder fit for this length? Wavelengths before and after a scaling, and what a dot product makes of them.
 
 import { choice, slider } from "../controls.js";
-import { Plot, html, number, svg } from "../draw.js";
+import { Plot, html, number, raised, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { kernelAt, kernelByDistance } from "../kernels.js";
 import { firstNeverTurning, turnsWithin, wavelength } from "../ladders.js";
@@ -114,11 +114,11 @@ export function decades([from, to], most) {
   return found;
 }
 
-// A power of ten in as few signs as it takes: 1, 10, 1 000, 10⁶; `raised`: always as a power.
-export function powerWords(value, raised = false) {
+// A power of ten in as few signs as it takes: 1, 10, 1 000, 10⁶; `always`: as a power in any case.
+export function powerWords(value, always = false) {
   const power = Math.round(Math.log10(value));
-  if (!raised && power >= 0 && power <= 4) return number(10 ** power);
-  return `10${String(power).replace(/./g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)])}`;
+  if (!always && power >= 0 && power <= 4) return number(10 ** power);
+  return `10${raised(power)}`;
 }
 
 // The axis at the bottom of a plot in powers of ten, with its name.
@@ -340,7 +340,7 @@ function drawKernel(plot, found, state, said, whole) {
   const y = d3.scaleLinear([Math.min(0, d3.min(values, (each) => each[1])), Math.max(1, d3.max(values, (each) => each[2]))], [bottom, top]);
   const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
   d3.axisLeft(y).ticks(5).tickSizeOuter(0)(d3.select(up));
-  plot.element.append(up, svg("text", { class: "name", x: 4, y: 13 }, "q·k of equal tokens, mean over pairs"), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
+  plot.element.append(up, svg("text", { class: "name", x: 0, y: 13 }, "q·k of equal tokens, mean over pairs"), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   logAxis(plot, x, "distance (tokens), log", plot.width < 500 ? 6 : 8);
   if (state.length < last) namedUpright(plot, x(state.length), "trained", { top, attributes: { class: "trained" } });
   const ends = curves.map((curve) => ({ ...curve, at: y(curve.columns.at(-1)[3]) }));

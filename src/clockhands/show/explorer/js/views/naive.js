@@ -6,6 +6,7 @@ import { Plot, html, number, svg } from "../draw.js";
 import { allOf, whenIdle } from "../idle.js";
 import { kernelInParts } from "../kernels.js";
 import { firstNeverTurning, geometricLadder, wavelength } from "../ladders.js";
+import { decades, powerWords } from "./ladder.js";
 
 const NAIVE_REDRAWS = ["width", "base", "length", "position"];
 const MOST_ROWS = 4096; // positions that are looked at; each sentence says how many
@@ -214,7 +215,7 @@ function drawPanel({ name, plot, words }, made, from) {
       svg("text", { class: "halo strong", x: cx + (end ? 4 : -4), y: top - 10, "text-anchor": end ? "end" : "start" }, number(marked)));
   }
   plot.axes(x, y, "position (token)", "", { xTicks: 4, yTicks: 3 });
-  plot.element.append(svg("text", { class: "name", x: 4, y: 12 }, `distance from row ${number(from)}`));
+  plot.element.append(svg("text", { class: "name", x: 0, y: 12 }, `distance from row ${number(from)}`));
   words.textContent = loses;
 }
 
@@ -256,12 +257,12 @@ function drawBases(plot, says, ladders, length) {
       svg("path", { class: "rung turning", d: ticks(0, never, 12) }), svg("path", { class: "rung never", d: ticks(never, ladder.pairs, 5) }),
       svg("text", { class: "halo strong", x: left + 2, y: y - 20, "data-base": base, "data-still": still }, `base ${number(base)}: 6.28 to ${number(slowest, 3)} tokens`));
     const step = number(rowDistance(ladder.rates, 1), 3), { far, idle } = coverOf(ladder, length);
-    const loses = far < length - 1 ? `beyond ${number(far)} tokens no hand is still on its first half turn, which is ${number((100 * (length - 1 - far)) / (length - 1), 2)} % of the distances`
+    const loses = far < length - 1 ? `beyond ${number(far)} tokens no hand is still on its first half turn, which is ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
       : still ? `${number(still)} of ${number(ladder.pairs)} pairs never complete a turn, and ${number(idle)} turn by less than an eighth` : "every pair turns, and every distance has a hand on its first half turn";
     told.push(`Base ${number(base)}: ${loses}; a step is ${step}.`);
   });
   const across = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
-  d3.axisBottom(x).ticks(plot.width > 560 ? 8 : 4, (value) => number(value)).tickSizeOuter(0)(d3.select(across));
+  d3.axisBottom(x).tickValues(decades(x.domain(), 8)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(across));
   const end = x(Math.max(length, 5)) > (left + right) / 2;
   plot.element.append(across, svg("text", { class: "name", x: right, y: bottom + 36, "text-anchor": "end" }, "wavelength (token), log"),
     svg("text", { class: "halo", x: x(Math.max(length, 5)) + (end ? -5 : 5), y: bottom - 5, "text-anchor": end ? "end" : "start" }, `length ${number(length)}`));

@@ -150,7 +150,7 @@ function drawWaves(plot, now, state) {
     add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }));
   }
   plot.axes(across, up, "position (token)", "", { yTicks: 3, xTicks: Math.max(2, Math.floor(plot.width / (50 + 9 * number(Math.round(to)).length))) });
-  add(svg("text", { class: "name", x: 4, y: 14 }, "height (radius 1)"), svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
+  add(svg("text", { class: "name", x: 0, y: 14 }, "height (radius 1)"), svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
   const start = rate === 0 ? phase : 0;
   for (const [wave, kind] of [[Math.cos, "cosine"], [Math.sin, "sine"]]) {
     const points = Array.from({ length: SAMPLES + 1 }, (_, step) => {

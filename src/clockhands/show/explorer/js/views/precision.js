@@ -141,11 +141,11 @@ function drawErrors(plot, found, state, whole) {
   const x = d3.scaleLog([FIRST_DRAWN, LAST_DRAWN], [left, right]);
   const y = d3.scaleLog([1e-17, Math.max(100, 3 * d3.max(found, (each) => d3.max(each.points, (point) => point[1]) ?? 0))], [bottom, top]);
   const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
-  d3.axisLeft(y).tickValues(decades(y.domain(), 7)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(up));
+  d3.axisLeft(y).tickValues(decades(y.domain(), 7)).tickFormat((value) => powerWords(value, true)).tickSizeOuter(0)(d3.select(up));
   plot.element.append(
     svg("rect", { class: "anywhere", x: left, y: top, width: right - left, height: y(Math.PI) - top }),
-    up, svg("text", { class: "name", x: 4, y: 13 }, "largest error so far (rad), log"),
-    svg("text", { x: left + 6, y: top + 14 }, plot.width < 500 ? "beyond half a turn" : "beyond half a turn: a hand may point anywhere"));
+    up, svg("text", { class: "name", x: 0, y: 13 }, "largest error so far (rad), log"),
+    svg("text", { x: left + 28, y: top + 14 }, plot.width < 500 ? "beyond half a turn" : "beyond half a turn: a hand may point anywhere"));
   logAxis(plot, x, "position (token), log", plot.width < 500 ? 4 : 9);
   const ends = [{ name: "exact", words: "exact", points: [[FIRST_DRAWN, EXACT_ERROR], [LAST_DRAWN, EXACT_ERROR]] }, ...found].filter((each) => each.points.length);
   for (const { name, words, points } of ends) {

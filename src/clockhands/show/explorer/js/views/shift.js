@@ -5,6 +5,7 @@ import { choice, slider } from "../controls.js";
 import { Plot, html, line, number, svg } from "../draw.js";
 import { phaseAt } from "../ladders.js";
 import { bestShift, shiftAngles, warpedStep, whyNoShift } from "../shifts.js";
+import { decades } from "./ladder.js";
 
 const WHOLE_TURN = 2 * Math.PI;
 const CLOCKED = [["none", "p"], ["square", "p²"], ["log", "log p"], ["reciprocal", "1/p"]];
@@ -251,8 +252,9 @@ function drawTurned(plot, found, state, chosen) {
   const under = (text, size) => plot.element.append(svg("text", { class: "halo", x: x(at(0.5)) - 8, y: y(size) + 16, "text-anchor": "end" }, text));
   over(same ? "from both starts alike" : `from ${number(found.starts[upper].from)}`, sizes[upper][at(0.22)]);
   if (!same) under(`from ${number(found.starts[1 - upper].from)}`, sizes[1 - upper][at(0.5)]);
-  plot.axes(x, y, "pair", "", { xTicks: Math.min(8, found.pairs), yTicks: 5, yFormat: (value) => number(value, 1), xFormat: "d" });
-  plot.element.append(svg("text", { class: "name", x: 4, y: 14 }, "angle turned (rad), log"));
+  const powers = decades(y.domain(), 5);
+  plot.axes(x, y, "pair", "", { xTicks: Math.min(8, found.pairs), yValues: powers.length > 1 ? powers : null, yFormat: (value) => number(value, 1), xFormat: "d" });
+  plot.element.append(svg("text", { class: "name", x: 0, y: 14 }, "angle turned (rad), log"));
 }
 
 // What R_k says of the chosen pair, as equations with its own numbers; each stays on one line where there is room.

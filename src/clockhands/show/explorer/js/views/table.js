@@ -140,7 +140,7 @@ function answerFor(code, state, never) {
   const half = state.layout === "halves" ? " of each half" : "";
   return `${number(code.width)} numbers a position: fast waves left${half} (${number(fast)} tokens), slow ones right (${number(slow)}). ` +
     (never === 0 ? `Every pair turns at least once in ${number(state.length)} tokens.`
-      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}%) never ${never === 1 ? "turns" : "turn"} once in ${number(state.length)} tokens.`);
+      : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}\u2009%) never ${never === 1 ? "turns" : "turn"} once in ${number(state.length)} tokens.`);
 }
 
 function drawLegend(legend, colours) {
