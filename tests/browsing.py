@@ -10,6 +10,11 @@ import pytest
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
+def drawn(page) -> None:
+    """Wait until nothing on a page says that it is still being drawn."""
+    page.locator("[aria-busy]").wait_for(state="detached")
+
+
 @pytest.fixture(scope="module")
 def chromium():
     """Debian's Chromium, driven by Playwright."""
@@ -38,6 +43,7 @@ def quiet_page(chromium):
         page.on("dialog", lambda dialog: (said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         try:
             page.goto(file.as_uri())
+            drawn(page)
             yield page
             assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [file.as_uri()]
             assert said == []

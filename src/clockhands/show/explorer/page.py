@@ -11,7 +11,8 @@ const page = explore(document.getElementById("explorer"), data, {
   fragment: location.hash,
   onfragment: (text) => history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search),
 });
-addEventListener("hashchange", () => page.follow(location.hash));
+// The address as it was typed: by now the page may have told its own.
+addEventListener("hashchange", (event) => page.follow(new URL(event.newURL).hash));
 addEventListener("resize", () => requestAnimationFrame(page.redraw));
 """
 

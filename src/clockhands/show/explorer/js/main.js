@@ -51,8 +51,8 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   const set = store.set.bind(store);
   store.set = (patch) => set(book.followed(patch, store.state));
   const everything = new Set(Object.keys(DEFAULTS)), updates = [];
-  const queue = new Queue(updates, store);
-  const redraw = () => queue.all(everything);
+  const queue = new Queue(updates, store, () => root.removeAttribute("aria-busy"));
+  const redraw = () => { root.setAttribute("aria-busy", "true"); queue.all(everything); };
   const app = {
     root, store, data, models, addModel, addCode, redraw,
     onModels: (tell) => audiences.push(tell),
@@ -102,8 +102,8 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
 // Views that are in sight follow every change at once; the others when they come into sight or the state has rested,
 // one after another, so that what is being moved stays smooth.
 class Queue {
-  constructor(updates, store) {
-    Object.assign(this, { updates, store, out: new Set(), waiting: new Map(), timer: null });
+  constructor(updates, store, drawn) {
+    Object.assign(this, { updates, store, drawn, out: new Set(), waiting: new Map(), timer: null });
   }
 
   // Until the browser has said where they are, all are taken to be in sight.
@@ -141,6 +141,7 @@ class Queue {
       this.catchUp(place);
       break;
     }
+    if (!this.waiting.size) this.drawn();
   }
 
   rest(time) {
