@@ -35,6 +35,7 @@ export function slider(app, name, label, { min, max, step = 1, scale = "linear",
   app.store.subscribe((state, changed) => changed.has(name) && show(state));
   show(app.store.state);
   const limits = (least, most) => {
+    if (least === min && most === max) return;
     range.min = toSlider(least); range.max = toSlider(most); field.min = least; field.max = most; [min, max] = [least, most];
     show(app.store.state);
   };
@@ -42,11 +43,17 @@ export function slider(app, name, label, { min, max, step = 1, scale = "linear",
   return { element, limits };
 }
 
-export function choice(app, name, label, options) {
+// One of some words; where a link says a number that is none of them, `worded` makes it one more, and else the first stands.
+export function choice(app, name, label, options, worded = null) {
   const id = `control-${name}-${++numbered}`;
   const list = html("select", { id, "data-name": name, onchange: () => app.store.set({ [name]: list.value }) },
     options.map(([value, words]) => html("option", { value }, words)));
-  const show = (state) => { list.value = state[name]; };
+  const show = (state) => {
+    list.value = state[name];
+    if (list.selectedIndex >= 0) return;
+    if (worded) list.append(html("option", { value: state[name], selected: true }, worded(state[name])));
+    else list.selectedIndex = 0;
+  };
   app.store.subscribe((state, changed) => changed.has(name) && show(state));
   show(app.store.state);
   return { element: html("div", { class: "control" }, html("label", { for: id }, label), list) };

@@ -72,8 +72,8 @@ export function settled(name, value) {
   const limits = LIMITS[name];
   if (limits === undefined) return String(value).slice(0, 80);
   if (typeof limits[0] === "string") return limits.includes(value) ? value : DEFAULTS[name];
-  const number = Number(value);
-  if (!Number.isFinite(number)) return DEFAULTS[name];
+  const number = String(value).trim() === "" ? NaN : Number(value);
+  if (Number.isNaN(number)) return DEFAULTS[name];
   const within = Math.min(Math.max(number, limits[0]), limits[1]);
   return limits[2] ? Math.round(within / limits[2]) * limits[2] : within;
 }

@@ -23,7 +23,7 @@ export const clock = {
     const play = button("Play", () => (motion ? stop() : start()), { "aria-pressed": "false" });
     section.controls.append(position.element,
       html("div", { class: "control" }, button("Back", () => step(-1)), play, button("Forward", () => step(1))),
-      choice(app, "speed", "Speed", [2, 8, 64, 512].map((speed) => [speed, `${speed} tokens/s`])).element);
+      choice(app, "speed", "Speed", [2, 8, 64, 512].map((speed) => [speed, perSecond(speed)]), perSecond).element);
     const plot = new Plot(section.figure, { height: 250, label: "The hands of the clock; each turns by keys and by dragging" });
     plot.element.setAttribute("role", "group");
     const strip = html("canvas", { class: "strip", role: "img", height: 1 });
@@ -138,6 +138,10 @@ function still() {
 
 function perTurn(rate) {
   return rate === 0 ? "which never turns" : `${number(wavelength(rate))} tokens a turn`;
+}
+
+function perSecond(speed) {
+  return `${speed} tokens/s`;
 }
 
 // The same where there is room for a dozen letters.

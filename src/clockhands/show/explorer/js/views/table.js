@@ -20,8 +20,8 @@ export const table = {
     const firstRow = slider(app, "firstRow", "From position", { min: 0, max: store.state.length - 1 });
     const firstColumn = slider(app, "firstColumn", "From channel", { min: 0, max: store.state.width - 1 });
     section.controls.append(position.element, channel.element,
-      choice(app, "rowsShown", "Positions in view", ROWS.map((rows) => [rows, number(rows)])).element,
-      choice(app, "columnsShown", "Channels in view", [[0, "all"], ...COLUMNS.map((columns) => [columns, String(columns)])]).element,
+      choice(app, "rowsShown", "Positions in view", ROWS.map((rows) => [rows, number(rows)]), number).element,
+      choice(app, "columnsShown", "Channels in view", [[0, "all"], ...COLUMNS.map((columns) => [columns, String(columns)])], String).element,
       firstRow.element, firstColumn.element);
     const readout = html("p", { class: "readout" });
     let before = null; // what was pointed at before the pointer came
