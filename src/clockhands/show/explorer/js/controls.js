@@ -23,7 +23,11 @@ export function slider(app, name, label, { min, max, step = 1, scale = "linear",
   });
   const field = html("input", {
     type: "number", min, max, step: scale === "log" ? "any" : step, "aria-label": `${label}, as a number`, "data-name": name,
-    onchange: () => set(Number(field.value)),
+    onchange: () => {
+      // What is no number is empty here, and changes nothing; what is beyond an end is seen to be held to it.
+      if (field.value !== "") set(Number(field.value));
+      field.value = app.store.state[name];
+    },
   });
   const snapped = (value) => (scale === "log" && value > 100 ? Math.round(value) : value);
   const set = (value) => app.store.set({ [name]: Math.min(Math.max(value, min), max) });
