@@ -63,6 +63,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     plain: (state) => book.plain(state),
     rates: (state) => book.ladder(state).rates,
     ladderNamed: (name) => book.ladderNamed(name),
+    scrollTo: (name) => sections.find(([view]) => view.id === name)[1].element.scrollIntoView(),
   };
 
   const top = html("div", { class: "top" }, commonControls(app), hosted ? null : themeButton(root, redraw));
