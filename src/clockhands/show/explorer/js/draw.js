@@ -12,13 +12,69 @@ export function html(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
+// What listens by itself, and what is only made where its place does not hold it yet.
+const listening = new WeakSet(), promised = new WeakMap(), keyOfElement = new WeakMap();
+
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) {
+      element.addEventListener(name.slice(2), value);
+      listening.add(element);
+    }
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
+}
+
+// An SVG element that `make` makes; where the one of the same key stands already, it stays and nothing is made.
+export function unlessKept(key, make) {
+  const place = document.createElementNS(SVG, "g");
+  promised.set(place, { key, make });
+  return place;
+}
+
+// New contents for a place. Elements that stand there already become what they should be, so that a frame styles, lays
+// out and paints only what has changed; `fresh` is a fragment or a list of nodes, which are used up.
+export function refill(place, fresh) {
+  let old = place.firstChild;
+  for (const next of [...(fresh.childNodes ?? fresh)]) {
+    const after = old?.nextSibling ?? null, wanted = promised.get(next);
+    if (wanted === undefined || old === null || keyOfElement.get(old) !== wanted.key) {
+      const made = wanted ? wanted.make() : next;
+      const kept = old !== null && becomes(old, made) ? old : made;
+      if (old === null) place.append(made);
+      else if (kept === made) place.replaceChild(made, old);
+      if (wanted) keyOfElement.set(kept, wanted.key);
+      else keyOfElement.delete(kept);
+    }
+    old = after;
+  }
+  while (old !== null) {
+    const after = old.nextSibling;
+    old.remove();
+    old = after;
+  }
+}
+
+// Make a node what another one is, unless it is of another kind or one of them listens.
+function becomes(old, made) {
+  if (old.nodeType !== made.nodeType || old.nodeName !== made.nodeName) return false;
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== made.data) old.data = made.data;
+    return true;
+  }
+  if (listening.has(old) || listening.has(made)) return false;
+  for (const { name, value } of made.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.attributes.length > made.attributes.length) {
+    for (const name of old.getAttributeNames()) if (!made.hasAttribute(name)) old.removeAttribute(name);
+  }
+  const only = made.firstChild, own = old.firstChild;
+  if (only === null) {
+    if (own !== null) old.replaceChildren();
+  } else if (own === null) old.append(...made.childNodes);
+  else refill(old, made);
+  return true;
 }
 
 // A plot: an SVG with room for axes, which has the width of its place. `draw(width, height, inner)` fills it.
@@ -28,6 +84,7 @@ export class Plot {
     this.margin = margin;
     this.element = svg("svg", { class: "plot", role: "img", "aria-label": label, height });
     place.append(this.element);
+    this.ink = this.element;
     this.width = 0;
   }
 
@@ -44,19 +101,34 @@ export class Plot {
     return { left, top, right: this.width - right, bottom: this.height - bottom };
   }
 
+  // Begin anew: what is appended to `ink` from here on takes the place of what is drawn once the caller has ended, or at
+  // `settle`.
   clear() {
-    this.element.replaceChildren();
+    if (this.ink === this.element) queueMicrotask(() => this.settle());
+    this.ink = document.createDocumentFragment();
+    return this;
+  }
+
+  settle() {
+    if (this.ink === this.element) return this;
+    refill(this.element, this.ink);
+    this.ink = this.element;
     return this;
   }
 
   // Both axes with their names and units.
   axes(x, y, xName, yName, { xTicks = 6, yTicks = 5, xFormat = null, yFormat = null, yValues = null } = {}) {
     const { left, top, right, bottom } = this.inner;
-    const across = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
-    d3.axisBottom(x).ticks(xTicks, xFormat).tickSizeOuter(0)(d3.select(across));
-    const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
-    d3.axisLeft(y).ticks(yTicks, yFormat).tickValues(yValues).tickSizeOuter(0)(d3.select(up));
-    this.element.append(
+    const sides = [["across", x, d3.axisBottom, `translate(0,${bottom})`, xTicks, xFormat, null], ["up", y, d3.axisLeft, `translate(${left},0)`, yTicks, yFormat, yValues]];
+    const [across, up] = sides.map(([side, scale, make, transform, ticks, format, values]) => {
+      const key = [side, scale.domain(), scale.range(), transform, ticks, format, values, scale.tickFormat].join(";");
+      return unlessKept(key, () => {
+        const axis = svg("g", { class: "axis", transform });
+        make(scale).ticks(ticks, format).tickValues(values).tickSizeOuter(0)(d3.select(axis));
+        return axis;
+      });
+    });
+    this.ink.append(
       across, up,
       svg("text", { class: "name", x: right, y: bottom + 34, "text-anchor": "end" }, xName),
       svg("text", { class: "name", x: 0, y: top - 2 + 4, "text-anchor": "start" }, yName),
@@ -66,6 +138,19 @@ export class Plot {
 
 export function line(points, attributes) {
   return svg("path", { fill: "none", d: d3.line()(points), ...attributes });
+}
+
+// Attributes of an element that is there already: what has not changed costs nothing.
+export function put(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    const text = String(value);
+    if (element.getAttribute(name) !== text) element.setAttribute(name, text);
+  }
+}
+
+// Its text likewise.
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }
 
 // A number as people read it: as many digits as are asked for, but every one before the point; thin spaces that do not

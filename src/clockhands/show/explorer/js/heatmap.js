@@ -3,7 +3,7 @@
 // Where a dot of the screen stands for several cells it has their mean, and `grain` says of how many. The wheel stays
 // the page's: the table is moved by dragging, by keys and by the fields beside it.
 
-import { html, number, svg } from "./draw.js";
+import { html, number, put, refill, svg, unlessKept } from "./draw.js";
 
 const FAR = 5; // CSS pixels that a pointer moves before it drags
 
@@ -96,19 +96,20 @@ export class Heatmap {
       if (inColumns) parts.push(svg("path", { class: "pointer", d: `M${x + wide / 2},${bottom + 1}l-4,6h8z` }));
     }
     const whole = (scale, count) => scale.ticks(count).filter((tick) => Number.isInteger(tick));
-    const below = svg("g", { class: "axis", transform: `translate(0,${bottom})` }), beside = svg("g", { class: "axis", transform: `translate(${left},0)` });
     // A tick stands in the middle of its cell.
     const middle = (scale) => scale.copy().range(scale.range().map((end) => end + (scale(1) - scale(0)) / 2));
-    d3.axisBottom(middle(across)).tickValues(whole(across, Math.min(8, width / 55)).filter((tick) => tick < first[1] + shown[1])).tickFormat((tick) => number(tick)).tickSizeOuter(0)(d3.select(below));
-    d3.axisLeft(middle(down)).tickValues(whole(down, 5).filter((tick) => tick < first[0] + shown[0])).tickFormat((tick) => number(tick)).tickSizeOuter(0)(d3.select(beside));
-    // The table's own edges are the lines of the axes.
-    for (const axis of [below, beside]) axis.querySelector(".domain").remove();
-    this.marks.setAttribute("width", this.width);
-    this.marks.setAttribute("height", this.height);
-    this.marks.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
-    this.marks.replaceChildren(...parts, below, beside,
+    const sides = [[d3.axisBottom, across, Math.min(8, width / 55), `translate(0,${bottom})`, first[1] + shown[1]], [d3.axisLeft, down, 5, `translate(${left},0)`, first[0] + shown[0]]];
+    const axes = sides.map(([make, scale, count, transform, end]) => unlessKept([scale.domain(), scale.range(), count, transform].join(";"), () => {
+      const axis = svg("g", { class: "axis", transform });
+      make(middle(scale)).tickValues(whole(scale, count).filter((tick) => tick < end)).tickFormat((tick) => number(tick)).tickSizeOuter(0)(d3.select(axis));
+      // The table's own edges are the lines of the axes.
+      axis.querySelector(".domain").remove();
+      return axis;
+    }));
+    put(this.marks, { width: this.width, height: this.height, viewBox: `0 0 ${this.width} ${this.height}` });
+    refill(this.marks, [...axes,
       svg("text", { class: "name", x: right, y: bottom + 38, "text-anchor": "end" }, names[1]),
-      svg("text", { class: "name", x: 0, y: 12 }, names[0]));
+      svg("text", { class: "name", x: 0, y: 12 }, names[0]), ...parts]);
   }
 
   // [row, column] under the pointer.

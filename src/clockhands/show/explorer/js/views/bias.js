@@ -120,7 +120,7 @@ function numbersWords(model, state) {
 function biasFrame(plot, x, y, words) {
   const { left, right } = plot.inner, up = svg("g", { class: "axis", transform: `translate(${left},0)` });
   d3.axisLeft(y).ticks(6).tickSizeOuter(0)(d3.select(up));
-  plot.element.append(up, svg("text", { class: "name", x: 0, y: 13 }, words), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
+  plot.ink.append(up, svg("text", { class: "name", x: 0, y: 13 }, words), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   logAxis(plot, x, "distance (tokens), log", 6);
 }
 
@@ -131,7 +131,7 @@ function drawLines(plot, code, chosen, last, whole) {
   biasFrame(plot, x, y, "added to the score");
   const told = []; // over the lines
   for (const [loss, words] of [[HALF_WEIGHT, "half the weight"], [HUNDREDTH_WEIGHT, "a hundredth"]]) {
-    plot.element.append(svg("line", { class: "level", x1: left, x2: right, y1: y(-loss), y2: y(-loss) }));
+    plot.ink.append(svg("line", { class: "level", x1: left, x2: right, y1: y(-loss), y2: y(-loss) }));
     told.push(svg("text", { class: "level-words", x: right - 2, y: y(-loss) + 14, "text-anchor": "end" }, words));
   }
   const ends = [], drawn = [];
@@ -145,13 +145,13 @@ function drawLines(plot, code, chosen, last, whole) {
     ends.push(points.at(-1));
     drawn.push(svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line", "data-head": head, d: d3.line()(points) }));
   }
-  plot.element.append(...drawn.filter((_, head) => head !== chosen), drawn[chosen], ...told);
+  plot.ink.append(...drawn.filter((_, head) => head !== chosen), drawn[chosen], ...told);
   // At the line's end, the chosen one's above the row of the others: below it where it leaves at the bottom, beside it where the text ends first.
   const across = ends.map(([at]) => at), fallen = ends.map(([, at]) => at >= bottom - 1);
   const marks = across.map((at, head) => (fallen[head] ? at : right + (ends[head][1] - bottom)));
   for (const head of namedHeads(marks, chosen)) {
     const [endX, endY] = ends[head];
-    plot.element.append(svg("text", { class: head === chosen ? "head-name chosen-head" : "head-name", "data-head": head,
+    plot.ink.append(svg("text", { class: head === chosen ? "head-name chosen-head" : "head-name", "data-head": head,
       ...(fallen[head] ? { x: endX - 3, y: bottom - (head === chosen ? 19 : 4), "text-anchor": "end" } : { x: right - 3, y: endY - 5, "text-anchor": "end" }) }, head === chosen ? `head ${head}` : head));
   }
   return across;
@@ -168,16 +168,16 @@ function drawSteps(plot, code, chosen, last, whole) {
   const x = d3.scaleLog([0.5, last], [left, right]), y = d3.scaleLinear([Math.min(least, 0), Math.max(most, 0)], [bottom, top]).nice();
   biasFrame(plot, x, y, "added to the score");
   const edges = code.boundaries.filter((start) => start <= last);
-  plot.element.append(svg("path", { class: "bucket-edges", d: edges.map((start) => `M${x(start - 0.5).toFixed(1)},${top - 6}V${bottom}`).join("") }),
+  plot.ink.append(svg("path", { class: "bucket-edges", d: edges.map((start) => `M${x(start - 0.5).toFixed(1)},${top - 6}V${bottom}`).join("") }),
     svg("text", { x: right, y: top - 12, "text-anchor": "end" }, `edges of ${edges.length + 1} buckets`));
   const paths = curves.map(({ head, steps }) => {
     const corners = steps.flatMap(({ from, to, bias: value }) => [[x(Math.max(from - 0.5, 0.5)), y(value)], [Math.min(x(to + 0.5), right), y(value)]]);
     return svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line faint", "data-head": head, d: d3.line()(corners) });
   });
-  plot.element.append(...paths.filter((_, place) => heads[place] !== chosen), paths[heads.indexOf(chosen)]);
+  plot.ink.append(...paths.filter((_, place) => heads[place] !== chosen), paths[heads.indexOf(chosen)]);
   const ends = [];
   for (const { head, steps } of curves) ends[head] = y(steps.at(-1).bias);
   for (const head of namedHeads(heads.map((each) => ends[each]), heads.indexOf(chosen), 14).map((place) => heads[place])) {
-    plot.element.append(svg("text", { class: head === chosen ? "head-name chosen-head" : "head-name", "data-head": head, x: right + 5, y: ends[head] + 4 }, head === chosen ? `head ${head}` : head));
+    plot.ink.append(svg("text", { class: head === chosen ? "head-name chosen-head" : "head-name", "data-head": head, x: right + 5, y: ends[head] + 4 }, head === chosen ? `head ${head}` : head));
   }
 }

@@ -2,7 +2,7 @@
 
 import { colourTable } from "../colours.js";
 import { button, choice, slider } from "../controls.js";
-import { Plot, html, number, svg } from "../draw.js";
+import { Plot, html, number, put, say, svg } from "../draw.js";
 import { phaseAt, wavelength } from "../ladders.js";
 
 const HANDS = 12; // hands that are drawn, evenly over the ladder
@@ -37,7 +37,7 @@ export const clock = {
     const counter = new Plot(section.figure, { height: 90, label: "The same position as a binary counter" });
     counter.element.before(strip, note);
 
-    let faces = null, motion = null, code = null;
+    let faces = null, motion = null, code = null, few = false;
     // Draw the hands at a position, which may lie between two tokens while they turn.
     const turn = (at) => {
       for (const face of faces.drawn) face.turn(phaseAt(code.ladder, face.pair, at));
@@ -100,16 +100,17 @@ export const clock = {
       if (changed.size === Object.keys(state).length) {
         plot.measure();
         counter.measure();
+        few = section.element.closest(".stay") && innerHeight < LOW;
       }
-      const few = section.element.closest(".stay") && innerHeight < LOW;
       const pairs = handsToDraw(code.pairs, state.pair, few ? FEW : HANDS);
-      const key = JSON.stringify([pairs, plot.width, state.width, state.base, state.code, state.length, state.layout]);
-      if (faces === null || faces.key !== key) {
-        const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-pair") : null;
-        faces = { key, drawn: drawFaces(plot, pairs, ladder, state, app) };
-        if (focused !== null) plot.element.querySelector(`[data-pair="${focused}"]`)?.focus();
+      const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-pair") : null;
+      if (faces === null || faces.width !== plot.width || faces.drawn.length !== pairs.length) {
+        faces = { width: plot.width, drawn: makeFaces(plot, pairs.length, app, () => code.ladder) };
       }
-      for (const face of faces.drawn) face.choose(face.pair === state.pair);
+      // A chosen pair takes the seat of its neighbour, so that a hand that is held stays where it is.
+      faces.drawn.forEach((face, seat) => face.show(pairs[seat], state));
+      const now = document.activeElement?.getAttribute("data-pair");
+      if (focused !== null && focused !== now) plot.element.querySelector(`[data-pair="${focused}"]`)?.focus();
       if (!motion || still()) turn(state.position);
       drawCounter(counter, ladder, state);
       const phases = Array.from({ length: code.pairs }, (_, pair) => {
@@ -119,9 +120,9 @@ export const clock = {
       const often = (state.position * ladder.rates.reduce((least, rate) => (rate > 0 && rate < least ? rate : least), Infinity)) / TURN;
       const read = often > mostRounds(code.pairs) ? null : readBack(ladder.rates, phases, Math.max(state.length, state.served, state.position));
       const never = pairs.some((pair) => wavelength(ladder.rates[pair]) > state.length);
-      strip.setAttribute("aria-label", `All ${code.pairs} hands from fast to slow, each coloured by its angle`);
-      note.textContent = `The strip: all ${number(code.pairs)} hands from fast to slow, coloured by their angle.${never ? ` Dashed: never turns once in ${number(state.length)} tokens.` : ""} ` +
-        "Below: each bit of the position under the hand of about its period.";
+      put(strip, { "aria-label": `All ${code.pairs} hands from fast to slow, each coloured by its angle` });
+      say(note, `The strip: all ${number(code.pairs)} hands from fast to slow, coloured by their angle.${never ? ` Dashed: never turns once in ${number(state.length)} tokens.` : ""} ` +
+        "Below: each bit of the position under the hand of about its period.");
       const slowest = code.pairs - 1;
       section.answer(`At position ${number(state.position)} the fast hand (pair 0, ${perTurn(ladder.rates[0])}) has turned ${number((state.position * ladder.rates[0]) / TURN)} times` +
         `${slowest ? `, the slow one (pair ${slowest}, ${perTurn(ladder.rates[slowest])}) ${number((state.position * ladder.rates[slowest]) / TURN, 3)} times` : ""}. ` +
@@ -165,33 +166,40 @@ function handsToDraw(pairs, chosen, most) {
   return drawn.sort((a, b) => a - b);
 }
 
-function drawFaces(plot, pairs, ladder, state, app) {
-  plot.clear();
-  const columns = Math.max(1, Math.min(pairs.length, Math.floor(plot.width / 92)));
+// Faces in their seats; which pair each shows, and on which ladder, is told afterwards.
+function makeFaces(plot, count, app, ladder) {
+  plot.element.replaceChildren();
+  const columns = Math.max(1, Math.min(count, Math.floor(plot.width / 92)));
   // Full rows look better than a rest.
-  const even = Math.ceil(pairs.length / Math.ceil(pairs.length / columns));
+  const even = Math.ceil(count / Math.ceil(count / columns));
   const wide = Math.min(plot.width / even, 130), size = Math.min(78, wide - 6), tall = size + 40;
-  plot.height = Math.ceil(pairs.length / even) * tall + 4;
+  plot.height = Math.ceil(count / even) * tall + 4;
   plot.element.setAttribute("height", plot.height);
   plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
-  return pairs.map((pair, place) => {
+  return Array.from({ length: count }, (_, place) => {
     const x = ((place % even) + 0.5) * wide, y = Math.floor(place / even) * tall + size / 2 + 4, radius = size / 2 - 5;
-    const rate = ladder.rates[pair], turns = wavelength(rate) <= state.length;
-    const name = place === 0 && pairs.length > 1 ? "fast: " : place === pairs.length - 1 && pairs.length > 1 ? "slow: " : "";
+    const end = count === 1 ? "" : place === 0 ? "fast: " : place === count - 1 ? "slow: " : "";
+    const circle = svg("circle", { cx: x, cy: y, r: radius });
     const cosine = svg("line", { x1: x, y1: y, y2: y, class: "cosine" }), sine = svg("line", { y1: y, class: "sine" });
     const arm = svg("line", { x1: x, y1: y, class: "arm" }), tip = svg("circle", { r: 4, class: "tip" });
-    const hand = svg("g", { class: "hand", "data-pair": pair, tabindex: 0, role: "slider", "aria-label": `Hand of pair ${pair}, ${perTurn(rate)}`, "aria-valuemin": -180, "aria-valuemax": 180 },
-      svg("circle", { cx: x, cy: y, r: radius, class: turns ? "face" : "face never" }), cosine, sine, arm, tip,
-      svg("text", { x, y: y + size / 2 + 13, "text-anchor": "middle" }, `${name}pair ${pair}`),
-      svg("text", { x, y: y + size / 2 + 29, "text-anchor": "middle" }, shortTurn(rate)));
+    const name = svg("text", { x, y: y + size / 2 + 13, "text-anchor": "middle" }), time = svg("text", { x, y: y + size / 2 + 29, "text-anchor": "middle" });
+    const hand = svg("g", { class: "hand", tabindex: 0, role: "slider", "aria-valuemin": -180, "aria-valuemax": 180 }, circle, cosine, sine, arm, tip, name, time);
     plot.element.append(hand);
-    turnable(hand, { app, pair: () => pair, ladder: () => ladder, centre: () => [x, y], svgElement: plot.element });
-    return {
-      pair,
+    const face = {
+      pair: null,
+      show(pair, state) {
+        const rate = ladder().rates[pair];
+        face.pair = pair;
+        put(hand, { "data-pair": pair, "aria-label": `Hand of pair ${pair}, ${perTurn(rate)}` });
+        put(circle, { class: wavelength(rate) <= state.length ? "face" : "face never" });
+        say(name, `${end}pair ${pair}`);
+        say(time, shortTurn(rate));
+        hand.classList.toggle("chosen", pair === state.pair);
+      },
       turn(phase) {
         const across = x + radius * Math.cos(phase), up = y - radius * Math.sin(phase);
         cosine.setAttribute("x2", across);
-        for (const [name, value] of [["x1", across], ["x2", across], ["y2", up]]) sine.setAttribute(name, value);
+        for (const [end, value] of [["x1", across], ["x2", across], ["y2", up]]) sine.setAttribute(end, value);
         arm.setAttribute("x2", across);
         arm.setAttribute("y2", up);
         tip.setAttribute("cx", across);
@@ -200,8 +208,9 @@ function drawFaces(plot, pairs, ladder, state, app) {
         hand.setAttribute("aria-valuenow", degrees.toFixed(1));
         hand.setAttribute("aria-valuetext", `${degrees.toFixed(1)} degrees at position ${app.store.state.position}`);
       },
-      choose: (chosen) => hand.classList.toggle("chosen", chosen),
     };
+    turnable(hand, { app, pair: () => face.pair, ladder, centre: () => [x, y], svgElement: plot.element });
+    return face;
   });
 }
 
@@ -274,7 +283,7 @@ function drawCounter(plot, ladder, state) {
   plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
   for (let row = 0; row < rows; row++) {
     const top = row * tall;
-    plot.element.append(svg("text", { x: 0, y: top + 20 }, "hand"), svg("text", { x: 0, y: top + 50 }, "bit"), svg("text", { x: 0, y: top + 74 }, "turn in"));
+    plot.ink.append(svg("text", { x: 0, y: top + 20 }, "hand"), svg("text", { x: 0, y: top + 50 }, "bit"), svg("text", { x: 0, y: top + 74 }, "turn in"));
   }
   [...digits].forEach((digit, place) => {
     // The first row holds what is left over, at its right end, so that columns stay one below the other.
@@ -290,7 +299,7 @@ function drawCounter(plot, ladder, state) {
       parts.push(svg("circle", { cx: x, cy: top + 16, r: radius, class: pair === state.pair ? "face lit" : "face" }),
         svg("line", { x1: x, y1: top + 16, x2: x + radius * Math.cos(phase), y2: top + 16 - radius * Math.sin(phase), class: "arm" }));
     }
-    plot.element.append(svg("g", {}, svg("title", {}, pair === null ? `no hand turns about once in ${number(period)} tokens` : `pair ${pair} turns once in ${number(wavelength(ladder.rates[pair]))} tokens, bit ${bit} once in ${number(period)}`), parts));
+    plot.ink.append(svg("g", {}, svg("title", {}, pair === null ? `no hand turns about once in ${number(period)} tokens` : `pair ${pair} turns once in ${number(wavelength(ladder.rates[pair]))} tokens, bit ${bit} once in ${number(period)}`), parts));
   });
 }
 

@@ -123,11 +123,11 @@ function drawKernels(plot, { own, beside }, state, length) {
   const least = Math.min(beside ? -0.3 : -0.12, ...[own, beside].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
   const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least - 0.1, 1], [bottom, top]);
   plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
-  plot.element.append(
+  plot.ink.append(
     svg("text", { class: "name", x: 0, y: 14 }, "likeness, as a share of a row with itself"),
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
-  if (beside) plot.element.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
-  plot.element.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
+  if (beside) plot.ink.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
+  plot.ink.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
   let up = true;
   if (beside) {
     const place = x.invert(left + NAMED * (right - left)), k = Math.round(place);
@@ -138,11 +138,11 @@ function drawKernels(plot, { own, beside }, state, length) {
   }
   markKernel(plot, own, x, y, "", up);
   if (state.length < length - 1 && state.length > 1) {
-    plot.element.append(
+    plot.ink.append(
       svg("line", { class: "rule", x1: x(state.length), x2: x(state.length), y1: top, y2: bottom }),
       svg("text", { class: "halo", x: x(state.length) - 5, y: top + 10, "text-anchor": "end" }, `${wide ? "trained length" : "length"} ${number(state.length)}`));
   }
-  return { x, y, up, marks: plot.element.appendChild(svg("g")) };
+  return { x, y, up, marks: plot.settle().element.appendChild(svg("g")) };
 }
 
 // The likeness at the distance that is pointed at.
@@ -171,7 +171,7 @@ function markKernel(plot, { rise, below, at, shares }, x, y, second, up) {
     // Where it must begin to the left of its mark, over the line as it is there.
     const over = end ? Math.min(cy, y(shares.slice(Math.floor(x.invert(right - 7 * text.length)), place + 1).reduce((a, b) => Math.max(a, b), -1))) : cy;
     const high = up ? Math.max(over - far, top + 16) : Math.min(cy + far, bottom - 16);
-    plot.element.append(
+    plot.ink.append(
       svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy + (up ? -6 : 6), y2: high }),
       name === "mark-rise" ? svg("circle", { class: name + second, cx, cy, r: 5, "data-rise": place })
         : svg("path", { class: name + second, d: `M${cx - 6},${cy - 6}H${cx + 6}L${cx},${cy + 5}Z`, "data-below": place }),
@@ -184,7 +184,7 @@ function nameKernel(plot, own, x, y, over) {
   const { left, right, top, bottom } = plot.inner, place = left + NAMED * (right - left);
   const near = own.shares.slice(Math.ceil(x.invert(place)), Math.ceil(x.invert(place + 30)) + 1);
   const height = over ? y(near.reduce((a, b) => Math.max(a, b), -1)) - 9 : y(near.reduce((a, b) => Math.min(a, b), 1)) + 18;
-  plot.element.append(svg("text", { class: "halo name-of", x: place, y: Math.min(Math.max(height, top + 12), bottom - 4) }, own.name));
+  plot.ink.append(svg("text", { class: "halo name-of", x: place, y: Math.min(Math.max(height, top + 12), bottom - 4) }, own.name));
 }
 
 function saidOfKernel({ own, beside }, state, farthest) {

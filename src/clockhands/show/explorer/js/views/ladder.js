@@ -1,7 +1,7 @@
 // Is this ladder fit for this length? Wavelengths before and after a scaling, and what a dot product makes of them.
 
 import { choice, slider } from "../controls.js";
-import { Plot, html, number, raised, svg } from "../draw.js";
+import { Plot, html, number, raised, svg, unlessKept } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { kernelAt, kernelByDistance } from "../kernels.js";
 import { firstNeverTurning, turnsWithin, wavelength } from "../ladders.js";
@@ -123,9 +123,13 @@ export function powerWords(value, always = false) {
 
 // The axis at the bottom of a plot in powers of ten, with its name.
 export function logAxis(plot, x, name, most = 8) {
-  const { right, bottom } = plot.inner, axis = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
-  d3.axisBottom(x).tickValues(decades(x.domain(), most)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(axis));
-  plot.element.append(axis, svg("text", { class: "name", x: right, y: bottom + 34, "text-anchor": "end" }, name));
+  const { right, bottom } = plot.inner, transform = `translate(0,${bottom})`;
+  const axis = unlessKept([x.domain(), x.range(), transform, most].join(";"), () => {
+    const made = svg("g", { class: "axis", transform });
+    d3.axisBottom(x).tickValues(decades(x.domain(), most)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(made));
+    return made;
+  });
+  plot.ink.append(axis, svg("text", { class: "name", x: right, y: bottom + 34, "text-anchor": "end" }, name));
 }
 
 // A line across a plot at a value of its horizontal axis, named above, where it has room; it leaves out what lies between
@@ -135,7 +139,7 @@ export function namedUpright(plot, at, words, { top, attributes, level = 0, gaps
   const after = before ? at - wide < left : at + wide < right;
   const ends = [top - 10 - 14 * level, ...gaps.flat(), bottom], parts = [];
   for (let part = 0; part < ends.length; part += 2) parts.push(`M${at},${ends[part]}V${ends[part + 1]}`);
-  plot.element.append(
+  plot.ink.append(
     svg("path", { d: parts.join(""), fill: "none", ...attributes }),
     svg("text", { x: at + (after ? 4 : -4), y: top - 2 - 14 * level, "text-anchor": after ? "start" : "end" }, words));
 }
@@ -234,7 +238,7 @@ function drawBands(plot, found, state, whole) {
   let y = top;
   for (const band of found.bands) {
     band.top = y;
-    if (band.name === found.chosen.name) plot.element.append(svg("rect", { class: "band-chosen", x: 0, y: y + 1, width: plot.width, height: tall(band) - 2 }));
+    if (band.name === found.chosen.name) plot.ink.append(svg("rect", { class: "band-chosen", x: 0, y: y + 1, width: plot.width, height: tall(band) - 2 }));
     y += tall(band);
   }
   logAxis(plot, x, "wavelength (tokens), log", plot.width < 500 ? 6 : 10);
@@ -247,7 +251,7 @@ function drawBands(plot, found, state, whole) {
     const group = svg("g", { class: "band", "data-scaling": band.name });
     if (band.name === found.chosen.name) group.setAttribute("class", "band chosen-band");
     group.append(svg("text", { class: "band-words", x: left, y: band.top + 14 }, bandWords(band, before.pairs, plot.width < 500)));
-    plot.element.append(group);
+    plot.ink.append(group);
     if (!band.ladder) continue;
     const never = new Set(band.counts.never), beyond = new Set(band.counts.beyond);
     const upper = band.top + LADDER_BAND.words + LADDER_BAND.row, lower = upper + LADDER_BAND.gap;
@@ -340,7 +344,7 @@ function drawKernel(plot, found, state, said, whole) {
   const y = d3.scaleLinear([Math.min(0, d3.min(values, (each) => each[1])), Math.max(1, d3.max(values, (each) => each[2]))], [bottom, top]);
   const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
   d3.axisLeft(y).ticks(5).tickSizeOuter(0)(d3.select(up));
-  plot.element.append(up, svg("text", { class: "name", x: 0, y: 13 }, "q·k of equal tokens, mean over pairs"), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
+  plot.ink.append(up, svg("text", { class: "name", x: 0, y: 13 }, "q·k of equal tokens, mean over pairs"), svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   logAxis(plot, x, "distance (tokens), log", plot.width < 500 ? 6 : 8);
   if (state.length < last) namedUpright(plot, x(state.length), "trained", { top, attributes: { class: "trained" } });
   const ends = curves.map((curve) => ({ ...curve, at: y(curve.columns.at(-1)[3]) }));
@@ -350,7 +354,7 @@ function drawKernel(plot, found, state, said, whole) {
     ends[1 - up].at = middle + 7.5;
   }
   for (const { name, columns: points, at } of ends) {
-    plot.element.append(
+    plot.ink.append(
       svg("path", { class: "spread", d: d3.area().x((each) => x(each[0])).y0((each) => y(each[1])).y1((each) => y(each[2]))(points) }),
       svg("path", { class: `kernel-${name}`, d: d3.line().x((each) => x(each[0])).y((each) => y(each[3]))(points) }),
       svg("text", { class: `end-${name}`, x: right + 6, y: at + 4 }, scaled ? name : "as it is"));

@@ -202,20 +202,20 @@ function drawPanel({ name, plot, words }, made, from) {
   // The page's own way with numbers, thin spaces and all.
   x.tickFormat = y.tickFormat = () => (value) => number(value, 3);
   if (made.norm < largest) {
-    plot.element.append(svg("line", { class: "rule", x1: left, x2: right, y1: y(made.norm), y2: y(made.norm) }));
+    plot.ink.append(svg("line", { class: "rule", x1: left, x2: right, y1: y(made.norm), y2: y(made.norm) }));
   }
-  plot.element.append(svg("path", { class: "likeness", d: columnPath(values, x, y) }),
+  plot.ink.append(svg("path", { class: "likeness", d: columnPath(values, x, y) }),
     svg("circle", { class: "tip", cx: x(from), cy: y(0), r: 4 }));
   const marked = [mark, ...(twin || round ? [from + (twin?.k ?? round), from - (twin?.k ?? round)] : [])].find((place) => place !== undefined && place >= 0 && place < rows);
   if (marked !== undefined) {
     const cx = x(marked), cy = y(values[marked]), end = cx > (left + right) / 2;
-    plot.element.append(
+    plot.ink.append(
       svg("line", { class: "likeness-leader", x1: cx, x2: cx, y1: top - 6, y2: cy }),
       svg("circle", { class: "mark-rise", cx, cy, r: 4, "data-marked": marked }),
       svg("text", { class: "halo strong", x: cx + (end ? 4 : -4), y: top - 10, "text-anchor": end ? "end" : "start" }, number(marked)));
   }
   plot.axes(x, y, "position (token)", "", { xTicks: 4, yTicks: 3 });
-  plot.element.append(svg("text", { class: "name", x: 0, y: 12 }, `distance from row ${number(from)}`));
+  plot.ink.append(svg("text", { class: "name", x: 0, y: 12 }, `distance from row ${number(from)}`));
   words.textContent = loses;
 }
 
@@ -248,12 +248,12 @@ function drawBases(plot, says, ladders, length) {
   const { left, top, right, bottom } = plot.inner, room = (bottom - top) / BASES_BESIDE.length;
   const longest = Math.max(length, ...ladders.map(({ ladder }) => wavelength(ladder.rates[ladder.pairs - 1])));
   const x = d3.scaleLog([5, longest * 1.3], [left, right]), told = [];
-  plot.element.append(svg("line", { class: "trained", x1: x(Math.max(length, 5)), x2: x(Math.max(length, 5)), y1: top, y2: bottom }));
+  plot.ink.append(svg("line", { class: "trained", x1: x(Math.max(length, 5)), x2: x(Math.max(length, 5)), y1: top, y2: bottom }));
   ladders.forEach(({ base, ladder }, at) => {
     const never = firstNeverTurning(ladder, length) ?? ladder.pairs, still = ladder.pairs - never, y = top + (at + 0.62) * room;
     const ticks = (from, to, size) => Array.from(ladder.rates.subarray(from, to), (rate) => `M${x(wavelength(rate)).toFixed(1)},${(y - size).toFixed(1)}v${2 * size}`).join("");
     const slowest = wavelength(ladder.rates[ladder.pairs - 1]);
-    plot.element.append(
+    plot.ink.append(
       svg("path", { class: "rung turning", d: ticks(0, never, 12) }), svg("path", { class: "rung never", d: ticks(never, ladder.pairs, 5) }),
       svg("text", { class: "halo strong", x: left + 2, y: y - 20, "data-base": base, "data-still": still }, `base ${number(base)}: 6.28 to ${number(slowest, 3)} tokens`));
     const step = number(rowDistance(ladder.rates, 1), 3), { far, idle } = coverOf(ladder, length);
@@ -264,7 +264,7 @@ function drawBases(plot, says, ladders, length) {
   const across = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
   d3.axisBottom(x).tickValues(decades(x.domain(), 8)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(across));
   const end = x(Math.max(length, 5)) > (left + right) / 2;
-  plot.element.append(across, svg("text", { class: "name", x: right, y: bottom + 36, "text-anchor": "end" }, "wavelength (token), log"),
+  plot.ink.append(across, svg("text", { class: "name", x: right, y: bottom + 36, "text-anchor": "end" }, "wavelength (token), log"),
     svg("text", { class: "halo", x: x(Math.max(length, 5)) + (end ? -5 : 5), y: bottom - 5, "text-anchor": end ? "end" : "start" }, `length ${number(length)}`));
   says.replaceChildren(...told.map((text) => html("li", {}, text)));
 }

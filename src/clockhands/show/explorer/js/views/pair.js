@@ -1,7 +1,7 @@
 // One pair: why two waves?
 
 import { slider } from "../controls.js";
-import { Plot, html, line, number, svg } from "../draw.js";
+import { Plot, html, line, number, put, refill, say, svg, unlessKept } from "../draw.js";
 import { phaseAt, wavelength } from "../ladders.js";
 import { stepKeys, turnable } from "./clock.js";
 
@@ -61,16 +61,17 @@ export const pair = {
       const all = changed.size === Object.keys(state).length;
       for (const plot of [waves, circle]) {
         if (all) plot.measure();
-        plot.element.setAttribute("aria-valuemax", Math.max(state.length - 1, state.position));
-        plot.element.setAttribute("aria-valuenow", state.position);
-        plot.element.setAttribute("aria-valuetext", `position ${state.position}, sine ${decimal(Math.sin(phase), 3)}, cosine ${decimal(Math.cos(phase), 3)}`);
+        put(plot.element, {
+          "aria-valuemax": Math.max(state.length - 1, state.position), "aria-valuenow": state.position,
+          "aria-valuetext": `position ${state.position}, sine ${decimal(Math.sin(phase), 3)}, cosine ${decimal(Math.cos(phase), 3)}`,
+        });
       }
       drawWaves(waves.clear(), now, state);
       drawCircle(circle.clear(), now, state);
       const sine = Math.sin(phase), cosine = Math.cos(phase);
-      sum.textContent = `sin² + cos² at position ${number(state.position)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.`;
-      facts.replaceChildren(...factsOf(code, chosen, state).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
-      rows.replaceChildren(...rowsOf(code.ladder, chosen, state, now.twin));
+      say(sum, `sin² + cos² at position ${number(state.position)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.`);
+      refill(facts, factsOf(code, chosen, state).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+      refill(rows, rowsOf(code.ladder, chosen, state, now.twin));
       section.answer(answerOf(code, chosen, state, now));
     };
   },
@@ -144,7 +145,7 @@ function drawWaves(plot, now, state) {
   const from = Math.abs(begun) < 1e-9 * length ? 0 : begun, to = from + (rate === 0 ? 1 : 2) * length;
   const across = d3.scaleLinear([from, to], [left, right]), up = d3.scaleLinear([-1, 1], [bottom, top]);
   now.across = across;
-  const add = (...marks) => plot.element.append(...marks);
+  const add = (...marks) => plot.ink.append(...marks);
   if (state.length < to && state.length > from) {
     const end = across(state.length);
     add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }));
@@ -153,11 +154,13 @@ function drawWaves(plot, now, state) {
   add(svg("text", { class: "name", x: 0, y: 14 }, "height (radius 1)"), svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
   const start = rate === 0 ? phase : 0;
   for (const [wave, kind] of [[Math.cos, "cosine"], [Math.sin, "sine"]]) {
-    const points = Array.from({ length: SAMPLES + 1 }, (_, step) => {
-      const at = (step / SAMPLES) * (to - from);
-      return [left + ((right - left) * step) / SAMPLES, up(wave(start + at * rate))];
+    // Two turns look alike for every pair and from everywhere.
+    const turned = (part) => start + (rate === 0 ? 0 : part * 2 * FULL_TURN);
+    const curve = unlessKept([kind, start, rate === 0, left, right, bottom].join(), () => {
+      const points = Array.from({ length: SAMPLES + 1 }, (_, step) => [left + ((right - left) * step) / SAMPLES, up(wave(turned(step / SAMPLES)))]);
+      return line(points, { class: `wave ${kind}` });
     });
-    add(line(points, { class: `wave ${kind}` }), svg("text", { class: `end ${kind}`, x: right + 6, y: points[SAMPLES][1] + 4 }, kind));
+    add(curve, svg("text", { class: `end ${kind}`, x: right + 6, y: up(wave(turned(1))) + 4 }, kind));
     if (to - from <= MOST_DOTS) {
       // Counted from the first: beyond 2^53 a double and one more is the same double.
       const first = Math.ceil(from), count = Math.floor(to) - first;
@@ -185,7 +188,7 @@ function drawWaves(plot, now, state) {
 
 function drawCircle(plot, now, state) {
   const { width, height } = plot, radius = Math.min(width - 128, height - 96) / 2, x = width / 2, y = height / 2 + 6;
-  const { phase, twin } = now, add = (...marks) => plot.element.append(...marks);
+  const { phase, twin } = now, add = (...marks) => plot.ink.append(...marks);
   now.centre = [x, y];
   const cosine = radius * Math.cos(phase), sine = radius * Math.sin(phase);
   add(svg("circle", { class: "face", cx: x, cy: y, r: radius }),

@@ -142,7 +142,7 @@ function drawErrors(plot, found, state, whole) {
   const y = d3.scaleLog([1e-17, Math.max(100, 3 * d3.max(found, (each) => d3.max(each.points, (point) => point[1]) ?? 0))], [bottom, top]);
   const up = svg("g", { class: "axis", transform: `translate(${left},0)` });
   d3.axisLeft(y).tickValues(decades(y.domain(), 7)).tickFormat((value) => powerWords(value, true)).tickSizeOuter(0)(d3.select(up));
-  plot.element.append(
+  plot.ink.append(
     svg("rect", { class: "anywhere", x: left, y: top, width: right - left, height: y(Math.PI) - top }),
     up, svg("text", { class: "name", x: 0, y: 13 }, "largest error so far (rad), log"),
     svg("text", { x: left + 28, y: top + 14 }, plot.width < 500 ? "beyond half a turn" : "beyond half a turn: a hand may point anywhere"));
@@ -153,10 +153,10 @@ function drawErrors(plot, found, state, whole) {
     const cut = points.at(-1)[0] < LAST_DRAWN / 1.01; // beyond its dtype's largest number there is no angle at all
     if (points[0][0] > FIRST_DRAWN * 2) path.unshift([path[0][0], bottom]);
     const kind = name === state.dtype ? "error-line chosen-line" : "error-line";
-    plot.element.append(svg("path", { class: `${kind} of-${name}`, d: d3.line()(path) }));
-    if (cut) plot.element.append(svg("path", { class: `${kind} of-${name}`, d: `M${endX - 4},${endY - 4}l8,8m0,-8l-8,8` }));
+    plot.ink.append(svg("path", { class: `${kind} of-${name}`, d: d3.line()(path) }));
+    if (cut) plot.ink.append(svg("path", { class: `${kind} of-${name}`, d: `M${endX - 4},${endY - 4}l8,8m0,-8l-8,8` }));
     const wordsAt = cut ? { x: endX + 8, y: endY + 15 } : { x: right + 5, y: endY + 4 };
-    plot.element.append(svg("text", { class: `error-end${name === state.dtype ? " chosen-end" : ""}`, ...wordsAt }, words));
+    plot.ink.append(svg("text", { class: `error-end${name === state.dtype ? " chosen-end" : ""}`, ...wordsAt }, words));
   }
   return x;
 }
@@ -164,7 +164,7 @@ function drawErrors(plot, found, state, whole) {
 // The line at the position, drawn over the rest and moved without redrawing it.
 function drawHere(plot, x, state) {
   const { top, bottom, right } = plot.inner, at = x(Math.min(Math.max(state.position, FIRST_DRAWN), LAST_DRAWN));
-  plot.element.querySelector(".here")?.remove();
+  plot.settle().element.querySelector(".here")?.remove();
   if (state.position < FIRST_DRAWN || state.position > LAST_DRAWN) return;
   const after = at + 96 < right;
   plot.element.append(svg("g", { class: "here" },
@@ -190,7 +190,7 @@ function drawBoxes(plot, state, whole) {
       if (end - start > 1 && across > 7.2 * words.length + 6) group.append(svg("text", { class: "box-words", x: x0 + across / 2, y: y + 32.5, "text-anchor": "middle" }, words));
       start = end;
     }
-    plot.element.append(group);
+    plot.ink.append(group);
   });
 }
 

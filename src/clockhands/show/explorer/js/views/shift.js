@@ -119,6 +119,12 @@ export const shift = {
 
     let placed = [], held = null;
     dragHands(faces.element, app, () => placed, (face) => { held = face; }, () => held);
+    faces.element.addEventListener("keydown", (event) => {
+      const hand = event.target.getAttribute("data-hand");
+      if (hand === null || (event.key !== "Enter" && event.key !== " ")) return;
+      event.preventDefault();
+      app.store.set({ pair: parseInt(hand, 10) });
+    });
 
     return (state, changed) => {
       if (!SHIFT_REDRAWS.some((name) => changed.has(name))) return;
@@ -183,23 +189,18 @@ function drawShifted(plot, found, state, chosen, app) {
   const same = state.warp === "none", placed = [];
   const titles = [...found.starts.map(({ from }) => `from ${number(from)} to ${number(from + state.shift)}`),
     same ? "both arrows, laid on each other: the same" : "both arrows, laid on each other: they differ by"];
-  titles.forEach((title, at) => plot.element.append(svg("text", { class: "shift-title", x: 4, y: head + at * row + 13 }, title)));
+  titles.forEach((title, at) => plot.ink.append(svg("text", { class: "shift-title", x: 4, y: head + at * row + 13 }, title)));
   shown.forEach((pair, column) => {
     const x = (column + 0.5) * across;
     const [one, two] = found.starts;
-    plot.element.append(svg("text", { class: pair === chosen ? "strong" : "", x, y: 13, "text-anchor": "middle" }, `pair ${pair}`));
+    plot.ink.append(svg("text", { class: pair === chosen ? "strong" : "", x, y: 13, "text-anchor": "middle" }, `pair ${pair}`));
     [one, two].forEach((start, at) => {
       const y = head + at * row + 20 + size / 2;
       const face = { pair, x, y, radius, before: start.before[pair], rate: state.shift ? start.turned[pair] / state.shift : 0 };
       placed.push(face);
-      plot.element.append(svg("g", {
+      plot.ink.append(svg("g", {
         class: pair === chosen ? "hand chosen" : "hand", tabindex: 0, role: "button", "data-hand": `${pair} ${at}`, "aria-pressed": String(pair === chosen),
         "aria-label": `Pair ${pair} from position ${start.from}, turned by ${number(start.turned[pair], 3)} rad`,
-        onkeydown: (event) => {
-          if (event.key !== "Enter" && event.key !== " ") return;
-          event.preventDefault();
-          app.store.set({ pair });
-        },
       },
       svg("circle", { class: "face", cx: x, cy: y, r: radius }),
       armTo(x, y, radius, start.before[pair], "shift-before"),
@@ -208,7 +209,7 @@ function drawShifted(plot, found, state, chosen, app) {
       svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-turned": start.turned[pair] }, `${number(start.turned[pair], 3)} rad`)));
     });
     const y = head + 2 * row + 20 + size / 2, apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));
-    plot.element.append(
+    plot.ink.append(
       svg("circle", { class: "face", cx: x, cy: y, r: radius }),
       armTo(x, y, radius, 0, "shift-before"),
       ...[one, two].flatMap((start, at) => [
@@ -216,7 +217,7 @@ function drawShifted(plot, found, state, chosen, app) {
         arcArrow(x, y, radius * (at ? 0.8 : 0.56), 0, start.turned[pair], { class: at ? "shift-second" : "" }) ?? ""]),
       svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-apart": apart }, same ? "alike" : `${number(apart, 3)} rad`));
   });
-  if (focused) plot.element.querySelector(`[data-hand="${focused}"]`)?.focus({ preventScroll: true });
+  if (focused) plot.settle().element.querySelector(`[data-hand="${focused}"]`)?.focus({ preventScroll: true });
   return placed;
 }
 
@@ -232,29 +233,29 @@ function drawTurned(plot, found, state, chosen) {
   const sizes = found.starts.map(({ turned }) => turned.map(Math.abs));
   const all = sizes.flatMap((each) => Array.from(each)).filter((size) => size > 0);
   if (!all.length) {
-    plot.element.append(svg("text", { x: left, y: top + 20 }, "k = 0: nothing turns; R₀ leaves every row as it is."));
+    plot.ink.append(svg("text", { x: left, y: top + 20 }, "k = 0: nothing turns; R₀ leaves every row as it is."));
     return;
   }
   const late = chosen > found.pairs / 2, x = d3.scaleLinear([0, Math.max(found.pairs - 1, 1)], [left, right]);
   const y = d3.scaleLog([Math.min(...all) / 1.6, Math.max(...all, WHOLE_TURN) * 1.6], [bottom, top]);
-  plot.element.append(
+  plot.ink.append(
     svg("line", { class: "rule", x1: left, x2: right, y1: y(WHOLE_TURN), y2: y(WHOLE_TURN) }),
     svg("text", { class: "halo", x: right, y: y(WHOLE_TURN) - 5, "text-anchor": "end" }, "one turn"),
     svg("line", { class: "rule", x1: x(chosen), x2: x(chosen), y1: top, y2: bottom }),
     svg("text", { class: "halo", x: x(chosen) + (late ? -5 : 5), y: late ? y(WHOLE_TURN) + 18 : bottom - 6, "text-anchor": late ? "end" : "start" }, `pair ${chosen}`));
   sizes.forEach((each, at) => {
     const points = Array.from(each, (size, pair) => [x(pair), y(size)]).filter((_, pair) => each[pair] > 0);
-    plot.element.append(points.length > 1 ? line(points, { class: at ? "shift-line shift-second" : "shift-line" }) : svg("circle", { class: "tip", cx: points[0][0], cy: points[0][1], r: 4 }));
+    plot.ink.append(points.length > 1 ? line(points, { class: at ? "shift-line shift-second" : "shift-line" }) : svg("circle", { class: "tip", cx: points[0][0], cy: points[0][1], r: 4 }));
   });
   const at = (share) => Math.floor(share * (found.pairs - 1)), same = state.warp === "none";
   const upper = sizes[0][at(0.5)] >= sizes[1][at(0.5)] ? 0 : 1;
-  const over = (text, size) => plot.element.append(svg("text", { class: "halo", x: x(at(0.22)) + 8, y: y(size) - 6 }, text));
-  const under = (text, size) => plot.element.append(svg("text", { class: "halo", x: x(at(0.5)) - 8, y: y(size) + 16, "text-anchor": "end" }, text));
+  const over = (text, size) => plot.ink.append(svg("text", { class: "halo", x: x(at(0.22)) + 8, y: y(size) - 6 }, text));
+  const under = (text, size) => plot.ink.append(svg("text", { class: "halo", x: x(at(0.5)) - 8, y: y(size) + 16, "text-anchor": "end" }, text));
   over(same ? "from both starts alike" : `from ${number(found.starts[upper].from)}`, sizes[upper][at(0.22)]);
   if (!same) under(`from ${number(found.starts[1 - upper].from)}`, sizes[1 - upper][at(0.5)]);
   const powers = decades(y.domain(), 5);
   plot.axes(x, y, "pair", "", { xTicks: Math.min(8, found.pairs), yValues: powers.length > 1 ? powers : null, yFormat: (value) => number(value, 1), xFormat: "d" });
-  plot.element.append(svg("text", { class: "name", x: 0, y: 14 }, "angle turned (rad), log"));
+  plot.ink.append(svg("text", { class: "name", x: 0, y: 14 }, "angle turned (rad), log"));
 }
 
 // What R_k says of the chosen pair, as equations with its own numbers; each stays on one line where there is room.

@@ -2,7 +2,7 @@
 
 import { colourTable } from "../colours.js";
 import { choice, slider } from "../controls.js";
-import { html, number, svg } from "../draw.js";
+import { html, number, refill, say, svg } from "../draw.js";
 import { Heatmap } from "../heatmap.js";
 import { wavelength } from "../ladders.js";
 import { decimal } from "./pair.js";
@@ -25,6 +25,7 @@ export const table = {
       firstRow.element, firstColumn.element);
     const readout = html("p", { class: "readout" });
     let before = null; // what was pointed at before the pointer came
+    let told = {}, painted = null; // what is counted of a code at a length, and the legend's colours
     const point = (row, column) => store.set({ position: row, channel: column });
     const heatmap = new Heatmap(section.figure, {
       label: "The table, positions down and channels across: arrow keys move the cell, with shift by ten",
@@ -75,7 +76,11 @@ export const table = {
       const column = changed.has("channel") || changed.has("columnsShown") ? followed(state.firstColumn, shown[1], state.channel, lastColumn) : within(state.firstColumn, 0, lastColumn);
       if (row !== state.firstRow || column !== state.firstColumn) store.set({ firstRow: row, firstColumn: column });
 
-      const bands = bandsOf(code, state.length), never = code.ladder.rates.filter((rate) => wavelength(rate) > state.length).length;
+      if (told.code !== code || told.length !== state.length) {
+        const never = code.ladder.rates.filter((rate) => wavelength(rate) > state.length).length;
+        told = { code, length: state.length, bands: bandsOf(code, state.length), never };
+      }
+      const { bands, never } = told;
       const colours = colourTable("diverging");
       if (changed.size === Object.keys(state).length) {
         // Beside the story, the table shares the window's height with the clock.
@@ -87,11 +92,11 @@ export const table = {
         window: (from, rows, first, columns, out) => code.window(from, rows, first, columns, out),
         marked: [state.position, state.channel], bands, band: never ? `never turning in ${number(state.length)} tokens` : "",
       });
-      drawLegend(legend, colours);
+      if (painted !== colours) drawLegend(legend, painted = colours);
       const pair = code.pairOf(state.channel), value = code.cell(state.position, state.channel);
-      readout.replaceChildren(html("span", {}, `position ${number(state.position)}, channel ${state.channel}`), html("strong", {}, decimal(value, 10)),
-        html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`));
-      note.textContent = `${grainOf(heatmap.grain)}Point at a cell to read it, press to keep it, drag to move the table; arrow keys move the cell.`;
+      refill(readout, [html("span", {}, `position ${number(state.position)}, channel ${state.channel}`), html("strong", {}, decimal(value, 10)),
+        html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`)]);
+      say(note, `${grainOf(heatmap.grain)}Point at a cell to read it, press to keep it, drag to move the table; arrow keys move the cell.`);
       section.answer(answerFor(code, state, never));
     };
   },
