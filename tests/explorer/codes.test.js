@@ -40,6 +40,31 @@ test("each number of a window is that of its row, within 3e-15, wherever it is c
   }
 });
 
+test("a mean of rows is that of the rows of a window, of fewer at its end, or is left to the window", () => {
+  let made = 0;
+  for (const { spec, scale, name } of CASES) {
+    const code = additiveCode(spec, { scale: scale ?? 1 }), rows = 131, first = Math.min(3, code.width - 1), channels = Math.min(7, code.width - first);
+    for (const [from, tall] of [[1, 2], [90, 9], [2 ** 40 + 1, 64], [17, 131], [5, 200]]) {
+      const means = code.means?.(from, rows, tall, first, channels) ?? null;
+      if (means === null) {
+        assert.ok(code.channels === null || code.warp !== "none" || code.zeroRows.size > 0, name);
+        continue;
+      }
+      const window = code.window(from, rows, first, channels, new Float64Array(rows * channels));
+      assert.equal(means.length, Math.ceil(rows / tall) * channels);
+      for (let start = 0; start < rows; start += tall) {
+        const count = Math.min(tall, rows - start), wanted = new Float64Array(channels);
+        for (let row = start; row < start + count; row++) for (let place = 0; place < channels; place++) wanted[place] += window[row * channels + place] / count;
+        const found = means.subarray((start / tall) * channels, (start / tall + 1) * channels);
+        const size = Math.max(1, ...code.row(from + start).map(Math.abs));
+        assert.deepEqual(disagreements(found, wanted, 2e-14 * size), [], `${name} from ${from}, ${tall} rows at ${start}`);
+        made += 1;
+      }
+    }
+  }
+  assert.ok(made > 100);
+});
+
 test("a window can be written into numbers of 32 bits", () => {
   const code = additiveCode(sinusoidalSpec(16));
   const exact = code.window(1000, 100, 0, 16), short = code.window(1000, 100, 0, 16, new Float32Array(1600));

@@ -108,7 +108,7 @@ class WavesCode {
       if (wave === "cos") this.ofCosine[channel] = factor;
       else this.ofSine[channel] = wave === "sin" ? factor : -factor;
     });
-    this.steps = null;
+    this.steps = new Map();
   }
 
   pairOf(channel) {
@@ -153,6 +153,16 @@ class WavesCode {
     }
   }
 
+  // The mean of each `tall` rows that follow one another, the last of fewer where there are fewer; null where that takes
+  // every row. A sum of turns by equal steps is one turn of their sum, so that a mean costs no more than a row.
+  means(from, rows, tall, firstChannel, channels, out = new Float64Array(Math.ceil(rows / tall) * channels)) {
+    if (this.warp !== "none" || this.zeroRows.size) return null;
+    const whole = Math.floor(rows / tall), rest = rows - whole * tall;
+    this.turnedWindow(from, whole, firstChannel, channels, out, tall);
+    if (rest) this.turnedWindow(from + whole * tall, 1, firstChannel, channels, out.subarray(whole * channels), rest);
+    return out;
+  }
+
   window(from, rows, firstChannel, channels, out = new Float64Array(rows * channels)) {
     if (this.warp === "none") this.turnedWindow(from, rows, firstChannel, channels, out);
     else this.exactWindow(from, rows, firstChannel, channels, out);
@@ -172,21 +182,32 @@ class WavesCode {
     }
   }
 
-  turnedWindow(from, rows, firstChannel, channels, out) {
-    const [fineSine, fineCosine] = this.stepsOfBlock(), { pairs } = this;
+  // Rows, or means of each `tall` rows.
+  turnedWindow(from, rows, firstChannel, channels, out, tall = 1) {
+    const [fineSine, fineCosine] = this.stepsOfBlock(tall), { pairs } = this, block = rowsOfBlock(tall);
     const bySine = new Float64Array(channels), byCosine = new Float64Array(channels), pairAt = new Int32Array(channels);
+    const sines = new Float64Array(pairs), cosines = new Float64Array(pairs), needed = new Set();
+    for (let place = 0; place < channels; place++) {
+      const pair = this.pairOfChannel[firstChannel + place];
+      if (pair < 0) continue;
+      pairAt[place] = pair;
+      needed.add(pair);
+    }
     const less = this.mean * this.factor;
-    for (let begin = 0; begin < rows; begin += BLOCK) {
+    for (let begin = 0; begin < rows; begin += block) {
+      for (const pair of needed) {
+        const phase = phaseAt(this.ladder, pair, from + begin * tall);
+        sines[pair] = Math.sin(phase);
+        cosines[pair] = Math.cos(phase);
+      }
       // Of sin(a + b) and cos(a + b), a at the block's beginning, what each channel holds of sin(b) and of cos(b).
       for (let place = 0; place < channels; place++) {
         const channel = firstChannel + place, pair = this.pairOfChannel[channel];
         if (pair < 0) continue;
-        const phase = phaseAt(this.ladder, pair, from + begin), sine = Math.sin(phase), cosine = Math.cos(phase);
-        pairAt[place] = pair;
-        bySine[place] = this.ofSine[channel] * cosine - this.ofCosine[channel] * sine;
-        byCosine[place] = this.ofSine[channel] * sine + this.ofCosine[channel] * cosine;
+        bySine[place] = this.ofSine[channel] * cosines[pair] - this.ofCosine[channel] * sines[pair];
+        byCosine[place] = this.ofSine[channel] * sines[pair] + this.ofCosine[channel] * cosines[pair];
       }
-      for (let row = begin, at = begin * channels; row < Math.min(begin + BLOCK, rows); row++) {
+      for (let row = begin, at = begin * channels; row < Math.min(begin + block, rows); row++) {
         const step = (row - begin) * pairs;
         for (let place = 0; place < channels; place++, at++) {
           const pair = step + pairAt[place];
@@ -196,20 +217,31 @@ class WavesCode {
     }
   }
 
-  // Sine and cosine of all pairs after 0 tokens, after 1, … BLOCK - 1.
-  stepsOfBlock() {
-    if (this.steps === null) {
-      this.steps = [new Float64Array(this.pairs * BLOCK), new Float64Array(this.pairs * BLOCK)];
-      for (let step = 0, at = 0; step < BLOCK; step++) {
-        for (let pair = 0; pair < this.pairs; pair++, at++) {
-          const phase = phaseAt(this.ladder, pair, step);
-          this.steps[0][at] = Math.sin(phase);
-          this.steps[1][at] = Math.cos(phase);
+  // Sine and cosine of all pairs after 0 tokens, after 1, … as far as a block goes; of each `tall` of them the mean.
+  stepsOfBlock(tall) {
+    const kept = this.steps.get(tall);
+    if (kept !== undefined) return kept;
+    const { pairs } = this, steps = rowsOfBlock(tall), made = [new Float64Array(pairs * steps), new Float64Array(pairs * steps)];
+    for (let step = 0; step < steps; step++) {
+      for (let pair = 0; pair < pairs; pair++) {
+        let sine = 0, cosine = 0;
+        for (let token = step * tall; token < (step + 1) * tall; token++) {
+          const phase = phaseAt(this.ladder, pair, token);
+          sine += Math.sin(phase);
+          cosine += Math.cos(phase);
         }
+        made[0][step * pairs + pair] = sine / tall;
+        made[1][step * pairs + pair] = cosine / tall;
       }
     }
-    return this.steps;
+    this.steps.set(tall, made);
+    return made;
   }
+}
+
+// Rows, or means of `tall` rows, between two exact phases.
+function rowsOfBlock(tall) {
+  return Math.max(1, Math.floor(BLOCK / tall));
 }
 
 const ADDITIVE = {

@@ -30,7 +30,7 @@ export class Heatmap {
     return { left, top, width: this.width - left - right, height: this.height - top - bottom };
   }
 
-  // `view`: { key: what the cells depend on beside where the view begins (cells of the same key are not drawn again), first: [row, column], shown: [rows, columns], window(from, rows, firstColumn, columns, out), colours,
+  // `view`: { key: what the cells depend on beside where the view begins (cells of the same key are not drawn again), first: [row, column], shown: [rows, columns], window(from, rows, firstColumn, columns, out) and means(from, rows, tall, …), which may be missing or give null, colours,
   // range: [least, largest], names: [rows, columns], marked: [row, column] or null, bands: [[from, to]] of columns, band: words }.
   draw(view) {
     this.view = view;
@@ -40,7 +40,7 @@ export class Heatmap {
     return this;
   }
 
-  paint({ key, first, shown, window: fill, colours, range }) {
+  paint({ key, first, shown, window: fill, means, colours, range }) {
     const { left, top, width, height } = this.inner;
     const painted = [key, ...first, ...shown, width, height, globalThis.devicePixelRatio, colours];
     if (key !== undefined && this.painted?.every((part, place) => part === painted[place])) return;
@@ -60,10 +60,15 @@ export class Heatmap {
     canvas.classList.toggle("large", width / across >= 3 || height / down >= 3);
     this.element.style.setProperty("height", `${this.height}px`);
     if (!this.cells || this.cells.length < rows * columns) this.cells = new Float32Array(rows * columns);
-    fill(first[0], rows, first[1], columns, this.cells);
     const context = canvas.getContext("2d");
     this.image ??= context.createImageData(across, down);
-    dotsOf(this.cells, rows, columns, new Uint32Array(this.image.data.buffer), grain, colours, range);
+    const dots = new Uint32Array(this.image.data.buffer);
+    if (grain[0] > 1 && means?.(first[0], rows, grain[0], first[1], columns, this.cells)) {
+      dotsOf(this.cells, down, columns, dots, [1, grain[1]], colours, range);
+    } else {
+      fill(first[0], rows, first[1], columns, this.cells);
+      dotsOf(this.cells, rows, columns, dots, grain, colours, range);
+    }
     context.putImageData(this.image, 0, 0);
     // Rows and columns that one dot stands for.
     this.grain = grain;

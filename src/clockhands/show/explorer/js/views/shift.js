@@ -2,7 +2,7 @@
 
 import { warpPosition } from "../codes.js";
 import { choice, slider } from "../controls.js";
-import { Plot, html, line, number, svg } from "../draw.js";
+import { Plot, html, line, number, put, refill, say, svg } from "../draw.js";
 import { phaseAt } from "../ladders.js";
 import { bestShift, shiftAngles, warpedStep, whyNoShift } from "../shifts.js";
 import { decades } from "./ladder.js";
@@ -142,11 +142,11 @@ export const shift = {
         const found = shiftedFrom(ladder, state);
         placed = drawShifted(faces, found, state, pair, app);
         drawTurned(angles, found, state, pair);
-        formula.replaceChildren(...(without === null && state.warp === "none" ? shiftEquations(ladder, state, pair) : []).map((text) => html("span", {}, text)));
+        refill(formula, (without === null && state.warp === "none" ? shiftEquations(ladder, state, pair) : []).map((text) => html("span", {}, text)));
         section.answer(saidOfShift(found, ladder, state, pair, without));
       }
       if (FAN_REDRAWS.some((name) => changed.has(name))) drawFans(each, ladder, state, pair);
-      words.textContent = `The arrows of pair ${pair} from every start, laid on one another`;
+      say(words, `The arrows of pair ${pair} from every start, laid on one another`);
     };
   },
 };
@@ -302,10 +302,10 @@ function drawFans(each, ladder, state, pair) {
   for (const { warp, picture, says, press } of each) {
     const { from, to, degrees } = bestForAll(ladder, pair, warp, state);
     const starts = new Set(Array.from({ length: FAN_ARROWS }, (_, place) => Math.round(from * Math.pow(to / from, place / (FAN_ARROWS - 1)))));
-    picture.replaceChildren(svg("circle", { class: "face", r: 46 }), armTo(0, 0, 46, 0, "shift-before"),
-      ...Array.from(starts, (start) => armTo(0, 0, 46, warpedStep(ladder, pair, warp, start, state.shift), "shift-fan-arm")));
-    says.textContent = warp === "none" ? "one arrow: R\u2096 exists" : `one angle misses by up to ${number(degrees, 3)}°`;
-    says.setAttribute("data-degrees", degrees);
-    press.setAttribute("aria-pressed", String(state.warp === warp));
+    const arms = Array.from(starts, (start) => `M0,0L${pointOn(0, 0, 46, warpedStep(ladder, pair, warp, start, state.shift)).map((at) => at.toFixed(2))}`);
+    refill(picture, [svg("circle", { class: "face", r: 46 }), armTo(0, 0, 46, 0, "shift-before"), svg("path", { class: "shift-fan-arm", d: arms.join("") })]);
+    say(says, warp === "none" ? "one arrow: R\u2096 exists" : `one angle misses by up to ${number(degrees, 3)}°`);
+    put(says, { "data-degrees": degrees });
+    put(press, { "aria-pressed": state.warp === warp });
   }
 }

@@ -89,7 +89,8 @@ export const table = {
       }
       heatmap.draw({
         key: code, first: [row, column], shown, colours, range: [-1, 1], names: ["position (token)", "channel"],
-        window: (from, rows, first, columns, out) => code.window(from, rows, first, columns, out),
+        window: (...cells) => code.window(...cells),
+        means: (...cells) => code.means?.(...cells) ?? null,
         marked: [state.position, state.channel], bands, band: never ? `never turning in ${number(state.length)} tokens` : "",
       });
       if (painted !== colours) drawLegend(legend, painted = colours);
