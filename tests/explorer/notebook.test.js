@@ -3,12 +3,23 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { sinusoidalSpec } from "../../src/clockhands/show/explorer/js/codes.js";
+import { theme } from "../../src/clockhands/show/explorer/js/colours.js";
 import { codeOfSpec, inNotebook, textOfSpec } from "../../src/clockhands/show/explorer/js/notebook.js";
 
 const PAPER = sinusoidalSpec(512, {});
 const TURNING = {
   type: "Rotary", head_width: 64, layout: "halves", spacing: { type: "Geometric", base: 500000, span: "open", multiplier: 1 }, rotated: 32,
   part: "first", axes: null, blocks: [], direction: "forward", reordered: false, xpos: null, scaling: null, length: null,
+};
+
+// Of the notebook's own page: what it says of its theme, and who looks on.
+const words = new Set(), watchers = new Set(), system = Object.assign(new EventTarget(), { matches: false });
+globalThis.document = { documentElement: { dataset: {} }, body: { matches: (selector) => selector.split(", ").some((word) => words.has(word)) } };
+globalThis.matchMedia = () => system;
+globalThis.MutationObserver = class {
+  constructor(call) { Object.assign(this, { call, seen: [] }); watchers.add(this); }
+  observe(element) { this.seen.push(element); }
+  disconnect() { watchers.delete(this); }
 };
 
 // A model as anywidget gives it, and a page that keeps only its state.
@@ -22,7 +33,7 @@ function setup(spec = PAPER, position = 7) {
     on: (event, call) => { calls[event] = call; },
     off: (event, call) => { if (calls[event] === call) delete calls[event]; },
   };
-  const page = { listeners: [] };
+  const page = { listeners: [], redrawn: 0, root: Object.assign(new EventTarget(), { querySelectorAll: () => [] }) };
   const explore = (root, data, options) => {
     Object.assign(page, { data, options });
     const store = {
@@ -32,9 +43,9 @@ function setup(spec = PAPER, position = 7) {
     };
     const addCode = (name, code) => { data.codes[name] = code; };
     page.store = store;
-    return { store, app: { addCode, code: ({ code }) => data.codes[code] ?? { own: true }, spec: () => ({ ...PAPER, width: 8 }) } };
+    return { store, redraw: () => page.redrawn++, app: { addCode, code: ({ code }) => data.codes[code] ?? { own: true }, spec: () => ({ ...PAPER, width: 8 }) } };
   };
-  const letGo = inNotebook(held, { querySelectorAll: () => [] }, explore);
+  const letGo = inNotebook(held, page.root, explore);
   return { state, calls, saved, page, letGo };
 }
 
@@ -88,4 +99,42 @@ test("a widget that is gone says nothing more", () => {
   letGo();
   page.store.set({ position: 9 });
   assert.deepEqual([calls, saved], [{}, []]);
+});
+
+test("the notebook's theme is followed, whatever the system's is, until the widget is gone", () => {
+  watchers.clear();
+  const { page, letGo } = setup(), [watcher] = watchers;
+  assert.deepEqual(watcher.seen, [document.documentElement, document.body]);
+  const says = (...told) => {
+    words.clear();
+    for (const word of told) words.add(word);
+    watcher.call();
+    return [theme(), page.redrawn];
+  };
+  assert.deepEqual(says(), ["light", 0]);
+  assert.deepEqual(says('[data-jp-theme-light="false"]'), ["dark", 1]);
+  assert.deepEqual(says(".vscode-dark"), ["dark", 1]);
+  assert.deepEqual(says(".vscode-high-contrast", ".vscode-high-contrast-light"), ["light", 2]);
+  system.matches = true;
+  system.dispatchEvent(new Event("change"));
+  assert.deepEqual(says('[data-jp-theme-light="true"]'), ["light", 2]);
+  assert.deepEqual(says(), ["dark", 3]);
+  letGo();
+  system.matches = false;
+  system.dispatchEvent(new Event("change"));
+  assert.deepEqual([page.redrawn, watchers.size], [3, 0]);
+});
+
+test("a key that a control has is kept from the notebook, a chord and what runs a cell are not", () => {
+  const { page, letGo } = setup();
+  const kept = (fields) => {
+    const event = Object.assign(new Event("keydown", { bubbles: true }), fields);
+    page.root.dispatchEvent(event);
+    return event.cancelBubble;
+  };
+  assert.deepEqual([{ key: "d" }, { key: "ArrowUp", shiftKey: true }, { key: "Enter" }].map(kept), [true, true, true]);
+  const others = [{ key: "s", ctrlKey: true }, { key: "s", metaKey: true }, { key: "Enter", altKey: true }, { key: "Enter", shiftKey: true }];
+  assert.deepEqual(others.map(kept), [false, false, false, false]);
+  letGo();
+  assert.equal(kept({ key: "d" }), false);
 });

@@ -211,6 +211,13 @@ def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(open
         assert float(plain(rate).split("rad")[0]) == pytest.approx(layer.rates[100], rel=1e-5)
 
 
+def test_from_a_model_s_code_a_button_leads_to_all_that_the_model_is_told(opened):
+    tab = opened("two")
+    api.expect(tab.locator("#model .answer")).not_to_be_in_viewport()
+    tab.get_by_role("button", name="See all that it is told").click()
+    api.expect(tab.locator("#model .answer")).to_be_in_viewport()
+
+
 def test_findings_stand_beside_the_layers_with_a_shape_for_each_severity(opened, folder):
     tab = opened("plain")
     choose(tab, folder / "broken.audit.json")

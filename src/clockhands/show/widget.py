@@ -21,12 +21,19 @@ MOST_PAIRS = 1024
 _PAGE_RULE = re.compile(r"^(?:html|body|main)[^{}]*\{[^{}]*\}\n?", re.MULTILINE)
 _THEMED = re.compile(r"^:root(\[[^\]]*\]|:[^{\s]*)\s*\{", re.MULTILINE)
 _ROOT = re.compile(r"^:root\s*\{", re.MULTILINE)
+# A notebook's theme may be another than the system's. High contrast on light has both of VS Code's words; the last holds.
+_NOTEBOOK_THEMES = """
+[data-jp-theme-light="false"] .clockhands,
+.vscode-dark .clockhands, .vscode-high-contrast .clockhands { color-scheme: dark; }
+[data-jp-theme-light="true"] .clockhands,
+.vscode-light .clockhands, .vscode-high-contrast-light .clockhands { color-scheme: light; }
+"""
 
 
 def style() -> str:
     """The explorer's style for a page that is somebody else's: nothing in it reaches past the widget."""
     text = _PAGE_RULE.sub("", source("style.css"))
-    return _ROOT.sub(".clockhands {", _THEMED.sub(r":root\1 .clockhands {", text))
+    return _ROOT.sub(".clockhands {", _THEMED.sub(r":root\1 .clockhands {", text)) + _NOTEBOOK_THEMES
 
 
 @cache

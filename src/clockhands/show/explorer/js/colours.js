@@ -8,13 +8,42 @@ const SIGNED = { light: [0.965, 0.44, 0.11, 325, 155], dark: [0.24, 0.84, 0.12, 
 // [middle lightness, how far it swings, chroma]: a phase of 0 is the lightest, pi the darkest, so that grey tells cos.
 const ROUND_MAP = { light: [0.66, 0.18, 0.075], dark: [0.66, 0.18, 0.075] };
 const STEPS = 512;
+// What the page of a notebook says of its theme, in Jupyter and in VS Code; high contrast on light has both of its words.
+const LIGHT_NOTEBOOK = '[data-jp-theme-light="true"], .vscode-light, .vscode-high-contrast-light';
+const DARK_NOTEBOOK = '[data-jp-theme-light="false"], .vscode-dark, .vscode-high-contrast';
 
 const colourTables = new Map();
 
-// The theme in use: what the reader chose on the page, or else the system's.
+// The theme in use: what the reader chose on the page, or the notebook's own, or else the system's. The widget's style says the same.
 export function theme() {
-  const chosen = globalThis.document?.documentElement.dataset.theme;
-  return chosen ?? (globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  return chosenTheme() ?? (globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+}
+
+function chosenTheme() {
+  const page = globalThis.document;
+  if (!page?.body) return null;
+  const { theme: chosen } = page.documentElement.dataset;
+  if (chosen === "light" || chosen === "dark") return chosen;
+  if (page.body.matches(LIGHT_NOTEBOOK)) return "light";
+  return page.body.matches(DARK_NOTEBOOK) ? "dark" : null;
+}
+
+// Calls when the theme is another one; gives a function that ends it.
+export function onTheme(call) {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  let last = theme();
+  const look = () => {
+    if (theme() === last) return;
+    last = theme();
+    call();
+  };
+  const watcher = new MutationObserver(look);
+  for (const element of [document.documentElement, document.body]) watcher.observe(element, { attributes: true });
+  system.addEventListener("change", look);
+  return () => {
+    watcher.disconnect();
+    system.removeEventListener("change", look);
+  };
 }
 
 // sRGB, each 0 to 255 and not yet rounded or clipped, of a colour in OKLCH; hue in rad.

@@ -1,6 +1,7 @@
 // The explorer as a widget in a notebook: its code and its position follow Python's, and Python's follow them.
 
 import { additiveCode } from "./codes.js";
+import { onTheme } from "./colours.js";
 import { rotaryCode } from "./rotary.js";
 
 const OF_THE_NOTEBOOK = "the notebook's";
@@ -38,8 +39,10 @@ export function inNotebook(held, root, explore) {
     return name;
   };
   const code = nameOf(held.get("spec"), (name, entry) => { data.codes[name] = entry; });
-  const { store, app } = explore(root, { ...data, start: { ...data.start, code, position: held.get("position") } }, { hosted: true });
+  const { store, app, redraw } = explore(root, { ...data, start: { ...data.start, code, position: held.get("position") } }, { hosted: true });
   withOwnIds(root);
+  root.addEventListener("keydown", keepKey);
+  const themeEnds = onTheme(redraw);
   const follow = {
     "change:spec": () => store.set({ code: nameOf(held.get("spec"), app.addCode) }),
     "change:position": () => store.set({ position: held.get("position") }),
@@ -57,14 +60,22 @@ export function inNotebook(held, root, explore) {
   });
   return () => {
     open = false;
+    themeEnds();
+    root.removeEventListener("keydown", keepKey);
     for (const [event, call] of Object.entries(follow)) held.off(event, call);
   };
+}
+
+// A key that a control has is none of the notebook's: two d's in a list would delete the cell. Chords and what runs a cell are.
+function keepKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key === "Enter")) return;
+  event.stopPropagation();
 }
 
 // Several widgets may stand on one page: what a label names must be in its own.
 function withOwnIds(root) {
   const own = `w${Math.random().toString(36).slice(2, 10)}-`;
-  for (const element of root.querySelectorAll("[id]:not(section)")) element.id = own + element.id;
+  for (const element of root.querySelectorAll("[id]")) element.id = own + element.id;
   for (const name of ["for", "aria-labelledby", "aria-describedby", "aria-controls"]) {
     for (const element of root.querySelectorAll(`[${name}]`)) element.setAttribute(name, own + element.getAttribute(name));
   }
