@@ -4,14 +4,14 @@ import json
 import re
 
 import pytest
-from browsing import drawn
-from exploring import plain
 
 import clockhands as ch
+from browsing import drawn
 from clockhands.auditing import audit
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 from clockhands.show.report import report
+from exploring import plain
 
 api = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ MOST_PAIRS = 1024
 _PAGE_RULE = re.compile(r"^(?:html|body|main)[^{}]*\{[^{}]*\}\n?", re.MULTILINE)
 _THEMED = re.compile(r"^:root(\[[^\]]*\]|:[^{\s]*)\s*\{", re.MULTILINE)
 _ROOT = re.compile(r"^:root\s*\{", re.MULTILINE)
-# A notebook's theme may be another than the system's. High contrast on light has both of VS Code's words; the last holds.
+# A notebook's theme may be another than the system's. High contrast on light has both words of VS Code; the last holds.
 _NOTEBOOK_THEMES = """
 [data-jp-theme-light="false"] .clockhands,
 .vscode-dark .clockhands, .vscode-high-contrast .clockhands { color-scheme: dark; }
