@@ -69,7 +69,10 @@ export const precision = {
   mount(section, app) {
     const field = html("input", {
       type: "number", class: "long", "aria-label": "Position, as far as a double counts", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, "data-name": "position",
-      onchange: () => app.store.set({ position: Number(field.value) }),
+      onchange: () => {
+        if (field.value !== "") app.store.set({ position: Number(field.value) });
+        field.value = app.store.state.position;
+      },
     });
     section.controls.append(
       choice(app, "dtype", "Positions kept in", POSITION_DTYPES.map((name) => [name, name])).element,
