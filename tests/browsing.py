@@ -11,8 +11,8 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 
 def drawn(page) -> None:
-    """Wait until nothing on a page says that it is still being drawn."""
-    page.locator("[aria-busy]").wait_for(state="detached")
+    """Wait until nothing on a page says that it is still being drawn; what is out of sight may follow later."""
+    page.locator("[aria-busy]").first.wait_for(state="detached")
 
 
 @pytest.fixture(scope="module")

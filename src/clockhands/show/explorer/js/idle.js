@@ -3,11 +3,12 @@
 const SLICE = 12; // ms of work that has parts, before the page may do something else
 const AT_ONCE = 40; // and of its first ones, where it is asked for at once
 const SOON = 50; // ms until it goes on, however busy the page is
+const LATEST = 200; // ms until it begins
 
-// A function that asks for `work`: it is done once, when the page has time, and within so many ms however busy it is. Work
-// that is a generator is done part by part; what is asked for meanwhile begins when it has ended. `now()` does at once
-// what takes no long time, and begins anew what was under way.
-export function whenIdle(work, most = 200) {
+// A function that asks for `work`: it is done once, when the page has time, and soon however busy it is. Work that is a
+// generator is done part by part; what is asked for meanwhile begins when it has ended. `now()` does at once what takes no
+// long time, and begins anew what was under way. As long as something is to be done, `place` says that it is busy.
+export function whenIdle(work, place = null) {
   let parts = null, wanted = false, coming = false;
   const later = (time) => {
     if (coming) return;
@@ -23,22 +24,26 @@ export function whenIdle(work, most = 200) {
     if (parts === null) {
       if (!wanted) return;
       wanted = false;
-      parts = work() ?? null;
+      const made = work();
+      parts = made?.next ? made : null;
     }
     const end = performance.now() + time;
     while (parts !== null) {
       if (parts.next().done) parts = null;
       else if (performance.now() > end) return later(SOON);
     }
-    if (wanted) later(most);
+    if (wanted) later(LATEST);
+    else place?.removeAttribute("aria-busy");
   };
   const ask = () => {
     wanted = true;
-    if (parts === null) later(most);
+    place?.setAttribute("aria-busy", "true");
+    if (parts === null) later(LATEST);
   };
   ask.now = () => {
     parts = null;
     wanted = true;
+    place?.setAttribute("aria-busy", "true");
     onward(AT_ONCE);
   };
   return ask;

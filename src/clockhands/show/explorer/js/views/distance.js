@@ -99,7 +99,7 @@ export const distance = {
       section.answer(saidOfKernel(made, state, made.own.shares.length - 1));
     };
     // Two kernels of some thousand distances: while a slider is dragged they follow when there is time.
-    const follow = whenIdle(() => draw(app.store.state));
+    const follow = whenIdle(() => draw(app.store.state), section.element);
     return (state, changed) => {
       if (changed.size === Object.keys(state).length) {
         plot.measure();

@@ -164,7 +164,7 @@ export const ladder = {
     section.figure.append(readout, curves, said);
     const kernel = new Plot(curves, { height: 230, margin: { top: 34, right: 62, bottom: 40, left: 44 }, label: "q·k against distance, before and after the scaling" });
     let found = null;
-    const followed = whenIdle(() => drawKernel(kernel, found, found.state, said, false));
+    const followed = whenIdle(() => drawKernel(kernel, found, found.state, said, false), curves);
 
     // What is pointed at: the band, and in it the pair whose wavelength before scaling is nearest.
     const pointed = (event) => {

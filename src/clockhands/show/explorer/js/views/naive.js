@@ -152,7 +152,7 @@ export const naive = {
       }
     };
     // Seven tables at once are more than a frame has time for: while a slider is dragged they follow when there is time.
-    const follow = whenIdle(() => draw(app.store.state));
+    const follow = whenIdle(() => draw(app.store.state), section.element);
     return (state, changed) => {
       if (changed.size === Object.keys(state).length) {
         for (const { plot } of [...panels, { plot: ladders }]) plot.measure();

@@ -117,7 +117,7 @@ export const precision = {
       table.replaceChildren(errorTable(found, state));
       section.answer(lieWords(found, state));
     };
-    const followed = whenIdle(() => reckon(app.store.state, false));
+    const followed = whenIdle(() => reckon(app.store.state, false), section.element);
 
     return (state, changed) => {
       const whole = wholly(state, changed), touched = (...names) => names.some((name) => changed.has(name));
