@@ -5,11 +5,13 @@ import { choice, slider } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { firstNegative, firstRise, kernelBound, kernelInParts } from "../kernels.js";
+import { Labels } from "../labels.js";
 import { geometricLadder } from "../ladders.js";
 
 const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span"];
 const FARTHEST = 131072; // tokens; more could not be followed by hand
-const NAMED = 0.5; // of the way across, where the lines have their names
+const NAMED = [0.5, 0.36, 0.64, 0.22, 0.78]; // of the way across, where the lines may have their names
+const POLES = [24, 40, 56, 72, 88]; // px from a mark to the words about it
 // Ladders to compare with that no preset has, of the same width.
 const LADDERS_BESIDE = [["even", "evenly spaced rates"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", `base ${number(1e6)}`]];
 
@@ -65,7 +67,7 @@ export const distance = {
       slider(app, "shift", "Distance", { min: -4096, max: 4096, unit: "tokens" }).element,
       other,
       slider(app, "served", "Up to", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
-    const plot = new Plot(section.figure, { height: 320, margin: { top: 30, right: 18, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
+    const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 18, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero")));
@@ -128,63 +130,88 @@ function drawKernels(plot, { own, beside }, state, length) {
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   if (beside) plot.ink.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
   plot.ink.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
+  const lines = new Map([own, beside].filter(Boolean).map((each) => [each, columnsOfLine(each.shares, x, y, left, right)]));
+  const labels = new Labels({ left, top, right, bottom }, [...lines.values()]);
   let up = true;
   if (beside) {
-    const place = x.invert(left + NAMED * (right - left)), k = Math.round(place);
+    const k = Math.round(x.invert(left + NAMED[0] * (right - left)));
     up = own.at(k) >= beside.at(k);
-    markKernel(plot, beside, x, y, " beside-it", !up);
-    nameKernel(plot, beside, x, y, !up);
-    nameKernel(plot, own, x, y, up);
+    markKernel(plot, labels, beside, x, y, " beside-it", !up);
   }
-  markKernel(plot, own, x, y, "", up);
+  markKernel(plot, labels, own, x, y, "", up);
+  if (beside) for (const [each, over] of [[beside, !up], [own, up]]) nameKernel(plot, labels, each.name, lines.get(each), over);
   if (state.length < length - 1 && state.length > 1) {
     plot.ink.append(
-      svg("line", { class: "rule", x1: x(state.length), x2: x(state.length), y1: top, y2: bottom }),
-      svg("text", { class: "halo", x: x(state.length) - 5, y: top + 10, "text-anchor": "end" }, `${wide ? "trained length" : "length"} ${number(state.length)}`));
+      svg("line", { class: "rule", x1: x(state.length), x2: x(state.length), y1: top - 4, y2: bottom }),
+      svg("text", { x: x(state.length), y: top - 9, "text-anchor": x(state.length) > right - 40 ? "end" : x(state.length) < left + 40 ? "start" : "middle" }, `${wide ? "trained length" : "length"} ${number(state.length)}`));
   }
-  return { x, y, up, marks: plot.settle().element.appendChild(svg("g")) };
+  return { x, y, up, labels, marks: plot.settle().element.appendChild(svg("g")) };
 }
 
 // The likeness at the distance that is pointed at.
-function pointAt(plot, { own }, state, { x, y, up, marks }) {
+function pointAt(plot, { own }, state, { x, y, up, labels, marks }) {
   marks.replaceChildren();
   const k = Math.abs(state.shift);
   if (k >= 1 && k < own.shares.length) {
-    const { right } = plot.inner, cx = x(k), cy = y(own.at(k)), end = cx > right - 100, marked = own.rise || own.below;
-    const crowded = marked && cx > x(marked) - 100 && cx < x(marked) + 110 && Math.abs(cy - y(own.at(marked)) + 20) < 30;
+    const cx = x(k), cy = y(own.at(k)), text = `${number(own.at(k), 3)} at ${number(k)}`;
+    const seats = (up ? [-7, 20, -24, 37] : [20, -7, 37, -24]).flatMap((by) => [{ x: cx + 9, y: cy + by, anchor: "start" }, { x: cx - 9, y: cy + by, anchor: "end" }]);
+    const { anchor, ...place } = labels.seat(text, seats, false);
     marks.append(
       svg("line", { class: "shift-before", x1: cx, x2: cx, y1: y(0), y2: cy }),
       svg("circle", { class: "tip", cx, cy, r: 5, "data-distance": k, "data-share": own.at(k) }),
-      svg("text", { class: "halo strong", x: cx + (end ? -9 : 9), y: cy + (!up ? 20 : !crowded ? -7 : cx < x(marked) ? -24 : 20), "text-anchor": end ? "end" : "start" }, `${number(own.at(k), 3)} at ${number(k)}`));
+      svg("text", { class: "halo strong", ...place, "text-anchor": anchor }, text));
   }
 }
 
-// The two marks, each with its number on a leader, above the upper line and below the lower; where two are close, one
-// is farther out.
-function markKernel(plot, { rise, below, at, shares }, x, y, second, up) {
-  const { left, right, top, bottom } = plot.inner;
-  const marks = [[rise || null, "rises from", "mark-rise"], [below, "below 0 from", "mark-below"]].filter(([place]) => place !== null);
-  const close = marks.length > 1 && Math.abs(x(marks[0][0]) - x(marks[1][0])) < 130;
-  marks.sort(([a], [b]) => a - b).forEach(([place, words, name], order) => {
-    const [cx, cy] = [x(place), y(at(place))], far = 24 + (close && order === 0 ? 16 : 0);
-    const text = `${words} ${number(place)}`, end = cx + 7 * text.length > right, start = cx - 7 < left;
-    // Where it must begin to the left of its mark, over the line as it is there.
-    const over = end ? Math.min(cy, y(shares.slice(Math.floor(x.invert(right - 7 * text.length)), place + 1).reduce((a, b) => Math.max(a, b), -1))) : cy;
-    const high = up ? Math.max(over - far, top + 16) : Math.min(cy + far, bottom - 16);
-    plot.ink.append(
-      svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: cy + (up ? -6 : 6), y2: high }),
-      name === "mark-rise" ? svg("circle", { class: name + second, cx, cy, r: 5, "data-rise": place })
-        : svg("path", { class: name + second, d: `M${cx - 6},${cy - 6}H${cx + 6}L${cx},${cy + 5}Z`, "data-below": place }),
-      svg("text", { class: second ? "halo" : "halo strong", x: end ? right : start ? left + 4 : cx - 4, y: high + (up ? -3 : 10), "text-anchor": end ? "end" : "start" }, text));
-  });
+// The lowest and the highest place of a line in each column of pixels, as `Labels` takes them.
+function columnsOfLine(shares, x, y, left, right) {
+  const count = Math.max(1, Math.ceil(right - left)), least = new Float32Array(count), most = new Float32Array(count), last = shares.length - 1;
+  const at = (k) => y(shares[Math.min(Math.max(k, 1), last)]);
+  for (let column = 0; column < count; column++) {
+    const [from, to] = [x.invert(left + column), x.invert(left + column + 1)];
+    // Where no distance lies in the column the line is on its way from one to the next.
+    let low = -Infinity, high = Infinity;
+    if (Math.ceil(from) > Math.floor(to)) {
+      const before = Math.floor(from), part = Math.sqrt(from * to) - before, height = at(before) + (at(before + 1) - at(before)) * part;
+      low = high = height;
+    }
+    for (let k = Math.ceil(from); k <= to; k++) {
+      const height = at(k);
+      if (height > low) low = height;
+      if (height < high) high = height;
+    }
+    [least[column], most[column]] = [low, high];
+  }
+  return [least, most];
 }
 
-// A code's name beside its line, on the side that is free of the other's.
-function nameKernel(plot, own, x, y, over) {
-  const { left, right, top, bottom } = plot.inner, place = left + NAMED * (right - left);
-  const near = own.shares.slice(Math.ceil(x.invert(place)), Math.ceil(x.invert(place + 30)) + 1);
-  const height = over ? y(near.reduce((a, b) => Math.max(a, b), -1)) - 9 : y(near.reduce((a, b) => Math.min(a, b), 1)) + 18;
-  plot.ink.append(svg("text", { class: "halo name-of", x: place, y: Math.min(Math.max(height, top + 12), bottom - 4) }, own.name));
+// The two marks, each with its number as a flag on a pole: above the upper line and below the lower where there is room.
+function markKernel(plot, labels, { rise, below, at }, x, y, second, up) {
+  const marks = [[rise || null, "rises from", "mark-rise"], [below, "below 0 from", "mark-below"]].filter(([place]) => place !== null);
+  for (const [place, words, name] of marks.sort(([a], [b]) => b - a)) {
+    const [cx, cy] = [x(place), y(at(place))], text = `${words} ${number(place)}`;
+    const seats = [up ? -1 : 1, up ? 1 : -1].flatMap((side) => POLES.flatMap((far) => ["start", "end"].map((anchor) => ({
+      x: cx + (anchor === "end" ? -5 : 5), y: cy + side * far + (side < 0 ? 0 : 8), anchor, pole: [cx, cy + 7 * side, cy + side * far + (side < 0 ? -9 : 8)],
+    }))));
+    const { pole, anchor, ...seat } = labels.seat(text, seats);
+    plot.ink.append(
+      svg("line", { class: `likeness-leader${second}`, x1: cx, x2: cx, y1: pole[1], y2: pole[2] }),
+      name === "mark-rise" ? svg("circle", { class: name + second, cx, cy, r: 5, "data-rise": place })
+        : svg("path", { class: name + second, d: `M${cx - 6},${cy - 6}H${cx + 6}L${cx},${cy + 5}Z`, "data-below": place }),
+      svg("text", { class: second ? "halo" : "halo strong", ...seat, "text-anchor": anchor }, text));
+  }
+}
+
+// A code's name beside its line, on the side that is free of the other's where there is one.
+function nameKernel(plot, labels, name, [least, most], over) {
+  const { left, top, right, bottom } = plot.inner, wide = 7 * name.length;
+  const seats = [over, !over].flatMap((above) => NAMED.map((share) => {
+    const from = Math.max(0, Math.min(Math.round(share * (right - left)), Math.floor(right - left - wide))), near = [from, from + wide];
+    const height = above ? most.slice(...near).reduce((a, b) => Math.min(a, b), Infinity) - 9 : least.slice(...near).reduce((a, b) => Math.max(a, b), -Infinity) + 17;
+    return { x: left + from, y: Math.min(Math.max(height, top + 12), bottom - 5), anchor: "start" };
+  }));
+  const { x, y } = labels.seat(name, seats);
+  plot.ink.append(svg("text", { class: "halo name-of", x, y }, name));
 }
 
 function saidOfKernel({ own, beside }, state, farthest) {
