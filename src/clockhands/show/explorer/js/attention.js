@@ -9,7 +9,16 @@ import { rotaryCode, rotarySpec } from "./rotary.js";
 import { seededDraw } from "./seeds.js";
 
 // Weights of one layer: for each head query, key and value [width, head width] and output [head width, width], row by row.
+// The last ones are kept: both sentences, with a code and without, go through the same.
+let lastDrawn = { key: null };
+
 export function drawnWeights(seed, { heads = 2, width = 32 } = {}) {
+  const key = [seed, heads, width].join();
+  if (lastDrawn.key !== key) lastDrawn = { key, weights: newWeights(seed, heads, width) };
+  return lastDrawn.weights;
+}
+
+function newWeights(seed, heads, width) {
   const draw = seededDraw(seed), headWidth = width / heads, size = width * headWidth;
   const drawn = () => Array.from({ length: heads }, () => Float64Array.from({ length: size }, () => draw.normal() / Math.sqrt(width)));
   return { heads, width, headWidth, query: drawn(), key: drawn(), value: drawn(), output: drawn() };

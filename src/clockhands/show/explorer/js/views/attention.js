@@ -4,7 +4,7 @@ import { commutingForm, drawnWeights, formScores, offsetShare, projectionForm, s
 import { additiveCode, sinusoidalSpec } from "../codes.js";
 import { css, diverging, theme } from "../colours.js";
 import { choice, slider } from "../controls.js";
-import { html, number, svg } from "../draw.js";
+import { html, number, refill, say, svg } from "../draw.js";
 import { seededDraw } from "../seeds.js";
 
 const DOG = ["dog", "bites", "man"], MAN = ["man", "bites", "dog"];
@@ -33,34 +33,34 @@ export const attention = {
       html("h3", { class: "chapter" }, "What is a score made of?"), ofTerms, terms,
       html("h3", { class: "chapter" }, "What is left of the distance after projections?"), ofForms, forms);
 
-    let blind = { key: null };
+    let blind = { key: null }, room = 0; // asked for only where it may have changed, since that costs a layout
     return (state, changed) => {
       if (!DEPENDS.some((name) => changed.has(name))) return;
       const width = Math.min(MOST_WIDTH, Math.max(8, 4 * Math.floor(state.width / 4)));
-      const room = section.figure.clientWidth || 320;
+      if (room === 0 || changed.size === Object.keys(state).length) room = section.figure.clientWidth || 320;
       // What has no code changes with the weights alone, and need not be drawn again while a code is.
       const key = [state.seed, width, room, theme()].join();
       if (blind.key !== key) {
         blind = { key, found: bothOrders("none", state, width) };
-        plain.replaceChildren(...orderPictures(blind.found, "without a code", room));
+        refill(plain, orderPictures(blind.found, "without a code", room));
       }
       const coded = bothOrders(state.code_in_attention, state, width), words = CODE_WORDS[state.code_in_attention];
-      told.replaceChildren(...orderPictures(coded, room < 400 ? "with a code" : `with ${words}`, room));
+      refill(told, orderPictures(coded, room < 400 ? "with a code" : `with ${words}`, room));
       section.answer(inOrder(blind.found, coded, words, state));
 
       const code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
       const weights = drawnWeights(state.seed, { heads: 2, width });
       const found = scoreTerms(wordVectors(LONGER, { width, seed: state.seed }), LONGER.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
-      terms.replaceChildren(...termPictures(found, room < 400 ? 10 : 11));
+      refill(terms, termPictures(found, room < 400 ? 10 : 11));
       const percent = (share) => `${number(100 * share, 2)}\u2009%`;
-      ofTerms.textContent = "Where a code is added, a score is a sum of four: what two words say to each other, a word to a place, a place to a word, and a place to a place. " +
+      say(ofTerms, "Where a code is added, a score is a sum of four: what two words say to each other, a word to a place, a place to a word, and a place to a place. " +
         `In this drawn head, over the ${LONGER.length} words “${LONGER.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
-        `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`;
+        `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`);
 
       const shares = formPictures(forms, code, weights, state.seed);
-      ofForms.textContent = "The product of two rows of the table depends on their distance alone: every diagonal has one colour. A head sees them through its projections, " +
+      say(ofForms, "The product of two rows of the table depends on their distance alone: every diagonal has one colour. A head sees them through its projections, " +
         `and drawn ones leave ${percent(shares[1])} of the variance to the distance; the rest hangs on where the two stand. ` +
-        `Blocks that commute with every shift keep ${percent(shares[2])}: a head can learn them, and nothing makes it.`;
+        `Blocks that commute with every shift keep ${percent(shares[2])}: a head can learn them, and nothing makes it.`);
     };
   },
 };
@@ -185,7 +185,7 @@ function formPictures(place, code, weights, seed) {
     ["through blocks that commute", commutingForm(pairs, code.spec.layout, drawn(), drawn())],
   ];
   const shares = [];
-  place.replaceChildren(...forms.map(([title, form]) => {
+  refill(place, forms.map(([title, form]) => {
     const values = formScores(form, rows), share = offsetShare(values, FORM_ROWS);
     shares.push(share);
     return squarePicture(values, FORM_ROWS, {
