@@ -91,7 +91,7 @@ function inOrder(without, coded, words, state) {
 
 // Two matrices of weights and the means of the outputs.
 function orderPictures(found, title, room) {
-  const size = room < 400 ? 34 : 44, beside = room - 2 * (3 * size + 70);
+  const size = room < 400 ? 34 : 44, beside = room - 2 * (3 * size + 70) - 2;
   return [
     weightPicture(found.weights[0], "dog bites man", title, size),
     weightPicture(found.weights[1], "man bites dog", title, size),

@@ -84,7 +84,7 @@ export const precision = {
     section.figure.append(place, html("p", { class: "note" }, ways));
     const plot = new Plot(place, { height: 340, margin: { top: 40, right: 72, bottom: 42, left: 46 }, label: "Largest error of any hand's angle against position, one line for each way of computing it" });
     const boxesPlace = html("div", {});
-    const boxes = new Plot(boxesPlace, { height: 150, margin: { top: 4, right: 4, bottom: 4, left: 4 }, label: "The last positions of the trained length, and which of them share a row in each dtype" });
+    const boxes = new Plot(boxesPlace, { height: 150, margin: { top: 4, right: 0, bottom: 4, left: 0 }, label: "The last positions of the trained length, and which of them share a row in each dtype" });
     const boxesWords = html("p", { class: "note" }), table = html("div", { class: "scrolled" }), far = html("div", { class: "far" });
     section.figure.append(boxesWords, boxesPlace, table, far);
     let found = null, x = null;

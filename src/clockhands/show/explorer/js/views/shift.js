@@ -189,7 +189,7 @@ function drawShifted(plot, found, state, chosen, app) {
   const same = state.warp === "none", placed = [];
   const titles = [...found.starts.map(({ from }) => `from ${number(from)} to ${number(from + state.shift)}`),
     same ? "both arrows, laid on each other: the same" : "both arrows, laid on each other: they differ by"];
-  titles.forEach((title, at) => plot.ink.append(svg("text", { class: "shift-title", x: 4, y: head + at * row + 13 }, title)));
+  titles.forEach((title, at) => plot.ink.append(svg("text", { class: "shift-title", x: 0, y: head + at * row + 13 }, title)));
   shown.forEach((pair, column) => {
     const x = (column + 0.5) * across;
     const [one, two] = found.starts;
