@@ -238,11 +238,16 @@ function layerFacts(layer) {
   return facts;
 }
 
+// The thousands of a sentence as those of the page; a list of layers is no number.
+function spaced(text) {
+  return text.replace(/(?<![\d.,–-]|layers? )\d{1,3}(?:,\d{3})+(?![\d–-]|,\d)/g, (found) => found.replaceAll(",", "\u202f"));
+}
+
 function findingSays(finding) {
-  const more = [...finding.evidence.map(([name, held]) => html("li", {}, `${name}: ${held}`)), finding.hint ? html("li", {}, finding.hint) : null, finding.edit ? html("li", {}, finding.edit) : null].filter(Boolean);
+  const more = [...finding.evidence.map(([name, held]) => html("li", {}, `${name}: ${held}`)), finding.hint ? html("li", {}, spaced(finding.hint)) : null, finding.edit ? html("li", {}, finding.edit) : null].filter(Boolean);
   return html("div", { class: `finding ${finding.severity}` },
     svg("svg", { class: "swatch", width: 16, height: 16, "aria-hidden": "true" }, severityShape(finding.severity, 8, finding.severity === "warning" ? 9 : 8)),
-    html("p", {}, html("strong", {}, `${finding.severity} ${finding.code}`), ` ${finding.message}`),
+    html("p", {}, html("strong", {}, `${finding.severity} ${finding.code}`), ` ${spaced(finding.message)}`),
     more.length ? html("details", {}, html("summary", { "aria-label": `What shows ${finding.code}, and what mends it` }, "evidence and what to do"), html("ul", {}, more)) : null);
 }
 
