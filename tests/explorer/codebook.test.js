@@ -110,6 +110,20 @@ test("a scaled layer keeps the ladder that its base declares beside the one in u
   codes.plain(state).rates.forEach((rate, pair) => assert.ok(Math.abs(rate - LAYER.rates[pair]) < 1e-16));
 });
 
+test("why a code has no shift is asked of the code itself, not of the ladder that its table shows", () => {
+  const spec = { ...rotarySpec(24), xpos: { type: "XPos", scale: 512, smoothing: 0.4, centre: 0 } };
+  const codes = new Codebook({
+    vaswani2017: PAPER, neox: TURNING, decays: { ...TURNING, spec }, moved: { ...TURNING, spec: { ...rotarySpec(24), reordered: true } },
+    sines: { ...PAPER, spec: { ...PAPER.spec, order: "sin-sin" } }, centred: { ...PAPER, spec: { ...PAPER.spec, standardised: 9 } },
+  });
+  const why = (name) => codes.whyNoShift(codes.opened({ ...DEFAULTS, code: name }));
+  assert.deepEqual(["vaswani2017", "neox", "custom"].map(why), [null, null, null]);
+  const reasons = ["decays", "moved", "sines", "centred"].map(why);
+  [/grows or shrinks/, /other channels/, /same wave/, /the mean/].forEach((words, at) => assert.match(reasons[at], words));
+  assert.deepEqual(["decays", "moved", "sines", "centred"].map((name) => codes.whyNoShiftNamed(name)), reasons);
+  assert.equal(codes.whyNoShiftNamed("nobody"), null);
+});
+
 test("rates that cannot be drawn make no code", () => {
-  for (const rates of [null, [], "1", [1, "Infinity"], [1, null], Array(1025).fill(1)]) assert.equal(codeOfLayer({ ...LAYER, rates }, { target: "x", model_type: null }), null);
+  for (const rates of [[1, -0.1], [-1e-9], null, [], "1", [1, "Infinity"], [1, null], Array(1025).fill(1)]) assert.equal(codeOfLayer({ ...LAYER, rates }, { target: "x", model_type: null }), null);
 });

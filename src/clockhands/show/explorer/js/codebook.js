@@ -4,6 +4,7 @@ import { shownText } from "./audits.js";
 import { additiveCode, sinusoidalSpec } from "./codes.js";
 import { geometricLadder, ladderOf } from "./ladders.js";
 import { rotaryCode } from "./rotary.js";
+import { whyNoShift } from "./shifts.js";
 import { settled } from "./state.js";
 
 export const CUSTOM = "custom";
@@ -38,6 +39,17 @@ export class Codebook {
 
   additive(state) {
     return this.remember(`additive ${keyOf(state)}`, () => additiveCode(this.spec(state)));
+  }
+
+  // Why no one rotation is a shift of the state's code, or null where one is. The code itself is asked: of a rotary one the
+  // table above holds the ladder alone.
+  whyNoShift(state) {
+    return this.remember(`shift ${keyOf(state)}`, () => this.code(state).own ? whyNoShift(this.additive(state)) : whyNoShiftOfCode(this.code(state)));
+  }
+
+  // The same of another code by its name.
+  whyNoShiftNamed(name) {
+    return this.has(name) ? this.remember(`named shift ${name}`, () => whyNoShiftOfCode(this.codes[name])) : null;
   }
 
   // The ladder in use, after the scaling that the code declares.
@@ -123,14 +135,19 @@ function ladderOfCode(code) {
   return additiveCode(code.spec).ladder;
 }
 
+function whyNoShiftOfCode({ spec }) {
+  return whyNoShift(spec.type === "Rotary" ? rotaryCode(spec) : additiveCode(spec));
+}
+
 function plainOfCode(code) {
   if (code.trained) return geometricLadder(code.width / 2, code.width, code.trained.base);
   return code.spec.type === "Rotary" ? rotaryCode(code.spec).plain : null;
 }
 
-// A rate that can be drawn: so slow a hand that its wavelength is no number would have no place on any axis.
+// A rate that can be drawn: so slow a hand that its wavelength is no number would have no place on any axis, and no
+// wavelength is negative.
 function canTurn(rate) {
-  return Number.isFinite(rate) && (rate === 0 || (Math.abs(rate) > LEAST_RATE && Math.abs(rate) < 1 / LEAST_RATE));
+  return Number.isFinite(rate) && (rate === 0 || (rate > LEAST_RATE && rate < 1 / LEAST_RATE));
 }
 
 // The code of one layer of an audit, from its rates as they stand in the JSON; null without rates that can be drawn.

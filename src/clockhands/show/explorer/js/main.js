@@ -59,6 +59,8 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     code: (state) => book.code(state),
     spec: (state) => book.spec(state),
     additive: (state) => book.additive(state),
+    whyNoShift: (state) => book.whyNoShift(state),
+    whyNoShiftNamed: (name) => book.whyNoShiftNamed(name),
     ladder: (state) => book.ladder(state),
     plain: (state) => book.plain(state),
     rates: (state) => book.ladder(state).rates,

@@ -14,10 +14,13 @@ export function shiftAngles(ladder, k) {
 // Which way a pair turns on the plane of its first and second channel.
 const TURNS_OF_WAVES = { "sin cos": 1, "cos -sin": 1, "cos sin": -1, "-sin cos": -1 };
 
-// Why no fixed matrix moves a code from one position to another, or null where one does.
+// Why no one rotation moves a code from any position to another, so that it has no kernel either; null where one does.
 export function whyNoShift(code) {
   if (code.channels === null) return "its numbers are of the position itself, which a step adds to or jumps over";
-  if (code.spec.type === "Rotary") return code.spec.xpos === null && !code.spec.reordered ? null : "it is more than a rotation of the same channels";
+  if (code.spec.type === "Rotary") {
+    if (code.spec.xpos !== null) return "what it turns also grows or shrinks with the position";
+    return code.spec.reordered ? "what it has turned is written to other channels than it was read from" : null;
+  }
   if (code.warp !== "none") return "a step turns its hands by an angle that depends on where one stands";
   if (code.mean !== 0) return "the mean of a table is taken from every number, which no matrix does";
   if (code.channels.includes(-1)) return "a hand has no second channel, and a shift needs the sine and the cosine";
