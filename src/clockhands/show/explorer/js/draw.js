@@ -14,17 +14,24 @@ export function html(tag, attributes = {}, ...children) {
 
 // What listens by itself, and what is only made where its place does not hold it yet.
 const listening = new WeakSet(), promised = new WeakMap(), keyOfElement = new WeakMap();
+const GIVEN = Symbol("attributes"); // those that an element was made with: reading them from it costs more than making it
 
 function filled(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
+  // Axes are D3's to fill.
+  if (attributes.class !== "axis") element[GIVEN] = attributes;
+  for (const name in attributes) {
+    const value = attributes[name];
     if (name.startsWith("on")) {
       element.addEventListener(name.slice(2), value);
       listening.add(element);
-    }
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    } else if (isSet(value)) element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
+}
+
+function isSet(value) {
+  return value !== null && value !== undefined && value !== false;
 }
 
 // An SVG element that `make` makes; where the one of the same key stands already, it stays and nothing is made.
@@ -38,7 +45,7 @@ export function unlessKept(key, make) {
 // out and paints only what has changed; `fresh` is a fragment or a list of nodes, which are used up.
 export function refill(place, fresh) {
   let old = place.firstChild;
-  for (const next of [...(fresh.childNodes ?? fresh)]) {
+  for (const next of Array.isArray(fresh) ? fresh : childrenOf(fresh)) {
     const after = old?.nextSibling ?? null, wanted = promised.get(next);
     if (wanted === undefined || old === null || keyOfElement.get(old) !== wanted.key) {
       const made = wanted ? wanted.make() : next;
@@ -65,16 +72,39 @@ function becomes(old, made) {
     return true;
   }
   if (listening.has(old) || listening.has(made)) return false;
-  for (const { name, value } of made.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-  if (old.attributes.length > made.attributes.length) {
-    for (const name of old.getAttributeNames()) if (!made.hasAttribute(name)) old.removeAttribute(name);
-  }
-  const only = made.firstChild, own = old.firstChild;
-  if (only === null) {
+  if (old[GIVEN] && made[GIVEN]) takeGiven(old, made);
+  else takeAttributes(old, made);
+  const first = made.firstChild, own = old.firstChild;
+  if (first === null) {
     if (own !== null) old.replaceChildren();
-  } else if (own === null) old.append(...made.childNodes);
+  } else if (own === null) old.append(...childrenOf(made));
   else refill(old, made);
   return true;
+}
+
+// D3 makes elements too, and says nowhere what it gave them.
+function takeAttributes(old, made) {
+  for (const { name, value } of made.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const name of old.getAttributeNames()) if (!made.hasAttribute(name)) old.removeAttribute(name);
+  old[GIVEN] = made[GIVEN];
+}
+
+function takeGiven(old, made) {
+  const had = old[GIVEN], gets = made[GIVEN];
+  for (const name in gets) {
+    const value = gets[name];
+    if (had[name] === value) continue;
+    if (isSet(value)) old.setAttribute(name, value === true ? "" : value);
+    else old.removeAttribute(name);
+  }
+  for (const name in had) if (!(name in gets)) old.removeAttribute(name);
+  old[GIVEN] = gets;
+}
+
+function childrenOf(place) {
+  const found = [];
+  for (let child = place.firstChild; child !== null; child = child.nextSibling) found.push(child);
+  return found;
 }
 
 // A plot: an SVG with room for axes, which has the width of its place. `draw(width, height, inner)` fills it.
@@ -140,7 +170,7 @@ export function line(points, attributes) {
   return svg("path", { fill: "none", d: d3.line()(points), ...attributes });
 }
 
-// Attributes of an element that is there already: what has not changed costs nothing.
+// Attributes of an element that stays: what has not changed costs nothing.
 export function put(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     const text = String(value);

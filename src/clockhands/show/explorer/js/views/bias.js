@@ -137,13 +137,11 @@ function drawLines(plot, code, chosen, last, whole) {
   const ends = [], drawn = [];
   for (let head = 0; head < code.heads; head++) {
     // As far as it is drawn: to the bottom, or to the end of the text.
-    const end = Math.min(reachOf(code.slopes[head], DEEPEST_BIAS), last), points = [];
-    for (let step = 0; step <= 60; step++) {
-      const distance = Math.exp((Math.log(Math.max(end, 1)) * step) / 60);
-      points.push([x(distance), y(Math.max(-code.slopes[head] * distance, -DEEPEST_BIAS))]);
-    }
-    ends.push(points.at(-1));
-    drawn.push(svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line", "data-head": head, d: d3.line()(points) }));
+    const end = Math.max(Math.min(reachOf(code.slopes[head], DEEPEST_BIAS), last), 1), far = Math.log(end), endX = x(end), steps = head === chosen ? 60 : 30;
+    const heightAt = (step) => y(Math.max(-code.slopes[head] * Math.exp((far * step) / steps), -DEEPEST_BIAS));
+    const points = Array.from({ length: steps + 1 }, (_, step) => `${(left + ((endX - left) * step) / steps).toFixed(1)},${heightAt(step).toFixed(1)}`);
+    ends.push([endX, heightAt(steps)]);
+    drawn.push(svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line", "data-head": head, d: `M${points.join("L")}` }));
   }
   plot.ink.append(...drawn.filter((_, head) => head !== chosen), drawn[chosen], ...told);
   // At the line's end, the chosen one's above the row of the others: below it where it leaves at the bottom, beside it where the text ends first.

@@ -248,8 +248,7 @@ function drawBands(plot, found, state, whole) {
   const lit = Math.min(state.pair, before.pairs - 1);
   const all = drawnPairs(before, x, [found.first, lit]);
   for (const band of found.bands) {
-    const group = svg("g", { class: "band", "data-scaling": band.name });
-    if (band.name === found.chosen.name) group.setAttribute("class", "band chosen-band");
+    const group = svg("g", { class: band.name === found.chosen.name ? "band chosen-band" : "band", "data-scaling": band.name });
     group.append(svg("text", { class: "band-words", x: left, y: band.top + 14 }, bandWords(band, before.pairs, plot.width < 500)));
     plot.ink.append(group);
     if (!band.ladder) continue;
