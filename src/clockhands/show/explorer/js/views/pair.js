@@ -4,6 +4,7 @@ import { slider } from "../controls.js";
 import { Plot, html, line, number, put, refill, say, svg, unlessKept } from "../draw.js";
 import { phaseAt, wavelength } from "../ladders.js";
 import { stepKeys, turnable } from "./clock.js";
+import { placeWords } from "./precision.js";
 
 const FULL_TURN = 2 * Math.PI;
 const SAMPLES = 240; // points of a curve
@@ -132,7 +133,7 @@ function rowsOf(ladder, chosen, state, twin) {
   return places.map((place, row) => {
     const phase = phaseAt(ladder, chosen, place), sine = Math.sin(phase), cosine = Math.cos(phase);
     const kind = row === 5 ? "twin" : place === state.position ? "here" : null;
-    return html("tr", { class: kind }, html("th", { scope: "row" }, row === 5 ? twinPlace(twin, state.position) : number(place)),
+    return html("tr", { class: kind }, html("th", { scope: "row" }, row === 5 ? twinPlace(twin, state.position) : placeWords(place)),
       html("td", {}, decimal(sine)), html("td", {}, decimal(cosine)), html("td", {}, number(sine ** 2 + cosine ** 2, 12)));
   });
 }

@@ -51,7 +51,7 @@ export function distinctPositions(dtype, length) {
 }
 
 // A position with all its digits, however far.
-function placeWords(position) {
+export function placeWords(position) {
   return position < 1e15 ? number(position) : `${number(Math.floor(position / 1e12))}${number(1e12 + (position % 1e12)).slice(1)}`;
 }
 
