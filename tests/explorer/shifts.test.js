@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { additiveCode, naiveSpec, sinusoidalSpec, warpPosition, warpedSpec } from "../../src/clockhands/show/explorer/js/codes.js";
 import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
 import { rotaryCode } from "../../src/clockhands/show/explorer/js/rotary.js";
-import { bestShift, shiftAngles, shiftBlock, shiftMatrix, warpedStep, whyNoShift } from "../../src/clockhands/show/explorer/js/shifts.js";
+import { bestShift, missOfShift, shiftAngles, shiftBlock, shiftMatrix, warpedStep, whyNoShift } from "../../src/clockhands/show/explorer/js/shifts.js";
 import { disagreements, golden, held } from "./golden.js";
 
 const CASES = golden("shifts");
@@ -34,6 +34,17 @@ test("a row k tokens later is the matrix times the row, wherever it stood", () =
     const matrix = inRows(shiftMatrix(code, k), 16), row = code.row(start);
     const moved = matrix.map((each) => each.reduce((sum, entry, channel) => sum + entry * row[channel], 0));
     assert.deepEqual(disagreements(moved, code.row(start + k), 1e-14), []);
+  }
+});
+
+test("what a shift misses is counted on the rows: nothing, but for a row that is held at zero", () => {
+  for (const spec of [sinusoidalSpec(16, { layout: "halves", order: "cos-sin" }), sinusoidalSpec(9, { odd: "zero" }), { ...sinusoidalSpec(16), scale: 2 }]) {
+    const code = additiveCode(spec), holed = additiveCode({ ...spec, zero_rows: [1] });
+    for (const [from, k] of [[0, 3], [1, 3], [2 ** 20, -77], [5, -7]]) assert.ok(missOfShift(code, from, k) < 2e-15);
+    const [from, to] = [code.row(1), code.row(4)].map((row) => Math.max(...row.map(Math.abs)));
+    assert.equal(missOfShift(holed, 1, 3), to, "row 1 moved is zeros, row 4 is not");
+    assert.ok(Math.abs(missOfShift(holed, 4, -3) - from) < 0.5 && missOfShift(holed, 4, -3) > 0.1);
+    assert.ok(missOfShift(holed, 4, 3) < 2e-15);
   }
 });
 

@@ -36,8 +36,26 @@ function turnOfWaves(code) {
 export function shiftBlock(code, pair, k) {
   const why = whyNoShift(code);
   if (why !== null) throw new RangeError(why);
+  return blockOf(code, pair, k);
+}
+
+function blockOf(code, pair, k) {
   const phase = phaseAt(code.ladder, pair, k), cosine = Math.cos(phase), sine = turnOfWaves(code) * Math.sin(phase);
   return [[cosine, sine], [-sine, cosine]];
+}
+
+// By how much R_k of the row at a position misses the row that stands k tokens later, on the channel where it is worst. The
+// code must have a shift; rows that it holds at zero are missed.
+export function missOfShift(code, from, k) {
+  const here = code.row(from), there = code.row(from + k);
+  let most = 0;
+  for (let pair = 0; pair < code.pairs; pair++) {
+    const channels = [code.channels[2 * pair], code.channels[2 * pair + 1]];
+    blockOf(code, pair, k).forEach(([a, b], row) => {
+      most = Math.max(most, Math.abs(a * here[channels[0]] + b * here[channels[1]] - there[channels[row]]));
+    });
+  }
+  return most;
 }
 
 // R_k, [width, width] row by row: table(t + k) = R_k table(t). Channels that are in no pair stay as they are.

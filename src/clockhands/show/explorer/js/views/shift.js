@@ -4,7 +4,7 @@ import { warpPosition } from "../codes.js";
 import { choice, slider } from "../controls.js";
 import { Plot, html, line, number, put, refill, say, svg } from "../draw.js";
 import { phaseAt } from "../ladders.js";
-import { bestShift, shiftAngles, warpedStep, whyNoShift } from "../shifts.js";
+import { bestShift, missOfShift, warpedStep } from "../shifts.js";
 import { decades } from "./ladder.js";
 
 const WHOLE_TURN = 2 * Math.PI;
@@ -50,10 +50,10 @@ function pairsShown(count, pairs, chosen) {
   return shown;
 }
 
-// What a shift by k does to every hand of a ladder from two starts.
-function shiftedFrom(ladder, state) {
+// What a shift by k does to every hand of a ladder from two starts. By how much R_k of both rows misses the rows that stand
+// there is asked of a code that has one.
+function shiftedFrom(ladder, state, code) {
   const pairs = ladder.rates.length, k = state.shift;
-  const fixed = shiftAngles(ladder, k);
   const starts = [state.start, state.position].map((from) => {
     const before = new Float64Array(pairs), after = new Float64Array(pairs), turned = new Float64Array(pairs);
     const [here, there] = [from, from + k].map((position) => warpPosition(state.warp, position));
@@ -64,15 +64,11 @@ function shiftedFrom(ladder, state) {
     }
     return { from, before, after, turned };
   });
-  // R_k on every channel of both rows, against the rows that stand there.
-  let largest = 0;
-  for (const { before, after } of starts) {
-    for (let pair = 0; pair < pairs; pair++) {
-      const moved = before[pair] + fixed[pair];
-      largest = Math.max(largest, Math.abs(Math.sin(moved) - Math.sin(after[pair])), Math.abs(Math.cos(moved) - Math.cos(after[pair])));
-    }
-  }
-  return { pairs, starts, largest };
+  const rows = code === null ? [] : starts.flatMap(({ from }) => [from, from + k]);
+  return {
+    pairs, starts, largest: code === null ? null : Math.max(...starts.map(({ from }) => missOfShift(code, from, k))),
+    zeros: [...new Set(rows)].filter((row) => code.zeroRows.has(row)),
+  };
 }
 
 // Why a start cannot be shown, or null.
@@ -130,7 +126,7 @@ export const shift = {
       if (!SHIFT_REDRAWS.some((name) => changed.has(name))) return;
       if (changed.has("length")) for (const control of [first, second]) control.limits(0, Math.max(state.length - 1, 1));
       if (changed.size === Object.keys(state).length) for (const plot of [faces, angles]) plot.measure();
-      const ladder = app.ladder(state), without = whyNoShift(app.additive(state)), pair = Math.min(state.pair, ladder.rates.length - 1);
+      const ladder = app.ladder(state), without = app.whyNoShift(state), pair = Math.min(state.pair, ladder.rates.length - 1);
       const reason = noNumberThere(state);
       if (reason) {
         placed = [];
@@ -139,13 +135,13 @@ export const shift = {
         formula.replaceChildren();
         section.answer(reason);
       } else {
-        const found = shiftedFrom(ladder, state);
+        const found = shiftedFrom(ladder, state, without === null && state.warp === "none" ? app.additive(state) : null);
         placed = drawShifted(faces, found, state, pair, app);
         drawTurned(angles, found, state, pair);
         refill(formula, (without === null && state.warp === "none" ? shiftEquations(ladder, state, pair) : []).map((text) => html("span", {}, text)));
         section.answer(saidOfShift(found, ladder, state, pair, without));
       }
-      if (FAN_REDRAWS.some((name) => changed.has(name))) drawFans(each, ladder, state, pair);
+      if (FAN_REDRAWS.some((name) => changed.has(name))) drawFans(each, ladder, state, pair, without);
       say(words, `The arrows of pair ${pair} from every start, laid on one another`);
     };
   },
@@ -233,7 +229,7 @@ function drawTurned(plot, found, state, chosen) {
   const sizes = found.starts.map(({ turned }) => turned.map(Math.abs));
   const all = sizes.flatMap((each) => Array.from(each)).filter((size) => size > 0);
   if (!all.length) {
-    plot.ink.append(svg("text", { x: left, y: top + 20 }, "k = 0: nothing turns; R₀ leaves every row as it is."));
+    plot.ink.append(svg("text", { x: left, y: top + 20 }, state.shift === 0 ? "k = 0: nothing turns; R₀ leaves every row as it is." : "No hand of this code turns."));
     return;
   }
   const late = chosen > found.pairs / 2, x = d3.scaleLinear([0, Math.max(found.pairs - 1, 1)], [left, right]);
@@ -249,8 +245,9 @@ function drawTurned(plot, found, state, chosen) {
   });
   const at = (share) => Math.floor(share * (found.pairs - 1)), same = state.warp === "none";
   const upper = sizes[0][at(0.5)] >= sizes[1][at(0.5)] ? 0 : 1;
-  const over = (text, size) => plot.ink.append(svg("text", { class: "halo", x: x(at(0.22)) + 8, y: y(size) - 6 }, text));
-  const under = (text, size) => plot.ink.append(svg("text", { class: "halo", x: x(at(0.5)) - 8, y: y(size) + 16, "text-anchor": "end" }, text));
+  // A hand that stands still has no place on this axis.
+  const over = (text, size) => size > 0 && plot.ink.append(svg("text", { class: "halo", x: x(at(0.22)) + 8, y: y(size) - 6 }, text));
+  const under = (text, size) => size > 0 && plot.ink.append(svg("text", { class: "halo", x: x(at(0.5)) - 8, y: y(size) + 16, "text-anchor": "end" }, text));
   over(same ? "from both starts alike" : `from ${number(found.starts[upper].from)}`, sizes[upper][at(0.22)]);
   if (!same) under(`from ${number(found.starts[1 - upper].from)}`, sizes[1 - upper][at(0.5)]);
   const powers = decades(y.domain(), 5);
@@ -281,7 +278,9 @@ function saidOfShift(found, ladder, state, pair, without) {
   if (state.warp === "none") {
     return `${far} turns pair ${pair} by ${turns[0]} rad from position ${number(one.from)} and by ${turns[1]} rad from position ${number(two.from)}: ` +
       `${found.pairs === 1 ? "its angle is" : `each of the ${number(found.pairs)} hands has its own angle,`} k times its rate, wherever it stood. ` +
-      (without === null ? `One matrix R${subscripted(k)} moves both rows, on all ${2 * found.pairs} channels within ${number(found.largest, 2)}.` : `But this code has no matrix for it: ${without}.`);
+      (without !== null ? `But no one rotation is a shift of this code: ${without}.`
+        : found.zeros.length ? `One matrix R${subscripted(k)} moves every row but row ${found.zeros.map((row) => number(row)).join(" and row ")}, which is all zeros: there it is off by ${number(found.largest, 2)}.`
+          : `One matrix R${subscripted(k)} moves both rows, on all ${2 * found.pairs} channels within ${number(found.largest, 2)}.`);
   }
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
   const apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));
@@ -298,13 +297,13 @@ function bestForAll(ladder, pair, warp, state) {
   return { from, to, angle, degrees: (2 * Math.asin(Math.min(largest / 2, 1)) * 180) / Math.PI };
 }
 
-function drawFans(each, ladder, state, pair) {
+function drawFans(each, ladder, state, pair, without) {
   for (const { warp, picture, says, press } of each) {
     const { from, to, degrees } = bestForAll(ladder, pair, warp, state);
     const starts = new Set(Array.from({ length: FAN_ARROWS }, (_, place) => Math.round(from * Math.pow(to / from, place / (FAN_ARROWS - 1)))));
     const arms = Array.from(starts, (start) => `M0,0L${pointOn(0, 0, 46, warpedStep(ladder, pair, warp, start, state.shift)).map((at) => at.toFixed(2))}`);
     refill(picture, [svg("circle", { class: "face", r: 46 }), armTo(0, 0, 46, 0, "shift-before"), svg("path", { class: "shift-fan-arm", d: arms.join("") })]);
-    say(says, warp === "none" ? "one arrow: R\u2096 exists" : `one angle misses by up to ${number(degrees, 3)}°`);
+    say(says, warp === "none" ? `one arrow${without === null ? ": R\u2096 exists" : " from every start"}` : `one angle misses by up to ${number(degrees, 3)}°`);
     put(says, { "data-degrees": degrees });
     put(press, { "aria-pressed": state.warp === warp });
   }
