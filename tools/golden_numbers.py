@@ -32,6 +32,7 @@ from clockhands.dtypes import output_dtype
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated, geometric
 from clockhands.measures.adding.score_terms import commuting_form, four_terms, offset_share
 from clockhands.measures.ladders.angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
+from clockhands.measures.order.sentences import sentence_layer, word_vector
 from clockhands.measures.shifts.kernels import (
     first_negative,
     first_rise,
@@ -361,36 +362,15 @@ def shifts() -> Iterator[Case]:
             }
 
 
-class Draw:
-    """The generator of the page, once more: Park and Miller's with the multiplier 48271, and Box and Muller's way."""
-
-    def __init__(self, seed: int) -> None:
-        """Start from a seed."""
-        self.state = seed % (2**31 - 2) + 1
-        for _ in range(8):
-            self.uniform()
-
-    def uniform(self) -> float:
-        """A number between 0 and 1."""
-        self.state = self.state * 48271 % (2**31 - 1)
-        return self.state / (2**31 - 1)
-
-    def normal(self, *shape: int) -> np.ndarray:
-        """Normal numbers, in the order of the axes."""
-        pairs = [(self.uniform(), self.uniform()) for _ in range(math.prod(shape))]
-        return np.array([math.sqrt(-2 * math.log(a)) * math.cos(2 * math.pi * b) for a, b in pairs]).reshape(shape)
-
-
 def attention() -> Iterator[Case]:
     """Two sentences through one layer of drawn weights, with each code, and what a score is made of."""
     heads, width = 2, 32
     size = width // heads
     for seed in (0, 7):
-        draw = Draw(seed)
-        query, key, value = (draw.normal(heads, width, size) / math.sqrt(width) for _ in range(3))
-        output = draw.normal(heads, size, width) / math.sqrt(width)
+        layer = sentence_layer(seed, width, heads)
+        query, key, value, output = layer.query, layer.key, layer.value, layer.output
         for words in (["dog", "bites", "man"], ["man", "bites", "dog"]):
-            plain = np.stack([vector_of(word, width, seed) for word in words])
+            plain = np.stack([word_vector(word, width, seed) for word in words])
             for code in ("none", "sinusoidal", "rotary", "alibi"):
                 rows = table(Sinusoidal(width), len(words), "float64") * (code == "sinusoidal")
                 x = plain + rows
@@ -416,13 +396,6 @@ def attention() -> Iterator[Case]:
     form = commuting_form(4, "halves", np.arange(4.0), np.arange(4.0) - 1.5)
     rows = table(Sinusoidal(8, 100.0), 20, "float64")
     yield {"form": form.tolist(), "offset_share": offset_share(form, rows)}
-
-
-def vector_of(word: str, width: int, seed: int) -> np.ndarray:
-    """The vector of a word."""
-    for letter in word:
-        seed = (seed * 31 + ord(letter)) % (2**31 - 2)
-    return Draw(seed).normal(width)
 
 
 def precision() -> Iterator[Case]:

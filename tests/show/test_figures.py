@@ -224,14 +224,55 @@ def test_the_bias_of_each_head_falls_by_its_slope():
     assert np.array(lines) == pytest.approx(-np.outer([2.0 ** -(2 * head) for head in (1, 2, 3, 4)], np.arange(32)))
 
 
+def weights_of(figure):
+    return [np.asarray(axes.images[0].get_array()) for axes in figure.axes[:4]]
+
+
 @pytest.mark.parametrize("code", ["sinusoidal", "rotary", "alibi"])
 def test_two_orders_look_the_same_without_a_code_and_different_with_one(code):
-    figure = figures.attention(code)
-    first, second, with_code, other = (np.asarray(axes.images[0].get_array()) for axes in figure.axes[:4])
+    # Not the second from its end: a distance without its sign tells these two apart.
+    figure = figures.attention(code, sentences=("dog bites man", "bites dog man"))
+    first, second, with_code, other = weights_of(figure)
     assert first == pytest.approx(second, abs=1e-12)
     assert np.abs(with_code - other).max() > 0.01
     for weights in (first, with_code, other):
         assert weights.sum(axis=1) == pytest.approx(1)
+    assert f"it can: a weight moves by up to {np.abs(with_code - other).max():.2g}" in said(figure)
+
+
+def said(figure):
+    return " ".join(texts(figure)).replace("\n", " ")
+
+
+def test_alibi_without_a_mask_does_not_tell_a_sentence_from_its_mirror_image():
+    figure = figures.attention("alibi")
+    plain, _, with_code, other = weights_of(figure)
+    assert with_code == pytest.approx(other, abs=1e-12)
+    assert np.abs(with_code - plain).max() > 0.01
+    assert "With ALiBi it cannot either" in said(figure)
+    assert "not on which side" in said(figure)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the page's own mathematics runs in Node")
+@pytest.mark.parametrize("seed", [0, 5])
+def test_the_page_draws_the_same_weights_for_the_same_seed(seed):
+    place = Path(bundle.__file__).parent / "js" / "attention.js"
+    script = (
+        f"import({json.dumps(place.as_uri())}).then(({{ sentenceAttention }}) => console.log(JSON.stringify("
+        f'["none", "sinusoidal", "rotary", "alibi"].map((code) => sentenceAttention(["dog", "bites", "man"], '
+        f"{{ code, seed: {seed} }}).weights[0].map((row) => Array.from(row))))));"
+    )
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    without, *on_the_page = map(np.array, json.loads(done.stdout))
+    for code, weights in zip(("sinusoidal", "rotary", "alibi"), on_the_page, strict=True):
+        plain, _, with_code, _ = weights_of(figures.attention(code, seed=seed))
+        assert plain == pytest.approx(without, abs=1e-13)
+        assert with_code == pytest.approx(weights, abs=1e-13)
+
+
+def test_a_hand_that_stands_still_is_said_to_never_turn():
+    spec = ch.Rotary(head_width=8, scaling=ch.scaling.Proportional(0.5, 1.0))
+    assert "Pair 0 makes one turn in 6.283 tokens, pair 3 never turns." in said(figures.clock(spec, 5))
 
 
 def test_a_name_with_a_dollar_sign_is_no_formula():

@@ -129,7 +129,7 @@ def clock(spec: Any, position: int = 100, *, theme: Theme = "light") -> "Figure"
     some = sorted({round(place * (pairs - 1) / (_MOST_HANDS - 1)) for place in range(_MOST_HANDS)})
     rates = held.ladder.rates
     slowest = wavelength_in_words(rates[-1])
-    answer = f"Position {position:,}. Pair 0 makes {wavelength_in_words(rates[0])}, pair {pairs - 1} {slowest}."
+    answer = f"Position {position:,}. Pair 0 {wavelength_in_words(rates[0])}, pair {pairs - 1} {slowest}."
     answer += f" {len(some)} of {pairs} hands are shown." if len(some) < pairs else ""
     columns = min(8, len(some))
     lines = -(-len(some) // columns)
@@ -168,7 +168,7 @@ def pair(spec: Any, pair: int = 0, *, position: int = 3, theme: Theme = "light")
     # The next position with the same sine, which is a real number: its phase is pi less this one's.
     other = position + ((math.pi - 2 * phase) % _TURN) / rate
     answer = (
-        f"Pair {pair} makes {wavelength_in_words(rate)}. Its sine is {said(math.sin(phase))} at {position:,} and again"
+        f"Pair {pair} {wavelength_in_words(rate)}. Its sine is {said(math.sin(phase))} at {position:,} and again"
         f" at {said(other)}; the cosine is {said(math.cos(phase))} and {said(-math.cos(phase))}, which tells the two"
         " apart."
     )

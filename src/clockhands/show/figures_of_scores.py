@@ -3,22 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.additive import Sinusoidal, table
 from clockhands.arguments import count, shown
-from clockhands.biases import Alibi
 from clockhands.biases import bias as bias_of
 from clockhands.biases.codes import BiasCode
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.measures.ladders.angle_errors import phase_errors
-from clockhands.measures.ladders.turning import completes
-from clockhands.measures.order.attention import drawn_layers
+from clockhands.measures.ladders.turning import completes, turned_beyond
+from clockhands.measures.order.sentences import sentence_weights
 from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
-from clockhands.rotary import Rotary, rotate
+from clockhands.rotary import Rotary
 from clockhands.show.colours import Theme, colours
 from clockhands.show.frames import clock_of, dressed, frame, name_end, said
 
@@ -29,8 +27,8 @@ _TURN = 2 * math.pi
 _EXACT = 2.0**-53 * 2 * 0.78  # 0.78 ulp of 1, the bound that `clockhands.phases` derives
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _SENTENCES = ("dog bites man", "man bites dog")
-_CODES = ("none", "sinusoidal", "rotary", "alibi")
-_WIDTH, _HEADS = 32, 2  # of the small attention
+_CODES = {"sinusoidal": "the sinusoidal code", "rotary": "the rotary code", "alibi": "ALiBi"}
+_SAME_WEIGHT = 1e-12  # two weights that differ by less differ by rounding
 
 
 def kernel(spec: Any, other: Any = None, *, length: int = 2048, theme: Theme = "light") -> "Figure":
@@ -102,12 +100,9 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
     never = [not completes(rate, length) for rate in old]
     unscaled = "" if before is None else " before the scaling"
     answer = f"{sum(never)} of {len(rates)} pairs never complete a turn within the trained {length:,} tokens{unscaled}."
-    beyond = [False] * len(rates)
+    beyond = (False,) * len(rates)
     if served is not None:
-        beyond = [
-            slow and new * served > first * length * (1 + 1e-9)
-            for slow, first, new in zip(never, old, rates, strict=True)
-        ]
+        beyond = turned_beyond(old, rates, length, served)
         answer += f" At {served:,} {sum(beyond) or 'none'} of them are turned further than training turned them."
     figure = frame(theme, 1.3 if before is None else 1.9, "Is this ladder fit for this length?", answer)
     chosen = colours(theme)
@@ -115,7 +110,7 @@ def ladder(spec: Any, length: int | None = None, *, served: int | None = None, t
     axes.set_xscale("log")
     rows = [(0.0, rates, length if served is None or before is None else served, beyond)]
     if before is not None:
-        rows.append((1.0, before, length, [False] * len(rates)))
+        rows.append((1.0, before, length, (False,) * len(rates)))
         for first, last in zip(before, rates, strict=True):
             if first and last:
                 axes.plot([_TURN / first, _TURN / last], [0.75, 0.25], color=chosen["rule"], lw=0.6, zorder=0)
@@ -236,15 +231,19 @@ def bias(spec: Any, length: int = 256, *, values: Any = None, theme: Theme = "li
 
 
 def attention(
-    code: str = "sinusoidal", *, sentences: tuple[str, str] = _SENTENCES, seed: int = 0, theme: Theme = "light"
+    code: Literal["sinusoidal", "rotary", "alibi"] = "sinusoidal",
+    *,
+    sentences: tuple[str, str] = _SENTENCES,
+    seed: int = 0,
+    theme: Theme = "light",
 ) -> "Figure":
     """Can it see order? How much two orders of the same words take of each other, without a code and with one.
 
-    One head of a layer whose weights and words are drawn, of 32 channels and two heads. Rows and columns stand in the
-    order of the first sentence in all four, so that what is the same looks the same.
+    One head of a layer whose weights and words are drawn, of 32 channels and two heads, as on the explorer's page. Rows
+    and columns stand in the order of the first sentence in all four, so that what is the same looks the same.
 
     Args:
-        code: ``sinusoidal``, ``rotary`` or ``alibi``.
+        code: ``sinusoidal``, ``rotary``, or ``alibi`` in its symmetric form, since nothing is masked.
         sentences: Two orders of the same words, each once.
         seed: Where the numbers come from.
         theme: The set of colours.
@@ -253,23 +252,31 @@ def attention(
         InvalidValue: The code is unknown, or the sentences are not the same words.
         NotInstalled: matplotlib is not installed.
     """
-    if code not in _CODES[1:]:
-        raise InvalidValue(f"`code` must be one of {', '.join(_CODES[1:])}, got {shown(code)}.", "Say which one.")
+    if code not in _CODES:
+        raise InvalidValue(f"`code` must be one of {', '.join(_CODES)}, got {shown(code)}.", "Say which one.")
     words, others = (text.split() for text in sentences)
     if sorted(words) != sorted(others) or len(set(words)) < len(words) or len(words) < 2:
         raise InvalidValue(
             f"`sentences` must be two orders of the same words, each once, got {shown(sentences)}.",
             'Write ("dog bites man", "man bites dog").',
         )
-    order = [others.index(word) for word in words]
+    order = np.array([others.index(word) for word in words])
     made = {}
     for which in ("none", code):
-        first, second = sentence_weights(words, which, seed), sentence_weights(words, which, seed, order=order)
+        first, second = sentence_weights(words, which, seed), sentence_weights(others, which, seed)
+        second = second[np.ix_(order, order)]
         made[which] = (first, second, float(np.abs(first - second).max()))
+    moved = made[code][2]
+    if moved > _SAME_WEIGHT:
+        with_code = f"With {_CODES[code]} it can: a weight moves by up to {said(moved, 2)}."
+    else:
+        same = f"differ by {said(moved, 2)}, which is rounding" if moved else "are the same to the last bit"
+        with_code = f"With {_CODES[code]} it cannot either: the weights {same}."
+        if code == "alibi" and others == words[::-1]:
+            with_code += " Without a mask ALiBi tells how far a word is, not on which side."
     answer = (
-        "Without a code both sentences are one to it: each word takes as much of each"
-        f"{', but for rounding' if made['none'][2] else ''}. With a {code} code weights differ by up to"
-        f" {said(made[code][2], 2)}."
+        "Without a code it cannot: each word takes as much of each in both sentences"
+        f"{', but for rounding' if made['none'][2] else ''}. {with_code}"
     )
     figure = frame(theme, 4.6, "Can it see order?", answer)
     chosen = colours(theme)
@@ -301,33 +308,3 @@ def _upper_half(theme: Theme) -> Any:
     from clockhands.show.colours import signed_colours
 
     return ListedColormap(signed_colours(np.linspace(0, 1, 257), theme).tolist())
-
-
-def sentence_weights(
-    words: Sequence[str], code: str = "none", seed: int = 0, *, order: Sequence[int] | None = None
-) -> NDArray[np.float64]:
-    """How much each word takes of each in one head of a drawn layer: softmax of the scores, [query, key].
-
-    Args:
-        words: Each has a drawn vector of unit variance, by its place among them.
-        code: ``none``, ``sinusoidal``, ``rotary`` or ``alibi``.
-        seed: Where the numbers come from.
-        order: The position of each word; one after the other unless said.
-
-    Returns:
-        float64, each row adds up to 1; rows and columns in the order of ``words``, wherever they stand.
-    """
-    positions = list(range(len(words)) if order is None else order)
-    tokens = np.random.default_rng([seed, 0]).standard_normal((len(words), _WIDTH))
-    layer = drawn_layers(np.random.default_rng([seed, 1]), 1, _WIDTH, _HEADS)[0]
-    if code == "sinusoidal":
-        tokens = tokens + table(Sinusoidal(width=_WIDTH), positions, dtype="float64")
-    query, key = tokens @ layer.query[0], tokens @ layer.key[0]
-    if code == "rotary":
-        spec = Rotary(head_width=_WIDTH // _HEADS)
-        query, key = (np.asarray(rotate(each, spec, positions)) for each in (query, key))
-    scores = query @ key.T / math.sqrt(query.shape[-1])
-    if code == "alibi":
-        scores = scores + np.asarray(bias_of(Alibi(heads=_HEADS), positions, positions, dtype="float64"))[0]
-    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return raised / raised.sum(axis=-1, keepdims=True)

@@ -148,5 +148,5 @@ def said(number: float, digits: int = 4) -> str:
 
 
 def wavelength_in_words(rate: float) -> str:
-    """How long a hand of this rate takes for a turn."""
-    return f"one turn in {said(2 * math.pi / rate)} tokens" if rate else "never turns"
+    """How long a hand of this rate takes for a turn, as what is said of it."""
+    return f"makes one turn in {said(2 * math.pi / rate)} tokens" if rate else "never turns"

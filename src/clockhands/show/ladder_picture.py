@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from clockhands.auditing import Audit
 from clockhands.auditing.findings import spoken
 from clockhands.errors import ClockhandsError
-from clockhands.measures.ladders.turning import completes
+from clockhands.measures.ladders.turning import completes, turned_beyond
 from clockhands.rotary import Rotary
 from clockhands.show.markup import Markup, element
 from clockhands.show.terminal import title_of
@@ -22,7 +22,6 @@ _BELOW = 46  # px for the axis and its name
 _WORDS, _ROW, _JOIN, _GAP = 20, 13, 14, 14
 _APART = 2.5  # px between two marks of one kind
 _LETTER = 7.0  # px of a letter, at most, in the size of the axis
-_SAME = 1e-9  # relative: nearer rates are one
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,7 @@ class Band:
         """For each pair whether it never came round in training and is turned further than that when it is served."""
         if self.trained is None or self.served is None:
             return (False,) * len(self.rates)
-        before = self.before or self.rates
-        return tuple(
-            not completes(old, self.trained) and new * self.served > old * self.trained * (1 + _SAME)
-            for old, new in zip(before, self.rates, strict=True)
-        )
+        return turned_beyond(self.before or self.rates, self.rates, self.trained, self.served)
 
     @property
     def says(self) -> str:

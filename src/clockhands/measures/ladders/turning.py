@@ -33,6 +33,7 @@ from clockhands.positions import numpy_of
 
 # A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
 _TURN = 2 * math.pi * (1 - 1e-12)
+_SAME = 1e-9  # relative: a pair that is scaled back to where it stood is as far as it was, whatever rounding says
 
 
 def completes(rate: float, length: float) -> bool:
@@ -56,6 +57,26 @@ def turned_through(rates: Sequence[float], length: float) -> int:
     2
     """
     return sum(completes(rate, length) for rate in rates)
+
+
+def turned_beyond(before: Sequence[float], rates: Sequence[float], trained: float, served: float) -> tuple[bool, ...]:
+    """For each pair whether it never came round in training and is turned further than that when it is served.
+
+    Such a pair stands, at the later positions, where training never turned it; one that came round has seen all angles.
+
+    Args:
+        before: The rates in training, rad/token.
+        rates: Those in use, pair by pair: after a scaling, or the same.
+        trained: The length of training, in tokens.
+        served: The length that it is used with, in tokens.
+
+    >>> turned_beyond((1.0, 0.01), (1.0, 0.01), 100, 200), turned_beyond((1.0, 0.01), (1.0, 0.005), 100, 200)
+    ((False, True), (False, False))
+    """
+    return tuple(
+        not completes(old, trained) and new * served > old * trained * (1 + _SAME)
+        for old, new in zip(before, rates, strict=True)
+    )
 
 
 def turning_ladders(subject: Subject) -> tuple[Ladder, ...] | Property:
