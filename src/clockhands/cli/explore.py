@@ -70,10 +70,10 @@ def _title(audits: list[Audit]) -> str:
     """What stands in the window's title: the one model, if it is one."""
     if len(audits) != 1:
         return "clockhands"
-    target = audits[0].target
-    name = Path(target).name or target
-    # A file may have a name that no text can hold.
-    return f"clockhands: {name.encode('utf-8', 'backslashreplace').decode('utf-8')}"
+    # Imported when there is something to show.
+    from clockhands.show.places import short_name
+
+    return f"clockhands: {short_name(audits[0].target)}"
 
 
 def _opened(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Where on disk a finding is: the file, and the line of the key that shows it."""
+"""What a target is called, and where on disk a finding is: the file, and the line of the key that shows it."""
 
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -14,6 +14,16 @@ class Place(NamedTuple):
 
     path: Path
     line: int | None
+
+
+def short_name(target: str) -> str:
+    """The last part of a path, and the folder before it where the file is called as all of its kind are.
+
+    >>> short_name("models/smol/config.json"), short_name("models/smol"), short_name("llama:head_width=64")
+    ('smol/config.json', 'smol', 'llama:head_width=64')
+    """
+    path = PurePath(target)
+    return f"{path.parent.name}/{path.name}" if path.suffix == ".json" and path.parent.name else path.name or target
 
 
 def place_of(audit: Audit, finding: Finding) -> Place | None:

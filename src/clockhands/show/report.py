@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import groupby
-from pathlib import PurePath
 from typing import Any
 
 from clockhands.auditing import Audit, Finding
@@ -25,6 +24,7 @@ from clockhands.show.extending import lines_of
 from clockhands.show.ladder_picture import bands_of, ladder_picture
 from clockhands.show.main_properties import SHORT
 from clockhands.show.markup import Markup, document, element, joined
+from clockhands.show.places import short_name
 from clockhands.show.readers import rows_of_readers
 from clockhands.show.sentences import what_is_wrong, what_mends_it
 from clockhands.show.terminal import evidence_to_show, layers_in_words, rates_in_words, rows_of, title_of
@@ -78,7 +78,7 @@ def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = ()) ->
     script = f"{module()}\n{_START}"
     style = source("style.css") + files("clockhands.show").joinpath("report.css").read_text("utf-8")
     names = [each.target for each in audits] + [each["target"] for each in unread]
-    title = f"Audit of {_name(names[0]) if len(names) == 1 else f'{len(names)} targets'}"
+    title = f"Audit of {short_name(names[0]) if len(names) == 1 else f'{len(names)} targets'}"
     shown = element("main", _main(audits, unread), _explorer(audits), _foot(), class_="clockhands report")
     return document(title, style, script, {AUDIT: told, "data": shared}, shown)
 
@@ -115,14 +115,8 @@ def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> M
     return element("table", element("thead", head), element("tbody", rows), class_="report-table of-targets")
 
 
-def _name(target: str) -> str:
-    """The last part of a path, and the folder before it where the file is called as all of its kind are."""
-    path = PurePath(target)
-    return f"{path.parent.name}/{path.name}" if path.suffix == ".json" and path.parent.name else path.name or target
-
-
 def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
-    name = _name(audit.target)
+    name = short_name(audit.target)
     below = "h3" if several else "h2"
     yield element("h2" if several else "h1", name, class_="report-name")
     if name != audit.target:
