@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { additiveCode, naiveSpec, sinusoidalSpec, warpPosition, warpedSpec } from "../../src/clockhands/show/explorer/js/codes.js";
 import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
 import { rotaryCode } from "../../src/clockhands/show/explorer/js/rotary.js";
-import { bestShift, missOfShift, shiftAngles, shiftBlock, shiftMatrix, warpedStep, whyNoShift } from "../../src/clockhands/show/explorer/js/shifts.js";
+import { bestShift, missOfShift, shiftBlock, shiftMatrix, warpedStep, whyNoShift } from "../../src/clockhands/show/explorer/js/shifts.js";
 import { disagreements, golden, held } from "./golden.js";
 
 const CASES = golden("shifts");
@@ -46,11 +46,6 @@ test("what a shift misses is counted on the rows: nothing, but for a row that is
     assert.ok(Math.abs(missOfShift(holed, 4, -3) - from) < 0.5 && missOfShift(holed, 4, -3) > 0.1);
     assert.ok(missOfShift(holed, 4, 3) < 2e-15);
   }
-});
-
-test("the angles of a shift", () => {
-  const ladder = geometricLadder(4, 8, 100);
-  assert.deepEqual(disagreements(shiftAngles(ladder, 3), [3, 0.9486832980505138, 0.3, 0.0948683298050514], 1e-15), []);
 });
 
 test("positions themselves leave nothing, from any start", () => {

@@ -6,11 +6,6 @@
 import { warpPosition } from "./codes.js";
 import { phaseAt } from "./ladders.js";
 
-// By how much each hand turns, less whole turns.
-export function shiftAngles(ladder, k) {
-  return Float64Array.from(ladder.rates, (_, pair) => phaseAt(ladder, pair, k));
-}
-
 // Which way a pair turns on the plane of its first and second channel.
 const TURNS_OF_WAVES = { "sin cos": 1, "cos -sin": 1, "cos sin": -1, "-sin cos": -1 };
 

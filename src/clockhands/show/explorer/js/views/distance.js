@@ -21,7 +21,7 @@ function ladderBeside(app, state) {
   if (own && state.other.startsWith("base")) return { name: own[1], ladder: geometricLadder(state.width / 2, state.width, Number(state.other.slice(4))) };
   if (own) return { name: own[1], ladder: additiveCode(naiveSpec(state.other, state.width)).ladder };
   const ladder = app.ladderNamed(state.other);
-  return ladder && { name: nameOfCode(app, state.other), ladder };
+  return ladder && { name: nameOfCode(app, state.other), ladder, without: app.whyNoShiftNamed(state.other) };
 }
 
 function nameOfCode(app, name) {
@@ -88,9 +88,10 @@ export const distance = {
       next.key = [state.code, state.width, state.base, state.span, length].join(" ");
       next.besideKey = [state.other, state.width, length].join(" ");
       if (next.key !== made.key) next.own = yield* likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length);
+      next.without = app.whyNoShift(state);
       if (next.besideKey !== made.besideKey) {
         const beside = ladderBeside(app, state);
-        next.beside = beside && (yield* likenessOf(beside.name, beside.ladder, length));
+        next.beside = beside && { ...(yield* likenessOf(beside.name, beside.ladder, length)), without: beside.without ?? null };
       }
       made = next;
       axes = drawKernels(plot, made, state, length);
