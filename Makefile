@@ -5,7 +5,7 @@
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
 #   make test-oldest   the quick tests with the oldest versions that are promised to work, NumPy only
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
-#   make bench         speed and memory beside other libraries
+#   make bench         speed and memory beside other libraries, and frames per second of the explorer
 #   make mutation      what the tests of the core would miss (5 minutes on two cores)
 #
 # PYTEST_ARGS reaches pytest: make test PYTEST_ARGS="-k ladders -x"

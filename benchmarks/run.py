@@ -1,4 +1,4 @@
-"""Time and memory of tables, rotations, imports, audits and checks, beside other libraries; run by `make bench`.
+"""Time and memory of tables, rotations, imports, audits, checks and the explorer; run by `make bench`.
 
 Every figure is a ratio of medians of interleaved runs: one repetition times every contestant once, in an order that
 is drawn anew, and positions start elsewhere in each repetition. Read ratios, not milliseconds.
@@ -24,6 +24,8 @@ from checks import checks
 from rich.console import Console
 from rich.table import Table
 from timing import Target, command, interleaved, keep_memory, say_free_cores
+
+from explorer import frames
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 2**20
@@ -260,20 +262,20 @@ def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
     ]
 
 
-PARTS = ("tables", "linear", "next", "memory", "start", "audit", "check", "rotations")
+PARTS = ("tables", "linear", "next", "memory", "start", "audit", "check", "explorer", "rotations")
 
 
 def draw_targets(show: Console, targets: Iterable[Target]) -> None:
     drawn = Table(title="targets", title_justify="left")
     drawn.add_column("what")
-    for column in ("measured", "at most"):
+    for column in ("measured", "wanted"):
         drawn.add_column(column, justify="right")
     drawn.add_column("met")
     for target in targets:
         drawn.add_row(
             target.what,
             f"{target.measured:.2f} {target.unit}",
-            f"{target.at_most:.2f} {target.unit}",
+            f"{'>' if target.more else '<='} {target.limit:.2f} {target.unit}",
             "yes" if target.met else "[red]no[/red]",
         )
     show.print(drawn)
@@ -332,6 +334,9 @@ def main() -> None:
             figures[name] = measured
             targets += reached
             show.print(f"{name} ({units[name]}): " + "; ".join(f"{key} {value:.2f}" for key, value in measured.items()))
+    if "explorer" in asked.only:
+        figures["explorer"], reached = frames(2.0 / share, show)
+        targets += reached
     if "rotations" in asked.only:  # last: it changes how memory is kept
         figures["rotations"], reached = rotations(63 // share, show)
         targets += reached

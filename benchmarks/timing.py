@@ -21,12 +21,13 @@ class Target:
 
     what: str
     measured: float
-    at_most: float
+    limit: float
     unit: str = "x"
+    more: bool = False  # whether the limit is to be exceeded, not kept
 
     @property
     def met(self) -> bool:
-        return self.measured <= self.at_most
+        return self.measured > self.limit if self.more else self.measured <= self.limit
 
 
 def elapsed(call: Callable[[], object]) -> float:
