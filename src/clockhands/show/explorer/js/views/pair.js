@@ -73,7 +73,7 @@ export const pair = {
       say(sum, `sin² + cos² at position ${number(state.position)}: ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}. The point never leaves the circle.`);
       refill(facts, factsOf(code, chosen, state).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
       refill(rows, rowsOf(code.ladder, chosen, state, now.twin));
-      section.answer(answerOf(code, chosen, state, now));
+      section.answer(answerOf(code, chosen, state, now, app.whyNoShift(state)));
     };
   },
 };
@@ -104,12 +104,25 @@ function labelOf(place, position) {
   return place === position ? "here" : `+${number(place - position, 3)}`;
 }
 
-function answerOf(code, chosen, state, { phase, rate, twin }) {
+function answerOf(code, chosen, state, { phase, rate, twin }, without) {
   if (rate === 0) return `Pair ${chosen} never turns: its two channels hold the same two numbers at every position.`;
   const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = number(state.position);
-  if (twin === null) return `At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which it meets once a turn; anywhere else it would take two waves to tell where it stands.`;
+  const held = heldWaves(code, chosen);
+  if (!held.has("sin")) {
+    const back = -2 * phase, again = state.position + (back - FULL_TURN * Math.floor(back / FULL_TURN)) / rate;
+    return `The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${here}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}: ` +
+      `one wave cannot tell them apart. The sine could, but this code does not hold it: ${without}.`;
+  }
+  const also = without === null || !held.has("cos") ? "" : ` No one rotation is a shift of this code: ${without}.`;
+  if (twin === null) return `At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which it meets once a turn; anywhere else it would take two waves to tell where it stands.${also}`;
   return `The sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}: one wave cannot tell them apart. ` +
-    `The cosine can: ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.`;
+    (held.has("cos") ? `The cosine can: ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could, but this code does not hold it: ${without}.`);
+}
+
+// The waves that the channels of a pair hold.
+export function heldWaves(code, pair) {
+  const channels = Array.from(code.channels.subarray(2 * pair, 2 * pair + 2)).filter((channel) => channel >= 0);
+  return new Set(channels.map((channel) => code.waveOf(channel).replace("-", "")));
 }
 
 function factsOf(code, chosen, state) {
