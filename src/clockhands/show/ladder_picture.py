@@ -14,7 +14,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.measures.ladders.turning import completes, turned_beyond
 from clockhands.rotary import Rotary
 from clockhands.show.markup import Markup, element
-from clockhands.show.terminal import title_of
+from clockhands.show.terminal import LISTED, title_of
 from clockhands.sources.resolved import Code
 
 _ABOVE = 40  # px for the names of the two lengths

@@ -27,7 +27,7 @@ from clockhands.show.markup import Markup, document, element, joined
 from clockhands.show.places import short_name
 from clockhands.show.readers import rows_of_readers
 from clockhands.show.sentences import what_is_wrong, what_mends_it
-from clockhands.show.terminal import evidence_to_show, layers_in_words, rates_in_words, rows_of, title_of
+from clockhands.show.terminal import LISTED, evidence_to_show, layers_in_words, rates_in_words, rows_of, title_of
 from clockhands.sources.resolved import Code
 
 AUDIT = "clockhands-audit"
@@ -167,7 +167,7 @@ def _sign(kind: str, shape: Markup, width: int) -> Markup:
 
 
 def _finding(finding: Finding) -> Markup:
-    layers = f", {layers_in_words(finding.layers)}" if finding.layers else ""
+    layers = f", {layers_in_words(finding.layers, LISTED)}" if finding.layers else ""
     evidence = [(_place(name), value) for name, value in evidence_to_show(finding)]
     mends = what_mends_it(finding)
     # That nothing is to be mended goes without saying of what is only worth knowing.
@@ -215,7 +215,7 @@ def _place(text: str) -> Markup:
 
 def _code(code: Code) -> Markup:
     rows = [(label, value) for label, value, _ in rows_of(code)]
-    title = element("p", title_of(code), class_="report-code")
+    title = element("p", title_of(code, LISTED), class_="report-code")
     return element("section", title, _pairs(rows, "report-facts") if rows else None)
 
 
@@ -249,7 +249,7 @@ def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
 
 def _where(one: MainProperties) -> str:
     part = "" if one.part in ("text", "other") else one.part
-    layers = "" if one.layers in (None, "input") else layers_in_words(one.layers)
+    layers = "" if one.layers in (None, "input") else layers_in_words(one.layers, LISTED)
     return ", ".join(filter(None, (part, layers)))
 
 
@@ -282,7 +282,7 @@ def _provenance(audit: Audit) -> Iterator[Markup]:
         stated = ((name, _field(code, name), place) for name, place in code.source.items() if hasattr(code, name))
         rows = [(name.replace("_", " "), value, place) for name, value, place in stated if value]
         if rows:
-            yield _places(title_of(code), rows)
+            yield _places(title_of(code, LISTED), rows)
     if audit.weights is not None:
         yield element("p", f"Weights: {audit.weights.says}", class_="note")
     reach = reach_of(audit.layers, audit.context, audit.length)

@@ -198,10 +198,10 @@ def together(source: str) -> str:
     return f"{place}.{{{', '.join(part[2] for part in parts)}}}"
 
 
-def title_of(code: Code) -> str:
-    """What is told and to whom: `layers 0-29: rotary`."""
+def title_of(code: Code, most: int | None = None) -> str:
+    """What is told and to whom: `layers 0-29: rotary`; with ``most``, as `layers_in_words` shortens a long list."""
     part = "" if code.part in ("text", "other") else code.part
-    where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers)
+    where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
     kind = "no position code" if code.kind == "none" else code.kind or "a code that is not recognised"
     place = ", ".join(filter(None, (part, where)))
     return f"{place}: {kind}" if place else kind
@@ -317,6 +317,10 @@ def scaling_in_words(scaling: Mapping[str, Any] | None) -> str:
     if scaling.get("original") is not None:
         words.append(f"from {spoken(scaling['original'])} positions")
     return ", ".join(words)
+
+
+LISTED = 40
+"""How many characters of a list of layers a heading has, where the whole list stands elsewhere."""
 
 
 def layers_in_words(layers: str | None, most: int | None = None) -> str:
