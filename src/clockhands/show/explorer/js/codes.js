@@ -20,6 +20,12 @@ export function pairChannels(pairs, layout) {
   return Int32Array.from({ length: 2 * pairs }, (_, place) => channelsOf(place >> 1, pairs, layout)[place & 1]);
 }
 
+// The waves that the channels of a pair hold.
+export function heldWaves(code, pair) {
+  const channels = Array.from(code.channels.subarray(2 * pair, 2 * pair + 2)).filter((channel) => channel >= 0);
+  return new Set(channels.map((channel) => code.waveOf(channel).replace("-", "")));
+}
+
 export function sinusoidalSpec(width, { base = 10000, span = "open", layout = "interleaved", order = "sin-cos", odd = "extra" } = {}) {
   return {
     type: "Sinusoidal", width, spacing: { type: "Geometric", base, span, multiplier: 1 }, layout, order, odd,

@@ -104,6 +104,27 @@ export function phaseAt(ladder, pair, position) {
   return (turned - Math.round(turned)) * TWO_PI_TWICE[0];
 }
 
+// A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
+const NEARLY_A_TURN = 2 * Math.PI * (1 - 1e-12);
+
+// Whether a pair of this rate completes a turn within a length.
+export function completes(rate, length) {
+  return rate * length >= NEARLY_A_TURN;
+}
+
+// The fastest and the slowest of the pairs that turn, null where none does; how their rates run from pair 0 on: falling,
+// rising or mixed; and how many pairs stand still.
+export function paceOf(rates) {
+  const moving = Array.from(rates.keys()).filter((pair) => rates[pair] > 0), steps = moving.slice(1).map((pair, at) => rates[pair] - rates[moving[at]]);
+  let fast = moving[0] ?? null, slow = fast;
+  for (const pair of moving) {
+    if (rates[pair] > rates[fast]) fast = pair;
+    if (rates[pair] <= rates[slow]) slow = pair;
+  }
+  const order = steps.every((step) => step <= 0) ? "falling" : steps.every((step) => step >= 0) ? "rising" : "mixed";
+  return { fast, slow, order, still: rates.length - moving.length };
+}
+
 // How many turns each pair makes in so many tokens; whole ones are left in.
 export function turnsWithin(ladder, length) {
   return ladder.turns.map((rate) => rate * length);
@@ -111,6 +132,6 @@ export function turnsWithin(ladder, length) {
 
 // The first pair that does not come round once in so many tokens, or null.
 export function firstNeverTurning(ladder, length) {
-  const found = ladder.turns.findIndex((rate) => rate * length < 1);
+  const found = ladder.rates.findIndex((rate) => !completes(rate, length));
   return found < 0 ? null : found;
 }

@@ -1,9 +1,10 @@
 // The clock: where are we?
 
+import { heldWaves } from "../codes.js";
 import { colourTable } from "../colours.js";
 import { button, choice, slider } from "../controls.js";
 import { Plot, html, number, put, say, svg } from "../draw.js";
-import { phaseAt, wavelength } from "../ladders.js";
+import { completes, paceOf, phaseAt, wavelength } from "../ladders.js";
 
 const HANDS = 12; // hands that are drawn, evenly over the ladder
 const FEW = 6; // and in a low window, where the clock shares a column with the table
@@ -108,7 +109,8 @@ export const clock = {
         faces = { width: plot.width, drawn: makeFaces(plot, pairs.length, app, () => code.ladder) };
       }
       // A chosen pair takes the seat of its neighbour, so that a hand that is held stays where it is.
-      faces.drawn.forEach((face, seat) => face.show(pairs[seat], state));
+      const pace = paceOf(ladder.rates);
+      faces.drawn.forEach((face, seat) => face.show(pairs[seat], state, pace));
       const now = document.activeElement?.getAttribute("data-pair");
       if (focused !== null && focused !== now) plot.element.querySelector(`[data-pair="${focused}"]`)?.focus();
       if (!motion || still()) turn(state.position);
@@ -117,21 +119,32 @@ export const clock = {
         const phase = phaseAt(ladder, pair, state.position);
         return Math.atan2(Math.fround(Math.sin(phase)), Math.fround(Math.cos(phase)));
       });
-      const often = (state.position * ladder.rates.reduce((least, rate) => (rate > 0 && rate < least ? rate : least), Infinity)) / TURN;
+      const often = pace.slow === null ? 0 : (state.position * ladder.rates[pace.slow]) / TURN;
       const read = often > mostRounds(code.pairs) ? null : readBack(ladder.rates, phases, Math.max(state.length, state.served, state.position));
-      const never = pairs.some((pair) => wavelength(ladder.rates[pair]) > state.length);
-      put(strip, { "aria-label": `All ${code.pairs} hands from fast to slow, each coloured by its angle` });
-      say(note, `The strip: all ${number(code.pairs)} hands from fast to slow, coloured by their angle.${never ? ` Dashed: never turns once in ${number(state.length)} tokens.` : ""} ` +
+      const never = pairs.some((pair) => !completes(ladder.rates[pair], state.length));
+      const run = { falling: "from fast to slow", rising: "from slow to fast", mixed: "in the order of their pairs" }[pace.order];
+      put(strip, { "aria-label": `All ${code.pairs} hands ${run}, each coloured by its angle` });
+      say(note, `The strip: all ${number(code.pairs)} hands ${run}, coloured by their angle.${never ? ` Dashed: never turns once in ${number(state.length)} tokens.` : ""} ` +
         "Below: each bit of the position under the hand of about its period.");
-      const slowest = code.pairs - 1;
-      section.answer(`At position ${number(state.position)} the fast hand (pair 0, ${perTurn(ladder.rates[0])}) has turned ${number((state.position * ladder.rates[0]) / TURN)} times` +
-        `${slowest ? `, the slow one (pair ${slowest}, ${perTurn(ladder.rates[slowest])}) ${number((state.position * ladder.rates[slowest]) / TURN, 3)} times` : ""}. ` +
-        (often > mostRounds(code.pairs) ? "That is more often than this page searches to read the position back."
-          : read === state.position ? `The float32 sines and cosines of ${code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`} give the position back: ${number(read)}.`
-            : `Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`));
+      section.answer(saidOfClock(code, state, pace, often > mostRounds(code.pairs) ? "often" : read, app.whyNoShift(state)));
     };
   },
 };
+
+// The answer: where the fastest and the slowest hand stand, and what position all of them tell.
+function saidOfClock(code, { position }, { fast, slow, still: idle }, read, without) {
+  const { rates } = code.ladder, all = code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`, said = [];
+  if (fast === null) return `At position ${number(position)} stands what stands everywhere: ${all} of this code never turn${code.pairs === 1 ? "s" : ""}, and nothing tells the position.`;
+  said.push(`At position ${number(position)} the fast hand (pair ${fast}, ${perTurn(rates[fast])}) has turned ${number((position * rates[fast]) / TURN)} times` +
+    `${slow === fast ? "" : `, the slow one (pair ${slow}, ${perTurn(rates[slow])}) ${number((position * rates[slow]) / TURN, 3)} times`}.`);
+  if (idle) said.push(`${number(idle)} of ${number(code.pairs)} hands stand${idle === 1 ? "s" : ""} still.`);
+  const both = heldWaves(code, fast).size === 2;
+  if (read === "often") said.push("That is more often than this page searches to read the position back.");
+  else if (read === position) said.push(`The float32 sines and cosines of ${all} ${both ? "" : "would "}give the position back: ${number(read)}.`);
+  else said.push(`Read back from the float32 sines and cosines, the position is ${read === null ? "lost" : `taken for ${number(read)}`}.`);
+  if (without !== null) said.push(`${both ? "No one rotation is a shift of this code" : "This code does not hold both"}: ${without}.`);
+  return said.join(" ");
+}
 
 function still() {
   return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
@@ -178,7 +191,6 @@ function makeFaces(plot, count, app, ladder) {
   plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
   return Array.from({ length: count }, (_, place) => {
     const x = ((place % even) + 0.5) * wide, y = Math.floor(place / even) * tall + size / 2 + 4, radius = size / 2 - 5;
-    const end = count === 1 ? "" : place === 0 ? "fast: " : place === count - 1 ? "slow: " : "";
     const circle = svg("circle", { cx: x, cy: y, r: radius });
     const cosine = svg("line", { x1: x, y1: y, y2: y, class: "cosine" }), sine = svg("line", { y1: y, class: "sine" });
     const arm = svg("line", { x1: x, y1: y, class: "arm" }), tip = svg("circle", { r: 4, class: "tip" });
@@ -187,11 +199,11 @@ function makeFaces(plot, count, app, ladder) {
     plot.element.append(hand);
     const face = {
       pair: null,
-      show(pair, state) {
-        const rate = ladder().rates[pair];
+      show(pair, state, { fast, slow }) {
+        const rate = ladder().rates[pair], end = fast === slow ? "" : pair === fast ? "fast: " : pair === slow ? "slow: " : "";
         face.pair = pair;
         put(hand, { "data-pair": pair, "aria-label": `Hand of pair ${pair}, ${perTurn(rate)}` });
-        put(circle, { class: wavelength(rate) <= state.length ? "face" : "face never" });
+        put(circle, { class: completes(rate, state.length) ? "face" : "face never" });
         say(name, `${end}pair ${pair}`);
         say(time, shortTurn(rate));
         hand.classList.toggle("chosen", pair === state.pair);

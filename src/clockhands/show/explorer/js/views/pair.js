@@ -1,5 +1,6 @@
 // One pair: why two waves?
 
+import { heldWaves } from "../codes.js";
 import { slider } from "../controls.js";
 import { Plot, html, line, number, put, refill, say, svg, unlessKept } from "../draw.js";
 import { phaseAt, wavelength } from "../ladders.js";
@@ -117,12 +118,6 @@ function answerOf(code, chosen, state, { phase, rate, twin }, without) {
   if (twin === null) return `At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which it meets once a turn; anywhere else it would take two waves to tell where it stands.${also}`;
   return `The sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}: one wave cannot tell them apart. ` +
     (held.has("cos") ? `The cosine can: ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could, but this code does not hold it: ${without}.`);
-}
-
-// The waves that the channels of a pair hold.
-export function heldWaves(code, pair) {
-  const channels = Array.from(code.channels.subarray(2 * pair, 2 * pair + 2)).filter((channel) => channel >= 0);
-  return new Set(channels.map((channel) => code.waveOf(channel).replace("-", "")));
 }
 
 function factsOf(code, chosen, state) {

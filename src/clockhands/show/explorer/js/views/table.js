@@ -4,7 +4,7 @@ import { colourTable } from "../colours.js";
 import { choice, slider } from "../controls.js";
 import { html, number, refill, say, svg } from "../draw.js";
 import { Heatmap } from "../heatmap.js";
-import { wavelength } from "../ladders.js";
+import { completes, paceOf, wavelength } from "../ladders.js";
 import { decimal } from "./pair.js";
 
 const ROWS = [16, 64, 256, 1024, 2048], COLUMNS = [16, 64, 256];
@@ -77,7 +77,7 @@ export const table = {
       if (row !== state.firstRow || column !== state.firstColumn) store.set({ firstRow: row, firstColumn: column });
 
       if (told.code !== code || told.length !== state.length) {
-        const never = code.ladder.rates.filter((rate) => wavelength(rate) > state.length).length;
+        const never = code.ladder.rates.filter((rate) => !completes(rate, state.length)).length;
         told = { code, length: state.length, bands: bandsOf(code, state.length), never };
       }
       const { bands, never } = told;
@@ -98,7 +98,7 @@ export const table = {
       refill(readout, [html("span", {}, `position ${number(state.position)}, channel ${state.channel}`), html("strong", {}, decimal(value, 10)),
         html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`)]);
       say(note, `${grainOf(heatmap.grain)}Point at a cell to read it, press to keep it, drag to move the table; arrow keys move the cell.`);
-      section.answer(answerFor(code, state, never));
+      section.answer(answerFor(code, state, never, app.code(state).kind === "rotary"));
     };
   },
 };
@@ -128,7 +128,7 @@ export function bandsOf(code, length) {
   const bands = [];
   for (let channel = 0; channel < code.width; channel++) {
     const pair = code.pairOf(channel);
-    if (pair < 0 || wavelength(code.ladder.rates[pair]) <= length) continue;
+    if (pair < 0 || completes(code.ladder.rates[pair], length)) continue;
     if (bands.length && bands.at(-1)[1] === channel) bands.at(-1)[1] = channel + 1;
     else bands.push([channel, channel + 1]);
   }
@@ -141,10 +141,15 @@ function grainOf([rows, columns]) {
   return `Here one dot of the screen is the mean of ${parts.join(" by ")}; the cell that is read is exact. `;
 }
 
-function answerFor(code, state, never) {
-  const { rates } = code.ladder, last = code.pairs - 1, [fast, slow] = [wavelength(rates[0]), wavelength(rates[last])];
-  const half = state.layout === "halves" ? " of each half" : "";
-  return `${number(code.width)} numbers a position: fast waves left${half} (${number(fast)} tokens), slow ones right (${number(slow)}). ` +
+function answerFor(code, state, never, turns) {
+  const { rates } = code.ladder, { fast, slow, order, still } = paceOf(rates), half = state.layout === "halves" ? " of each half" : "";
+  // A rotary code adds nothing to tokens.
+  const given = turns ? `No number is added to a token: queries and keys are turned, by hands with ${number(code.width)} sines and cosines a position` : `${number(code.width)} numbers a position`;
+  if (fast === null) return `${given}, the same at every position: no pair turns.`;
+  const [short, long] = [fast, slow].map((pair) => number(wavelength(rates[pair])));
+  const waves = order === "falling" ? `fast waves left${half} (${short} tokens), slow ones right (${long})`
+    : order === "rising" ? `slow waves left${half} (${long} tokens), fast ones right (${short})` : `waves of ${short} to ${long} tokens, in no order`;
+  return `${given}: ${waves}. ` + (still ? `${number(still)} of ${number(code.pairs)} pairs stand${still === 1 ? "s" : ""} still. ` : "") +
     (never === 0 ? `Every pair turns at least once in ${number(state.length)} tokens.`
       : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}\u2009%) never ${never === 1 ? "turns" : "turn"} once in ${number(state.length)} tokens.`);
 }
