@@ -86,7 +86,8 @@ def bands_of(audit: Audit) -> tuple[Band, ...]:
         if window:
             # No query of these layers looks further back.
             served, trained = code.window, min(trained or math.inf, code.window or math.inf)
-        where = title_of(code).rpartition(": ")[0] or title_of(code)
+        title = title_of(code, LISTED)
+        where = title.rpartition(": ")[0] or title
         band = Band(where, _before(code), code.rates, None if trained is None else int(trained), served, window)
         key = (band.before, band.rates, band.trained, band.served)
         if key in found:
@@ -177,7 +178,7 @@ class _Picture:
             # To the right of the line, unless they would reach the next one and have room on the left.
             after = at + 8 + long < limit or at - 4 - long < 0
             start = at + 4 if after else at - 4 - long
-            level = next((row for row, end in enumerate(ends) if start > end + 4), len(ends) - 1)
+            level = next((row for row, end in enumerate(ends) if start > end + 12), len(ends) - 1)
             ends[level] = start + long
             top = _ABOVE - 6 - 12 * level
             yield element("line", class_=kind, x1=at, x2=at, y1=top - 8, y2=self.bottom)
