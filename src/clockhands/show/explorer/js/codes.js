@@ -117,6 +117,11 @@ class WavesCode {
     this.steps = new Map();
   }
 
+  // No number of the code is larger.
+  get largest() {
+    return Math.abs(this.factor) * (1 + Math.abs(this.mean));
+  }
+
   pairOf(channel) {
     return this.pairOfChannel[channel];
   }

@@ -25,7 +25,7 @@ export const table = {
       firstRow.element, firstColumn.element);
     const readout = html("p", { class: "readout" });
     let before = null; // what was pointed at before the pointer came
-    let told = {}, painted = null; // what is counted of a code at a length, and the legend's colours
+    let told = {}, painted = {}; // what is counted of a code at a length, and the legend's colours and largest number
     const point = (row, column) => store.set({ position: row, channel: column });
     const heatmap = new Heatmap(section.figure, {
       label: "The table, positions down and channels across: arrow keys move the cell, with shift by ten",
@@ -51,7 +51,7 @@ export const table = {
       },
     });
     const note = html("p", { class: "note" });
-    const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "Colours from minus one to one" });
+    const legend = svg("svg", { class: "legend", width: 190, height: 34, role: "img", "aria-label": "The numbers that the colours stand for" });
     heatmap.element.append(legend);
     section.figure.append(readout, note);
     position.element.classList.add("twice");
@@ -88,12 +88,12 @@ export const table = {
         heatmap.measure();
       }
       heatmap.draw({
-        key: code, first: [row, column], shown, colours, range: [-1, 1], names: ["position (token)", "channel"],
+        key: code, first: [row, column], shown, colours, range: [-code.largest, code.largest], names: ["position (token)", "channel"],
         window: (...cells) => code.window(...cells),
         means: (...cells) => code.means?.(...cells) ?? null,
         marked: [state.position, state.channel], bands, band: never ? `never turning in ${number(state.length)} tokens` : "",
       });
-      if (painted !== colours) drawLegend(legend, painted = colours);
+      if (painted.colours !== colours || painted.largest !== code.largest) drawLegend(legend, painted = { colours, largest: code.largest });
       const pair = code.pairOf(state.channel), value = code.cell(state.position, state.channel);
       refill(readout, [html("span", {}, `position ${number(state.position)}, channel ${state.channel}`), html("strong", {}, decimal(value, 10)),
         html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`)]);
@@ -154,12 +154,12 @@ function answerFor(code, state, never, turns) {
       : `${number(never)} of ${number(code.pairs)} pairs (${Math.round((100 * never) / code.pairs)}\u2009%) never ${never === 1 ? "turns" : "turn"} once in ${number(state.length)} tokens.`);
 }
 
-function drawLegend(legend, colours) {
+function drawLegend(legend, { colours, largest }) {
   const parts = 38, wide = 150 / parts;
   legend.replaceChildren(
     ...Array.from({ length: parts }, (_, part) => {
       const colour = colours[Math.round((part / (parts - 1)) * (colours.length - 1))];
       return svg("rect", { x: 20 + part * wide, y: 2, width: wide + 0.3, height: 12, fill: `rgb(${colour & 255}, ${(colour >> 8) & 255}, ${(colour >> 16) & 255})` });
     }),
-    svg("text", { x: 20, y: 29, "text-anchor": "middle" }, "−1"), svg("text", { x: 95, y: 29, "text-anchor": "middle" }, "0"), svg("text", { x: 170, y: 29, "text-anchor": "middle" }, "1"));
+    svg("text", { x: 20, y: 29, "text-anchor": "middle" }, number(-largest, 3)), svg("text", { x: 95, y: 29, "text-anchor": "middle" }, "0"), svg("text", { x: 170, y: 29, "text-anchor": "middle" }, number(largest, 3)));
 }
