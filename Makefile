@@ -77,7 +77,7 @@ $(STAMPS)/bench: $(STAMPS)/test
 	@touch $@
 
 run: $(STAMPS)/package $(STAMPS)/model
-	@$(BIN)/clockhands audit vaswani2017 "$$($(BIN)/python tools/packaged_model.py)" --html report.html
+	@$(BIN)/clockhands audit vaswani2017 "$$($(BIN)/python tools/packaged_model.py)" --html report.html --force
 
 test: $(STAMPS)/test
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)

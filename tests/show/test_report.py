@@ -133,7 +133,7 @@ def test_the_command_writes_it_and_prints_the_same_as_without(config, tmp_path):
     out.write_text("older", encoding="utf-8")
     runner = CliRunner()
     alone = runner.invoke(main, ["audit", path, "nowhere.json"])
-    done = runner.invoke(main, ["audit", path, "nowhere.json", "--html", str(out)])
+    done = runner.invoke(main, ["audit", path, "nowhere.json", "--html", str(out), "--force"])
     assert (done.exit_code, done.stdout) == (alone.exit_code, alone.stdout)
     assert f"note: {out} holds the report." in done.stderr
     told = json.loads(Parts(out.read_text("utf-8")).scripts[AUDIT])
@@ -141,6 +141,18 @@ def test_the_command_writes_it_and_prints_the_same_as_without(config, tmp_path):
     text = said(out.read_text("utf-8"))
     assert "Audit of 2 targets" in text
     assert "It could not be read. nowhere.json does not exist." in text
+
+
+def test_a_report_that_is_there_is_not_replaced_unless_asked(config, tmp_path):
+    out = tmp_path / "report.html"
+    out.write_text("mine", encoding="utf-8")
+    refused = CliRunner().invoke(main, ["audit", config(LLAMA), "--html", str(out)])
+    assert (refused.exit_code, refused.stdout, out.read_text("utf-8")) == (2, "", "mine")
+    assert f"{out} is already there." in refused.stderr
+    assert "hint: Give another name, or `--force` to replace it." in refused.stderr
+    done = CliRunner().invoke(main, ["audit", config(LLAMA), "--force"])
+    assert done.exit_code == 2
+    assert "--force is for --html" in done.stderr
 
 
 def test_a_place_that_does_not_take_it_is_said(config, tmp_path):

@@ -10,7 +10,7 @@ import click
 
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.cli.group import complain, did_you_mean, talk
-from clockhands.cli.output import print_json, write_whole
+from clockhands.cli.output import not_there, print_json, write_whole
 from clockhands.errors import ClockhandsError
 
 EXAMPLES = """\b
@@ -78,8 +78,9 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the report as one HTML page to this file too, replacing one that is there.",
+    help="Write the report as one HTML page to this file too.",
 )
+@click.option("--force", is_flag=True, help="Replace the report of --html if it is already there.")
 def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
     length: int | None,
@@ -92,6 +93,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     form: str | None,
     as_json: bool,
     html: Path | None,
+    force: bool,
 ) -> int:
     """Say what a model is told about position, and what is wrong with it.
 
@@ -101,6 +103,10 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} contradict each other.")
+    if force and html is None:
+        raise click.UsageError("--force is for --html, which says what to replace.")
+    if html is not None:
+        not_there(html, force=force)
     # Imported when it is called: the help of all commands needs none of it.
     from clockhands.auditing.baselines import baseline_of, known_in, without_known
     from clockhands.sources.overriding import read_overrides
@@ -133,7 +139,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         from clockhands.show.report import report
 
         page = report(audits, failures)
-        write_whole(html, lambda path: _write(path, page), force=True)
+        write_whole(html, lambda path: _write(path, page), force=force)
         talk(f"note: {html} holds the report.")
     _print(form or ("json" if as_json else "text"), audits, failures)
     if failures:

@@ -8,7 +8,7 @@ import click
 
 from clockhands.auditing import Audit, audit
 from clockhands.cli.group import complain, talk
-from clockhands.cli.output import write_whole
+from clockhands.cli.output import not_there, write_whole
 from clockhands.errors import ClockhandsError
 
 EXAMPLES = """\b
@@ -38,6 +38,8 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
     """
     if force and out is None:
         raise click.UsageError("--force is for --out, which says what to replace.")
+    if out is not None:
+        not_there(out, force=force)
     audits = [found for found in map(_audited, targets) if found is not None]
     if targets and not audits:
         return 2

@@ -20,6 +20,12 @@ def print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps({"schema": 1, **document}, indent=2, allow_nan=False))
 
 
+def not_there(path: Path, *, force: bool) -> None:
+    """Refuse a place where a file is already; commands that take long ask before they begin."""
+    if path.exists() and not force:
+        raise InvalidValue(f"{path} is already there.", "Give another name, or `--force` to replace it.")
+
+
 def write_whole(path: Path, write: Callable[[Path], None], *, force: bool) -> None:
     """Write a file under another name and give it its own when it is complete.
 
@@ -28,8 +34,7 @@ def write_whole(path: Path, write: Callable[[Path], None], *, force: bool) -> No
         write: Writes the content to the path that it is given.
         force: Whether a file that is already there may be replaced.
     """
-    if path.exists() and not force:
-        raise InvalidValue(f"{path} is already there.", "Give another name, or `--force` to replace it.")
+    not_there(path, force=force)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         write(unfinished)
