@@ -110,7 +110,7 @@ def test_what_the_simple_codes_lose(quiet_page, explorer, width, length, positio
         put(tab, "common", width=width, length=length)
         put(tab, "clock", position=position)
         says(tab, "naive", "width # the counter grows to # times", width, length - 1)
-        says(tab, "naive", "one frequency is back after # tokens, evenly spaced rates after #;", twin, gained)
+        says(tab, "naive", "back after # tokens, evenly spaced rates are in step again after #;", twin, gained)
         says(tab, "naive", "nearest of # rows # apart", length, from_first[1:].min(), rel=6e-3)
         panel = '#naive [data-naive="{}"] figcaption'
         says(tab, panel.format("normalised"), "further is # in # tokens", 1 / (length - 1), length, rel=6e-3)
@@ -124,7 +124,7 @@ def test_what_the_simple_codes_lose(quiet_page, explorer, width, length, positio
             beside[1],
             rel=6e-3,
         )
-        says(tab, panel.format("even"), "after # tokens every .* rows are # apart", gained, back, rel=6e-3)
+        says(tab, panel.format("even"), "after # tokens all .* rows are # apart", gained, back, rel=6e-3)
         jump = 2 ** (length - 1).bit_length() // 2
         says(tab, panel.format("binary"), "from # to # all # digits flip", jump - 1, jump, jump.bit_length())
         never = sum(rate * length < 2 * math.pi for rate in ch.Sinusoidal(width).rates)

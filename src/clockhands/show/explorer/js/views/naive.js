@@ -5,8 +5,8 @@ import { additiveCode, naiveSpec, sinusoidalSpec } from "../codes.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { allOf, whenIdle } from "../idle.js";
 import { kernelInParts } from "../kernels.js";
-import { firstNeverTurning, geometricLadder, wavelength } from "../ladders.js";
-import { decades, powerWords } from "./ladder.js";
+import { firstNeverTurning, geometricLadder, phaseAt, wavelength } from "../ladders.js";
+import { decades, powerWords, tokenWords } from "./ladder.js";
 
 const NAIVE_REDRAWS = ["width", "base", "length", "position"];
 const MOST_ROWS = 4096; // positions that are looked at; each sentence says how many
@@ -68,7 +68,8 @@ function* simpleInParts({ width, base, length }) {
   found.counter = { apart: (p, q) => Math.abs(p - q) * norm, ratio: length - 1,
     loses: `Loses its bound: at position ${number(length - 1)} the row is ${number(length - 1)} times as long as a token of unit variance.` };
   found.normalised = { apart: (p, q) => (Math.abs(p - q) * norm) / Math.max(length - 1, 1), step: 1 / Math.max(length - 1, 1),
-    loses: `Loses the step: one token further is ${number(1 / Math.max(length - 1, 1), 3)} in ${number(length)} tokens and 0.111 in ten.` };
+    loses: length < 2 ? "Loses the step: one token further is 0.111 in ten tokens and 0.0101 in a hundred."
+      : `Loses the step: one token further is ${number(1 / (length - 1), 3)} in ${number(length)} tokens and ${length === 10 ? "0.0101 in a hundred" : "0.111 in ten"}.` };
   const sines = additiveCode(naiveSpec("sine", width, { base })).ladder, sineKernel = yield* kernelInParts(sines, 2 * rows + 1);
   let [least, most] = [Infinity, 0];
   for (let p = 0; p + 1 < rows; p++) {
@@ -77,33 +78,48 @@ function* simpleInParts({ width, base, length }) {
     most = Math.max(most, step);
   }
   found.sine = { apart: (p, q) => sineDistance(sineKernel, p, q), least, most,
-    loses: `Loses the way the wave is going: a step is ${number(least, 3)} in one place and ${number(most, 3)} in another, so no matrix makes the next row.` };
+    loses: "Loses the way the wave is going: row 0 is all zeros, and no matrix makes row 1 of it" +
+      (rows < 3 ? "." : `; a step is ${number(least, 3)} in one place and ${number(most, 3)} in another.`) };
   const beside = rowDistance([1], 1) * Math.sqrt(pairs), twin = { k: 1, apart: beside };
   for (let k = 2; k < rows; k++) {
     const apart = rowDistance([1], k) * Math.sqrt(pairs);
     if (apart < twin.apart) Object.assign(twin, { k, apart });
   }
   found.single = { apart: (p, q) => rowDistance([1], p - q) * Math.sqrt(pairs), twin: twin.k === 1 ? null : twin,
-    loses: twin.k === 1 ? `Loses its place: its one hand comes round every 6.28 tokens, beyond these ${number(rows)}.`
+    loses: twin.k === 1 ? `Loses its place: its one hand comes round every 6.28 tokens, beyond ${rows === 1 ? "this one" : `these ${number(rows)}`}.`
       : `Loses its place: positions 0 and ${number(twin.k)}, or any two ${number(twin.k)} apart, differ by ${number(twin.apart, 3)} only, where neighbours differ by ${number(beside, 3)}.` };
-  found.even = yield* evenlySpaced(width, base, rows);
-  const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width), idle = Math.max(width - Math.floor(Math.log2(Math.max(rows - 1, 1))) - 1, 0);
+  found.even = pairs === 1 ? { ...found.single, loses: found.single.loses.replace("Loses its place", "Comes round") } : yield* evenlySpaced(width, base, rows);
+  // The jump is one of the rows that are looked at; which digits change is asked of the whole length.
+  const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width);
+  const idle = Math.max(width - (length > 1 ? Math.floor(Math.log2(length - 1)) + 1 : 0), 0);
   const mask = digits < 31 ? 2 ** digits - 1 : -1;
   found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump,
-    loses: `Loses nearness: from ${number(jump - 1)} to ${number(jump)} ${flipped === 1 ? "its digit flips" : `all ${flipped} digits flip`}, from ${number(jump)} to ${number(jump + 1)} one` +
-      (idle ? `; ${number(idle)} of ${number(width)} channels never change.` : width < 31 && 2 ** width < rows ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
+    loses: `Loses nearness: ${binaryJump(jump, flipped)}` +
+      (idle ? `; ${number(idle)} of ${number(width)} channels never change in ${tokenWords(length)}.` : width < 31 && 2 ** width < length ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
   found.paper = yield* clocked(base, width, rows, length);
   return { rows, norm, found };
 }
 
+// How many digits a step flips: from a position before a power of two, and from that power.
+function binaryJump(jump, flipped) {
+  if (jump === 1) return "from 0 to 1 one digit flips, from 1 to 2 more than one";
+  return `from ${number(jump - 1)} to ${number(jump)} ${flipped === 1 ? "its digit flips" : `${flipped === 2 ? "both" : `all ${flipped}`} digits flip`}, from ${number(jump)} to ${number(jump + 1)} one`;
+}
+
+// Of two hands and more.
 function* evenlySpaced(width, base, rows) {
   const { ladder } = additiveCode(naiveSpec("even", width, { base })), pairs = ladder.pairs;
   const values = yield* kernelInParts(ladder, rows), apart = (p, q) => Math.sqrt(Math.max(0, 2 * (pairs - values[Math.abs(p - q)])));
-  // Then every hand has gained a whole turn on its neighbour.
-  const round = pairs > 1 ? Math.round((2 * Math.PI * (pairs - 1)) / Math.abs(ladder.rates[0] - ladder.rates[pairs - 1])) : Math.round((2 * Math.PI) / ladder.rates[0]);
-  const back = rowDistance(ladder.rates, round), usual = Math.sqrt(2 * pairs);
-  return { apart, round, back,
-    loses: `Comes round: after ${number(round)} tokens every hand has gained a turn on its neighbour, and rows are ${number(back, 3)} apart, where strangers are ${number(usual, 3)}` +
+  // Then every hand has gained a whole turn on its neighbour: all stand at one angle, which is 0 only where the slowest has
+  // come round as well.
+  const round = Math.round((2 * Math.PI * (pairs - 1)) / Math.abs(ladder.rates[0] - ladder.rates[pairs - 1]));
+  const back = rowDistance(ladder.rates, round), step = rowDistance(ladder.rates, 1), usual = Math.sqrt(2 * pairs);
+  const phases = Array.from(ladder.rates, (_, pair) => phaseAt(ladder, pair, round));
+  const angle = Math.atan2(phases.reduce((sum, phase) => sum + Math.sin(phase), 0), phases.reduce((sum, phase) => sum + Math.cos(phase), 0));
+  const spread = phases.reduce((most, phase) => Math.max(most, 2 * Math.abs(Math.asin(Math.sin((phase - angle) / 2)))), 0);
+  return { apart, round, back, angle, spread,
+    loses: `${back < step ? "Comes round" : "Falls into step"}: after ${number(round)} tokens all hands stand ${spread < 0.005 ? "at" : `within ${number(spread, 2)} rad of`} one angle again, ${number(Math.abs(angle), 3)} rad from where they began: ` +
+      `rows are ${number(back, 3)} apart, where neighbours are ${number(step, 3)} and strangers ${number(usual, 3)}` +
       (round < rows ? "." : `; that is beyond these ${number(rows)} tokens.`) };
 }
 
@@ -111,9 +127,9 @@ function* clocked(base, width, rows, length) {
   const ladder = geometricLadder(width / 2, width, base), values = yield* kernelInParts(ladder, Math.max(rows, 2));
   const near = nearestRows(ladder, values), step = rowDistance(ladder.rates, 1), never = firstNeverTurning(ladder, length);
   const still = never === null ? 0 : ladder.pairs - never;
-  const nearest = near.k === 1 ? "neighbours are the nearest rows of all" : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
+  const nearest = near.k === 1 ? `neighbours are the nearest rows of ${rows < length ? `the first ${number(rows)}` : "all"}` : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
   return { apart: (p, q) => Math.sqrt(Math.max(0, 2 * (ladder.pairs - values[Math.abs(p - q)]))), near, step, still,
-    loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. Its price: ${number(still)} of ${number(ladder.pairs)} pairs never complete a turn in ${number(length)} tokens.` };
+    loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. Its price: ${number(still)} of ${number(ladder.pairs)} pairs never complete a turn in ${tokenWords(length)}.` };
 }
 
 export const naive = {
@@ -271,6 +287,6 @@ function drawBases(plot, says, ladders, length) {
 
 function saidOfSimple({ found, rows }, { width }) {
   const { counter, single, even, paper } = found;
-  return `Each loses something that a model needs. At width ${number(width)} the counter grows to ${number(counter.ratio)} times a token, one frequency is back after ${number(single.twin ? single.twin.k : 2 * Math.PI, 3)} tokens, ` +
-    `evenly spaced rates after ${number(even.round)}; the paper's rates keep the nearest of ${number(rows)} rows ${number(paper.near.apart, 3)} apart.`;
+  return `Each loses something that a model needs. At width ${number(width)} the counter grows to ${number(counter.ratio)} times a token, one frequency is back after ${number(single.twin ? single.twin.k : 2 * Math.PI, 3)} tokens${even.round === undefined ? "; " : ", "}` +
+    (even.round === undefined ? "" : `evenly spaced rates are in step again after ${number(even.round)}; `) + `the paper's rates keep the nearest of ${number(rows)} rows ${number(paper.near.apart, 3)} apart.`;
 }
