@@ -24,7 +24,7 @@ const VIEWS = [clock, pair, table, shift, distance, naive, ladder, precision, bi
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
 const TELLING = 200; // ms between two addresses
-const OPENING_TIME = 50; // ms of drawing all anew, before the page may do something else
+const IN_A_TASK = 50; // ms of drawing, before the page may do something else
 const RESTING = 150; // ms without a change after which views out of sight follow
 const LONGEST = 131072; // tokens on the slider, unless a model is longer
 
@@ -52,7 +52,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   store.set = (patch) => set(book.followed(patch, store.state));
   const everything = new Set(Object.keys(DEFAULTS)), updates = [];
   const queue = new Queue(updates, store, () => root.removeAttribute("aria-busy"));
-  const redraw = () => { root.setAttribute("aria-busy", "true"); queue.all(everything); };
+  const redraw = () => { root.setAttribute("aria-busy", "true"); queue.tell(everything); };
   const app = {
     root, store, data, models, addModel, addCode, redraw,
     onModels: (tell) => audiences.push(tell),
@@ -86,7 +86,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   queue.watch(sections.map(([, section]) => section.element));
   let telling = null;
   store.subscribe((state, changed) => {
-    queue.tell(state, changed);
+    queue.tell(changed);
     // A few times a second: browsers slow a page down that moves its address with every frame.
     if (onfragment) telling ??= setTimeout(() => { telling = null; onfragment(toFragment(store.state, defaults)); }, TELLING);
   });
@@ -102,8 +102,8 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   return { store, redraw, app, follow: (address) => store.set(stateOf(address)) };
 }
 
-// Views that are in sight follow every change at once; the others when they come into sight or the state has rested,
-// one after another, so that what is being moved stays smooth.
+// Views that are in sight follow every change at once, as far as a frame has time for them; the others when they come into
+// sight or the state has rested, one after another, so that what is being moved stays smooth.
 class Queue {
   constructor(updates, store, drawn) {
     Object.assign(this, { updates, store, drawn, out: new Set(), waiting: new Map(), timer: null });
@@ -116,54 +116,44 @@ class Queue {
       for (const { target, isIntersecting } of entries) {
         const place = places.get(target);
         if (!isIntersecting) this.out.add(place);
-        else if (this.out.delete(place)) this.catchUp(place);
+        else this.out.delete(place);
       }
+      this.onward();
     }, { rootMargin: "100px" });
     for (const element of elements) watcher.observe(element);
   }
 
-  tell(state, changed) {
-    this.updates.forEach((update, place) => {
-      if (this.out.has(place)) this.waiting.set(place, new Set([...(this.waiting.get(place) ?? []), ...changed]));
-      else update(state, new Set([...changed, ...this.taken(place)]));
-    });
-    if (this.waiting.size) this.rest(RESTING);
+  tell(changed) {
+    for (const place of this.updates.keys()) this.waiting.set(place, new Set([...(this.waiting.get(place) ?? []), ...changed]));
+    this.onward();
   }
 
-  // Every view anew, those in sight first: as many at once as take no long time, the others one after another.
-  all(changed) {
-    const order = [...this.updates.keys()].sort((a, b) => this.out.has(a) - this.out.has(b));
-    this.waiting = new Map(order.map((place) => [place, changed]));
-    const end = performance.now() + OPENING_TIME;
-    do this.next(); while (this.waiting.size && performance.now() < end);
-    if (this.waiting.size) this.rest(0);
-  }
-
-  next() {
-    for (const place of this.waiting.keys()) {
+  // All that are in sight, as many at once as take no long time; who waited longest is first.
+  onward() {
+    const end = performance.now() + IN_A_TASK;
+    for (const place of [...this.waiting.keys()].filter((each) => !this.out.has(each))) {
+      if (performance.now() > end) return this.rest(0);
       this.catchUp(place);
-      break;
     }
-    if (!this.waiting.size) this.drawn();
+    if (this.waiting.size) this.rest(RESTING);
+    else this.drawn();
   }
 
+  // After so many ms one view more, those in sight first, and then the others one after another.
   rest(time) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      this.next();
+      const waiting = [...this.waiting.keys()];
+      if (waiting.length) this.catchUp(waiting.find((place) => !this.out.has(place)) ?? waiting[0]);
       if (this.waiting.size) this.rest(0);
+      else this.drawn();
     }, time);
   }
 
-  taken(place) {
-    const names = this.waiting.get(place) ?? [];
-    this.waiting.delete(place);
-    return names;
-  }
-
   catchUp(place) {
-    const changed = this.taken(place);
-    if (changed.size) this.updates[place](this.store.state, changed);
+    const changed = this.waiting.get(place);
+    this.waiting.delete(place);
+    this.updates[place](this.store.state, changed);
   }
 }
 
