@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 
+import { allOf } from "../../src/clockhands/show/explorer/js/idle.js";
 import { geometricLadder, givenLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
 import { drawnHead, rotaryCode, rotarySpec } from "../../src/clockhands/show/explorer/js/rotary.js";
 import { SCALINGS, scaledLadder, scalingOf } from "../../src/clockhands/show/explorer/js/scalings.js";
@@ -24,16 +25,31 @@ for (const { name, spec, chosen, rates, attention_factor, positions, channels, q
   });
 
   test(`${name}: scores by distance`, () => {
-    held(positions.map((at) => code.scores(query, key, at, 1)[0]), scores, name, 1e-9);
+    held(positions.map((at) => code.score(query, key, at)), scores, name, 1e-9);
+    const near = positions.filter((at) => at <= 4096), all = allOf(code.scoresInParts(query, key, 4097));
+    held(near.map((at) => all[at]), near.map((at) => scores[positions.indexOf(at)]), `${name}, in parts`, 1e-9);
   });
 }
 
 test("scores at many distances are those of turned queries and keys, wherever they stand", () => {
   const { spec } = CASES.find(({ name }) => name === "llama3.1"), code = rotaryCode(spec), { query, key } = drawnHead(3, spec.head_width);
-  const scores = code.scores(query, key, -5, 40);
-  for (const [place, start] of [[0, 5], [17, 1000], [39, 2 ** 20]]) {
-    const turned = code.turn(query, start + place - 5), still = code.turn(key, start, "key");
-    held(scores[place], turned.reduce((sum, each, channel) => sum + each * still[channel], 0), `distance ${place - 5}`, 1e-12);
+  const scores = allOf(code.scoresInParts(query, key, 40));
+  for (const [distance, start] of [[-5, 5], [0, 12], [17, 1000], [39, 2 ** 20]]) {
+    const turned = code.turn(query, start + distance), still = code.turn(key, start, "key");
+    const product = turned.reduce((sum, each, channel) => sum + each * still[channel], 0);
+    held(code.score(query, key, distance), product, `distance ${distance}`, 1e-12);
+    if (distance >= 0) held(scores[distance], product, `distance ${distance}, in parts`, 1e-12);
+  }
+});
+
+test("scores in parts are those one by one, also where pairs grow or some channels stand still", () => {
+  for (const changed of [{}, { rotated: 8 }, { direction: "backward" }, { xpos: { scale: 100, smoothing: 0.25, centre: 40 } }]) {
+    const code = rotaryCode({ ...rotarySpec(16), ...changed }), { query, key } = drawnHead(1, 16);
+    for (const length of [1, 2, 3, 300, 1025]) {
+      const scores = allOf(code.scoresInParts(query, key, length));
+      assert.equal(scores.length, length);
+      for (const at of [0, 1, 2, 31, 32, 299, 1024]) if (at < length) held(scores[at], code.score(query, key, at), `${JSON.stringify(changed)}, ${at} of ${length}`, 1e-12);
+    }
   }
 });
 
