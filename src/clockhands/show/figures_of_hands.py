@@ -34,6 +34,7 @@ from clockhands.specs import describe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_FEW_CHANNELS = 256  # that many have two dots each in a figure of the usual size
 _MOST_HANDS = 32
 _TURN = 2 * math.pi
 
@@ -74,7 +75,15 @@ def heatmap(
     figure = frame(theme, 3.6, "What does the model get?", answer)
     axes = dressed(figure.add_subplot(), theme, "channel", "position (token)")
     most = float(np.abs(numbers).max()) or 1.0
-    image = axes.imshow(numbers, cmap=signed_map(theme), vmin=-most, vmax=most, aspect="auto")
+    # A cell that is wider than a dot is one number, and has no other's colour.
+    image = axes.imshow(
+        numbers,
+        cmap=signed_map(theme),
+        vmin=-most,
+        vmax=most,
+        aspect="auto",
+        interpolation="nearest" if numbers.shape[1] <= _FEW_CHANNELS else "antialiased",
+    )
     bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
     dressed(bar.ax, theme, "", "value")
     if clock is not None and slow:

@@ -64,7 +64,7 @@ def kernel(spec: Any, other: Any = None, *, length: int = 2048, theme: Theme = "
     axes = dressed(figure.add_subplot(), theme, "distance (token)", "mean cosine over the pairs")
     chosen = colours(theme)
     axes.axhline(0, color=chosen["rule"], lw=1)
-    for (name, values, rise, negative), hue, dash in zip(curves, ("sine", "cosine"), _LINES, strict=False):
+    for (name, values, rise, negative), hue, dash in zip(curves, ("ink", "quiet"), _LINES, strict=False):
         axes.plot(values, color=chosen[hue], lw=1.25, ls=dash)
         if other is not None:
             name_end(axes, len(values) - 1, float(values[-1]), name, chosen.get(f"{hue}-ink", chosen[hue]))
@@ -165,7 +165,9 @@ def precision(
     told = []
     for dtype, sizes in errors.items():
         lost = np.flatnonzero(~(sizes < 1))
-        off = f"by a radian from position {at[lost[0]]:,} on" if lost.size else f"by less up to {at[-1]:,}"
+        off = (
+            f"by a radian from position {at[lost[0]]:,} on" if lost.size else f"by less than a radian up to {at[-1]:,}"
+        )
         told.append(f"{dtype} is off {off}")
     answer = f"Computed {'in each dtype throughout' if way == 'throughout' else way}, {'; '.join(told)}."
     figure = frame(theme, 3.0, "When do numbers lie?", answer)
@@ -173,7 +175,7 @@ def precision(
     chosen = colours(theme)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    hues = ("quiet", "sine", "cosine", "error")
+    hues = ("quiet", "ink", "quiet", "error")
     for number, (dtype, sizes) in enumerate(errors.items()):
         shown_at = np.where(sizes > 0, sizes, np.nan)
         hue = hues[number % len(hues)]
@@ -218,7 +220,7 @@ def bias(spec: Any, length: int = 256, *, values: Any = None, theme: Theme = "li
     axes = dressed(figure.add_subplot(), theme, "distance (token)", "added to the score")
     chosen = colours(theme)
     for head in range(heads):
-        axes.plot(numbers[head], color=chosen["sine"], lw=1.25, alpha=1 - 0.7 * head / max(heads - 1, 1))
+        axes.plot(numbers[head], color=chosen["ink"], lw=1.25, alpha=1 - 0.7 * head / max(heads - 1, 1))
     room = max(float(np.ptp(numbers)), 1e-9) / 18
     ends: list[float] = []
     for head in np.argsort(numbers[:, -1]):

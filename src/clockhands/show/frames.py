@@ -1,6 +1,7 @@
 """What all figures have in common: a question as the heading, the answer below it, quiet axes with units."""
 
 import math
+import re
 import textwrap
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,8 @@ def frame(theme: Theme, height: float, question: str, answer: str) -> "Figure":
             "The figures need matplotlib, which is not installed.",
             "Install it with `pip install 'clockhands[figures]'`.",
         ) from None
-    # A dollar sign in a name is no formula.
+    # A true minus sign before a number, as the axes have it; a dollar sign in a name is no formula.
+    answer = re.sub(r"(?<![\w.)])-(?=\d)", "−", answer)
     lines = textwrap.wrap(answer.replace("$", r"\$"), _LETTERS)
     head = 0.42 + 0.19 * len(lines)
     figure = Figure(figsize=(WIDTH, height + head), facecolor=chosen["paper"], layout="constrained")
