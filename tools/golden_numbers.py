@@ -32,6 +32,7 @@ from clockhands.dtypes import output_dtype
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated, geometric
 from clockhands.measures.adding.score_terms import commuting_form, four_terms, offset_share
 from clockhands.measures.ladders.angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
+from clockhands.measures.ladders.turning import completes
 from clockhands.measures.order.sentences import sentence_layer, word_vector
 from clockhands.measures.shifts.kernels import (
     first_negative,
@@ -45,6 +46,7 @@ from clockhands.positions import positions_of
 from clockhands.presets import presets
 from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
+from clockhands.show.ladder_picture import Band
 from clockhands.specs import to_dict
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "explorer" / "golden"
@@ -103,6 +105,35 @@ def parts(spacing: Any) -> Any:
     pairs = {Joined: lambda: sum(own for own, _ in spacing.parts), Explicit: lambda: len(spacing.rates)}
     width = 2 * pairs.get(type(spacing), lambda: 8)()
     return to_dict(Sinusoidal(width, spacing=spacing))["spacing"]
+
+
+def turning() -> Iterator[Case]:
+    """Which pairs complete a turn, where rounding could say otherwise; and how pairs are marked against two lengths."""
+    lengths = sorted({*range(2, 400, 7), *spread(5000, 60)} - {0, 1})
+    for off in (0.0, -5e-13, 5e-13, -2e-12, 2e-12):
+        rates = [2 * math.pi / length * (1 + off) for length in lengths]
+        done = [completes(rate, length) for rate, length in zip(rates, lengths, strict=True)]
+        yield {"lengths": lengths, "rates": rates, "completes": done}
+    for scaling, trained, served in (
+        (None, 2048, 2048),
+        (None, 2048, 8192),
+        (None, 8192, 2048),
+        (Linear(4.0), 4096, 16_384),
+        (Linear(4.0), 4096, 32_768),
+        (Ntk(4.0), 4096, 16_384),
+        (Yarn(4.0, 4096), 4096, 16_384),
+        (Llama3(8.0, 8192), 8192, 131_072),
+        (Proportional(0.25, 1.0), 4096, 16_384),
+    ):
+        spec, plain = Rotary(128, base=500_000.0, scaling=scaling), Rotary(128, base=500_000.0)
+        band = Band("", None if scaling is None else plain.rates, spec.rates, trained, served)
+        yield {
+            "spec": to_dict(spec),
+            "trained": trained,
+            "served": served,
+            "before": list(band.marks_before),
+            "after": list(band.marks),
+        }
 
 
 def additive() -> Iterator[Case]:
@@ -433,7 +464,7 @@ def precision() -> Iterator[Case]:
 
 
 FILES: dict[str, Callable[[], Iterator[Case]]] = {
-    each.__name__: each for each in (ladders, additive, rotary, biases, kernels, shifts, attention, precision)
+    each.__name__: each for each in (ladders, turning, additive, rotary, biases, kernels, shifts, attention, precision)
 }
 
 

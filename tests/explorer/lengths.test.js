@@ -43,7 +43,9 @@ test("the pairs that keep their rate", () => {
 
 test("a pair that stands still never turns and never goes anywhere", () => {
   const still = givenLadder([1, 0]);
-  assert.deepEqual(fitness(still, still, 10, 100), { never: [1], beyond: [], kept: 2 });
+  assert.deepEqual(fitness(still, still, 10, 100), {
+    never: [1], beyond: [], still: [1], kept: 2, marks: { before: ["turning", "never"], after: ["turning", "never"] },
+  });
 });
 
 test("the columns of a kernel hold every distance once, with its least, largest and mean number", () => {

@@ -218,10 +218,15 @@ def test_the_picture_has_a_mark_for_every_pair_where_its_wavelength_is(config):
 def test_the_sentence_counts_the_pairs_that_never_come_round(config):
     (band,) = bands_of(audit(config(LLAMA | {"rope_scaling": LLAMA3})))
     assert band.before is not None
-    before, after = (sum(rate * 8192 < 2 * math.pi for rate in rates) for rates in (band.before, band.rates))
-    assert (
-        f"{before} of 64 pairs never complete a turn within 8,192 tokens before the scaling, {after} after" in band.says
-    )
+    before = sum(rate * 8192 < 2 * math.pi for rate in band.before)
+    after = sum(rate * 131072 < 2 * math.pi for rate in band.rates)
+    assert f"{before} of 64 pairs never complete a turn within 8,192 tokens before the scaling, " in band.says
+    assert f" before the scaling, {after or 'none'} within 131,072 after it;" in band.says
+    # What is drawn is what is said: marks of the two rows, each at the length of its own line.
+    assert band.marks_before.count("never") == before
+    assert [mark == "never" for mark in band.marks] == [
+        rate * 131072 < 2 * math.pi and not far for rate, far in zip(band.rates, band.beyond, strict=True)
+    ]
     beyond = [
         old * 8192 < 2 * math.pi and new * 131072 > old * 8192 * (1 + 1e-9)
         for old, new in zip(band.before, band.rates, strict=True)

@@ -52,17 +52,38 @@ class Band:
         return turned_beyond(self.before or self.rates, self.rates, self.trained, self.served)
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """How each pair in use is marked: ``beyond``, else ``turning`` or ``never``, by its rate at the served length.
+
+        What stands on the axis beyond the line of that length thus never completes a turn there.
+        """
+        return tuple(
+            "beyond" if far else "turning" if self.served is None or completes(rate, self.served) else "never"
+            for rate, far in zip(self.rates, self.beyond, strict=True)
+        )
+
+    @property
+    def marks_before(self) -> tuple[str, ...]:
+        """The same of the rates before the scaling, at the trained length."""
+        return tuple(
+            "turning" if self.trained is None or completes(rate, self.trained) else "never"
+            for rate in self.before or ()
+        )
+
+    @property
     def says(self) -> str:
         """What is to be seen, in a sentence."""
         pairs = len(self.rates)
         if self.trained is None:
             return f"{self.title}: {pairs} pairs; no length is declared that they could be held against."
-        counts = [_never(rates, self.trained) for rates in (self.before, self.rates) if rates is not None]
-        never = f"{self.title}: {counts[0] or 'none'} of {pairs} pairs never complete{'s' if counts[0] < 2 else ''} a"
+        served = self.trained if self.served is None else self.served
+        count = _never(self.before or self.rates, self.trained)
+        never = f"{self.title}: {count or 'none'} of {pairs} pairs never complete{'s' if count < 2 else ''} a"
         never += f" turn within {'the window of ' if self.window else ''}{spoken(self.trained)} tokens"
         if self.before is not None:
-            never += f" before the scaling, {counts[1] or 'none'} after it"
-        if self.served == self.trained or not counts[0]:
+            within = "" if served == self.trained else f"within {spoken(served)} "
+            never += f" before the scaling, {_never(self.rates, served) or 'none'} {within}after it"
+        if self.served == self.trained or not count:
             return f"{never}."
         further = sum(self.beyond)
         what = "none of these is" if not further else "one of these is" if further == 1 else f"{further} of these are"
@@ -192,17 +213,16 @@ class _Picture:
             row = top + _WORDS
             if band.before:
                 yield self.join(band.before, band.rates, row + _ROW, row + _ROW + _JOIN)
-                yield from self.row(band.before, row, band.trained, (False,) * len(band.rates))
+                yield from self.row(band.before, row, band.marks_before)
                 row += _ROW + _JOIN
-            yield from self.row(band.rates, row, band.served, band.beyond)
+            yield from self.row(band.rates, row, band.marks)
             top += height
 
-    def row(self, rates: Sequence[float], top: float, length: int | None, beyond: Sequence[bool]) -> Iterator[Markup]:
+    def row(self, rates: Sequence[float], top: float, kinds: Sequence[str]) -> Iterator[Markup]:
         """A mark for each pair: a line where it comes round, a taller one where it never does, an arrow beyond."""
         last: dict[str, float] = {}
         paths: dict[str, list[str]] = {"turning": [], "never": [], "beyond": []}
-        for rate, far in zip(rates, beyond, strict=True):
-            kind = "beyond" if far else "turning" if length is None or completes(rate, length) else "never"
+        for rate, kind in zip(rates, kinds, strict=True):
             at = self.x(2 * math.pi / rate) if rate else self.width - 4.0
             if abs(at - last.get(kind, -math.inf)) < _APART:
                 continue

@@ -4,7 +4,7 @@ import { choice, slider } from "../controls.js";
 import { Plot, html, number, raised, svg, unlessKept } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { kernelAt, kernelByDistance } from "../kernels.js";
-import { firstNeverTurning, turnsWithin, wavelength } from "../ladders.js";
+import { completes, firstNeverTurning, turnsWithin, wavelength } from "../ladders.js";
 import { SCALINGS, scaledLadder, scalingOf } from "../scalings.js";
 
 const SCALING_WORDS = { none: "none", linear: "linear", ntk: "NTK-aware", dynamic: "dynamic NTK", yarn: "YaRN", llama3: "Llama 3" };
@@ -13,25 +13,31 @@ const LADDER_NEEDS = ["code", "width", "base", "span", "length", "served", "scal
 const LADDER_BAND = { words: 18, row: 9, gap: 24, below: 10 }; // px
 const MARKS_APART = 3.5; // px
 const LINES_ABOVE = 36; // px for the names of the two lengths
-const SAME_RATE = 1e-9; // relative: rates nearer than this are one, so that a slowing by f undoes f times the length
+const NEAR_RATE = 1e-9; // relative: rates nearer than this are one, so that a slowing by f undoes f times the length
 const KERNEL_WORK = 4e6; // pairs x distances that are computed one and all; beyond, some of each pixel
 const KERNEL_SAMPLES = 4e5; // pairs x distances, where only some are
 
-// What a scaling makes of a ladder, counted: pairs that never turn in training, and those that point where it never did.
+// What a scaling makes of a ladder, counted: pairs that never turn in training, those that point where it never did, and
+// those that never turn when it is served. And of each pair how it is marked: before by its rate in training, after by its
+// own rate at the served length, so that what stands beyond one of the two lines never completes a turn there.
 export function fitness(before, after, length, served) {
-  const turned = turnsWithin(before, length), reached = turnsWithin(after, served);
-  const beyond = [], never = [];
+  const beyond = [], never = [], still = [], marks = { before: [], after: [] };
   let kept = 0;
   for (let pair = 0; pair < before.pairs; pair++) {
-    if (turned[pair] < 1) never.push(pair);
-    if (turned[pair] < 1 && reached[pair] > turned[pair] * (1 + SAME_RATE)) beyond.push(pair);
-    if (sameRate(after.rates[pair], before.rates[pair])) kept += 1;
+    const old = before.rates[pair], rate = after.rates[pair], turned = completes(old, length), turns = completes(rate, served);
+    const further = !turned && rate * served > old * length * (1 + NEAR_RATE);
+    if (!turned) never.push(pair);
+    if (further) beyond.push(pair);
+    if (!turns) still.push(pair);
+    if (sameRate(rate, old)) kept += 1;
+    marks.before.push(turned ? "turning" : "never");
+    marks.after.push(further ? "beyond" : turns ? "turning" : "never");
   }
-  return { never, beyond, kept };
+  return { never, beyond, still, kept, marks };
 }
 
 function sameRate(one, other) {
-  return Math.abs(one - other) <= SAME_RATE * other;
+  return Math.abs(one - other) <= NEAR_RATE * other;
 }
 
 const kernelsDrawn = new WeakMap();
@@ -201,7 +207,7 @@ function marksKey() {
   const sample = (kind, words) => html("span", {},
     svg("svg", { width: 14, height: 18, "aria-hidden": "true" }, rungMark(kind, [7], 9)), words);
   return html("p", { class: "key" },
-    sample("turning", "completes a turn within the trained length"),
+    sample("turning", "completes a turn: before a scaling within the trained length, after it within the served"),
     sample("never", "never does"),
     sample("beyond", "at the served length points where training never pointed"));
 }
@@ -233,7 +239,9 @@ function drawBands(plot, found, state, whole) {
   const tall = (band) => LADDER_BAND.words + 2 * LADDER_BAND.row + (band.plain || !band.ladder ? 0 : LADDER_BAND.gap) + LADDER_BAND.below;
   sized(plot, plot.margin.top + d3.sum(found.bands, tall) + plot.margin.bottom, whole);
   const { left, right, top } = plot.inner;
-  const x = found.x = d3.scaleLog([Math.min(d3.min(every), state.length) / 1.15, Math.max(d3.max(every), state.length, state.served) * 1.15], [left, right]);
+  // Where no pair turns, the two lengths are all that stands on the axis.
+  const waves = [...every, state.length, state.served];
+  const x = found.x = d3.scaleLog([Math.min(d3.min(every) ?? Infinity, state.length, state.served) / 1.15, d3.max(waves) * 1.15], [left, right]);
   const places = (each, pairs) => pairs.filter((pair) => each.rates[pair] > 0).map((pair) => x(wavelength(each.rates[pair])));
   let y = top;
   for (const band of found.bands) {
@@ -252,19 +260,17 @@ function drawBands(plot, found, state, whole) {
     group.append(svg("text", { class: "band-words", x: left, y: band.top + 14 }, bandWords(band, before.pairs, plot.width < 500)));
     plot.ink.append(group);
     if (!band.ladder) continue;
-    const never = new Set(band.counts.never), beyond = new Set(band.counts.beyond);
+    const { marks } = band.counts, marked = (each, kinds, y) => group.append(...["turning", "never", "beyond"].map((kind) =>
+      rungMark(kind, places(each, all.filter((pair) => kinds[pair] === kind)), y)));
     const upper = band.top + LADDER_BAND.words + LADDER_BAND.row, lower = upper + LADDER_BAND.gap;
     if (!band.plain) {
       const joined = all.filter((pair) => before.rates[pair] > 0 && band.ladder.rates[pair] > 0).map((pair) =>
         `M${x(wavelength(before.rates[pair])).toFixed(1)},${upper + 6}L${x(wavelength(band.ladder.rates[pair])).toFixed(1)},${lower - 6}`);
       group.append(svg("path", { class: "joined", d: joined.join("") }));
-      group.append(rungMark("turning", places(before, all.filter((pair) => !never.has(pair))), upper), rungMark("never", places(before, all.filter((pair) => never.has(pair))), upper));
+      marked(before, marks.before, upper);
     }
     const row = band.plain ? upper : lower;
-    group.append(
-      rungMark("turning", places(band.ladder, all.filter((pair) => !never.has(pair))), row),
-      rungMark("never", places(band.ladder, all.filter((pair) => never.has(pair) && !beyond.has(pair))), row),
-      rungMark("beyond", places(band.ladder, all.filter((pair) => beyond.has(pair))), row));
+    marked(band.ladder, marks.after, row);
     const [from, to] = [before, band.ladder].map((each) => places(each, [lit])[0]);
     if (from !== undefined && to !== undefined) {
       group.append(svg("path", { class: "joined chosen-pair", d: band.plain ? `M${from},${row - 9}v18` : `M${from},${upper - 8}v6L${to},${lower + 2}v6` }));
@@ -306,11 +312,14 @@ function neverWords({ before, first }, never, length) {
 function fitWords(found, state) {
   const { before, chosen } = found;
   if (!chosen.ladder) return `${SCALING_WORDS[chosen.name]} cannot be applied here: ${chosen.why}.`;
-  const { never, beyond, kept } = chosen.counts, one = never.length === 1, sentences = [];
+  const { never, beyond, still: idle, kept } = chosen.counts, one = never.length === 1, sentences = [];
   const how = chosen.plain ? "as it is" : chosen.name === "none" ? "with its own scaling" : `with ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
   sentences.push(beyond.length ? `Not ${how}.` : `Yes, ${how}, as far as phases go.`, neverWords(found, never, state.length));
   const still = before.rates.filter((rate) => rate === 0).length;
   if (still) sentences.push(`${number(still)} of them stand${still === 1 ? "s" : ""} still.`);
+  if (never.length && (state.served !== state.length || !chosen.plain)) {
+    sentences.push(`Within the served ${tokenWords(state.served)} ${idle.length ? `${number(idle.length)} never ${idle.length === 1 ? "does" : "do"}` : "all do"}.`);
+  }
   if (never.length) {
     const who = beyond.length === 0 ? (one ? "it does not point" : "none of them points")
       : beyond.length === never.length ? (one ? "it points" : "they point") : `${number(beyond.length)} of them point${beyond.length === 1 ? "s" : ""}`;
@@ -327,8 +336,10 @@ function fitWords(found, state) {
 function pairWords(found, state) {
   const { before, chosen } = found, pair = Math.min(state.pair, before.pairs - 1);
   const turns = turnsWithin(before, state.length)[pair];
+  if (before.rates[pair] === 0) return `Pair ${pair} never turns.`;
   const words = `Pair ${pair}: ${number(wavelength(before.rates[pair]), 4)} tokens a turn, ${number(turns, 3)} turns in training`;
   if (!chosen.ladder || chosen.plain) return `${words}, ${number(turnsWithin(before, state.served)[pair], 3)} at the served length.`;
+  if (chosen.ladder.rates[pair] === 0) return `${words}; after scaling it never turns.`;
   return `${words}; after scaling ${number(wavelength(chosen.ladder.rates[pair]), 4)} tokens a turn, ${number(turnsWithin(chosen.ladder, state.served)[pair], 3)} turns at the served length.`;
 }
 
