@@ -34,6 +34,8 @@ export class Heatmap {
   // range: [least, largest], names: [rows, columns], marked: [row, column] or null, bands: [[from, to]] of columns, band: words }.
   draw(view) {
     this.view = view;
+    // The largest position has all its digits beside the table.
+    this.margin.left = Math.max(58, 16 + 7 * number(view.first[0] + view.shown[0]).length);
     if (!this.width) this.measure();
     this.paint(view);
     this.mark(view);

@@ -159,7 +159,9 @@ function drawWaves(plot, now, state) {
     const end = across(state.length);
     add(svg("rect", { class: "beyond", x: end, y: top, width: right - end, height: bottom - top }), svg("line", { class: "edge", x1: end, x2: end, y1: top, y2: bottom }));
   }
-  plot.axes(across, up, "position (token)", "", { yTicks: 3, xTicks: Math.max(2, Math.floor(plot.width / (50 + 9 * number(Math.round(to)).length))) });
+  // Far out, places have more digits than the axis has room for: how much further they are has few.
+  const here = state.position < FAR_OUT ? 0 : state.position, counted = d3.scaleLinear([from - here, to - here], [left, right]);
+  plot.axes(counted, up, here ? "further than the position (token)" : "position (token)", "", { yTicks: 3, xTicks: Math.max(2, Math.floor(plot.width / (50 + 9 * number(Math.round(to - here)).length))) });
   add(svg("text", { class: "name", x: 0, y: 14 }, "height (radius 1)"), svg("line", { class: "zero", x1: left, x2: right, y1: up(0), y2: up(0) }));
   const start = rate === 0 ? phase : 0;
   for (const [wave, kind] of [[Math.cos, "cosine"], [Math.sin, "sine"]]) {
