@@ -11,6 +11,7 @@ import pytest
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.show.explorer.bundle import module
+from clockhands.show.explorer.data import codes
 from clockhands.show.widget import FARTHEST, style
 from clockhands.specs import from_dict, to_dict
 
@@ -61,6 +62,7 @@ def test_who_looks_on_is_told():
         ({"spec": 3}, InvalidType),
         ({"spec": ch.preset("qwen2-vl")}, InvalidValue),
         ({"spec": ch.Sinusoidal(width=4096)}, InvalidValue),
+        ({"spec": ch.Sinusoidal(width=9, odd="extra")}, InvalidValue),
         ({"position": -1}, InvalidValue),
         ({"position": FARTHEST + 1}, InvalidValue),
     ],
@@ -74,6 +76,21 @@ def test_what_a_page_cannot_show_is_refused_and_leaves_it_as_it_was(fields, erro
     assert (made.spec, made.position) == (ch.preset("vaswani2017"), 3)
     with pytest.raises(error):
         ch.show.Explorer(**fields)
+
+
+def test_every_code_of_the_page_can_be_set_from_either_side():
+    made = ch.show.Explorer()
+    for name, code in codes().items():
+        made.set_state({"spec": code["spec"]})
+        assert made.spec == ch.preset(name)
+        made.spec = ch.preset("vaswani2017")
+        made.spec = ch.preset(name)
+        assert made.get_state("spec")["spec"] == code["spec"]
+    # Some of them have no shift, and a page shows their hands all the same.
+    for name in ("xpos", "funnel-phi", "patchtst", "deepseek-v3-transformers"):
+        assert name in codes()
+        with pytest.raises(InvalidValue):
+            ch.shift(ch.preset(name), 1)
 
 
 def test_its_style_reaches_nothing_else_of_the_notebook():

@@ -9,7 +9,7 @@ from clockhands.arguments import count
 from clockhands.errors import InvalidValue
 from clockhands.presets import preset
 from clockhands.show.explorer.bundle import module, source
-from clockhands.show.explorer.data import PLAIN, data
+from clockhands.show.explorer.data import PLAIN, data, turns_along_one_axis
 from clockhands.show.frames import NotInstalled, clock_of
 from clockhands.specs import from_dict, to_dict
 
@@ -80,13 +80,14 @@ def explorer_class() -> Any:
 
         @traitlets.validate("spec")
         def _with_hands(self, proposal: Any) -> Any:
-            pairs = clock_of(proposal["value"]).ladder.pairs
+            spec = proposal["value"]
+            pairs = len(spec.rates) if turns_along_one_axis(spec) else clock_of(spec).ladder.pairs
             if pairs > MOST_PAIRS:
                 raise InvalidValue(
                     f"A page shows at most {MOST_PAIRS:,} pairs, and the code has {pairs:,}.",
                     "Show a narrower one; clockhands.show.heatmap draws any width.",
                 )
-            return proposal["value"]
+            return spec
 
         @traitlets.validate("position")
         def _whole(self, proposal: Any) -> int:

@@ -1,7 +1,7 @@
 """What Python puts into the explorer's page: codes by name, and what an audit says of each target."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from clockhands.additive import Sinusoidal
 from clockhands.auditing import Audit
@@ -32,8 +32,16 @@ def codes() -> dict[str, dict[str, Any]]:
     return {
         name: _code(spec, says)
         for name, spec, says in turning
-        if isinstance(spec, Sinusoidal) or (isinstance(spec, Rotary) and spec.number_of_axes == 1)
+        if turns_along_one_axis(spec)
     }
+
+
+def turns_along_one_axis(spec: object) -> TypeGuard[Sinusoidal | Rotary]:
+    """Whether a page shows the hands of a code, also where no one rotation is its shift: its captions then say why."""
+    if isinstance(spec, Sinusoidal):
+        # A hand without its second channel has no place in the page's width.
+        return spec.width == 2 * len(spec.rates) or spec.odd == "zero"
+    return isinstance(spec, Rotary) and spec.number_of_axes == 1
 
 
 def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
