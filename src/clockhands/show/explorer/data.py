@@ -29,11 +29,7 @@ def codes() -> dict[str, dict[str, Any]]:
     ('sinusoidal', 512, 10000.0, 'closed', 'halves')
     """
     turning = ((each.name, each.spec, each.says) for each in presets())
-    return {
-        name: _code(spec, says)
-        for name, spec, says in turning
-        if turns_along_one_axis(spec)
-    }
+    return {name: _code(spec, says) for name, spec, says in turning if turns_along_one_axis(spec)}
 
 
 def turns_along_one_axis(spec: object) -> TypeGuard[Sinusoidal | Rotary]:
