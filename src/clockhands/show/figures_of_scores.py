@@ -70,7 +70,7 @@ def kernel(spec: Any, other: Any = None, *, length: int = 2048, theme: Theme = "
             name_end(axes, len(values) - 1, float(values[-1]), name, chosen.get(f"{hue}-ink", chosen[hue]))
         for at, shape in ((rise, "^"), (negative, "v")):
             if at is not None:
-                axes.plot([at], [values[at]], shape, color=chosen["ink"], ms=7)
+                axes.plot([at], [values[at]], shape, color=chosen["ink"], mec=chosen["paper"], ms=9)
     kinds = (("▲ first rise", 2), ("▼ first negative", 3))
     marks = "  ".join(words for words, place in kinds if any(curve[place] is not None for curve in curves))
     axes.text(1, 1, marks, ha="right", va="bottom", transform=axes.transAxes, size=8.5, color=chosen["quiet"])
