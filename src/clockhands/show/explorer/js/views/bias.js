@@ -67,7 +67,7 @@ export const bias = {
     });
     section.figure.append(html("div", { class: "halves" }, left, right));
     const lines = new Plot(left, { height: 300, margin: { top: 44, right: 16, bottom: 42, left: 40 }, label: "ALiBi's bias against distance, one line for each head" });
-    const steps = new Plot(right, { height: 300, margin: { top: 44, right: 70, bottom: 42, left: 40 }, label: "T5's bias against distance, one curve for each head, and the edges of its buckets" });
+    const steps = new Plot(right, { height: 300, margin: { top: 44, right: 76, bottom: 42, left: 40 }, label: "T5's bias against distance, one curve for each head, and the edges of its buckets" });
     const lineWords = html("p", { class: "note" }), stepWords = html("p", { class: "note" });
     left.append(lineWords);
     right.append(stepWords);

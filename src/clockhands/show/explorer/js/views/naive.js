@@ -185,7 +185,7 @@ function panelOf(grid, name) {
   const strip = html("canvas", { class: "naive-strip", width: SAMPLE.rows, height: SAMPLE.channels, role: "img", "aria-label": `${NAIVE_TITLES[name][0]}: the numbers of its first positions` });
   const place = html("div", {}), words = html("p", {}), formula = html("p", { class: "naive-formula" });
   grid.append(html("figure", { class: "naive-panel", "data-naive": name }, html("h3", {}, NAIVE_TITLES[name][0]), formula, strip, place, html("figcaption", {}, words)));
-  const plot = new Plot(place, { height: 156, margin: { top: 38, right: 22, bottom: 38, left: 54 }, label: `${NAIVE_TITLES[name][0]}: distance of every row from one` });
+  const plot = new Plot(place, { height: 156, margin: { top: 38, right: 22, bottom: 38, left: 62 }, label: `${NAIVE_TITLES[name][0]}: distance of every row from one` });
   return { name, strip, plot, words, formula };
 }
 

@@ -5,11 +5,11 @@ import { slider } from "../controls.js";
 import { Plot, html, line, number, put, refill, say, svg, unlessKept } from "../draw.js";
 import { phaseAt, wavelength } from "../ladders.js";
 import { stepKeys, turnable } from "./clock.js";
-import { placeWords } from "./precision.js";
 
 const FULL_TURN = 2 * Math.PI;
 const SAMPLES = 240; // points of a curve
 const FAR_OUT = 1e6; // the position from which on labels say only how much further
+const FAR_ROWS = 1e9; // and those of the table
 const MOST_DOTS = 64; // tokens that are dots of their own
 
 export const pair = {
@@ -99,6 +99,12 @@ function twinPlace(twin, position) {
   return position < FAR_OUT ? number(Number(twin.toFixed(2)), 12) : `${number(position)} + ${number(twin - position, 3)}`;
 }
 
+// The same at the head of a row: where a position has too many digits, how far it is from here.
+function rowName(place, isTwin, position) {
+  if (position < FAR_ROWS) return isTwin ? twinPlace(place, position) : number(place);
+  return place === position ? "here" : `here ${place < position ? "−" : "+"} ${number(Math.abs(place - position), 3)}`;
+}
+
 // The same beside a mark, where there is little room.
 function labelOf(place, position) {
   if (position < FAR_OUT) return number(Number(place.toFixed(2)), 12);
@@ -141,7 +147,7 @@ function rowsOf(ladder, chosen, state, twin) {
   return places.map((place, row) => {
     const phase = phaseAt(ladder, chosen, place), sine = Math.sin(phase), cosine = Math.cos(phase);
     const kind = row === 5 ? "twin" : place === state.position ? "here" : null;
-    return html("tr", { class: kind }, html("th", { scope: "row" }, row === 5 ? twinPlace(twin, state.position) : placeWords(place)),
+    return html("tr", { class: kind }, html("th", { scope: "row" }, rowName(place, row === 5, state.position)),
       html("td", {}, decimal(sine)), html("td", {}, decimal(cosine)), html("td", {}, number(sine ** 2 + cosine ** 2, 12)));
   });
 }

@@ -51,7 +51,7 @@ export function distinctPositions(dtype, length) {
 }
 
 // A position with all its digits, however far.
-export function placeWords(position) {
+function placeWords(position) {
   return position < 1e15 ? number(position) : `${number(Math.floor(position / 1e12))}${number(1e12 + (position % 1e12)).slice(1)}`;
 }
 
@@ -223,7 +223,7 @@ function farFrom(app, state) {
   const pairs = known ? known.pairs : d3.range(6).map((step) => Math.round((step * (ladder.pairs - 1)) / 5)).filter((pair, place, all) => all.indexOf(pair) === place);
   const source = known
     ? `These angles were put in by Python, which multiplies in integers${position === state.position ? "" : `, for position ${placeWords(position)}`}.`
-    : "For this code Python put none in; these angles are the page's own, from rates of twice the digits.";
+    : `For this code Python put none in; these angles are the page's own, ${ladder.lows.some(Boolean) ? "from rates of twice the digits" : "from the rates as the file holds them, each a double, and no further digit is known here"}.`;
   const angle = (value) => value.toFixed(4).replace("-", "−");
   const body = pairs.map((pair, place) => {
     const real = known ? known.angles[row][place] : phaseAt(ladder, pair, position), plain = position * ladder.rates[pair];
