@@ -1,0 +1,163 @@
+"""Everything on the explorer's page that a pointer can do, keys can: sliders, cells, hands and waves."""
+
+import math
+
+import pytest
+
+from browsing import drawn
+from exploring import VIEWS, eventually, holds
+
+pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.slow
+
+KEYS = (("ArrowRight", 1), ("Shift+ArrowUp", 10), ("ArrowLeft", -1), ("Shift+ArrowDown", -10))
+WHOLE = {"length", "served"}  # of those that move in ratios
+
+
+def ends(field):
+    return [float(field.get_attribute(end)) for end in ("min", "max")]
+
+
+@pytest.mark.parametrize("where", ["common", *VIEWS])
+def test_arrow_keys_step_every_slider_and_shift_by_ten(quiet_page, explorer, where):
+    inside = ".common" if where == "common" else f"#{where}"
+    with quiet_page(explorer) as tab:
+        sliders = tab.locator(f'{inside} input[type="range"]:visible')
+        for place in range(sliders.count()):
+            slider = sliders.nth(place)
+            name, ratio = slider.get_attribute("data-name"), slider.get_attribute("step") == "any"
+            field = slider.locator('xpath=following-sibling::input[@type="number"]')
+            assert field.get_attribute("data-name") == name
+            slider.focus()
+            for key, keys in KEYS:
+                value, (least, most) = float(field.input_value()), ends(field)
+                if ratio:
+                    want = value * math.exp(keys * math.log(most / least) / 100)
+                    want = float(round(want)) if name in WHOLE else want
+                else:
+                    want = value + keys * float(field.get_attribute("step"))
+                want = min(max(want, least), most)
+                tab.keyboard.press(key)
+                eventually(tab, lambda field=field, want=want: is_at(field, want))
+                assert slider.evaluate("slider => slider === document.activeElement")
+                # It stands where the number says, and says it to those who do not see it.
+                assert float(slider.input_value()) == pytest.approx(math.log(want) if ratio else want, rel=1e-6)
+                assert float(slider.get_attribute("aria-valuetext").split(" ")[0]) == pytest.approx(want, rel=1e-9)
+
+
+def is_at(field, want):
+    assert float(field.input_value()) == pytest.approx(want, rel=1e-9)
+
+
+def test_what_is_typed_beyond_an_end_is_held_to_it_and_nothing_typed_changes_nothing(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        fields = tab.locator('#explorer input[type="number"]:visible')
+        assert fields.count() > 20
+        for place in range(fields.count()):
+            field = fields.nth(place)
+            for end, beyond in zip(ends(field), ("-1e300", "1e300"), strict=True):
+                field.fill(beyond)
+                field.press("Enter")
+                is_at(field, end)
+                field.fill("")
+                field.press("Enter")
+                is_at(field, end)
+        # The page has followed: every view but an empty one says something, and what it counts is a number.
+        drawn(tab)
+        for view in VIEWS[:-1]:
+            text = tab.locator(f"#{view} .answer").text_content()
+            assert len(text) > 40
+            assert "NaN" not in text
+            assert "Infinity" not in text
+
+
+def test_arrow_keys_move_the_cell_of_the_table(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        tab.locator("#table canvas").focus()
+        for key, position, channel in (
+            ("ArrowDown", 101, 8),
+            ("Shift+ArrowDown", 111, 8),
+            ("ArrowRight", 111, 9),
+            ("Shift+ArrowRight", 111, 19),
+            ("End", 111, 511),
+            ("ArrowRight", 111, 511),
+            ("Home", 111, 0),
+            ("ArrowUp", 110, 0),
+            ("PageDown", 366, 0),
+            ("PageUp", 110, 0),
+        ):
+            tab.keyboard.press(key)
+            holds(tab, "table", "position", position)
+            holds(tab, "table", "channel", channel)
+        # A hand and a channel are one pair.
+        tab.keyboard.press("Shift+ArrowRight")
+        holds(tab, "pair", "pair", 5)
+
+
+def test_keys_choose_and_turn_the_hands_of_every_picture(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        hand = tab.locator("#clock .hand").nth(2)
+        pair = int(hand.get_attribute("data-pair"))
+        hand.focus()
+        tab.keyboard.press("Enter")
+        holds(tab, "pair", "pair", pair)
+        for key, position in (("ArrowLeft", 99), ("Shift+ArrowUp", 109), ("ArrowUp", 110)):
+            tab.keyboard.press(key)
+            holds(tab, "clock", "position", position)
+            # The picture was drawn anew, and whoever held a hand still does.
+            assert tab.evaluate("document.activeElement.getAttribute('data-pair')") == str(pair)
+        # An eighth of a turn of this hand, and back.
+        wavelength = 2 * math.pi * 10000 ** (pair / 256)
+        tab.keyboard.press("PageUp")
+        holds(tab, "clock", "position", 110 + round(wavelength / 8))
+        tab.keyboard.press("PageDown")
+        holds(tab, "clock", "position", 110)
+        tab.locator("#pair .waves svg").focus()
+        tab.keyboard.press("Shift+ArrowRight")
+        holds(tab, "clock", "position", 120)
+        tab.locator("#pair .circle svg").focus()
+        tab.keyboard.press("ArrowDown")
+        holds(tab, "clock", "position", 119)
+        arrow = tab.locator("#shift .hand").nth(1)
+        pair = int(arrow.get_attribute("data-hand").split(" ")[0])
+        arrow.focus()
+        tab.keyboard.press(" ")
+        holds(tab, "pair", "pair", pair)
+        assert tab.evaluate("document.activeElement.getAttribute('data-hand')").split(" ")[0] == str(pair)
+
+
+NAMES = """() => [...document.querySelectorAll("button, select, input, a[href], summary, [tabindex='0']")]
+  .filter((each) => each.checkVisibility({ visibilityProperty: true }) && !each.disabled)
+  .map((each) => [each.ariaLabel, ...Array.from(each.labels ?? [], (label) => label.textContent), each.textContent])
+  .map((names) => names.filter(Boolean).join(" ").trim())"""
+
+
+def test_every_control_has_a_name_and_tab_reaches_it(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        names = tab.evaluate(NAMES)
+        assert len(names) > 100
+        assert [place for place, name in enumerate(names) if len(name) < 1] == []
+        tab.evaluate("() => { window.seen = new Set(); }")
+        note = "() => { const at = document.activeElement; if (at !== document.body) seen.add(at); return seen.size; }"
+        reached = 0
+        for _ in range(len(names) + 2):
+            tab.keyboard.press("Tab")
+            reached = tab.evaluate(note)
+        assert reached == len(names)
+
+
+def test_where_the_focus_is_can_be_seen(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        tab.evaluate("() => { window.unseen = []; window.seen = 0; }")
+        look = """() => {
+          const at = document.activeElement, look = getComputedStyle(at);
+          if (at === document.body) return;
+          seen += 1;
+          const ring = look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1.5;
+          if (!ring) unseen.push(`${at.localName}.${at.getAttribute("class")} in ${at.closest("section")?.id}`);
+        }"""
+        for _ in range(60):
+            tab.keyboard.press("Tab")
+            tab.evaluate(look)
+        assert tab.evaluate("seen") == 60
+        assert tab.evaluate("unseen") == []
