@@ -11,6 +11,7 @@ import { geometricLadder } from "../ladders.js";
 const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span"];
 const FARTHEST = 131072; // tokens; more could not be followed by hand
 const NAMED = [0.5, 0.36, 0.64, 0.22, 0.78]; // of the way across, where the lines may have their names
+const FARTHER = [0, 16, 32]; // px that a name gives way, into its line, where its place is taken
 const POLES = [24, 40, 56, 72, 88]; // px from a mark to the words about it
 // Ladders to compare with that no preset has, of the same width.
 const LADDERS_BESIDE = [["even", "evenly spaced rates"], ["single", "one frequency"], ["base100", "base 100"], ["base1000000", `base ${number(1e6)}`]];
@@ -206,11 +207,11 @@ function markKernel(plot, labels, { rise, below, at }, x, y, second, up) {
 // A code's name beside its line, on the side that is free of the other's where there is one.
 function nameKernel(plot, labels, name, [least, most], over) {
   const { left, top, right, bottom } = plot.inner, wide = 7 * name.length;
-  const seats = [over, !over].flatMap((above) => NAMED.map((share) => {
+  const seats = FARTHER.flatMap((far) => [over, !over].flatMap((above) => NAMED.map((share) => {
     const from = Math.max(0, Math.min(Math.round(share * (right - left)), Math.floor(right - left - wide))), near = [from, from + wide];
     const height = above ? most.slice(...near).reduce((a, b) => Math.min(a, b), Infinity) - 9 : least.slice(...near).reduce((a, b) => Math.max(a, b), -Infinity) + 17;
-    return { x: left + from, y: Math.min(Math.max(height, top + 12), bottom - 5), anchor: "start" };
-  }));
+    return { x: left + from, y: Math.min(Math.max(height, top + 12), bottom - 5) + (above ? far : -far), anchor: "start" };
+  })));
   const { x, y } = labels.seat(name, seats);
   plot.ink.append(svg("text", { class: "halo name-of", x, y }, name));
 }

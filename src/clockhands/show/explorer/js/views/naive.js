@@ -264,7 +264,7 @@ function drawBases(plot, says, ladders, length) {
   const { left, top, right, bottom } = plot.inner, room = (bottom - top) / BASES_BESIDE.length;
   const longest = Math.max(length, ...ladders.map(({ ladder }) => wavelength(ladder.rates[ladder.pairs - 1])));
   const x = d3.scaleLog([5, longest * 1.3], [left, right]), told = [];
-  plot.ink.append(svg("line", { class: "trained", x1: x(Math.max(length, 5)), x2: x(Math.max(length, 5)), y1: top, y2: bottom }));
+  plot.ink.append(svg("line", { class: "trained", x1: x(Math.max(length, 5)), x2: x(Math.max(length, 5)), y1: top - 12, y2: bottom }));
   ladders.forEach(({ base, ladder }, at) => {
     const never = firstNeverTurning(ladder, length) ?? ladder.pairs, still = ladder.pairs - never, y = top + (at + 0.62) * room;
     const ticks = (from, to, size) => Array.from(ladder.rates.subarray(from, to), (rate) => `M${x(wavelength(rate)).toFixed(1)},${(y - size).toFixed(1)}v${2 * size}`).join("");
@@ -281,7 +281,7 @@ function drawBases(plot, says, ladders, length) {
   d3.axisBottom(x).tickValues(decades(x.domain(), 8)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(across));
   const end = x(Math.max(length, 5)) > (left + right) / 2;
   plot.ink.append(across, svg("text", { class: "name", x: right, y: bottom + 36, "text-anchor": "end" }, "wavelength (token), log"),
-    svg("text", { class: "halo", x: x(Math.max(length, 5)) + (end ? -5 : 5), y: bottom - 5, "text-anchor": end ? "end" : "start" }, `length ${number(length)}`));
+    svg("text", { class: "halo", x: x(Math.max(length, 5)) + (end ? -5 : 5), y: top - 2, "text-anchor": end ? "end" : "start" }, `length ${number(length)}`));
   says.replaceChildren(...told.map((text) => html("li", {}, text)));
 }
 
