@@ -1,6 +1,6 @@
 // Work that a frame has no time for.
 
-const SLICE = 12; // ms of work that has parts, before the page may do something else
+const SLICE = 6; // ms of work that has parts, before the page may do something else
 const AT_ONCE = 40; // and of its first ones, where it is asked for at once
 const SOON = 50; // ms until it goes on, however busy the page is
 const LATEST = 200; // ms until it begins

@@ -5,6 +5,7 @@ import { additiveCode, sinusoidalSpec } from "../codes.js";
 import { css, diverging, theme } from "../colours.js";
 import { choice, slider } from "../controls.js";
 import { html, number, refill, say, svg } from "../draw.js";
+import { whenIdle } from "../idle.js";
 import { seededDraw } from "../seeds.js";
 
 const DOG = ["dog", "bites", "man"], MAN = ["man", "bites", "dog"];
@@ -34,10 +35,29 @@ export const attention = {
       html("h3", { class: "chapter" }, "What is left of the distance after projections?"), ofForms, forms);
 
     let blind = { key: null }, room = 0; // asked for only where it may have changed, since that costs a layout
+    const widthOf = (state) => Math.min(MOST_WIDTH, Math.max(8, 4 * Math.floor(state.width / 4)));
+    const chapters = function* (state) {
+      const width = widthOf(state), code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
+      const weights = drawnWeights(state.seed, { heads: 2, width });
+      const found = scoreTerms(wordVectors(LONGER, { width, seed: state.seed }), LONGER.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
+      refill(terms, termPictures(found, room < 400 ? 10 : 11));
+      const percent = (share) => `${number(100 * share, 2)}\u2009%`;
+      say(ofTerms, "Where a code is added, a score is a sum of four: what two words say to each other, a word to a place, a place to a word, and a place to a place. " +
+        `In this drawn head, over the ${LONGER.length} words “${LONGER.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
+        `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`);
+      yield;
+
+      const shares = formPictures(forms, code, weights, state.seed);
+      say(ofForms, "The product of two rows of the table depends on their distance alone: every diagonal has one colour. A head sees them through its projections, " +
+        `and drawn ones leave ${percent(shares[1])} of the variance to the distance; the rest hangs on where the two stand. ` +
+        `Blocks that commute with every shift keep ${percent(shares[2])}: a head can learn them, and nothing makes it.`);
+    };
+    // The sentences follow at once, the two chapters below them when there is time.
+    const follow = whenIdle(() => chapters(app.store.state), section.element);
     return (state, changed) => {
       if (!DEPENDS.some((name) => changed.has(name))) return;
-      const width = Math.min(MOST_WIDTH, Math.max(8, 4 * Math.floor(state.width / 4)));
-      if (room === 0 || changed.size === Object.keys(state).length) room = section.figure.clientWidth || 320;
+      const width = widthOf(state), whole = changed.size === Object.keys(state).length;
+      if (room === 0 || whole) room = section.figure.clientWidth || 320;
       // What has no code changes with the weights alone, and need not be drawn again while a code is.
       const key = [state.seed, width, room, theme()].join();
       if (blind.key !== key) {
@@ -47,20 +67,8 @@ export const attention = {
       const coded = bothOrders(state.code_in_attention, state, width), words = CODE_WORDS[state.code_in_attention];
       refill(told, orderPictures(coded, room < 400 ? "with a code" : `with ${words}`, room));
       section.answer(inOrder(blind.found, coded, words, state));
-
-      const code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
-      const weights = drawnWeights(state.seed, { heads: 2, width });
-      const found = scoreTerms(wordVectors(LONGER, { width, seed: state.seed }), LONGER.map((_, position) => code.row(position)), weights.query[0], weights.key[0]);
-      refill(terms, termPictures(found, room < 400 ? 10 : 11));
-      const percent = (share) => `${number(100 * share, 2)}\u2009%`;
-      say(ofTerms, "Where a code is added, a score is a sum of four: what two words say to each other, a word to a place, a place to a word, and a place to a place. " +
-        `In this drawn head, over the ${LONGER.length} words “${LONGER.join(" ")}”, they make ${percent(found.shares.contentContent)}, ${percent(found.shares.contentPosition)}, ` +
-        `${percent(found.shares.positionContent)} and ${percent(found.shares.positionPosition)} of the variance.`);
-
-      const shares = formPictures(forms, code, weights, state.seed);
-      say(ofForms, "The product of two rows of the table depends on their distance alone: every diagonal has one colour. A head sees them through its projections, " +
-        `and drawn ones leave ${percent(shares[1])} of the variance to the distance; the rest hangs on where the two stand. ` +
-        `Blocks that commute with every shift keep ${percent(shares[2])}: a head can learn them, and nothing makes it.`);
+      if (whole) follow.now();
+      else follow();
     };
   },
 };
@@ -141,16 +149,16 @@ function meansPicture({ means, difference, apart }, title, width) {
     ]));
 }
 
-// Cells in their colours: one path for each shade, since a mark for each cell would cost a frame.
+// Cells in their colours: one path for each shade, a thick stroke for each cell, since a mark for each would cost a frame.
 function shadedCells(values, columns, { x, y, across, down, most }) {
   const paths = new Map();
   values.forEach((value, place) => {
     const shade = most === 0 ? 0 : Math.round((SHADES * value) / most);
-    const cell = `M${x + (place % columns) * across},${y + Math.floor(place / columns) * down}h${across}v${down}h${-across}z`;
+    const cell = `M${x + (place % columns) * across},${y + (Math.floor(place / columns) + 0.5) * down}h${across}`;
     paths.set(shade, (paths.get(shade) ?? "") + cell);
   });
   const lights = theme();
-  return [...paths].map(([shade, d]) => svg("path", { d, fill: css(diverging(shade / SHADES, lights)), "shape-rendering": "crispEdges" }));
+  return [...paths].map(([shade, d]) => svg("path", { d, stroke: css(diverging(shade / SHADES, lights)), "stroke-width": down, "shape-rendering": "crispEdges" }));
 }
 
 // A square of numbers over pairs of positions, with its axes named.

@@ -130,7 +130,7 @@ export const shift = {
       const reason = noNumberThere(state);
       if (reason) {
         placed = [];
-        faces.clear().element.setAttribute("height", 0);
+        put(faces.clear().element, { height: 0, viewBox: `0 0 ${faces.width} 0` });
         angles.clear();
         formula.replaceChildren();
         section.answer(reason);
