@@ -1,0 +1,72 @@
+"""What is drawn change by change is what a page draws that opens on the last state."""
+
+import json
+
+import pytest
+from exploring import eventually
+
+pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.slow
+
+STATES = (
+    "position=700&pair=90&channel=180&shift=-7&heads=3&seed=5&served=3000",
+    "code=custom&width=64&base=300&length=500&position=499&pair=31&warp=square&scaling=yarn&factor=3&heads=40&head=39",
+    "code=custom&width=6&length=12&position=3&served=5&heads=1&warp=log&dtype=float16&code_in_attention=alibi",
+    "code=custom&width=2&length=2&position=1&served=2&shift=0&other=",
+    "code=custom&width=1024&base=100&length=100000&position=99999&rowsShown=16&columnsShown=16&pair=511&layout=halves",
+    "position=9007199254740991&dtype=float32&served=1048576&scaling=llama3&other=base100",
+)
+
+# Everything below an element, attributes in order of their names; what a canvas shows belongs to it.
+_WRITTEN = """
+() => {
+  const written = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.data;
+    const attributes = [...node.attributes].map(({ name, value }) => [name, value]).sort();
+    const own = node.localName === "canvas" ? node.toDataURL() : node.value ?? null;
+    return [node.localName, attributes, own, [...node.childNodes].filter((each) => each.data !== "").map(written)];
+  };
+  const parts = [...document.querySelectorAll("#explorer section")].flatMap((section) =>
+    [".answer", ".controls", ".figure"].map((part) => [`${section.id} ${part}`, written(section.querySelector(part))]));
+  return parts.map(([name, each]) => [name, JSON.stringify(each)]);
+}
+"""
+
+
+def drawn(tab):
+    """What stands in each view once nothing is under way."""
+
+    def rested():
+        assert not tab.locator("[aria-busy], [data-moving]").count()
+        before = tab.evaluate(_WRITTEN)
+        tab.wait_for_timeout(400)
+        assert tab.evaluate(_WRITTEN) == before
+        return dict(before)
+
+    return eventually(tab, rested)
+
+
+def first_difference(one, other):
+    if type(one) is list and type(other) is list:
+        for a, b in zip(one, other, strict=False):
+            if a != b:
+                return first_difference(a, b)
+    return one, other
+
+
+def test_pictures_that_were_changed_are_those_that_were_made_at_once(chromium, explorer):
+    changed_in_place, opened_anew = (chromium.new_page(viewport={"width": 1440, "height": 900}) for _ in range(2))
+    changed_in_place.goto(explorer.as_uri())
+    for address in (*STATES, *reversed(STATES[:-1])):
+        changed_in_place.evaluate("address => { location.hash = address; }", address)
+        changed = drawn(changed_in_place)
+        opened_anew.goto("about:blank")
+        opened_anew.goto(f"{explorer.as_uri()}#{address}")
+        made = drawn(opened_anew)
+        assert list(changed) == list(made)
+        for part, text in made.items():
+            if changed[part] != text:
+                found = first_difference(json.loads(changed[part]), json.loads(text))
+                pytest.fail(f"{part} at {address}: {str(found[0])[:600]} for {str(found[1])[:600]}")
+    for page in (changed_in_place, opened_anew):
+        page.close()
