@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from exploring import eventually
 
 pytest.importorskip("playwright.sync_api")
