@@ -66,7 +66,8 @@ def written(run, tmp_path):
     def write(*targets):
         out = tmp_path / "page.html"
         done = run("explore", *targets, "--out", out)
-        assert (done.code, done.out, done.err) == (0, "", "")
+        # Nothing but where the page is: it is no data, so it is said beside it.
+        assert (done.code, done.out, done.err) == (0, "", f"note: {out} holds the page.\n")
         return out.read_text(encoding="utf-8")
 
     return write
@@ -133,19 +134,20 @@ def test_the_page_opens_on_the_first_ladder_and_shows_two_models_side_by_side(wr
     )
     bert = config("bert.json", model_type="bert", rope_theta=None)
     data = Page(written(bert, path)).data
-    assert data["start"] == {"code": "model-1-0", "beside": 1, "length": 512, "served": 4096}
+    assert data["start"] == {"code": "model-1-0", "beside": 1}
     audited = json.loads(run("audit", bert, path, "--json").out)["targets"]
     assert data["models"] == audited
 
 
-def test_a_length_that_no_control_reaches_is_held_to_what_one_does(written, config):
-    data = Page(written(config(max_position_embeddings=2**40))).data
-    assert (data["start"]["length"], data["start"]["served"]) == (2**24, 2**24)
+def test_a_model_without_a_ladder_opens_at_its_context_as_far_as_a_control_reaches(written, config):
+    for context, length in ((300, 300), (2**40, 2**24), (1, 2)):
+        data = Page(written(config(model_type="bert", rope_theta=None, max_position_embeddings=context))).data
+        assert data["start"] == {"length": length, "served": length}
 
 
 def test_a_model_without_a_ladder_leaves_the_paper_s_code(written, config):
     data = Page(written(config(model_type="bert", rope_theta=None))).data
-    assert data["start"] == {}
+    assert "code" not in data["start"]
     assert [layer["kind"] for layer in data["models"][0]["layers"]] == ["learned"]
 
 
@@ -170,9 +172,9 @@ def written_plain(text):
 
 
 def test_a_name_in_the_title_is_text(written, config):
-    text = written(config("<b>&amp;.json"))
-    page = Page(text)
-    assert page.title == "clockhands: <b>&amp;.json"
+    path = config("<b>&amp;.json")
+    page = Page(written(path))
+    assert page.title == f"clockhands: {path.parent.name}/<b>&amp;.json"
     assert "b" not in page.tags
 
 
@@ -182,7 +184,7 @@ def test_a_name_that_no_text_can_hold_is_shown_by_its_bytes(written, config):
     except OSError:
         pytest.skip("this file system takes no such names")
     page = Page(written(path))
-    assert page.title == "clockhands: m\\udcff.json"
+    assert page.title == f"clockhands: {path.parent.name}/m\\udcff.json"
     assert page.data["models"][0]["target"].endswith("m\udcff.json")
 
 

@@ -17,7 +17,7 @@ test("layer numbers are read as the command writes them", () => {
 });
 
 test("what names no layers, or more than any model has, is no list of them", () => {
-  for (const ranges of ["input", "", null, 3, "1-", "-1", "0-4096", "0-999999999999", "0-4095,5", "1;2", "1.5"]) assert.equal(layerNumbers(ranges), null, String(ranges));
+  for (const ranges of ["input", "", null, 3, "1-", "-1", "0-4096", "4096", "999999", "0-999999999999", "0-4095,5", "1;2", "1.5"]) assert.equal(layerNumbers(ranges), null, String(ranges));
   assert.deepEqual(layerNumbers("7-5"), []);
 });
 
@@ -46,7 +46,7 @@ test("a page is read for the audits that it holds, and for nothing else", () => 
 
 test("each way to be no audit has its own sentence", () => {
   const reasons = {
-    "not JSON": "{", "not of an audit": "[1]", "config, not its audit": '{"model_type": "llama", "hidden_size": 8}', "schema 7": '{"schema": 7, "targets": []}',
+    "not JSON": "{", "not of an audit": "[1]", "config, not its audit": '{"model_type": "llama", "hidden_size": 8}', "schema is 7": '{"schema": 7, "targets": []}',
     "holds no target": '{"schema": 1, "targets": []}', "no list of layers": '{"targets": [{"target": "x"}]}', "65 targets": JSON.stringify({ targets: Array(65).fill(AUDIT) }),
     "none of its targets could be read: gone": '{"schema": 1, "targets": [], "unread": [{"target": "x", "message": "gone", "hint": ""}]}',
   };
@@ -55,6 +55,22 @@ test("each way to be no audit has its own sentence", () => {
     assert.ok(failed?.includes(words), `${text}: ${failed}`);
   }
   assert.equal(new Set(Object.values(reasons).map((text) => auditsIn(text).failed)).size, Object.keys(reasons).length);
+});
+
+test("a file that lists more of one thing than any audit does is refused before anything is drawn of it", () => {
+  const many = (each) => Array(1025).fill(each);
+  for (const fields of [{ layers: many(LAYER) }, { findings: many(FINDING) }, { readers: many({}) }, { findings: [{ ...FINDING, evidence: Object.fromEntries(many(0).map((_, at) => [at, at])) }] }]) {
+    assert.match(auditsIn(told({ ...AUDIT, ...fields })).failed, /a\.json in it lists more than 1024/);
+  }
+  assert.equal(auditsIn(told({ ...AUDIT, layers: Array(1024).fill(LAYER) })).audits.length, 1);
+});
+
+test("a page that begins elements without end is read through once", () => {
+  for (const text of ["<script type=x ", "<script>", "<script", '<script type="application/json">']) {
+    const start = performance.now();
+    assert.ok(auditsIn(`<p>${text.repeat(200000)}`).failed, text);
+    assert.ok(performance.now() - start < 20000, "quadratic work would take hours");
+  }
 });
 
 test("a target that was not read is told beside those that were", () => {
@@ -71,6 +87,12 @@ test("values of a strange type are held to what can be drawn", () => {
   const { layers, base, width, window, rates, scaling } = audit.layers[0];
   assert.deepEqual([layers, base, width, window, rates, scaling], [null, null, null, null, null, null]);
   assert.deepEqual([audit.findings[0].code, audit.findings[0].severity, audit.findings[0].message], ["5", "note", ""]);
+});
+
+test("what would turn a text around, or not be seen in it, is written out", () => {
+  assert.equal(shownText("a\u202eb\u200bc\u0000d\n"), "a\\u202eb\\u200bc\\u0000d\\u000a");
+  assert.equal(shownText("größe 模型 🕐 e\u0301"), "größe 模型 🕐 e\u0301");
+  assert.match(auditsIn('{"schema": "1", "targets": []}').failed, /schema is "1", and/);
 });
 
 test("a text is shown up to a length, and says that there is more", () => {

@@ -5,10 +5,11 @@ import { test } from "node:test";
 
 import { auditOf } from "../../src/clockhands/show/explorer/js/audits.js";
 import { Codebook, codeOfLayer } from "../../src/clockhands/show/explorer/js/codebook.js";
+import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
 import { rotarySpec } from "../../src/clockhands/show/explorer/js/rotary.js";
 import { sinusoidalSpec } from "../../src/clockhands/show/explorer/js/codes.js";
 import { scalingOf } from "../../src/clockhands/show/explorer/js/scalings.js";
-import { DEFAULTS, Store } from "../../src/clockhands/show/explorer/js/state.js";
+import { DEFAULTS, Store, toFragment } from "../../src/clockhands/show/explorer/js/state.js";
 
 const CLOSED = { kind: "sinusoidal", says: "Whisper's.", width: 384, base: 10000, span: "closed", layout: "halves", order: "sin-cos", spec: sinusoidalSpec(384, { span: "closed", layout: "halves" }) };
 const PAPER = { kind: "sinusoidal", says: "The paper's.", width: 512, base: 10000, span: "open", layout: "interleaved", order: "sin-cos", spec: sinusoidalSpec(512) };
@@ -108,6 +109,55 @@ test("a scaled layer keeps the ladder that its base declares beside the one in u
   const state = codes.opened({ ...DEFAULTS, code: "model-0-0" });
   assert.deepEqual(Array.from(codes.ladder(state).rates), LAYER.rates.map((rate) => rate / 8));
   codes.plain(state).rates.forEach((rate, pair) => assert.ok(Math.abs(rate - LAYER.rates[pair]) < 1e-16));
+});
+
+test("a model's code brings the length that it was trained on and the one that it serves", () => {
+  const { codes, set } = page(), audit = (fields, layer) => auditOf({ target: "x", layers: [{ ...LAYER, ...layer }], ...fields });
+  const cases = [
+    [{ context: 64 }, {}, 64, 64], [{ context: 4096 }, { scaling: { type: "llama3", original: 512 } }, 512, 4096],
+    [{ length: 300 }, {}, 300, 300], [{}, { usable_length: 77 }, 77, 77], [{ context: 448 }, { usable_length: 1500, rows: 1500 }, 1500, 1500],
+    [{ context: 131072 }, { window: 1024 }, 1024, 1024], [{ context: 131072 }, { scaling: { type: "longrope", original: 4096 } }, 4096, 4096], [{ context: 1 }, {}, 2, 2], [{ context: 2 ** 40 }, {}, 2 ** 24, 2 ** 24],
+  ];
+  cases.forEach(([fields, layer, trained, served], number) => {
+    const [code] = codes.addModel(audit(fields, layer), number), { length, served: asked } = set({ code });
+    assert.deepEqual([length, asked], [trained, served]);
+  });
+  const [code] = codes.addModel(audit({}, {}), 99), before = set({ length: 1234, served: 5678 }), after = set({ code });
+  assert.deepEqual([after.length, after.served], [before.length, before.served], "nothing is told, so nothing changes");
+});
+
+test("what the views leave out of a model's code is said", () => {
+  const noted = (layer, context, axes) => codeOfLayer(auditOf({ target: "x", layers: [{ ...LAYER, ...layer }] }).layers[0], { target: "x", model_type: null, context, length: context }, axes).note;
+  assert.equal(noted({}, 4096), "");
+  assert.match(noted({}, 4096, 3), /3 axes: here every pair is turned by one and the same position/);
+  assert.match(noted({ window: 1024 }, 4096), /last 1024 positions only/);
+  assert.match(noted({ scaling: { type: "longrope", original: 4096 } }, 131072), /Beyond 4096 tokens .* long factors; .* audit --length 131072/);
+  assert.equal(noted({ scaling: { type: "longrope", original: 4096 } }, 4096), "");
+});
+
+test("a published scaling brings the length that it starts from; what is said beside the code holds", () => {
+  const spec = rotarySpec(16, { scaling: scalingOf("yarn", 4, 4096) }), codes = new Codebook({ vaswani2017: PAPER, scaled: { ...TURNING, width: 16, spec } });
+  const patch = codes.followed({ code: "scaled" }, DEFAULTS);
+  assert.deepEqual([patch.length, patch.served], [4096, 16384]);
+  assert.equal(codes.followed({ code: "scaled", length: 9 }, DEFAULTS).length, 9);
+  const opened = codes.opened({ ...DEFAULTS, code: "scaled", length: 9 }, new Set(["code", "length"]));
+  assert.deepEqual([opened.length, opened.served], [9, 16384]);
+  // An address says both, even where they are what the page began with, since the code would bring its own.
+  const state = { ...opened, length: DEFAULTS.length, served: DEFAULTS.served };
+  const address = new URLSearchParams(toFragment(state, DEFAULTS, codes.brings(state)));
+  assert.deepEqual([address.get("length"), address.get("served")], [String(DEFAULTS.length), String(DEFAULTS.served)]);
+  assert.deepEqual(codes.brings({ ...state, code: "vaswani2017" }), []);
+});
+
+test("rates that are the powers of their base have twice the digits, and others are what the file holds", () => {
+  const codes = book(), rates = Array.from(geometricLadder(16, 32, 500000).rates);
+  const of = (fields) => { const [code] = codes.addModel(auditOf({ target: "x", layers: [{ ...LAYER, base: 500000, rates, ...fields }] }), Math.random()); return codes.ladder({ ...DEFAULTS, code }); };
+  assert.deepEqual(Array.from(of({}).lows), Array.from(geometricLadder(16, 32, 500000).lows));
+  assert.ok(of({}).lows.some(Boolean));
+  for (const other of [{ base: null }, { base: 500001 }, { rates: rates.map((rate) => rate * (1 + 2 ** -40)) }]) {
+    assert.ok(!of(other).lows.some(Boolean));
+    assert.deepEqual(Array.from(of(other).rates), other.rates ?? rates);
+  }
 });
 
 test("why a code has no shift is asked of the code itself, not of the ladder that its table shows", () => {

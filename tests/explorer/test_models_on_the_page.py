@@ -248,6 +248,37 @@ def test_a_hostile_model_type_is_text_wherever_it_stands(opened):
     assert HOSTILE in tab.locator("#model h3").first.inner_text()
 
 
+@pytest.mark.parametrize("kind", ["constructor", "__proto__", "toString", "hasOwnProperty"])
+def test_a_kind_that_every_object_has_is_a_word_like_any_other(opened, folder, tmp_path, kind):
+    told = json.loads((folder / "sound.audit.json").read_text(encoding="utf-8"))
+    for layer in told["targets"][0]["layers"]:
+        layer["kind"] = kind
+    path = tmp_path / "strange.json"
+    path.write_text(json.dumps(told), encoding="utf-8")
+    tab = opened("plain")
+    choose(tab, path)
+    says(tab, "model", kind)
+    api.expect(tab.locator("#model .one-model")).to_have_count(1)
+
+
+def test_a_dropped_model_brings_its_own_lengths_and_a_published_scaling_the_one_that_it_starts_from(opened, folder):
+    tab = opened("plain", "#length=512&served=1024")
+    lengths = [tab.locator(f'input[type="number"][data-name="{name}"]').first for name in ("length", "served")]
+    choose(tab, folder / "deep.audit.json")
+    for each in lengths:
+        api.expect(each).to_have_value("131072")
+    tab.locator("#control-code").select_option("llama3.1")
+    spec = ch.preset("llama3.1")
+    api.expect(lengths[0]).to_have_value(str(spec.scaling.original))
+    api.expect(lengths[1]).to_have_value(str(int(spec.scaling.original * spec.scaling.factor)))
+    # What is set by hand afterwards is what a link shares.
+    lengths[0].fill("2048")
+    lengths[0].press("Enter")
+    api.expect(tab).to_have_url(re.compile("length=2048"))
+    again = opened("plain", tab.evaluate("location.hash"))
+    api.expect(again.locator('input[type="number"][data-name="length"]').first).to_have_value("2048")
+
+
 def test_a_picked_code_brings_its_fields_and_a_changed_field_makes_one_s_own(opened):
     tab = opened("plain")
     codes = tab.locator("#control-code")

@@ -7,7 +7,7 @@ import mpmath
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.ladders import Explicit
+from clockhands.ladders import Geometric
 from clockhands.presets import preset
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.precise import POSITIONS, precise
@@ -28,6 +28,22 @@ GEMMA = {
     "rope_local_base_freq": 1e4,
     "sliding_window": 16,
     "sliding_window_pattern": 3,
+}
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "original_max_position_embeddings": 1024,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+    },
 }
 
 
@@ -83,7 +99,23 @@ def test_the_page_holds_every_ladder_of_its_models_by_the_name_that_it_has_there
     found = audit(config)
     held = data([audit("llama"), found])["precise"]["codes"]
     assert set(held) == {"vaswani2017", "model-0-0", "model-1-0", "model-1-1"}
-    for place, code in enumerate(found.layers):
-        again = precise({"": Explicit(code.rates).ladder(len(code.rates), 2 * len(code.rates))})["codes"][""]
-        assert held[f"model-1-{place}"] == again
+    for place, base in ((0, 1e4), (1, 1e6)):
+        ladder = Geometric(base).ladder(16, 32)
+        assert held[f"model-1-{place}"] == precise({"": ladder})["codes"][""]
     assert held["model-1-0"] != held["model-1-1"]
+
+
+def test_the_angles_of_a_models_scaled_ladder_are_those_of_its_real_numbers_and_not_of_doubles(tmp_path):
+    """Rates as doubles are off by up to 2^-54 of themselves: at 2^53 that is half a radian for the fastest."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(LLAMA), encoding="utf-8")
+    found = audit(config)
+    held = data([found])["precise"]["codes"]["model-0-0"]
+    with mpmath.workdps(60):
+        for pair, angle in zip(held["pairs"], held["angles"][-1], strict=True):
+            rate = mpmath.power(500000, -mpmath.mpf(pair) / 16)
+            turn = 2 * mpmath.pi
+            # Wavelengths below 1,024 / 4 stay, above 1,024 / 1 are 8 times as long, and between the rates are mixed.
+            share = max(mpmath.mpf(0), min(mpmath.mpf(1), (1024 * rate / turn - 1) / 3))
+            phase = POSITIONS[-1] * rate * (share + (1 - share) / 8)
+            assert abs(mpmath.atan2(mpmath.sin(phase), mpmath.cos(phase)) - angle) <= BOUND, pair

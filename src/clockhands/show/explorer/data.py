@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, TypeGuard, cast
 
+import numpy as np
+
 from clockhands.additive import Sinusoidal
 from clockhands.auditing import Audit
 from clockhands.ladders import Explicit, Geometric, Ladder
@@ -10,6 +12,7 @@ from clockhands.presets import preset, presets
 from clockhands.rotary import Rotary
 from clockhands.show.explorer.model_biases import model_biases
 from clockhands.show.explorer.precise import precise
+from clockhands.sources.resolved import Code
 from clockhands.specs import to_dict
 
 PLAIN = "vaswani2017"
@@ -48,28 +51,52 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
 
     Returns:
         ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
-        ``clockhands audit --json``, their ``biases``, and angles beyond a double's reach under ``precise``.
+        ``clockhands audit --json``, how many ``axes`` their codes have where it is more than one, their ``biases``, and angles beyond a double's reach under ``precise``.
     """
     given = list(audits)
     models = [each.to_dict() for each in given]
-    ladders = {PLAIN: cast(Sinusoidal, preset(PLAIN)).ladder} | _ladders(models)
+    ladders = {PLAIN: cast(Sinusoidal, preset(PLAIN)).ladder} | _ladders(given)
     return {
         "codes": codes(),
         "start": _start(models),
         "models": models,
+        "axes": _axes(given),
         "biases": model_biases(given),
         "precise": precise(ladders),
     }
 
 
-def _ladders(models: list[dict[str, Any]]) -> dict[str, Ladder]:
+def _axes(audits: list[Audit]) -> dict[str, int]:
+    """How many axes a model's code has, by the name that the page gives it; those of one axis are left out."""
+    found = {
+        f"model-{number}-{place}": getattr(code.spec, "number_of_axes", 1)
+        for number, audit in enumerate(audits)
+        for place, code in enumerate(audit.layers)
+    }
+    return {name: axes for name, axes in found.items() if axes > 1}
+
+
+def _ladders(audits: list[Audit]) -> dict[str, Ladder]:
     """The ladder of each group of layers, by the name that the page gives its code."""
     return {
-        f"model-{number}-{place}": Explicit(tuple(rates)).ladder(len(rates), 2 * len(rates))
-        for number, each in enumerate(models)
-        for place, layer in enumerate(each["layers"])
-        if (rates := layer["rates"])
+        f"model-{number}-{place}": _ladder(code)
+        for number, audit in enumerate(audits)
+        for place, code in enumerate(audit.layers)
+        if code.rates
     }
+
+
+def _ladder(code: Code) -> Ladder:
+    """The real ladder of a code; where it is known by its rates alone, each is the number that its double holds."""
+    assert code.rates is not None
+    known = getattr(code.spec, "ladder", None)
+    if (
+        isinstance(known, Ladder)
+        and known.pairs == len(code.rates)
+        and np.allclose(known.rates, code.rates, rtol=2**-51, atol=0)
+    ):
+        return known
+    return Explicit(tuple(code.rates)).ladder(len(code.rates), 2 * len(code.rates))
 
 
 def _code(spec: Sinusoidal | Rotary, says: str) -> dict[str, Any]:
@@ -89,22 +116,21 @@ def _code(spec: Sinusoidal | Rotary, says: str) -> dict[str, Any]:
 
 
 def _start(models: list[dict[str, Any]]) -> dict[str, Any]:
-    """The state for a page of models: the first ladder among their layers, its lengths, two models at once."""
+    """The state for a page of models: the first ladder among their layers, which brings its lengths; two side by side.
+
+    Where no layer has one the first context that is declared is the length.
+    """
     start: dict[str, Any] = {"beside": 1} if len(models) > 1 else {}
     layers = (
-        (f"model-{number}-{place}", each, layer)
+        (f"model-{number}-{place}", layer)
         for number, each in enumerate(models)
         for place, layer in enumerate(each["layers"])
     )
-    first = next(((name, each, layer) for name, each, layer in layers if layer["rates"]), None)
-    if first is None:
-        return start
-    name, audit, layer = first
-    start["code"] = name
-    served = audit["context"] or layer["usable_length"] or audit["length"]
-    trained = (layer["scaling"] or {}).get("original") or served
-    if trained:
-        # A context of one token, or of 2**40, is outside what the page's controls can be set to.
-        start["length"] = min(max(trained, 2), 2**24)
-        start["served"] = min(max(served or trained, 2), 2**24)
+    first = next((name for name, layer in layers if layer["rates"]), None)
+    context = next((each["context"] for each in models if each["context"]), None)
+    if first is not None:
+        start["code"] = first
+    elif context is not None:
+        # One of a single token, or of 2**40, is outside what the page's controls can be set to.
+        start["length"] = start["served"] = min(max(context, 2), 2**24)
     return start

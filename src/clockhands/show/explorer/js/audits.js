@@ -2,13 +2,18 @@
 
 const MOST_LAYERS = 4096; // more than any model has; a file that names more is no audit
 const MOST_TARGETS = 64;
+const MOST_ENTRIES = 1024; // of one list of one target: groups of layers, findings, readers, and what a finding rests on
 const MOST_TEXT = 400; // characters of one text of a file that are shown
 export const SEVERITIES = ["error", "warning", "note"];
+
+// What would turn the text around it, or not be seen: written out, as the reports do.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb]/g;
 
 // Text of a file as one line that can be shown, whatever was there.
 export function shownText(value, most = MOST_TEXT) {
   const text = typeof value === "string" ? value : value === null || value === undefined ? "" : JSON.stringify(value);
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  const short = text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  return short.replace(UNSEEN, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 // Layer numbers out of "0-4,6-10"; null for what names none: "input", nothing, or more than a model has.
@@ -19,7 +24,7 @@ export function layerNumbers(ranges) {
     const ends = /^(\d{1,6})(?:-(\d{1,6}))?$/.exec(span.trim());
     if (!ends) return null;
     const first = Number(ends[1]), last = Number(ends[2] ?? ends[1]);
-    if (last - first >= MOST_LAYERS || found.length + last - first >= MOST_LAYERS) return null;
+    if (last >= MOST_LAYERS || found.length + last - first >= MOST_LAYERS) return null;
     for (let layer = first; layer <= last; layer++) found.push(layer);
   }
   return found;
@@ -29,6 +34,16 @@ export function layerNumbers(ranges) {
 export function titleOfModel({ target, model_type }) {
   const name = target.split(/[\\/]/).filter(Boolean).at(-1) ?? target;
   return shownText(model_type && model_type !== name ? `${name} (${model_type})` : name, 80);
+}
+
+const KIND_WORDS = new Map([
+  ["rotary", "rotary: turns queries and keys"], ["sinusoidal", "sinusoid, added to the tokens"], ["learned", "learned table, added to the tokens"],
+  ["alibi", "ALiBi, added to the scores"], ["buckets", "buckets of distances, added to the scores"], ["relative", "relative positions, inside the scores"], ["none", "no position at all"],
+]);
+
+// What a layer is told, by its kind.
+export function kindWords({ kind }) {
+  return KIND_WORDS.get(kind) ?? (kind ? shownText(kind, 40) : "not recognised");
 }
 
 // The audits in a text: `clockhands audit --json`, one target of it, or a page that holds one. Gives { audits, unread }, or
@@ -54,12 +69,20 @@ export function auditsIn(text) {
 
 // What our pages hold, found as text: a document made of the page would be judged by this page's policy.
 function heldByPage(text) {
-  return Array.from(text.matchAll(/<script\b[^>]*\btype="application\/json"[^>]*>([\s\S]*?)<\/script>/g), ([, held]) => held);
+  const found = [];
+  for (let at = text.indexOf("<script"); at >= 0; at = text.indexOf("<script", at)) {
+    // The backslash is for the pages that hold this module: without it their own script would end here.
+    const begin = text.indexOf(">", at) + 1, end = begin && text.indexOf("<\/script>", begin);
+    if (begin === 0 || end < 0) break;
+    if (text.slice(at, begin).includes('type="application/json"')) found.push(text.slice(begin, end));
+    at = end;
+  }
+  return found;
 }
 
 function auditsOf(value) {
   if (value === null || typeof value !== "object") return { failed: "it is JSON, but not of an audit." };
-  if (value.schema !== undefined && value.schema !== 1) return { failed: `it is of schema ${shownText(value.schema, 20)}, and this page reads schema 1.` };
+  if (value.schema !== undefined && value.schema !== 1) return { failed: `its schema is ${JSON.stringify(value.schema).slice(0, 20)}, and this page reads schema 1.` };
   const targets = Array.isArray(value.targets) ? value.targets : Array.isArray(value.models) ? value.models : Array.isArray(value.layers) ? [value] : null;
   if (targets === null) {
     return { failed: value.model_type === undefined && value.architectures === undefined
@@ -69,9 +92,16 @@ function auditsOf(value) {
   const unread = Array.isArray(value.unread) ? value.unread.map((each) => shownText(each?.message)) : [];
   if (targets.length === 0) return { failed: unread.length ? `none of its targets could be read: ${unread[0]}` : "it holds no target." };
   if (targets.length > MOST_TARGETS) return { failed: `it holds ${targets.length} targets, and this page takes ${MOST_TARGETS}.` };
+  const long = targets.find(tooLong);
+  if (long !== undefined) return { failed: `${shownText(long.target, 80) || "a target"} in it lists more than ${MOST_ENTRIES} of one thing, which no audit does.` };
   const audits = targets.map(auditOf);
   if (audits.includes(null)) return { failed: "a target in it has no list of layers." };
   return { audits, unread };
+}
+
+function tooLong(target) {
+  const lists = [target?.layers, target?.findings, target?.readers], findings = Array.isArray(target?.findings) ? target.findings : [];
+  return lists.some((list) => Array.isArray(list) && list.length > MOST_ENTRIES) || findings.some((finding) => Object.keys(finding?.evidence ?? {}).length > MOST_ENTRIES);
 }
 
 // One target with every field of the type that the page expects; null where it cannot be one.

@@ -1,14 +1,16 @@
 // The codes that the page knows: those put in by name, those of models, and one of the reader's own.
 
-import { shownText } from "./audits.js";
+import { shownText, titleOfModel } from "./audits.js";
 import { additiveCode, sinusoidalSpec } from "./codes.js";
 import { geometricLadder, ladderOf } from "./ladders.js";
-import { rotaryCode } from "./rotary.js";
+import { rotaryCode, rotarySpec } from "./rotary.js";
 import { whyNoShift } from "./shifts.js";
 import { settled } from "./state.js";
 
 export const CUSTOM = "custom";
 const OF_A_CODE = ["width", "base", "layout", "order", "span"];
+const LENGTHS = ["length", "served"];
+const SAME_DOUBLES = 2 ** -51; // of a rate: how far two doubles of one real number may be apart, each within an ulp
 const REMEMBERED = 64;
 const MOST_PAIRS = 1024; // as many as the state's width allows
 const LEAST_RATE = 1e-200; // where doubles.js ends
@@ -17,6 +19,7 @@ export class Codebook {
   constructor(codes) {
     this.codes = codes;
     this.known = new Map();
+    this.missing = ""; // the name in the last address that is not on this page
   }
 
   has(name) {
@@ -60,6 +63,15 @@ export class Codebook {
     });
   }
 
+  // A rotary head with the ladder in use: of a code that is added, what a head with its hands would do.
+  head(state) {
+    return this.remember(`head ${keyOf(state)}`, () => {
+      const { spec } = this.code(state), ladder = this.ladder(state);
+      if (spec?.type === "Rotary") return rotaryCode(spec, ladder);
+      return rotaryCode({ ...rotarySpec(2 * ladder.pairs), spacing: { type: "Explicit", rates: Array.from(ladder.rates) } }, ladder);
+    });
+  }
+
   // The ladder as it was trained, before any scaling.
   plain(state) {
     const code = this.code(state);
@@ -81,9 +93,12 @@ export class Codebook {
   }
 
   // A patch of the state with all that follows from it: a known code brings its own width, base, layout, order and span,
-  // and where one of them is changed by hand it is that code no longer.
+  // and the lengths that it is told, if any; where one of the first five is changed by hand it is that code no longer.
   followed(patch, state) {
-    if (patch.code !== undefined && this.has(patch.code) && patch.code !== state.code) return { ...patch, ...fieldsOf(this.codes[patch.code]) };
+    if (patch.code !== undefined && this.has(patch.code) && patch.code !== state.code) {
+      const code = this.codes[patch.code];
+      return { ...lengthsOf(code), ...patch, ...fieldsOf(code) };
+    }
     const moved = OF_A_CODE.some((name) => patch[name] !== undefined && settled(name, patch[name]) !== state[name]);
     return moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch;
   }
@@ -93,20 +108,28 @@ export class Codebook {
   opened(state, told = new Set(["code"])) {
     const known = this.has(state.code) ? fieldsOf(this.codes[state.code]) : {};
     const next = { ...state, code: this.has(state.code) ? state.code : CUSTOM };
+    this.missing = next.code === state.code ? "" : shownText(state.code, 40);
     const moved = OF_A_CODE.filter((name) => !told.has("code") && told.has(name) && known[name] !== undefined && known[name] !== state[name]);
     for (const [name, value] of Object.entries(known)) if (!moved.includes(name)) next[name] = settled(name, value);
     if (moved.length) next.code = CUSTOM;
+    else if (told.has("code") && this.has(next.code)) {
+      for (const [name, value] of Object.entries(lengthsOf(this.codes[next.code]))) if (!told.has(name)) next[name] = settled(name, value);
+    }
     next.pair = Math.min(next.pair, next.width / 2 - 1);
     next.channel = Math.min(next.channel, next.width - 1);
     return next;
   }
 
+  // What an address has to say although it is what the page began with: a code would bring its own.
+  brings(state) {
+    return this.has(state.code) ? LENGTHS.filter((name) => Object.hasOwn(lengthsOf(this.codes[state.code]), name)) : [];
+  }
+
   // The codes of a model's layers join the others. Gives the name of each layer's code, null where it has no hands.
-  addModel(audit, number) {
+  addModel(audit, number, axes = {}) {
     return audit.layers.map((layer, place) => {
-      const code = codeOfLayer(layer, audit);
+      const name = `model-${number}-${place}`, code = codeOfLayer(layer, audit, Object.hasOwn(axes, name) ? axes[name] : 1);
       if (code === null) return null;
-      const name = `model-${number}-${place}`;
       this.codes[name] = code;
       return name;
     });
@@ -116,6 +139,32 @@ export class Codebook {
 function fieldsOf(code) {
   const fields = { width: code.width, layout: code.layout, order: code.order, span: code.span };
   return code.base === null ? fields : { ...fields, base: code.base };
+}
+
+// The lengths that a code is told: of a model those of its layer, of a published scaling the one before it and after.
+function lengthsOf({ lengths, spec }) {
+  if (lengths !== undefined) return lengths;
+  const { original, factor } = spec.scaling ?? {};
+  return Number.isFinite(original) ? { length: original, served: original * (Number.isFinite(factor) ? Math.max(factor, 1) : 1) } : {};
+}
+
+// A context of one token, or of 2^40, is outside what the controls can be set to.
+function lengthsOfLayer({ scaling, usable_length, window }, { context, length }) {
+  const reached = usable_length ?? context ?? length, original = Number.isInteger(scaling?.original) && scaling.original > 0 ? scaling.original : reached;
+  if (original === null) return {};
+  // Up to its original length such a ladder has these rates, and others beyond; in a window no distance is longer.
+  const served = scaling?.type === "longrope" ? original : reached ?? original, held = (tokens) => Math.max(Math.min(tokens, window ?? Infinity), 2);
+  return { length: held(original), served: held(served) };
+}
+
+function noteOfLayer({ scaling, window }, { context }, axes) {
+  const said = [];
+  if (axes > 1) said.push(`It has ${axes} axes: here every pair is turned by one and the same position on all of them.`);
+  if (window !== null) said.push(`Its queries see the last ${window} positions only, so that is the length here.`);
+  if (scaling?.type === "longrope" && context !== null && context > scaling.original) {
+    said.push(`Beyond ${scaling.original} tokens it turns by other rates, its long factors; the views show the short ones, and clockhands audit --length ${context} says the others.`);
+  }
+  return said.join(" ");
 }
 
 function keyOf(state) {
@@ -150,23 +199,32 @@ function canTurn(rate) {
   return Number.isFinite(rate) && (rate === 0 || (rate > LEAST_RATE && rate < 1 / LEAST_RATE));
 }
 
+// Rates in a file are doubles. Where they are the powers of the base that stands beside them, the ladder has twice the
+// digits; else each is what the file holds.
+function spacingOf(rates, base) {
+  if (base !== null) {
+    const exact = geometricLadder(rates.length, 2 * rates.length, base).rates;
+    if (rates.every((rate, pair) => Math.abs(rate - exact[pair]) <= SAME_DOUBLES * exact[pair])) return { type: "Geometric", base, span: "open", multiplier: 1 };
+  }
+  return { type: "Explicit", rates };
+}
+
 // The code of one layer of an audit, from its rates as they stand in the JSON; null without rates that can be drawn.
-export function codeOfLayer(layer, audit) {
+export function codeOfLayer(layer, audit, axes = 1) {
   const { rates } = layer;
   if (!Array.isArray(rates) || rates.length === 0 || rates.length > MOST_PAIRS || !rates.every(canTurn)) return null;
   const width = 2 * rates.length;
   const layout = layer.layout === "interleaved" ? "interleaved" : "halves";
   const order = layer.order === "cos-sin" ? "cos-sin" : "sin-cos";
   const base = Number.isFinite(layer.base) && layer.base > 1 ? layer.base : null;
-  const spacing = { type: "Explicit", rates };
+  const spacing = spacingOf(rates, base);
   const turns = layer.kind === "rotary";
   const head = Number.isInteger(layer.width) && layer.width >= width ? layer.width : width;
   const spec = turns
     ? { type: "Rotary", head_width: head, layout, spacing, rotated: width, part: "first", axes: null, blocks: [], direction: "forward", reordered: false, xpos: null, scaling: null, length: null }
     : { ...sinusoidalSpec(width, { layout, order }), spacing };
-  const name = shownText(audit.model_type ?? audit.target.split(/[\\/]/).filter(Boolean).at(-1) ?? audit.target, 30);
-  const where = layer.layers === null ? "" : layer.layers === "input" ? ", input" : `, layers ${shownText(layer.layers, 16)}`;
-  const code = { kind: turns ? "rotary" : "sinusoidal", says: `${name}${where}`, width, base, span: "open", layout, order, spec, model: true };
+  const where = layer.layers === null ? "" : layer.layers === "input" ? ", input" : `, layer${/[-,]/.test(layer.layers) ? "s" : ""} ${shownText(layer.layers, 16)}`;
+  const code = { kind: turns ? "rotary" : "sinusoidal", says: `${shownText(titleOfModel(audit), 48)}${where}`, width, base, span: "open", layout, order, spec, model: true, lengths: lengthsOfLayer(layer, audit), note: noteOfLayer(layer, audit, axes) };
   if (turns && Number.isFinite(layer.attention_factor)) code.factor = layer.attention_factor;
   if (layer.scaling !== null && layer.scaling !== undefined && base !== null) code.trained = { base };
   return code;

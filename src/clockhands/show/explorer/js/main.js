@@ -6,6 +6,7 @@ import { button, choice, slider } from "./controls.js";
 import { html } from "./draw.js";
 import { exportButtons } from "./export.js";
 import { inNotebook } from "./notebook.js";
+import { saidOfCode } from "./shown.js";
 import { DEFAULTS, Store, fromFragment, toFragment } from "./state.js";
 import { attention } from "./views/attention.js";
 import { bias } from "./views/bias.js";
@@ -36,7 +37,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   const models = [], audiences = [];
   const addModel = (given) => {
     const audit = auditOf(given);
-    const place = models.push({ audit, codes: book.addModel(audit, models.length) }) - 1;
+    const place = models.push({ audit, codes: book.addModel(audit, models.length, data.axes) }) - 1;
     for (const tell of audiences) tell(place);
     return place;
   };
@@ -56,19 +57,23 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   const app = {
     root, store, data, models, addModel, addCode, redraw,
     onModels: (tell) => audiences.push(tell),
+    missing: () => book.missing,
     code: (state) => book.code(state),
     spec: (state) => book.spec(state),
     additive: (state) => book.additive(state),
     whyNoShift: (state) => book.whyNoShift(state),
     whyNoShiftNamed: (name) => book.whyNoShiftNamed(name),
     ladder: (state) => book.ladder(state),
+    head: (state) => book.head(state),
     plain: (state) => book.plain(state),
     rates: (state) => book.ladder(state).rates,
     ladderNamed: (name) => book.ladderNamed(name),
     scrollTo: (name) => sections.find(([view]) => view.id === name)[1].element.scrollIntoView(),
   };
 
-  const top = html("div", { class: "top" }, commonControls(app), hosted ? null : themeButton(root, redraw));
+  const notice = html("p", { class: "notice", role: "status" });
+  app.notice = (text) => { notice.textContent = text; };
+  const top = html("div", { class: "top" }, commonControls(app), notice, hosted ? null : themeButton(root, redraw));
   const stay = html("div", { class: "stay" }), story = html("div", { class: "story" });
   root.replaceChildren(top, stay, story);
   const sections = VIEWS.map((view) => [view, sectionOf(view)]);
@@ -88,7 +93,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   store.subscribe((state, changed) => {
     queue.tell(changed);
     // A few times a second: browsers slow a page down that moves its address with every frame.
-    if (onfragment) telling ??= setTimeout(() => { telling = null; onfragment(toFragment(store.state, defaults)); }, TELLING);
+    if (onfragment) telling ??= setTimeout(() => { telling = null; onfragment(toFragment(store.state, defaults, store.state.code === defaults.code ? [] : book.brings(store.state))); }, TELLING);
   });
   redraw();
   // What stays ends with the window where it is taller: a scroll of its own would take the wheel from the page.
@@ -164,15 +169,14 @@ function commonControls(app) {
   const says = html("p", { class: "says" });
   const more = button("See all that it is told", () => app.scrollTo("model"));
   const tell = () => {
-    const code = app.code(store.state);
-    if (code.own) says.replaceChildren();
-    else if (code.model) says.replaceChildren("The views show this model's ladder. ", more);
-    else says.replaceChildren(code.base === null ? `${code.says} No base alone makes its ladder: moving the base makes another code.` : code.says);
+    const code = app.code(store.state), text = saidOfCode(code, store.state, app.missing(), app.models);
+    says.replaceChildren(text, ...(app.models.length ? [" ", more] : []));
   };
   store.subscribe((_, changed) => {
     if (changed.has("length") && store.state.length > LONGEST) length.limits(2, store.state.length);
     if (changed.has("code")) tell();
   });
+  app.onModels(tell);
   tell();
   return html("div", { class: "common", role: "group", "aria-label": "The code" },
     codeChoice(app),

@@ -3,6 +3,7 @@
 import { additiveCode } from "./codes.js";
 import { onTheme } from "./colours.js";
 import { rotaryCode } from "./rotary.js";
+import { DEFAULTS } from "./state.js";
 
 const OF_THE_NOTEBOOK = "the notebook's";
 
@@ -29,9 +30,12 @@ export function textOfSpec(value) {
 // Gives a function that lets go of it.
 export function inNotebook(held, root, explore) {
   const data = JSON.parse(held.get("data"));
+  let page = null;
   // The name of the code with this spec; one that the page does not know gets a name of its own.
   const nameOf = (spec, add) => {
-    const text = textOfSpec(spec), known = Object.keys(data.codes).find((name) => textOfSpec(data.codes[name].spec) === text);
+    // Several published codes are one spec: the one that is shown keeps its name.
+    const text = textOfSpec(spec), [known] = [page?.store.state.code, DEFAULTS.code, ...Object.keys(data.codes)]
+      .filter((name) => Object.hasOwn(data.codes, name ?? "") && textOfSpec(data.codes[name].spec) === text);
     if (known !== undefined) return known;
     let name = OF_THE_NOTEBOOK;
     for (let number = 2; Object.hasOwn(data.codes, name); number++) name = `${OF_THE_NOTEBOOK}, ${number}`;
@@ -39,7 +43,8 @@ export function inNotebook(held, root, explore) {
     return name;
   };
   const code = nameOf(held.get("spec"), (name, entry) => { data.codes[name] = entry; });
-  const { store, app, redraw } = explore(root, { ...data, start: { ...data.start, code, position: held.get("position") } }, { hosted: true });
+  page = explore(root, { ...data, start: { ...data.start, code, position: held.get("position") } }, { hosted: true });
+  const { store, app, redraw } = page;
   withOwnIds(root);
   root.addEventListener("keydown", keepKey);
   const themeEnds = onTheme(redraw);

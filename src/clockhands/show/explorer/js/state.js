@@ -86,11 +86,11 @@ export function fromFragment(fragment, defaults = DEFAULTS) {
   return state;
 }
 
-// Only what differs from the page's own start, so that a link stays short.
-export function toFragment(state, defaults = DEFAULTS) {
+// Only what differs from the page's own start, so that a link stays short, and what is `always` said.
+export function toFragment(state, defaults = DEFAULTS, always = []) {
   const told = new URLSearchParams();
   for (const name of Object.keys(DEFAULTS)) {
-    if (state[name] !== defaults[name]) told.set(name, String(state[name]));
+    if (state[name] !== defaults[name] || always.includes(name)) told.set(name, String(state[name]));
   }
   return told.toString();
 }

@@ -1,18 +1,16 @@
 // A model: what is it told?
 
-import { auditsIn, partsOfModel, shownText, titleOfModel, verdictOf } from "../audits.js";
+import { auditsIn, kindWords, partsOfModel, shownText, titleOfModel, verdictOf } from "../audits.js";
 import { css, fromOklch, theme } from "../colours.js";
 import { button, slider } from "../controls.js";
+import { saidOfFiles } from "../shown.js";
 import { html, number, svg } from "../draw.js";
 
-const LARGEST = 64 * 2 ** 20; // bytes of a file that is read
+const LARGEST = 16 * 2 ** 20; // bytes of a file that is read
 const DEEP = 64; // layers from which on a line of the picture is too thin for a number of its own
 const MODEL_STRIP = { numbers: 40, cell: 40, mark: 14, marks: 3 }; // CSS pixels; how many findings have a mark
-const KINDS = {
-  rotary: ["rotary: turns queries and keys", 300], sinusoidal: ["sinusoid, added to the tokens", 200], learned: ["learned table, added to the tokens", 145],
-  alibi: ["ALiBi, added to the scores", 350], buckets: ["buckets of distances, added to the scores", 110], relative: ["relative positions, inside the scores", 75],
-};
-const UNTOLD = { none: "no position at all" };
+// The hue of each kind, in degrees.
+const HUES = new Map([["rotary", 300], ["sinusoidal", 200], ["learned", 145], ["alibi", 350], ["buckets", 110], ["relative", 75]]);
 const LAYOUT_WORDS = { halves: "pairs (i, i + d/2)", interleaved: "pairs (2i, 2i + 1)" };
 
 export const model = {
@@ -22,8 +20,10 @@ export const model = {
     let failed = "";
     const { store } = app;
     const opened = async (files) => {
+      const had = app.models.length;
       failed = "";
       for (const file of files) failed ||= await openFile(file, app);
+      app.notice(saidOfFiles(failed, app.models.slice(had).map(({ audit }) => audit)));
       app.redraw();
     };
     const file = html("input", { type: "file", id: "control-audit", accept: ".json,.html,application/json", multiple: true, onchange: () => { opened([...file.files]); file.value = ""; } });
@@ -129,10 +129,10 @@ function coloursOf(models) {
   const bases = new Map(), dark = theme() === "dark";
   for (const { audit } of models) for (const { kind, base } of audit.layers) bases.set(kind, (bases.get(kind) ?? new Set()).add(base ?? 0));
   return ({ kind, base }) => {
-    if (!Object.hasOwn(KINDS, kind ?? "")) return "none";
+    if (!HUES.has(kind)) return "none";
     const sorted = [...bases.get(kind)].sort((a, b) => a - b), place = sorted.indexOf(base ?? 0);
     const share = sorted.length < 2 ? 0.5 : place / (sorted.length - 1);
-    return css(fromOklch(dark ? 0.5 + 0.32 * share : 0.74 - 0.3 * share, 0.11, (KINDS[kind][1] * Math.PI) / 180));
+    return css(fromOklch(dark ? 0.5 + 0.32 * share : 0.74 - 0.3 * share, 0.11, (HUES.get(kind) * Math.PI) / 180));
   };
 }
 
@@ -197,10 +197,6 @@ function severityShape(severity, x, y) {
   if (severity === "error") return svg("path", { class: "severity error", d: `M${x},${y - 7}l7,7l-7,7l-7,-7z` });
   if (severity === "warning") return svg("path", { class: "severity warning", d: `M${x},${y - 7}l7,12h-14z` });
   return svg("circle", { class: "severity note", cx: x, cy: y, r: 4.5 });
-}
-
-function kindWords({ kind }) {
-  return KINDS[kind]?.[0] ?? UNTOLD[kind] ?? (kind ? shownText(kind, 40) : "not recognised");
 }
 
 function whereWords({ layers }) {
