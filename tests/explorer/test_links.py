@@ -199,7 +199,7 @@ def test_where_two_to_the_53_ends_the_page_counts_no_further(tabs):
     sines = [
         float(plain(cell)) for cell in tab.locator("#pair table.numbers tbody td:nth-child(2)").all_text_contents()
     ]
-    wanted = ch.table("vaswani2017", [2**53 - 5 + row for row in range(5)], dtype="float64")[:, 8]
+    wanted = ch.table(ch.preset("vaswani2017"), [2**53 - 5 + row for row in range(5)], dtype="float64")[:, 8]
     assert sines[:5] == pytest.approx(list(wanted), abs=1e-6)
     assert tab.locator("#pair circle.token.sine").count() <= 64
     put(tab, "pair", position=5)

@@ -68,7 +68,7 @@ export const distance = {
       slider(app, "shift", "Distance", { min: -4096, max: 4096, unit: "tokens" }).element,
       other,
       slider(app, "served", "Up to", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
-    const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 18, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
+    const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 24, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero")));
