@@ -2,13 +2,14 @@
 
 import { additiveCode, naiveSpec } from "../codes.js";
 import { choice, slider } from "../controls.js";
-import { Plot, html, number, svg } from "../draw.js";
+import { Plot, html, number, say, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { firstNegative, firstRise, kernelBound, kernelInParts } from "../kernels.js";
 import { Labels } from "../labels.js";
 import { geometricLadder } from "../ladders.js";
+import { drawnHead } from "../rotary.js";
 
-const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span"];
+const KERNEL_REDRAWS = ["code", "width", "base", "length", "served", "other", "span", "seed"];
 const FARTHEST = 131072; // tokens; more could not be followed by hand
 const NAMED = [0.5, 0.36, 0.64, 0.22, 0.78]; // of the way across, where the lines may have their names
 const FARTHER = [0, 16, 32]; // px that a name gives way, into its line, where its place is taken
@@ -34,6 +35,13 @@ function* likenessOf(name, ladder, length) {
   const values = yield* kernelInParts(ladder, length), error = kernelBound(ladder.pairs);
   const rise = firstRise(values, error), below = firstNegative(values, error), pairs = ladder.pairs;
   return { name, rise, below, at: (distance) => values[distance] / pairs, shares: values.map((value) => value / pairs) };
+}
+
+// The score of a drawn query and key in a rotary head, as a share of the product of their lengths.
+function* scoresOf(head, seed, length) {
+  const { query, key } = drawnHead(seed, head.spec.head_width), size = Math.hypot(...query) * Math.hypot(...key);
+  const scores = yield* head.scoresInParts(query, key, length);
+  return { shares: scores.map((score) => score / size), at: (distance) => head.score(query, key, distance) / size, channels: query.length };
 }
 
 // A path through first, least, largest and last of each pixel's values: nothing that stands out is lost.
@@ -67,11 +75,14 @@ export const distance = {
     section.controls.append(
       slider(app, "shift", "Distance", { min: -4096, max: 4096, unit: "tokens" }).element,
       other,
+      slider(app, "seed", "Draw number", { min: 0, max: 999 }).element,
       slider(app, "served", "Up to", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
     const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 24, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two codes" });
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
-      html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero")));
+      html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero"),
+      html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a drawn query and key, in a rotary head")));
+    const ofHead = section.figure.appendChild(html("p", { class: "says" }));
     let axes = null;
     let made = {};
     const take = (event) => {
@@ -89,6 +100,8 @@ export const distance = {
       next.key = [state.code, state.width, state.base, state.span, length].join(" ");
       next.besideKey = [state.other, state.width, length].join(" ");
       if (next.key !== made.key) next.own = yield* likenessOf(state.code === "custom" ? "this code" : nameOfCode(app, state.code), app.ladder(state), length);
+      next.headKey = `${next.key} ${state.seed}`;
+      if (next.headKey !== made.headKey) next.head = yield* scoresOf(app.head(state), state.seed, length);
       next.without = app.whyNoShift(state);
       if (next.besideKey !== made.besideKey) {
         const beside = ladderBeside(app, state);
@@ -101,6 +114,7 @@ export const distance = {
     const point = (state) => {
       pointAt(plot, made, state, axes);
       section.answer(saidOfKernel(made, state, made.own.shares.length - 1));
+      say(ofHead, saidOfHead(made.head, state));
     };
     // Two kernels of some thousand distances: while a slider is dragged they follow when there is time.
     const follow = whenIdle(() => draw(app.store.state), section.element);
@@ -121,15 +135,16 @@ function keyed(mark) {
   return svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark);
 }
 
-function drawKernels(plot, { own, beside }, state, length) {
+function drawKernels(plot, { own, beside, head }, state, length) {
   plot.clear();
   const { left, top, right, bottom } = plot.inner, wide = plot.width > 560;
-  const least = Math.min(beside ? -0.3 : -0.12, ...[own, beside].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
+  const least = Math.min(beside ? -0.3 : -0.12, ...[own, beside, head].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
   const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least - 0.1, 1], [bottom, top]);
   plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
   plot.ink.append(
     svg("text", { class: "name", x: 0, y: 14 }, "likeness, as a share of a row with itself"),
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
+  plot.ink.append(svg("path", { class: "likeness likeness-drawn", d: pixelPath(head.shares, x, y) }));
   if (beside) plot.ink.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
   plot.ink.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
   const lines = new Map([own, beside].filter(Boolean).map((each) => [each, columnsOfLine(each.shares, x, y, left, right)]));
@@ -151,7 +166,7 @@ function drawKernels(plot, { own, beside }, state, length) {
 }
 
 // The likeness at the distance that is pointed at.
-function pointAt(plot, { own }, state, { x, y, up, labels, marks }) {
+function pointAt(plot, { own, head }, state, { x, y, up, labels, marks }) {
   marks.replaceChildren();
   const k = Math.abs(state.shift);
   if (k >= 1 && k < own.shares.length) {
@@ -160,6 +175,7 @@ function pointAt(plot, { own }, state, { x, y, up, labels, marks }) {
     const { anchor, ...place } = labels.seat(text, seats, false);
     marks.append(
       svg("line", { class: "shift-before", x1: cx, x2: cx, y1: y(0), y2: cy }),
+      svg("circle", { class: "tip-drawn", cx, cy: y(head.shares[k]), r: 3, "data-score": head.shares[k] }),
       svg("circle", { class: "tip", cx, cy, r: 5, "data-distance": k, "data-share": own.at(k) }),
       svg("text", { class: "halo strong", ...place, "text-anchor": anchor }, text));
   }
@@ -224,4 +240,11 @@ function saidOfKernel({ own, beside }, state, farthest) {
   const second = beside ? ` With ${beside.name} it ${fall(beside)}, and ${sink(beside)}.` : "";
   return `How far, roughly; never which way. ${known} dot product cannot tell before from after. It ${fall(own)}` +
     `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}.${second}`;
+}
+
+function saidOfHead(head, state) {
+  const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
+  const told = k === 0 ? `${number(head.at(0), 3)} at one position` : `${number(head.at(k), 3)} with the key ${tokens} behind the query, and ${number(head.at(-k), 3)} with it as far ahead`;
+  return `Thin: a query and a key of ${number(head.channels)} drawn numbers, turned by a rotary head with these hands. As a share of their lengths their product is ${told}. ` +
+    "Two vectors that differ tell the side, and nothing makes their score fall with the distance.";
 }
