@@ -34,13 +34,7 @@ from clockhands.measures.adding.score_terms import commuting_form, four_terms, o
 from clockhands.measures.ladders.angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
 from clockhands.measures.ladders.turning import completes
 from clockhands.measures.order.sentences import sentence_layer, word_vector
-from clockhands.measures.shifts.kernels import (
-    first_negative,
-    first_rise,
-    kernel_bound,
-    kernel_by_distance,
-    mean_by_octave,
-)
+from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.presets import presets
@@ -344,7 +338,6 @@ def kernels() -> Iterator[Case]:
     ):
         spec = Sinusoidal(2 * pairs, base)
         values, error = kernel_by_distance(spec.ladder, length), kernel_bound(pairs)
-        starts, means = mean_by_octave(values)
         distances = sorted({0, 1, 2, 10, length // 3, length - 1} & set(range(length)))
         yield {
             "pairs": pairs,
@@ -357,8 +350,6 @@ def kernels() -> Iterator[Case]:
             "bound": error,
             "first_rise": first_rise(values, error),
             "first_negative": first_negative(values, error),
-            "octaves": starts,
-            "means": means,
         }
 
 

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 
 import { geometricLadder, givenLadder, ladderFrom } from "../../src/clockhands/show/explorer/js/ladders.js";
-import { DTYPES, WAYS, computedAngles, firstPositionOff, roundTo, samePositions } from "../../src/clockhands/show/explorer/js/precision.js";
+import { WAYS, computedAngles, firstPositionOff, roundTo } from "../../src/clockhands/show/explorer/js/precision.js";
 import { disagreements, golden, held } from "./golden.js";
 
 const CASES = golden("precision");
@@ -79,27 +79,19 @@ test("between two neighbours a number goes to the nearer one, and half way to th
 
 test("what is too large is infinite, what is not a number stays none, and zeros keep their sign", () => {
   assert.deepEqual([65519, 65520, -1e9].map((each) => roundTo("float16", each)), [65504, Infinity, -Infinity]);
-  for (const dtype of DTYPES) {
+  for (const dtype of ["float64", "float32", "bfloat16", "float16"]) {
     assert.ok(Number.isNaN(roundTo(dtype, NaN)));
     assert.deepEqual([roundTo(dtype, Infinity), roundTo(dtype, -0)], [Infinity, -0]);
   }
   assert.ok(Object.is(roundTo("float16", -1e-30), -0));
 });
 
-test("the first position that a dtype does not hold, and how many share one", () => {
+test("the first position that a dtype does not hold", () => {
   for (const [dtype, first] of [["bfloat16", 257], ["float16", 2049], ["float32", 16777217]]) {
     assert.equal(firstPositionOff(dtype), first);
     assert.ok(roundTo(dtype, first) !== first && roundTo(dtype, first - 1) === first - 1);
-    for (const at of [0, 1, 200, first - 1, first, first + 1, first + 2, 3 * first, 512, 4096, 40000]) {
-      const held_ = roundTo(dtype, at);
-      let same = 0;
-      for (let near = Math.max(0, at - 2000); near < at + 2000; near++) if (roundTo(dtype, near) === held_) same += 1;
-      assert.equal(samePositions(dtype, at), same, `${dtype} at ${at}`);
-    }
   }
   assert.equal(firstPositionOff("float64"), 2 ** 53 + 1);
-  assert.equal(samePositions("float16", 65520), Infinity);
-  assert.equal(samePositions("float64", 2 ** 40 + 1), 1);
 });
 
 test("a rate of twice the digits is rounded once: beside a midpoint its lower half decides", () => {
@@ -112,9 +104,9 @@ test("a rate of twice the digits is rounded once: beside a midpoint its lower ha
   assert.deepEqual([1, 2, 4].map((at) => phases.error(at, 0) + at * (step / 2)), [0, 0, 0]);
 });
 
-test("a computed angle is the real one and its error; the largest error is infinite where a number is", () => {
+test("the error is of the angle as it was computed; the largest error is infinite where a number is", () => {
   const angles = computedAngles(geometricLadder(64, 128, 10000), "float16", "throughout");
-  assert.equal(angles.angle(2049, 0), 2048);
+  assert.equal(angles.error(2049, 0), 2048 - 2049);
   assert.equal(angles.largest(2049), Math.max(...angles.errors(2049).map(Math.abs)));
   const small = computedAngles(geometricLadder(64, 128, 10000), "float32", "throughout");
   assert.equal(small.largest(3), Math.max(...small.errors(3).map(Math.abs)));

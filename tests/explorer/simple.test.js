@@ -7,7 +7,10 @@ import { test } from "node:test";
 import { additiveCode, naiveSpec, sinusoidalSpec } from "../../src/clockhands/show/explorer/js/codes.js";
 import { kernelByDistance } from "../../src/clockhands/show/explorer/js/kernels.js";
 import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
-import { coverOf, nearestRows, rowDistance, simpleCodes } from "../../src/clockhands/show/explorer/js/views/naive.js";
+import { coverOf, nearestRows, rowDistance, simpleInParts } from "../../src/clockhands/show/explorer/js/views/naive.js";
+import { allOf } from "../../src/clockhands/show/explorer/js/idle.js";
+
+const simpleCodes = (state) => allOf(simpleInParts(state));
 
 function rowsApart(code, p, q) {
   const [a, b] = [p, q].map((position) => code.row(position));

@@ -33,8 +33,6 @@ export function sinusoidalSpec(width, { base = 10000, span = "open", layout = "i
   };
 }
 
-export const NAIVE = ["counter", "normalised", "binary", "sine", "single", "even"];
-
 // A code that one would try first, as Python writes it down.
 export function naiveSpec(name, width, { length = 2048, base = 10000 } = {}) {
   const hands = { width: width + (width % 2), layout: "interleaved", order: "sin-cos" };
@@ -45,11 +43,6 @@ export function naiveSpec(name, width, { length = 2048, base = 10000 } = {}) {
   if (name === "single") return { type: "SingleFrequency", ...hands, rate: 1 };
   if (name === "even") return { type: "EvenlySpaced", ...hands, first_rate: 1, last_rate: 1 / base };
   throw new RangeError(`no naive code ${name}`);
-}
-
-// A sinusoid of p squared, of log p or of 1/p.
-export function warpedSpec(warp, width, base = 10000) {
-  return { type: "WarpedPosition", width, warp, base, layout: "interleaved", order: "sin-cos" };
 }
 
 // What stands for the position; NaN where there is no such number.

@@ -77,14 +77,3 @@ export function firstNegative(values, error = 0) {
   const found = values.findIndex((value) => value < -error);
   return found < 0 ? null : found;
 }
-
-// The first distance of each octave, 1, 2, 4, …, and the mean of the values from there up to the next.
-export function octaveMeans(values) {
-  const starts = [], means = [];
-  for (let start = 1; start < values.length; start *= 2) {
-    const part = values.slice(start, 2 * start);
-    starts.push(start);
-    means.push(part.reduce((sum, value) => sum + value, 0) / part.length);
-  }
-  return { starts, means };
-}

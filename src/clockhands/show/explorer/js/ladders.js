@@ -82,14 +82,6 @@ export function ladderOf(spacing, pairs, channels) {
   throw new RangeError(`no spacing ${spacing.type}`);
 }
 
-export function geometric(pairs, channels, base, span = "open", multiplier = 1) {
-  return geometricLadder(pairs, channels, base, span, multiplier).rates;
-}
-
-export function evenSteps(pairs, first, last) {
-  return evenLadder(pairs, first, last).rates;
-}
-
 // Tokens that a turn takes; Infinity for a pair that stands still.
 export function wavelength(rate) {
   return (2 * Math.PI) / rate;

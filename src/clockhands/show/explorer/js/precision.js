@@ -6,8 +6,6 @@
 
 import { expTwice, productRest } from "./doubles.js";
 
-export const DTYPES = ["float64", "float32", "bfloat16", "float16"];
-
 export const WAYS = {
   positions: "positions rounded to the dtype, everything else exact",
   rates: "rates rounded to the dtype, everything else exact",
@@ -106,10 +104,6 @@ class ComputedAngles {
     return out;
   }
 
-  angle(position, pair) {
-    return position * this.ladder.rates[pair] + this.error(position, pair);
-  }
-
   // The largest size of an error of any pair.
   largest(position) {
     let most = 0;
@@ -141,18 +135,4 @@ function ratesFromBase(ladder, dtype, way, base) {
 // The first whole position that a dtype does not hold.
 export function firstPositionOff(dtype) {
   return 2 ** (FORMATS[dtype].bits + 1) + 1;
-}
-
-// How many whole positions of at least 0 are rounded to the number that this one is rounded to.
-export function samePositions(dtype, position) {
-  const held = roundTo(dtype, position), { bits, least, largest } = FORMATS[dtype];
-  if (!Number.isFinite(held)) return Infinity;
-  const unit = powerOfTwo(Math.max(exponentOf(held), least) - bits);
-  if (held === 0 || unit < 1) return 1;
-  // Midpoints to both neighbours; they count where they are whole and go to this number.
-  const below = exponentOf(held) === exponentOf(held - unit) ? unit / 2 : unit / 4;
-  let first = Math.ceil(held - below), last = Math.floor(held + unit / 2);
-  if (roundTo(dtype, first) !== held) first += 1;
-  if (held < largest && roundTo(dtype, last) !== held) last -= 1;
-  return last - first + 1;
 }

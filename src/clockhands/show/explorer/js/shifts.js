@@ -27,14 +27,9 @@ function turnOfWaves(code) {
   return TURNS_OF_WAVES[`${code.waveOf(code.channels[0])} ${code.waveOf(code.channels[1])}`];
 }
 
-// What acts on the two channels of a pair, [[a, b], [c, d]]: the code k tokens later is this times the code.
+// What R_k is on the two channels of a pair, [[a, b], [c, d]]: the code k tokens later is this times the code. Channels that
+// are in no pair stay as they are. The code must have a shift.
 export function shiftBlock(code, pair, k) {
-  const why = whyNoShift(code);
-  if (why !== null) throw new RangeError(why);
-  return blockOf(code, pair, k);
-}
-
-function blockOf(code, pair, k) {
   const phase = phaseAt(code.ladder, pair, k), cosine = Math.cos(phase), sine = turnOfWaves(code) * Math.sin(phase);
   return [[cosine, sine], [-sine, cosine]];
 }
@@ -46,22 +41,11 @@ export function missOfShift(code, from, k) {
   let most = 0;
   for (let pair = 0; pair < code.pairs; pair++) {
     const channels = [code.channels[2 * pair], code.channels[2 * pair + 1]];
-    blockOf(code, pair, k).forEach(([a, b], row) => {
+    shiftBlock(code, pair, k).forEach(([a, b], row) => {
       most = Math.max(most, Math.abs(a * here[channels[0]] + b * here[channels[1]] - there[channels[row]]));
     });
   }
   return most;
-}
-
-// R_k, [width, width] row by row: table(t + k) = R_k table(t). Channels that are in no pair stay as they are.
-export function shiftMatrix(code, k) {
-  const width = code.width ?? code.spec.head_width, matrix = new Float64Array(width * width);
-  for (let channel = 0; channel < width; channel++) matrix[channel * width + channel] = 1;
-  for (let pair = 0; pair < code.pairs; pair++) {
-    const block = shiftBlock(code, pair, k), at = [code.channels[2 * pair], code.channels[2 * pair + 1]];
-    at.forEach((row, i) => at.forEach((column, j) => { matrix[row * width + column] = block[i][j]; }));
-  }
-  return matrix;
 }
 
 // By how many radians a hand turns from one position to k tokens further; whole turns are left in.

@@ -3,7 +3,7 @@
 import { colourTable } from "../colours.js";
 import { additiveCode, naiveSpec, sinusoidalSpec } from "../codes.js";
 import { Plot, html, number, svg } from "../draw.js";
-import { allOf, whenIdle } from "../idle.js";
+import { whenIdle } from "../idle.js";
 import { kernelInParts } from "../kernels.js";
 import { firstNeverTurning, geometricLadder, phaseAt, wavelength } from "../ladders.js";
 import { decades, powerWords, tokenWords } from "./ladder.js";
@@ -57,11 +57,7 @@ function digitsSet(bits) {
 }
 
 // All that the panels tell of a width, a base and a length.
-export function simpleCodes(state) {
-  return allOf(simpleInParts(state));
-}
-
-function* simpleInParts({ width, base, length }) {
+export function* simpleInParts({ width, base, length }) {
   const rows = Math.min(length, MOST_ROWS), pairs = width / 2, found = {};
   const norm = Math.sqrt(width); // of a token of unit variance
   const digits = Math.min(width, 31);
