@@ -1,0 +1,70 @@
+"""What is drawn from a seed on the page in a browser: the numbers of Python's own rotations, and of its figure."""
+
+import math
+import re
+
+import pytest
+
+import clockhands as ch
+from clockhands.measures.order.sentences import SeededDraw
+from clockhands.show.figures import attention
+from exploring import caption, eventually, put, says
+
+pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.slow
+
+
+def share(spec, seed, distance):
+    """A drawn query, a distance after a drawn key, both turned: their product by that of their lengths."""
+    query, key = SeededDraw(seed).normal(2, spec.head_width)
+    start = max(0, -distance)
+    turned = ch.rotate(query[None], spec, [start + distance])[0] @ ch.rotate(key[None], spec, [start])[0]
+    return float(turned) / math.sqrt(query @ query * (key @ key))
+
+
+def on_the_line(tab):
+    return float(tab.locator("#distance .tip-drawn").get_attribute("data-score"))
+
+
+@pytest.mark.parametrize(
+    ("code", "spec"),
+    [
+        ("vaswani2017", ch.Rotary(512)),
+        ("llama3.1", ch.preset("llama3.1")),
+        ("gpt-j", ch.preset("gpt-j")),  # three quarters of its channels stand still
+        ("esm2", ch.preset("esm2")),
+    ],
+)
+def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(quiet_page, explorer, code, spec):
+    with quiet_page(explorer) as tab:
+        put(tab, "common", code=code)
+        for seed, k in ((0, 3), (7, 3), (7, 500)):
+            put(tab, "distance", seed=seed, shift=k)
+            behind, ahead = share(spec, seed, k), share(spec, seed, -k)
+            assert abs(behind - ahead) > 1e-4
+            words = f"a key of # drawn numbers.* # with the key {k} tokens behind the query, and # with it as far ahead"
+            says(tab, "#distance .figure .says", words, spec.head_width, behind, ahead, rel=6e-3)
+            eventually(tab, lambda wanted=behind: close(on_the_line(tab), wanted))
+
+
+def close(found, wanted):
+    assert found == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("code", ["sinusoidal", "rotary", "alibi"])
+def test_the_page_and_the_figure_say_the_same_of_two_sentences(quiet_page, explorer, code):
+    with quiet_page(explorer) as tab:
+        for seed in (0, 5):
+            put(tab, "attention", code_in_attention=code, seed=seed)
+            told = " ".join(text.get_text() for text in attention(code, seed=seed).texts).replace("\n", " ")
+            moved = re.search(r"a weight moves by up to (\d\.\d+)", told)
+            assert bool(moved) == (code != "alibi")
+            if moved:
+                says(tab, "attention", "a weight moves by up to #", float(moved[1]), rel=1e-9)
+            else:
+                eventually(tab, lambda told=told: both_cannot(told, caption(tab, "attention")))
+
+
+def both_cannot(*texts):
+    assert all("With ALiBi it cannot either" in text for text in texts)
+    assert all(re.search("how far a word is, not on which side", text) for text in texts)
