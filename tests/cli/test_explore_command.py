@@ -65,7 +65,7 @@ def written(run, tmp_path):
 
     def write(*targets):
         out = tmp_path / "page.html"
-        done = run("explore", *targets, "--out", out)
+        done = run("explore", *targets, "--out", out, "--force")
         # Nothing but where the page is: it is no data, so it is said beside it.
         assert (done.code, done.out, done.err) == (0, "", f"note: {out} holds the page.\n")
         return out.read_text(encoding="utf-8")

@@ -265,8 +265,10 @@ def test_a_dropped_model_brings_its_own_lengths_and_a_published_scaling_the_one_
     tab = opened("plain", "#length=512&served=1024")
     lengths = [tab.locator(f'input[type="number"][data-name="{name}"]').first for name in ("length", "served")]
     choose(tab, folder / "deep.audit.json")
-    for each in lengths:
-        api.expect(each).to_have_value("131072")
+    for place, layer in enumerate(audit(folder / "deep.json").layers):
+        tab.locator(f'#model button[data-code="model-0-{place}"]').click()
+        for each in lengths:
+            api.expect(each).to_have_value(str(layer.window or 131072))
     tab.locator("#control-code").select_option("llama3.1")
     spec = ch.preset("llama3.1")
     api.expect(lengths[0]).to_have_value(str(spec.scaling.original))

@@ -51,7 +51,8 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
 
     Returns:
         ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
-        ``clockhands audit --json``, how many ``axes`` their codes have where it is more than one, their ``biases``, and angles beyond a double's reach under ``precise``.
+        ``clockhands audit --json``, how many ``axes`` their codes have where it is more than one, their ``biases``,
+        and angles beyond a double's reach under ``precise``.
     """
     given = list(audits)
     models = [each.to_dict() for each in given]
