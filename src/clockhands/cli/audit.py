@@ -10,8 +10,8 @@ import click
 
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.cli.group import complain, did_you_mean, talk
-from clockhands.cli.output import not_there, print_json, write_whole
-from clockhands.errors import ClockhandsError
+from clockhands.cli.output import OutPath, not_there, print_json, write_whole
+from clockhands.errors import ClockhandsError, Unreadable
 
 EXAMPLES = """\b
 Examples:
@@ -66,7 +66,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 )
 @click.option(
     "--write-baseline",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutPath(),
     metavar="FILE",
     help="Write what is found now to this file, for --baseline.",
 )
@@ -76,7 +76,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutPath(),
     metavar="FILE",
     help="Write the report as one HTML page to this file too.",
 )
@@ -105,12 +105,17 @@ def command(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError(f"--json and --format {form} contradict each other.")
     if force and html is None:
         raise click.UsageError("--force is for --html, which says what to replace.")
-    if html is not None:
-        not_there(html, force=force)
+    if None not in (html, write_baseline) and Path(html or "").resolve() == Path(write_baseline or "").resolve():
+        raise click.UsageError("--html and --write-baseline name the same file.")
     # Imported when it is called: the help of all commands needs none of it.
     from clockhands.auditing.baselines import baseline_of, known_in, without_known
     from clockhands.sources.overriding import read_overrides
 
+    reads = [*targets, *([] if baseline is None else [baseline])]
+    if html is not None:
+        not_there(html, force=force, reads=reads)
+    if write_baseline is not None and not _is_baseline(write_baseline):  # one is there to be written anew
+        not_there(write_baseline, force=True, reads=targets)
     overrides = read_overrides(settings)
     known = None if baseline is None else known_in(baseline)
     audits: list[Audit] = []
@@ -139,12 +144,23 @@ def command(  # noqa: PLR0917 - click passes them by name
         from clockhands.show.report import report
 
         page = report(audits, failures)
-        write_whole(html, lambda path: _write(path, page), force=force)
+        write_whole(html, lambda path: _write(path, page), force=force, reads=reads)
         talk(f"note: {html} holds the report.")
     _print(form or ("json" if as_json else "text"), audits, failures)
     if failures:
         return 2
     return int(any(found.errors or (strict and found.warnings) for found in audits))
+
+
+def _is_baseline(path: Path) -> bool:
+    # Imported when it is called, as all that reads files.
+    from clockhands.auditing.baselines import known_in
+
+    try:
+        known_in(path)
+    except Unreadable:
+        return False
+    return True
 
 
 def _left_out(found: Audit, kept: Audit, why: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from clockhands.cli.group import talk
-from clockhands.cli.output import print_json
+from clockhands.cli.output import OutPath, print_json
 from clockhands.conversion import convert
 from clockhands.layouts import Layout
 
@@ -21,7 +21,7 @@ Examples:
 
 @click.command("convert", epilog=EXAMPLES)
 @click.argument("source", metavar="IN")
-@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("out", metavar="OUT", type=OutPath(folder=True))
 @click.option("--layout", type=click.Choice(LAYOUTS), required=True, help="How the rows shall stand.")
 @click.option(
     "--from", "from_", type=click.Choice(LAYOUTS), help="How they stand, if not as the files and their type say."

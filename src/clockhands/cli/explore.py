@@ -8,7 +8,7 @@ import click
 
 from clockhands.auditing import Audit, audit
 from clockhands.cli.group import complain, talk
-from clockhands.cli.output import not_there, write_whole
+from clockhands.cli.output import OutPath, not_there, write_whole
 from clockhands.errors import ClockhandsError
 
 EXAMPLES = """\b
@@ -24,7 +24,7 @@ Examples:
 @click.argument("targets", metavar="[TARGET]...", nargs=-1)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutPath(),
     metavar="PAGE.html",
     help="Write the page to this file; without it a browser opens it.",
 )
@@ -39,7 +39,7 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
     if force and out is None:
         raise click.UsageError("--force is for --out, which says what to replace.")
     if out is not None:
-        not_there(out, force=force)
+        not_there(out, force=force, reads=targets)
     audits = [found for found in map(_audited, targets) if found is not None]
     if targets and not audits:
         return 2
@@ -49,7 +49,8 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
 
     text = page(data(audits), _title(audits))
     if out is not None:
-        write_whole(out, lambda path: _write(path, text), force=force)
+        write_whole(out, lambda path: _write(path, text), force=force, reads=targets)
+        talk(f"note: {out} holds the page.")
         opened = True
     else:
         opened = _opened(text)

@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +22,81 @@ def print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps({"schema": 1, **document}, indent=2, allow_nan=False))
 
 
-def not_there(path: Path, *, force: bool) -> None:
-    """Refuse a place where a file is already; commands that take long ask before they begin."""
+class OutPath(click.Path):
+    """Where a command writes; an empty name is none, nor is ``-``, which other programs take for standard output."""
+
+    def __init__(self, *, folder: bool = False) -> None:
+        super().__init__(path_type=Path, dir_okay=folder)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if os.fspath(value) in ("", "-"):
+            whose = "" if param is None else f" for {param.get_error_hint(ctx)}"  # pyright: ignore[reportArgumentType]
+            raise InvalidValue(f"{os.fspath(value)!r}{whose} names no file.", "Name the file that shall be written.")
+        return super().convert(value, param, ctx)
+
+
+def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> None:
+    """Refuse a place where a file is already, or what the command reads; those that take long ask before they begin.
+
+    Args:
+        path: Where a file shall be.
+        force: Whether a file that is already there may be replaced.
+        reads: Targets, and paths of files, that are read and so never replaced.
+
+    Raises:
+        InvalidValue: The place is taken.
+    """
+    for each in reads:
+        if path.exists() and _would_lose(path, each):
+            name = "standard input" if each == "-" else each
+            what = f"{name}, which is read" if _same(path, each) else f"a file of {name}, which is read"
+            raise InvalidValue(
+                f"{path} would be written over {what}.", "Give another name; `--force` replaces nothing that is read."
+            )
+    if path.exists() and not path.is_file():
+        raise InvalidValue(f"{path} is no file that could be replaced.", "Give another name.")
     if path.exists() and not force:
         raise InvalidValue(f"{path} is already there.", "Give another name, or `--force` to replace it.")
 
 
-def write_whole(path: Path, write: Callable[[Path], None], *, force: bool) -> None:
+def _would_lose(path: Path, read: str | Path) -> bool:
+    """Whether writing ``path`` would replace what is read, or a file of a model folder that is no page."""
+    place = _place(read)
+    if _same(path, read) or place is None or not place.is_dir():
+        return _same(path, read)
+    inside = place.resolve() in path.resolve().parents or place.absolute() in path.absolute().parents
+    with suppress(OSError):  # a folder that may not be listed is not read either
+        inside = inside or any(_same(path, each) for each in place.iterdir())
+    return inside and path.suffix.lower() not in (".html", ".htm")
+
+
+def _same(path: Path, read: str | Path) -> bool:
+    with suppress(OSError, ValueError, AttributeError):  # one is not there; standard input is none, or no file
+        if read == "-":
+            return os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
+        place = _place(read)
+        return place is not None and path.samefile(place)
+    return False
+
+
+def _place(read: str | Path) -> Path | None:
+    # Imported when a file is to be written: the help of all commands needs none of it.
+    from clockhands.sources.targets import path_of
+
+    return read if isinstance(read, Path) else path_of(read)
+
+
+def write_whole(path: Path, write: Callable[[Path], None], *, force: bool, reads: Sequence[str | Path] = ()) -> None:
     """Write a file under another name and give it its own when it is complete.
 
     Args:
         path: Where the file shall be.
         write: Writes the content to the path that it is given.
         force: Whether a file that is already there may be replaced.
+        reads: What is never replaced, as in `not_there`.
     """
-    not_there(path, force=force)
+    not_there(path, force=force, reads=reads)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         write(unfinished)

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from clockhands.additive import table
 from clockhands.cli.group import talk
-from clockhands.cli.output import write_whole
+from clockhands.cli.output import OutPath, not_there, write_whole
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.positions import Positions, positions_of
@@ -97,7 +97,7 @@ def _number(text: str) -> int | float:
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Type of the numbers.")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutPath(),
     metavar="FILE",
     help="Write to FILE (.npy, .npz, .safetensors or .csv), exactly.",
 )
@@ -113,6 +113,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     Printed numbers have six digits; a terminal shows as many of them as it has room for.
     """
     writer = None if out is None else _writer(out, dtype)
+    reads = [Path(preset)] if preset.lower().endswith(".json") else []
+    if out is not None:
+        not_there(out, force=force, reads=reads)
     spec, own, values = _spec(preset)
     chosen = context.get_parameter_source("asked") != ParameterSource.DEFAULT
     wanted: Any = parse_positions(asked) if chosen or own is None else own
@@ -121,7 +124,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     if out is None or writer is None:
         _print(numbers, positions)
         return
-    write_whole(out, lambda path: writer(path, numbers, positions, to_json(spec)), force=force)
+    write_whole(out, lambda path: writer(path, numbers, positions, to_json(spec)), force=force, reads=reads)
     talk(f"{out}: {numbers.shape[0]:,} positions x {numbers.shape[1]:,} channels, {dtype}.")
 
 

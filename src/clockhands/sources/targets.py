@@ -46,6 +46,18 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
     return _first_reading(text)
 
 
+def path_of(text: str) -> Path | None:
+    """The file or folder that ``text`` would be read from; None for a preset, standard input and what is not there.
+
+    >>> path_of("vaswani2017"), path_of("-")
+    (None, None)
+    """
+    if text == "-" or text.startswith("preset:") or not text.strip() or "\0" in text:
+        return None
+    found = _path_and_tensor(text.removeprefix("file:"))
+    return found[0] if found else _cached(text, beside=True)
+
+
 def is_function(text: str) -> bool:
     """Whether ``text`` can only be ``package.module:callable``: no path, no preset and no model is called so."""
     if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]):

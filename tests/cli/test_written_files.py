@@ -1,0 +1,166 @@
+"""Whatever a command writes, it writes over nothing that it reads, and under a name that is one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+}
+WRITERS = (("audit", "--html"), ("explore", "--out"))
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """A folder with a model's config, as seen from the folder above it."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    return folder
+
+
+def refused(done, out):
+    """Whether it ended in one sentence about this place."""
+    assert (done.code, done.out) == (2, "")
+    error, hint = done.err.splitlines()
+    assert error.startswith(f"error: {out} would be written over ")
+    assert error.endswith("which is read.")
+    assert hint == "hint: Give another name; `--force` replaces nothing that is read."
+    return True
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(
+    ("targets", "out"),
+    [
+        (["model/config.json"], "model/config.json"),
+        (["model/config.json"], "./model/../model/config.json"),
+        (["file:model/config.json"], "model/config.json"),
+        (["vaswani2017", "model/config.json", "nowhere.json"], "model/config.json"),
+        (["model"], "model/config.json"),
+        (["link"], "model/config.json"),
+        (["model"], "link/config.json"),
+        (["other.json"], "model/config.json"),
+        (["model/config.json"], "other.json"),
+        (["model/config.json"], "hard.json"),
+        (["model"], "hard.json"),
+    ],
+)
+def test_a_target_is_never_written_over(run, model, writer, targets, out):
+    try:
+        Path("link").symlink_to("model")
+        Path("other.json").symlink_to("model/config.json")
+    except OSError:
+        pytest.skip("this system makes no links")
+    os.link("model/config.json", "hard.json")
+    command, option = writer
+    assert refused(run(command, *targets, option, out, "--force"), Path(out))
+    assert refused(run(command, *targets, option, out), Path(out))
+    assert json.loads((model / "config.json").read_text("utf-8")) == CONFIG
+    assert Path("other.json").is_symlink()
+    assert sorted(os.listdir(model)) == ["config.json"]
+
+
+@pytest.mark.parametrize(("command", "option"), WRITERS)
+def test_a_model_that_is_in_the_cache_is_never_written_over(run, tmp_path, monkeypatch, command, option):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    folder = tmp_path / "models--org--name" / "snapshots" / "one"
+    folder.mkdir(parents=True)
+    config = folder / "config.json"
+    config.write_text(json.dumps(CONFIG), encoding="utf-8")
+    assert refused(run(command, "org/name", option, config, "--force"), config)
+    assert json.loads(config.read_text("utf-8")) == CONFIG
+
+
+@pytest.mark.parametrize(("command", "option"), WRITERS)
+def test_a_page_in_a_model_s_folder_is_replaced_if_asked(run, model, command, option):
+    out = model / "page.html"
+    assert run(command, model, option, out).code == 0
+    assert run(command, model, option, out).code == 2
+    assert run(command, model, option, out, "--force").code == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a file that is open there cannot be replaced anyway")
+def test_a_file_on_standard_input_is_never_written_over(model):
+    words = [sys.executable, "-m", "clockhands", "audit", "-", "--html", "model/config.json", "--force"]
+    with (model / "config.json").open("rb") as file:
+        done = subprocess.run(words, stdin=file, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "would be written over standard input, which is read." in done.stderr
+    assert json.loads((model / "config.json").read_text("utf-8")) == CONFIG
+
+
+def test_a_table_is_never_written_over_the_file_that_describes_it(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spec = '{"type": "Sinusoidal", "width": 8}'
+    Path("spec.json").write_text(spec, encoding="utf-8")
+    os.link("spec.json", "same.csv")
+    assert refused(run("table", "spec.json", "--positions", "4", "--out", "same.csv", "--force"), "same.csv")
+    assert Path("same.csv").read_text("utf-8") == spec
+    # A folder that is called as a preset is not what is read.
+    Path("vaswani2017").mkdir()
+    for _ in range(2):
+        assert run("table", "vaswani2017", "--positions", "4", "--out", "vaswani2017/t.csv", "--force").code == 0
+
+
+@pytest.mark.usefixtures("model")
+def test_a_baseline_is_written_over_no_target_and_over_itself(run):
+    assert refused(run("audit", "model", "--write-baseline", "model/config.json"), Path("model/config.json"))
+    assert refused(run("audit", "model/config.json", "--write-baseline", "model/config.json"), "model/config.json")
+    known = "model/known.json"
+    assert run("audit", "model", "--write-baseline", known).code == 0
+    assert run("audit", "model", "--baseline", known, "--write-baseline", known).code == 0
+    assert refused(run("audit", "model", "--baseline", known, "--html", known, "--force"), known)
+    done = run("audit", "model", "--write-baseline", "both.html", "--html", "./both.html")
+    assert (done.code, done.out) == (2, "")
+    assert "name the same file" in done.err
+    assert not Path("both.html").exists()
+
+
+@pytest.mark.parametrize("name", ["", "-"])
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("audit", "vaswani2017"), "--html"),
+        (("audit", "vaswani2017"), "--write-baseline"),
+        (("explore",), "--out"),
+        (("table", "vaswani2017"), "--out"),
+    ],
+)
+def test_an_empty_name_and_a_dash_name_no_file(run, model, words, option, name):
+    done = run(*words, option, name)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (f"error: {name!r} for '{option}' names no file.\nhint: Name the file that shall be written.\n")
+    assert os.listdir() == [model.name]
+
+
+@pytest.mark.usefixtures("model")
+def test_a_conversion_goes_to_no_empty_name(run):
+    for name in ("", "-"):
+        done = run("convert", "model", "--layout", "halves", "--", name)
+        assert done.code == 2
+        assert f"{name!r} for 'OUT' names no file." in done.err
+
+
+@pytest.mark.skipif(shutil.which("mkfifo") is None, reason="there are no named pipes")
+@pytest.mark.parametrize(
+    "words", [("explore", "--out", "pipe", "--force"), ("audit", "vaswani2017", "--write-baseline", "pipe")]
+)
+def test_what_is_no_file_is_not_replaced(run, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert "pipe is no file that could be replaced" in done.err
+    assert Path("pipe").is_fifo()
