@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 
 import { compareTwice, expTwice, logTwice } from "../../src/clockhands/show/explorer/js/doubles.js";
-import { evenLadder, firstNeverTurning, geometricLadder, ladderFrom, ladderOf, phaseAt, turnsWithin, wavelength } from "../../src/clockhands/show/explorer/js/ladders.js";
+import { evenLadder, firstNeverTurning, geometricLadder, ladderFrom, ladderOf, pairsToDraw, phaseAt, turnsWithin, wavelength } from "../../src/clockhands/show/explorer/js/ladders.js";
 import { disagreements, golden, held } from "./golden.js";
 
 const CASES = golden("ladders");
@@ -79,4 +79,13 @@ test("exponential and logarithm of twice the digits undo each other", () => {
     assert.ok(Math.abs(low) < Math.abs(x) * Math.max(1, Math.abs(Math.log(x))) * 2 ** -98, `${x}: ${low}`);
   }
   assert.ok(compareTwice([1, 1e-20], [1, 0]) > 0 && compareTwice([1, 0], [1, 1e-20]) < 0 && compareTwice([1, 0], [1, 0]) === 0);
+});
+
+test("the pairs that are drawn keep both ends, hold the chosen one and stand in order", () => {
+  assert.deepEqual(pairsToDraw(256, 0, 4), [0, 85, 170, 255]);
+  assert.deepEqual(pairsToDraw(256, 90, 4), [0, 90, 170, 255]);
+  assert.deepEqual(pairsToDraw(256, 3, 4), [0, 3, 170, 255]);
+  assert.deepEqual(pairsToDraw(256, 254, 4), [0, 85, 254, 255]);
+  assert.deepEqual(pairsToDraw(3, 1, 12), [0, 1, 2]);
+  assert.deepEqual(pairsToDraw(1, 0, 12), [0]);
 });

@@ -201,3 +201,21 @@ export function number(value, digits = 4) {
 export function raised(power) {
   return String(power).replace(/./g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
 }
+
+// A path through first, least, largest and last of each pixel's values, from a place on: nothing that stands out is lost.
+export function pathOfColumns(values, x, y, from = 0) {
+  const path = [], wanted = new Set();
+  for (let k = from; k < values.length;) {
+    const next = Math.min(Math.max(Math.ceil(x.invert(Math.floor(x(k)) + 1)), k + 1), values.length);
+    let least = k, most = k;
+    for (let at = k; at < next; at++) {
+      if (values[at] < values[least]) least = at;
+      if (values[at] > values[most]) most = at;
+    }
+    wanted.clear();
+    for (const at of least < most ? [k, least, most, next - 1] : [k, most, least, next - 1]) wanted.add(at);
+    for (const at of wanted) path.push(`${x(at).toFixed(1)},${y(values[at]).toFixed(1)}`);
+    k = next;
+  }
+  return `M${path.join("L")}`;
+}

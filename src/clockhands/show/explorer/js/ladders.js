@@ -82,9 +82,12 @@ export function ladderOf(spacing, pairs, channels) {
   throw new RangeError(`no spacing ${spacing.type}`);
 }
 
+// A whole turn, in radians.
+export const TURN = 2 * Math.PI;
+
 // Tokens that a turn takes; Infinity for a pair that stands still.
 export function wavelength(rate) {
-  return (2 * Math.PI) / rate;
+  return TURN / rate;
 }
 
 // position x rate less whole turns, from -pi to pi: turns are taken off before anything is rounded.
@@ -97,7 +100,7 @@ export function phaseAt(ladder, pair, position) {
 }
 
 // A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
-const NEARLY_A_TURN = 2 * Math.PI * (1 - 1e-12);
+const NEARLY_A_TURN = TURN * (1 - 1e-12);
 
 // Whether a pair of this rate completes a turn within a length.
 export function completes(rate, length) {
@@ -126,4 +129,16 @@ export function turnsWithin(ladder, length) {
 export function firstNeverTurning(ladder, length) {
   const found = ladder.rates.findIndex((rate) => !completes(rate, length));
   return found < 0 ? null : found;
+}
+
+// So many pairs at the most, evenly over a ladder; the chosen one takes the place of the nearest, and the ends stay.
+export function pairsToDraw(pairs, chosen, most) {
+  const count = Math.min(most, pairs);
+  const drawn = Array.from({ length: count }, (_, place) => Math.round((place * (pairs - 1)) / Math.max(count - 1, 1)));
+  if (!drawn.includes(chosen) && chosen < pairs) {
+    let nearest = 0;
+    drawn.forEach((pair, place) => { if (Math.abs(pair - chosen) < Math.abs(drawn[nearest] - chosen)) nearest = place; });
+    drawn[Math.min(Math.max(nearest, 1), count - 2)] = chosen;
+  }
+  return drawn.sort((a, b) => a - b);
 }

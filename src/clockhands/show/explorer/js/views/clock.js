@@ -3,13 +3,12 @@
 import { heldWaves } from "../codes.js";
 import { colourTable } from "../colours.js";
 import { button, choice, slider } from "../controls.js";
-import { Plot, html, number, put, say, svg } from "../draw.js";
-import { completes, paceOf, phaseAt, wavelength } from "../ladders.js";
+import { Plot, html, number, put, raised, say, svg } from "../draw.js";
+import { TURN, completes, paceOf, pairsToDraw, phaseAt, wavelength } from "../ladders.js";
 
 const HANDS = 12; // hands that are drawn, evenly over the ladder
 const FEW = 6; // and in a low window, where the clock shares a column with the table
 const LOW = 1020; // CSS pixels
-const TURN = 2 * Math.PI;
 const FAR_TURNS = 40000; // readings of a hand that reading back may take
 const OPENING = 900; // ms in which the hands arrive
 
@@ -103,7 +102,7 @@ export const clock = {
         counter.measure();
         few = section.element.closest(".stay") && innerHeight < LOW;
       }
-      const pairs = handsToDraw(code.pairs, state.pair, few ? FEW : HANDS);
+      const pairs = pairsToDraw(code.pairs, state.pair, few ? FEW : HANDS);
       const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-pair") : null;
       if (faces === null || faces.width !== plot.width || faces.drawn.length !== pairs.length) {
         faces = { width: plot.width, drawn: makeFaces(plot, pairs.length, app, () => code.ladder) };
@@ -164,19 +163,6 @@ function shortTurn(rate) {
   if (rate === 0) return "never";
   if (tokens < 1e6) return `${number(tokens, 3)} tokens`;
   return tokens < 1e9 ? `${number(tokens / 1e6, 3)} million` : number(Number(tokens.toPrecision(3)), 3);
-}
-
-// Pairs evenly over the ladder; the chosen one takes the place of the nearest.
-function handsToDraw(pairs, chosen, most) {
-  const count = Math.min(most, pairs);
-  const drawn = Array.from({ length: count }, (_, place) => Math.round((place * (pairs - 1)) / Math.max(count - 1, 1)));
-  if (!drawn.includes(chosen) && chosen < pairs) {
-    let nearest = 0;
-    drawn.forEach((pair, place) => { if (Math.abs(pair - chosen) < Math.abs(drawn[nearest] - chosen)) nearest = place; });
-    // The fastest and the slowest hand stay in the picture.
-    drawn[Math.min(Math.max(nearest, 1), count - 2)] = chosen;
-  }
-  return drawn.sort((a, b) => a - b);
 }
 
 // Faces in their seats; which pair each shows, and on which ladder, is told afterwards.
@@ -305,7 +291,7 @@ function drawCounter(plot, ladder, state) {
     const parts = [
       svg("rect", { x: x - 11, y: top + 34, width: 22, height: 22, class: digit === "1" ? "bit on" : "bit" }),
       svg("text", { x, y: top + 50, "text-anchor": "middle", class: digit === "1" ? "digit on" : "digit" }, digit),
-      svg("text", { x, y: top + 74, "text-anchor": "middle" }, bit < 6 ? String(period) : `2${superscript(bit + 1)}`)];
+      svg("text", { x, y: top + 74, "text-anchor": "middle" }, bit < 6 ? String(period) : `2${raised(bit + 1)}`)];
     if (pair !== null) {
       const phase = phaseAt(ladder, pair, state.position), radius = 12;
       parts.push(svg("circle", { cx: x, cy: top + 16, r: radius, class: pair === state.pair ? "face lit" : "face" }),
@@ -313,10 +299,6 @@ function drawCounter(plot, ladder, state) {
     }
     plot.ink.append(svg("g", {}, svg("title", {}, pair === null ? `no hand turns about once in ${number(period)} tokens` : `pair ${pair} turns once in ${number(wavelength(ladder.rates[pair]))} tokens, bit ${bit} once in ${number(period)}`), parts));
   });
-}
-
-function superscript(value) {
-  return [...String(value)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
 }
 
 // The pair whose wavelength is nearest to a period in ratio; null where none is within a factor of 1.5.

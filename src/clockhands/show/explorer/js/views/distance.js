@@ -2,7 +2,7 @@
 
 import { additiveCode, naiveSpec } from "../codes.js";
 import { choice, slider } from "../controls.js";
-import { Plot, html, number, say, svg } from "../draw.js";
+import { Plot, html, number, pathOfColumns, say, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { firstNegative, firstRise, kernelBound, kernelInParts } from "../kernels.js";
 import { Labels } from "../labels.js";
@@ -42,24 +42,6 @@ function* scoresOf(head, seed, length) {
   const { query, key } = drawnHead(seed, head.spec.head_width), size = Math.hypot(...query) * Math.hypot(...key);
   const scores = yield* head.scoresInParts(query, key, length);
   return { shares: scores.map((score) => score / size), at: (distance) => head.score(query, key, distance) / size, channels: query.length };
-}
-
-// A path through first, least, largest and last of each pixel's values: nothing that stands out is lost.
-function pixelPath(shares, x, y) {
-  const path = [], wanted = new Set();
-  for (let k = 1; k < shares.length;) {
-    const next = Math.min(Math.max(Math.ceil(x.invert(Math.floor(x(k)) + 1)), k + 1), shares.length);
-    let least = k, most = k;
-    for (let at = k; at < next; at++) {
-      if (shares[at] < shares[least]) least = at;
-      if (shares[at] > shares[most]) most = at;
-    }
-    wanted.clear();
-    for (const at of least < most ? [k, least, most, next - 1] : [k, most, least, next - 1]) wanted.add(at);
-    for (const at of wanted) path.push(`${x(at).toFixed(1)},${y(shares[at]).toFixed(1)}`);
-    k = next;
-  }
-  return `M${path.join("L")}`;
 }
 
 export const distance = {
@@ -144,9 +126,9 @@ function drawKernels(plot, { own, beside, head }, state, length) {
   plot.ink.append(
     svg("text", { class: "name", x: 0, y: 14 }, "likeness, as a share of a row with itself"),
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
-  plot.ink.append(svg("path", { class: "likeness likeness-drawn", d: pixelPath(head.shares, x, y) }));
-  if (beside) plot.ink.append(svg("path", { class: "likeness likeness-beside", d: pixelPath(beside.shares, x, y) }));
-  plot.ink.append(svg("path", { class: "likeness", d: pixelPath(own.shares, x, y) }));
+  plot.ink.append(svg("path", { class: "likeness likeness-drawn", d: pathOfColumns(head.shares, x, y, 1) }));
+  if (beside) plot.ink.append(svg("path", { class: "likeness likeness-beside", d: pathOfColumns(beside.shares, x, y, 1) }));
+  plot.ink.append(svg("path", { class: "likeness", d: pathOfColumns(own.shares, x, y, 1) }));
   const lines = new Map([own, beside].filter(Boolean).map((each) => [each, columnsOfLine(each.shares, x, y, left, right)]));
   const labels = new Labels({ left, top, right, bottom }, [...lines.values()]);
   let up = true;

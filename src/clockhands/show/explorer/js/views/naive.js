@@ -2,10 +2,10 @@
 
 import { colourTable } from "../colours.js";
 import { additiveCode, naiveSpec, sinusoidalSpec } from "../codes.js";
-import { Plot, html, number, svg } from "../draw.js";
+import { Plot, html, number, pathOfColumns, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { kernelInParts } from "../kernels.js";
-import { firstNeverTurning, geometricLadder, phaseAt, wavelength } from "../ladders.js";
+import { TURN, firstNeverTurning, geometricLadder, phaseAt, wavelength } from "../ladders.js";
 import { decades, powerWords, tokenWords } from "./ladder.js";
 
 const NAIVE_REDRAWS = ["width", "base", "length", "position"];
@@ -108,7 +108,7 @@ function* evenlySpaced(width, base, rows) {
   const values = yield* kernelInParts(ladder, rows), apart = (p, q) => Math.sqrt(Math.max(0, 2 * (pairs - values[Math.abs(p - q)])));
   // Then every hand has gained a whole turn on its neighbour: all stand at one angle, which is 0 only where the slowest has
   // come round as well.
-  const round = Math.round((2 * Math.PI * (pairs - 1)) / Math.abs(ladder.rates[0] - ladder.rates[pairs - 1]));
+  const round = Math.round((TURN * (pairs - 1)) / Math.abs(ladder.rates[0] - ladder.rates[pairs - 1]));
   const back = rowDistance(ladder.rates, round), step = rowDistance(ladder.rates, 1), usual = Math.sqrt(2 * pairs);
   const phases = Array.from(ladder.rates, (_, pair) => phaseAt(ladder, pair, round));
   const angle = Math.atan2(phases.reduce((sum, phase) => sum + Math.sin(phase), 0), phases.reduce((sum, phase) => sum + Math.cos(phase), 0));
@@ -216,7 +216,7 @@ function drawPanel({ name, plot, words }, made, from) {
   if (made.norm < largest) {
     plot.ink.append(svg("line", { class: "rule", x1: left, x2: right, y1: y(made.norm), y2: y(made.norm) }));
   }
-  plot.ink.append(svg("path", { class: "likeness", d: columnPath(values, x, y) }),
+  plot.ink.append(svg("path", { class: "likeness", d: pathOfColumns(values, x, y) }),
     svg("circle", { class: "tip", cx: x(from), cy: y(0), r: 4 }));
   const marked = [mark, ...(twin || round ? [from + (twin?.k ?? round), from - (twin?.k ?? round)] : [])].find((place) => place !== undefined && place >= 0 && place < rows);
   if (marked !== undefined) {
@@ -229,22 +229,6 @@ function drawPanel({ name, plot, words }, made, from) {
   plot.axes(x, y, "position (token)", "", { xTicks: 4, yTicks: 3 });
   plot.ink.append(svg("text", { class: "name", x: 0, y: 12 }, `distance from row ${number(from)}`));
   words.textContent = loses;
-}
-
-// Least and largest of each pixel, so that no near miss is skipped.
-function columnPath(values, x, y) {
-  const path = [];
-  for (let p = 0; p < values.length;) {
-    const column = Math.floor(x(p));
-    let least = p, most = p;
-    while (p < values.length && Math.floor(x(p)) === column) {
-      if (values[p] < values[least]) least = p;
-      if (values[p] > values[most]) most = p;
-      p++;
-    }
-    for (const at of least === most ? [least] : [least, most].sort((a, b) => a - b)) path.push(`${x(at).toFixed(1)},${y(values[at]).toFixed(1)}`);
-  }
-  return `M${path.join("L")}`;
 }
 
 // The farthest distance that a hand goes to on its first half turn, and how many pairs turn by less than an eighth even
@@ -283,6 +267,6 @@ function drawBases(plot, says, ladders, length) {
 
 function saidOfSimple({ found, rows }, { width }) {
   const { counter, single, even, paper } = found;
-  return `Each loses something that a model needs. At width ${number(width)} the counter grows to ${number(counter.ratio)} times a token, one frequency is back after ${number(single.twin ? single.twin.k : 2 * Math.PI, 3)} tokens${even.round === undefined ? "; " : ", "}` +
+  return `Each loses something that a model needs. At width ${number(width)} the counter grows to ${number(counter.ratio)} times a token, one frequency is back after ${number(single.twin ? single.twin.k : TURN, 3)} tokens${even.round === undefined ? "; " : ", "}` +
     (even.round === undefined ? "" : `evenly spaced rates are in step again after ${number(even.round)}; `) + `the paper's rates keep the nearest of ${number(rows)} rows ${number(paper.near.apart, 3)} apart.`;
 }

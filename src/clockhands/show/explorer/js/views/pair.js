@@ -3,10 +3,9 @@
 import { heldWaves } from "../codes.js";
 import { slider } from "../controls.js";
 import { Plot, html, line, number, put, refill, say, svg, unlessKept } from "../draw.js";
-import { phaseAt, wavelength } from "../ladders.js";
+import { TURN, phaseAt, wavelength } from "../ladders.js";
 import { stepKeys, turnable } from "./clock.js";
 
-const FULL_TURN = 2 * Math.PI;
 const SAMPLES = 240; // points of a curve
 const FAR_OUT = 1e6; // the position from which on labels say only how much further
 const FAR_ROWS = 1e9; // and those of the table
@@ -84,8 +83,8 @@ export const pair = {
 export function twinOf(ladder, chosen, position) {
   const rate = ladder.rates[chosen];
   if (rate === 0) return null;
-  const by = Math.PI - 2 * phaseAt(ladder, chosen, position), ahead = by - FULL_TURN * Math.floor(by / FULL_TURN);
-  return ahead < 1e-9 || FULL_TURN - ahead < 1e-9 ? null : position + ahead / rate;
+  const by = Math.PI - 2 * phaseAt(ladder, chosen, position), ahead = by - TURN * Math.floor(by / TURN);
+  return ahead < 1e-9 || TURN - ahead < 1e-9 ? null : position + ahead / rate;
 }
 
 // A number with a fixed count of digits and a true minus sign.
@@ -116,7 +115,7 @@ function answerOf(code, chosen, state, { phase, rate, twin }, without) {
   const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = number(state.position);
   const held = heldWaves(code, chosen);
   if (!held.has("sin")) {
-    const back = -2 * phase, again = state.position + (back - FULL_TURN * Math.floor(back / FULL_TURN)) / rate;
+    const back = -2 * phase, again = state.position + (back - TURN * Math.floor(back / TURN)) / rate;
     return `The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${here}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}: ` +
       `one wave cannot tell them apart. The sine could, but this code does not hold it: ${without}.`;
   }
@@ -135,8 +134,8 @@ function factsOf(code, chosen, state) {
     ["rate", told("rad/token", number(rate, 6))],
     ["divisor", rate === 0 ? "none" : number(1 / rate, 6)],
     ["wavelength", rate === 0 ? "none" : told("tokens", number(wavelength(rate), 6))],
-    ["speed", told("turns in 1\u202f000 tokens", number((1000 * rate) / FULL_TURN, 4))],
-    [`in ${number(state.length)} tokens`, told("turns", number((state.length * rate) / FULL_TURN, 4))],
+    ["speed", told("turns in 1\u202f000 tokens", number((1000 * rate) / TURN, 4))],
+    [`in ${number(state.length)} tokens`, told("turns", number((state.length * rate) / TURN, 4))],
   ];
 }
 
@@ -156,7 +155,7 @@ function drawWaves(plot, now, state) {
   const { left, right, top, bottom } = plot.inner, { ladder, chosen, rate, phase, twin } = now;
   const length = rate === 0 ? state.length : wavelength(rate);
   // From where the last turn began, so that the curves stand still while the position moves on.
-  const begun = rate === 0 ? 0 : state.position - (phase - FULL_TURN * Math.floor(phase / FULL_TURN)) / rate;
+  const begun = rate === 0 ? 0 : state.position - (phase - TURN * Math.floor(phase / TURN)) / rate;
   const from = Math.abs(begun) < 1e-9 * length ? 0 : begun, to = from + (rate === 0 ? 1 : 2) * length;
   const across = d3.scaleLinear([from, to], [left, right]), up = d3.scaleLinear([-1, 1], [bottom, top]);
   now.across = across;
@@ -172,7 +171,7 @@ function drawWaves(plot, now, state) {
   const start = rate === 0 ? phase : 0;
   for (const [wave, kind] of [[Math.cos, "cosine"], [Math.sin, "sine"]]) {
     // Two turns look alike for every pair and from everywhere.
-    const turned = (part) => start + (rate === 0 ? 0 : part * 2 * FULL_TURN);
+    const turned = (part) => start + (rate === 0 ? 0 : part * 2 * TURN);
     const curve = unlessKept([kind, start, rate === 0, left, right, bottom].join(), () => {
       const points = Array.from({ length: SAMPLES + 1 }, (_, step) => [left + ((right - left) * step) / SAMPLES, up(wave(turned(step / SAMPLES)))]);
       return line(points, { class: `wave ${kind}` });

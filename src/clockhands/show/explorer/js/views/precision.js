@@ -3,7 +3,7 @@
 import { button, choice } from "../controls.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
-import { LAST_TRUE_POSITION, givenLadder, phaseAt } from "../ladders.js";
+import { LAST_TRUE_POSITION, TURN, givenLadder, phaseAt } from "../ladders.js";
 import { computedAngles, firstPositionOff, roundTo } from "../precision.js";
 import { decades, logAxis, powerWords, sized, tokenWords, wholly } from "./ladder.js";
 
@@ -229,7 +229,7 @@ function farFrom(app, state) {
     const real = known ? known.angles[row][place] : phaseAt(ladder, pair, position), plain = position * ladder.rates[pair];
     const said = Math.atan2(Math.sin(plain), Math.cos(plain)), apart = Math.abs(said - real);
     return html("tr", { "data-pair": pair }, html("th", { scope: "row" }, `pair ${pair}`),
-      [angle(real), angle(said), errorWords(onlyTrue(Math.min(apart, 2 * Math.PI - apart)))].map((words) => html("td", {}, words)));
+      [angle(real), angle(said), errorWords(onlyTrue(Math.min(apart, TURN - apart)))].map((words) => html("td", {}, words)));
   });
   return [
     html("p", { class: "far-words", role: "status" }, html("span", { "aria-hidden": "true" }, "▲ "), sentence + source),

@@ -3,11 +3,10 @@
 import { warpPosition } from "../codes.js";
 import { choice, slider } from "../controls.js";
 import { Plot, html, line, number, put, refill, say, svg } from "../draw.js";
-import { phaseAt } from "../ladders.js";
+import { TURN, pairsToDraw, phaseAt } from "../ladders.js";
 import { bestShift, missOfShift, warpedStep } from "../shifts.js";
 import { decades } from "./ladder.js";
 
-const WHOLE_TURN = 2 * Math.PI;
 const CLOCKED = [["none", "p"], ["square", "p²"], ["log", "log p"], ["reciprocal", "1/p"]];
 const STARTS_TRIED = 1024; // starts that one angle for all is asked of
 const FAN_ARROWS = 36; // of them drawn in a fan
@@ -17,7 +16,7 @@ const SHIFT_REDRAWS = [...FAN_REDRAWS, "order", "start", "position"];
 
 // An angle as it looks on the circle, from -pi to pi.
 function onCircle(angle) {
-  return angle - WHOLE_TURN * Math.round(angle / WHOLE_TURN);
+  return angle - TURN * Math.round(angle / TURN);
 }
 
 // A point of a circle, counted against the clock from the right, as sine and cosine do.
@@ -27,7 +26,7 @@ function pointOn(x, y, radius, angle) {
 
 // An arrow along the circle from one angle, by so many radians; whole turns are left out, since nobody could see them.
 function arcArrow(x, y, radius, from, turned, attributes) {
-  const seen = turned % WHOLE_TURN;
+  const seen = turned % TURN;
   if (Math.abs(seen) * radius < 1.5) return null;
   const to = from + seen, way = Math.sign(seen);
   const head = Math.min(6, Math.abs(seen) * radius * 0.7), back = to - (way * head) / radius;
@@ -37,17 +36,6 @@ function arcArrow(x, y, radius, from, turned, attributes) {
   return svg("g", attributes,
     svg("path", { class: "shift-arc", d: arc }),
     svg("path", { class: "shift-head", d: `M${tip}L${wings[0]}L${wings[1]}Z` }));
-}
-
-// Which pairs are drawn: evenly over the ladder, and the chosen one in place of the nearest.
-function pairsShown(count, pairs, chosen) {
-  const most = Math.min(count, pairs);
-  const shown = Array.from({ length: most }, (_, place) => Math.round((place * (pairs - 1)) / Math.max(most - 1, 1)));
-  if (!shown.includes(chosen) && chosen < pairs) {
-    const nearest = shown.reduce((best, pair, place) => (Math.abs(pair - chosen) < Math.abs(shown[best] - chosen) ? place : best), 0);
-    shown[nearest] = chosen;
-  }
-  return shown;
 }
 
 // What a shift by k does to every hand of a ladder from two starts. By how much R_k of both rows misses the rows that stand
@@ -176,7 +164,7 @@ function dragHands(element, app, faces, hold, heldNow) {
 function drawShifted(plot, found, state, chosen, app) {
   const focused = plot.element.contains(document.activeElement) ? document.activeElement.getAttribute("data-hand") : null;
   plot.clear();
-  const columns = Math.max(3, Math.min(10, Math.floor(plot.width / 106))), shown = pairsShown(columns, found.pairs, chosen);
+  const columns = Math.max(3, Math.min(10, Math.floor(plot.width / 106))), shown = pairsToDraw(found.pairs, chosen, columns);
   const size = Math.min(92, plot.width / columns - 8), across = plot.width / columns, radius = size / 2 - 4;
   const row = size + 44, head = 20;
   plot.height = head + 3 * row + 2;
@@ -233,12 +221,12 @@ function drawTurned(plot, found, state, chosen) {
     return;
   }
   const late = chosen > found.pairs / 2, x = d3.scaleLinear([0, Math.max(found.pairs - 1, 1)], [left, right]);
-  const y = d3.scaleLog([Math.min(...all) / 1.6, Math.max(...all, WHOLE_TURN) * 1.6], [bottom, top]);
+  const y = d3.scaleLog([Math.min(...all) / 1.6, Math.max(...all, TURN) * 1.6], [bottom, top]);
   plot.ink.append(
-    svg("line", { class: "rule", x1: left, x2: right, y1: y(WHOLE_TURN), y2: y(WHOLE_TURN) }),
-    svg("text", { class: "halo", x: right, y: y(WHOLE_TURN) - 5, "text-anchor": "end" }, "one turn"),
+    svg("line", { class: "rule", x1: left, x2: right, y1: y(TURN), y2: y(TURN) }),
+    svg("text", { class: "halo", x: right, y: y(TURN) - 5, "text-anchor": "end" }, "one turn"),
     svg("line", { class: "rule", x1: x(chosen), x2: x(chosen), y1: top, y2: bottom }),
-    svg("text", { class: "halo", x: x(chosen) + (late ? -5 : 5), y: late ? y(WHOLE_TURN) + 18 : bottom - 6, "text-anchor": late ? "end" : "start" }, `pair ${chosen}`));
+    svg("text", { class: "halo", x: x(chosen) + (late ? -5 : 5), y: late ? y(TURN) + 18 : bottom - 6, "text-anchor": late ? "end" : "start" }, `pair ${chosen}`));
   sizes.forEach((each, at) => {
     const points = Array.from(each, (size, pair) => [x(pair), y(size)]).filter((_, pair) => each[pair] > 0);
     plot.ink.append(points.length > 1 ? line(points, { class: at ? "shift-line shift-second" : "shift-line" }) : svg("circle", { class: "tip", cx: points[0][0], cy: points[0][1], r: 4 }));
