@@ -117,14 +117,14 @@ function keyed(mark) {
   return svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark);
 }
 
-function drawKernels(plot, { own, beside, head }, state, length) {
+function drawKernels(plot, { own, beside, head, without }, state, length) {
   plot.clear();
   const { left, top, right, bottom } = plot.inner, wide = plot.width > 560;
   const least = Math.min(beside ? -0.3 : -0.12, ...[own, beside, head].filter(Boolean).map(({ shares }) => shares.reduce((a, b) => Math.min(a, b), 0)));
   const x = d3.scaleLog([1, Math.max(length - 1, 2)], [left, right]), y = d3.scaleLinear([least - 0.1, 1], [bottom, top]);
   plot.axes(x, y, "distance (token), log", "", { xTicks: wide ? 8 : 4, yTicks: 5, xFormat: (value) => number(value) });
   plot.ink.append(
-    svg("text", { class: "name", x: 0, y: 14 }, "likeness, as a share of a row with itself"),
+    svg("text", { class: "name", x: 0, y: 14 }, `likeness${without === null ? "" : " of its hands alone"}, as a share of a row with itself`),
     svg("line", { class: "zero", x1: left, x2: right, y1: y(0), y2: y(0) }));
   plot.ink.append(svg("path", { class: "likeness likeness-drawn", d: pathOfColumns(head.shares, x, y, 1) }));
   if (beside) plot.ink.append(svg("path", { class: "likeness likeness-beside", d: pathOfColumns(beside.shares, x, y, 1) }));
@@ -214,12 +214,16 @@ function nameKernel(plot, labels, name, [least, most], over) {
   plot.ink.append(svg("text", { class: "halo name-of", x, y }, name));
 }
 
-function saidOfKernel({ own, beside }, state, farthest) {
+function saidOfKernel({ own, beside, without }, state, farthest) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
   const known = k > farthest ? "A" : k === 0 ? "Distance 0 is a row with itself, 1; a" : `${tokens} ahead and ${tokens} behind give the same number, ${number(own.at(k), 3)} of a row with itself: a`;
   const fall = (of) => (of.rise === null ? `only falls up to ${number(farthest)}` : of.rise === 0 ? "rises at once" : `falls to distance ${number(of.rise)} and then rises`);
   const sink = (of) => (of.below === null ? `is nowhere below 0 up to ${number(farthest)}` : `is first below 0 at ${number(of.below)}`);
-  const second = beside ? ` With ${beside.name} it ${fall(beside)}, and ${sink(beside)}.` : "";
+  const second = beside ? ` With ${beside.without === null ? beside.name : `the hands of ${beside.name}, which has no kernel,`} it ${fall(beside)}, and ${sink(beside)}.` : "";
+  if (without !== null) {
+    return `More than the distance: this code has no kernel, since ${without}. The line is that of its hands' sines and cosines alone` +
+      `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}`;
+  }
   return `How far, roughly; never which way. ${known} dot product cannot tell before from after. It ${fall(own)}` +
     `${own.rise === null ? "" : ", so nearer is not always more alike"}, and it ${sink(own)}.${second}`;
 }
