@@ -1,0 +1,289 @@
+"""Every code that the page offers, in a real browser: what its views say of it is what the library says."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.additive import EvenlySpaced
+from clockhands.errors import InvalidValue
+from clockhands.ladders import Explicit, Geometric
+from clockhands.rotary import Rotary
+from clockhands.scaling import Proportional
+from clockhands.show.explorer.data import codes, data
+from clockhands.show.explorer.page import page
+from clockhands.specs import to_dict
+from exploring import caption, eventually, plain, put, says
+
+pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.slow
+
+NO_SHIFT = "No one rotation is a shift of this code|no one rotation is a shift of this code"
+ORDERS = {
+    "falling": r"fast waves left(?: of each half)? \(# tokens\), slow ones right \(#\)",
+    "rising": r"slow waves left(?: of each half)? \(# tokens\), fast ones right \(#\)",
+}
+WHY = {
+    "xpos": "grows or shrinks with the position",
+    "deepseek-v3-transformers": "written to other channels",
+    "funnel-phi": "both channels of a pair hold the same wave",
+    "funnel-pi": "both channels of a pair hold the same wave",
+    "patchtst": "the mean of a table is taken from every number",
+}
+
+
+def refusal(ask, *asked):
+    """What the library says where it refuses, or None."""
+    try:
+        ask(*asked)
+    except InvalidValue as refused:
+        return str(refused)
+    return None
+
+
+def untrue(tab):
+    """What no caption, label or number may read."""
+    text = plain(tab.locator("body").inner_text())
+    return re.search(r"NaN|undefined|Infinity|\[object|never tokens|\(never\)", text)
+
+
+def has_none_of_these(tab):
+    found = untrue(tab)
+    assert found is None, plain(tab.locator("body").inner_text())[max(found.start() - 80, 0) : found.end() + 80]
+
+
+def ordered(rates):
+    """How rates run from the first pair on, and the waves as the caption names them: the left ones first."""
+    waves = [2 * math.pi / rate for rate in rates]
+    order = "falling" if waves == sorted(waves) else "rising"
+    assert order == "falling" or waves == sorted(waves, reverse=True)
+    return ORDERS[order], waves[0], waves[-1]
+
+
+def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
+    k, start = 3, 40
+    refused = []
+    with quiet_page(explorer) as tab:
+        for name, code in codes().items():
+            spec = ch.preset(name)
+            put(tab, "common", code=name)
+            rates, waves = spec.rates, [2 * math.pi / rate for rate in spec.rates]
+            fast, slow = min(waves), max(waves)
+            says(
+                tab,
+                "clock",
+                r"fast hand \(pair \d+, # tokens a turn\).*slow one \(pair \d+, # tokens a turn",
+                fast,
+                slow,
+            )
+            says(tab, "table", *ordered(rates))
+            given = (
+                "No number is added to a token" if code["kind"] == "rotary" else f"^{code['width']} numbers a position"
+            )
+            says(tab, "table", given)
+            says(tab, "table", "# (?:sines and cosines|numbers) a position", code["width"])
+            turned = k * rates[4]
+            says(tab, "shift", "turns pair 4 by # rad from position # and by # rad", turned, start, turned)
+            without = refusal(ch.shift, spec, k)
+            assert (without is None) == (refusal(ch.kernel, spec, [k]) is None)
+            if without is None:
+                says(tab, "shift", "One matrix R₃ moves both rows, on all # channels", code["width"])
+                share = ch.kernel(spec, [k])[0] / len(rates)
+                says(tab, "distance", "^How far, roughly; never which way. 3 tokens ahead.* number, # of a row", share)
+                assert not re.search(NO_SHIFT, caption(tab, "clock") + caption(tab, "pair"))
+            else:
+                refused.append(name)
+                for view in ("shift", "distance", "pair", "clock"):
+                    says(tab, view, WHY[name])
+                says(tab, "shift", "no one rotation is a shift of this code")
+                hands = sum(math.cos(k * rate) for rate in rates) / len(rates)
+                says(
+                    tab, "distance", "this code has no kernel, .* of its hands' .* alone, # of a row with itself", hands
+                )
+                assert "One matrix" not in caption(tab, "shift")
+                assert "ahead" not in caption(tab, "distance")
+            eventually(tab, lambda: has_none_of_these(tab))
+    assert sorted(refused) == sorted(WHY)
+
+
+def test_what_one_matrix_misses_is_what_the_rows_say(quiet_page, explorer):
+    spec = ch.preset("fairseq")
+    shift = ch.shift(spec, 3)
+    off = [
+        np.abs(shift @ row - there).max()
+        for row, there in ch.table(spec, [[1, 4], [100, 103]], "float64").swapaxes(0, 1).swapaxes(0, 1)
+    ]
+    with quiet_page(explorer) as tab:
+        put(tab, "common", code="fairseq")
+        put(tab, "shift", start=1, position=100)
+        says(tab, "shift", "moves every row but row #, which is all zeros: there it is off by #", 1, max(off), rel=6e-2)
+        put(tab, "shift", start=2)
+        says(tab, "shift", "One matrix R₃ moves both rows, on all # channels", 512)
+        within = float(re.search(r"within ([\d.e-]+)\.", caption(tab, "shift"))[1])
+        assert 0 < within < 1e-14
+
+
+def test_a_pair_that_holds_one_wave_is_not_told_apart_by_the_other(quiet_page, explorer):
+    position, pair = 100, 4
+    phase = position * ch.preset("funnel-pi").rates[pair]
+    with quiet_page(explorer) as tab:
+        for name, wave, other, height in (
+            ("funnel-phi", "sine", "cosine", math.sin(phase)),
+            ("funnel-pi", "cosine", "sine", math.cos(phase)),
+        ):
+            row = ch.table(ch.preset(name), [position], "float64")[0]
+            assert np.isclose(row, height, atol=1e-12).sum() >= 2  # both channels of the pair
+            put(tab, "common", code=name)
+            says(tab, "pair", f"The {wave} of pair # is # at position #", pair, round(height, 3), position)
+            says(tab, "pair", f"The {other} could, but this code does not hold it")
+            assert f"The {other} can" not in caption(tab, "pair")
+            again = float(re.search(r"again at ([\d.]+):", caption(tab, "pair"))[1])
+            turned = again * ch.preset(name).rates[pair]
+            assert (math.sin(turned) if wave == "sine" else math.cos(turned)) == pytest.approx(height, abs=6e-3)
+            says(tab, "clock", "would give the position back")
+
+
+@pytest.mark.parametrize("name", ["patchtst", "vaswani2017", "xpos"])
+def test_the_colours_of_the_table_span_its_numbers(quiet_page, explorer, name):
+    spec = ch.preset(name)
+    most = 1.0 if name == "xpos" else float(np.abs(ch.table(spec, 4096, "float64")).max())
+    with quiet_page(explorer) as tab:
+        put(tab, "common", code=name)
+
+        def spans():
+            ends = [float(plain(each)) for each in tab.locator("#table .legend text").all_text_contents()]
+            assert ends == [pytest.approx(-most, rel=1e-2), 0, pytest.approx(most, rel=1e-2)]
+
+        eventually(tab, spans)
+        # The strongest colours are there, whatever the numbers: the darkest dot is as dark as that of the plain code.
+        eventually(tab, lambda: strong(tab))
+
+
+def strong(tab):
+    spread = tab.locator("#table canvas").first.evaluate(
+        "canvas => { const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
+        " let least = 255, most = 0; for (let at = 0; at < data.length; at += 4) {"
+        " least = Math.min(least, data[at]); most = Math.max(most, data[at]); } return most - least; }"
+    )
+    assert spread > 100
+
+
+STILL = {
+    "last-still": ch.Sinusoidal(8, spacing=Explicit((1.0, 0.1, 0.01, 0.0))),
+    "first-still": ch.Sinusoidal(8, spacing=Explicit((0.0, 1.0, 0.1, 0.01))),
+    "all-still": ch.Sinusoidal(8, spacing=Explicit((0.0, 0.0, 0.0, 0.0))),
+    "rising": ch.Sinusoidal(8, spacing=Explicit((0.01, 0.1, 1.0, 2.0))),
+    "no-order": ch.Sinusoidal(8, spacing=Explicit((0.1, 2.0, 0.01, 1.0))),
+    "part": Rotary(16, scaling=Proportional(0.5, 1.0)),
+}
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory):
+    """A page with codes some of whose hands stand still."""
+    held = data()
+    for name, spec in STILL.items():
+        held["codes"][name] = held["codes"]["vaswani2017"] | {
+            "kind": "rotary" if isinstance(spec, Rotary) else "sinusoidal",
+            "width": 2 * len(spec.rates), "base": None, "spec": to_dict(spec), "layout": spec.layout,
+        }  # fmt: skip
+    file = tmp_path_factory.mktemp("still") / "still.html"
+    file.write_text(page(held), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("name", list(STILL))
+def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, name):
+    rates = STILL[name].rates
+    moving = [rate for rate in rates if rate]
+    with quiet_page(still) as tab:
+        put(tab, "common", code=name)
+        before = [rate or 10_000 ** (-pair / 8) for pair, rate in enumerate(rates)] if name == "part" else rates
+        for pair, (rate, old) in enumerate(zip(rates, before, strict=True)):
+            put(tab, "ladder", pair=pair)
+            if old == 0:
+                says(tab, "#ladder .note", f"^Pair {pair} never turns")
+            else:
+                after = "" if rate else ".* after scaling it never turns"
+                says(tab, "#ladder .note", f"^Pair {pair}: # tokens a turn{after}", 2 * math.pi / old)
+            eventually(tab, lambda: has_none_of_these(tab))
+        if not moving:
+            says(tab, "clock", "nothing tells the position")
+            says(tab, "table", "the same at every position")
+            return
+        fast, slow = 2 * math.pi / max(moving), 2 * math.pi / min(moving)
+        says(tab, "clock", r"fast hand \(pair \d+, # tokens a turn\).*slow one \(pair \d+, # tokens a turn", fast, slow)
+        says(tab, "clock", "give the position back: #", 100)
+        if name == "no-order":
+            says(tab, "table", "waves of # to # tokens, in no order", fast, slow)
+        else:
+            says(tab, "table", *ordered(moving))
+        idle = len(rates) - len(moving)
+        if idle:
+            says(tab, "table", "# of # pairs stands? still", idle, len(rates))
+            says(tab, "clock", "# of # hands stands? still", idle, len(rates))
+        for place in tab.locator("#clock .hand").all():
+            label = plain(place.text_content())
+            rate = rates[int(place.get_attribute("data-pair"))]
+            assert label.startswith("fast: ") == (rate == max(moving))
+            assert label.startswith("slow: ") == (rate == min(moving))
+
+
+def test_hands_of_a_closed_span_are_another_ladder_on_the_same_faces(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        for span in ("open", "closed", "open"):
+            tab.evaluate("address => { location.hash = address; }", f"width=8&base=100&span={span}&position=7")
+            spec = ch.Sinusoidal(8, spacing=Geometric(100.0, span))
+            for pair, rate in enumerate(spec.rates):
+                turned = (math.degrees(7 * rate) + 180) % 360 - 180
+                says(tab, f'#clock .hand[data-pair="{pair}"]', f"pair {pair}# tokens", 2 * math.pi / rate, rel=6e-3)
+                shown = float(tab.locator(f'#clock .hand[data-pair="{pair}"]').get_attribute("aria-valuenow"))
+                assert shown == pytest.approx(turned, abs=0.06)
+
+
+@pytest.mark.parametrize(("base", "width"), [(100, 512), (500, 512), (10_000, 2), (10_000, 8)])
+def test_where_evenly_spaced_rates_come_round(quiet_page, explorer, base, width):
+    spec = EvenlySpaced(width, last_rate=1 / base)
+    panel = '#naive [data-naive="even"] figcaption'
+    with quiet_page(explorer) as tab:
+        put(tab, "common", width=width, base=base)
+        if width == 2:
+            rows = ch.table(spec, 2048, "float64")
+            apart = np.linalg.norm(rows[1:] - rows[0], axis=1)
+            says(
+                tab,
+                panel,
+                "Comes round: positions 0 and #, .* differ by # only",
+                1 + apart.argmin(),
+                apart.min(),
+                rel=6e-3,
+            )
+            return
+        gained = round(2 * math.pi / (spec.rates[0] - spec.rates[1]))
+        rows = ch.table(spec, [0, 1, gained], "float64")
+        back, step = np.linalg.norm(rows[2] - rows[0]), np.linalg.norm(rows[1] - rows[0])
+        told = "Comes round" if back < step else "Falls into step"
+        says(
+            tab,
+            panel,
+            f"^{told}: after # tokens all .* rows are # apart, where neighbours are #",
+            gained,
+            back,
+            step,
+            rel=6e-3,
+        )
+        says(tab, "naive", "are in step again after #;", gained)
+
+
+def test_digits_and_rows_far_beyond_what_is_drawn(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        put(tab, "common", length=131_072)
+        panel = '#naive [data-naive="{}"] figcaption'
+        says(tab, panel.format("binary"), "# of # channels never change in # tokens", 512 - 17, 512, 131_072)
+        says(tab, panel.format("paper"), "nearest rows of the first #", 4096)
+        for length in (2, 3):
+            put(tab, "common", length=length)
+            says(tab, panel.format("binary"), "# of # channels never change", 512 - (length - 1).bit_length(), 512)
+            eventually(tab, lambda: has_none_of_these(tab))
