@@ -237,10 +237,28 @@ def test_a_shift_turns_each_hand_by_k_times_its_rate(quiet_page, explorer, asked
             (pytest.approx(cosine, rel=6e-4), pytest.approx(sine, rel=6e-4)),
             (pytest.approx(-sine, rel=6e-4), pytest.approx(cosine, rel=6e-4)),
         ]
-        # No two starts that a hand could tell apart: the arrows of Python's own shift are these.
-        moved = ch.table(PAPER, [start + k], "float64")[0, 2 * pair]
-        here = ch.table(PAPER, [start], "float64")[0, 2 * pair : 2 * pair + 2]
-        assert cosine * here[0] + sine * here[1] == pytest.approx(moved, abs=1e-12)
+        # The arrows that are drawn from both starts end where Python's matrix moves the rows.
+        matrix = ch.shift(PAPER, k)
+        for at, begin in enumerate((start, position)):
+            row = ch.table(PAPER, [begin], "float64")[0]
+            hand = tab.locator(f'#shift [data-hand="{pair} {at}"]')
+            for name, (up, across) in (
+                ("shift-before", row[2 * pair : 2 * pair + 2]),
+                ("shift-after", (matrix @ row)[2 * pair : 2 * pair + 2]),
+            ):
+                drawn = hand.evaluate(
+                    "(hand, name) => { const { x1, y1, x2, y2 } = hand.querySelector('.' + name);"
+                    " const radius = hand.querySelector('.face').r.baseVal.value;"
+                    " return [(y1.baseVal.value - y2.baseVal.value) / radius,"
+                    " (x2.baseVal.value - x1.baseVal.value) / radius]; }",
+                    name,
+                )
+                assert drawn == pytest.approx([up, across], abs=1e-5), (name, begin)
+        within = float(re.search(r"on all 512 channels within ([\d.e-]+)\.", caption(tab, "shift"))[1])
+        rows = ch.table(PAPER, [[start, start + k], [position, position + k]], "float64")
+        misses = max(float(np.abs(matrix @ row - there).max()) for row, there in rows)
+        # Both are rounding: sums of two products of numbers that are within an ulp or two of 1.
+        assert max(within, misses) < 2e-15
 
 
 @pytest.mark.parametrize("warp", list(WARPS))

@@ -126,7 +126,7 @@ def _spans(clock: Clock, pairs: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def clock(spec: Any, position: int = 100, *, theme: Theme = "light") -> "Figure":
-    """Where are we? Every hand at a position, from the fastest to the slowest; of many hands some, evenly chosen.
+    """Where are we? Every hand at a position, in the order of the pairs; of many hands some, evenly chosen.
 
     Raises:
         InvalidType, InvalidValue: The spec has no hands along one axis, or the position cannot be used.
