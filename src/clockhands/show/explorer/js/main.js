@@ -24,7 +24,8 @@ import { table } from "./views/table.js";
 const VIEWS = [clock, pair, table, shift, distance, naive, ladder, precision, bias, attention, model];
 const STAY = new Set(["clock", "table"]);
 const WORKBENCH = 1080; // CSS pixels from which on there is room for two columns
-const TELLING = 200; // ms between two addresses
+const TELLING = 200; // ms without a change after which the address says the state
+const UNTOLD = 1000; // ms after which it does so although the state moves on
 const IN_A_TASK = 50; // ms of drawing, before the page may do something else
 const RESTING = 150; // ms without a change after which views out of sight follow
 const LONGEST = 131072; // tokens on the slider, unless a model is longer
@@ -89,11 +90,17 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   laid();
   for (const [view, section] of sections) updates.push(view.mount(section, app));
   queue.watch(sections.map(([, section]) => section.element));
-  let telling = null;
+  let telling = null, untold = null;
   store.subscribe((state, changed) => {
     queue.tell(changed);
-    // A few times a second: browsers slow a page down that moves its address with every frame.
-    if (onfragment) telling ??= setTimeout(() => { telling = null; onfragment(toFragment(store.state, defaults, store.state.code === defaults.code ? [] : book.brings(store.state))); }, TELLING);
+    // Once it rests: an address costs a browser some milliseconds, and it slows a page down that moves its own all the time.
+    if (!onfragment) return;
+    untold ??= performance.now();
+    clearTimeout(telling);
+    telling = setTimeout(() => {
+      untold = null;
+      onfragment(toFragment(store.state, defaults, store.state.code === defaults.code ? [] : book.brings(store.state)));
+    }, Math.max(0, Math.min(TELLING, untold + UNTOLD - performance.now())));
   });
   redraw();
   // What stays ends with the window where it is taller: a scroll of its own would take the wheel from the page.
