@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { auditOf, auditsIn, layerNumbers, partsOfModel, shownText, verdictOf } from "../../src/clockhands/show/explorer/js/audits.js";
+import { auditOf, auditsIn, layerNumbers, partsOfModel, shownText, titleOfModel, verdictOf } from "../../src/clockhands/show/explorer/js/audits.js";
 
 const LAYER = { part: "text", layers: "0-2", kind: "rotary", layout: "halves", order: null, width: 8, rotated: 8, base: 10000, rates: [1, 0.1, 0.01, 0.001], attention_factor: 1, scaling: null, rows: null, window: null, usable_length: 64, offset: null, source: {} };
 const FINDING = { code: "never-turning", severity: "note", message: "Two of four.", evidence: { pairs: 2 }, hint: "", layers: "0-2", blames: null, edit: null };
@@ -124,4 +124,14 @@ test("the verdict is the gravest, in the command's words", () => {
   assert.equal(verdictOf(severe("warning")), "Wrong for some readers or some lengths: 1 warning.");
   assert.equal(verdictOf(severe()), "No fault found in what is declared.");
   assert.equal(verdictOf(auditOf({ ...AUDIT, layers: [{ ...LAYER, kind: null }], findings: [] })), "No position code was recognised.");
+});
+
+test("a model is called by its file and its type, and a config by its folder too", () => {
+  const title = (target, model_type = null) => titleOfModel({ target, model_type });
+  assert.equal(title("models/smol/config.json", "llama"), "smol/config.json (llama)");
+  assert.equal(title("C:\\models\\smol\\", "llama"), "smol (llama)");
+  assert.equal(title("config.json"), "config.json");
+  assert.equal(title("llama", "llama"), "llama");
+  assert.equal(title("models/tiny.gguf", "llama"), "tiny.gguf (llama)");
+  assert.equal(title("/"), "/");
 });

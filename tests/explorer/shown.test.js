@@ -35,6 +35,6 @@ test("an address that names an unknown code is told so", () => {
 
 test("what became of files is one sentence", () => {
   assert.equal(saidOfFiles("a.json cannot be shown: it is not JSON.", []), "a.json cannot be shown: it is not JSON.");
-  assert.equal(saidOfFiles("", [audit("a/b.json", "rotary")]), "b.json is on the page.");
+  assert.equal(saidOfFiles("", [audit("a/b.json", "rotary")]), "a/b.json is on the page.");
   assert.equal(saidOfFiles("c.json cannot be shown.", [audit("a", "rotary"), audit("b", "rotary")]), "c.json cannot be shown. 2 models are on the page.");
 });

@@ -30,9 +30,10 @@ export function layerNumbers(ranges) {
   return found;
 }
 
-// A model by its file or folder, and its type.
+// A model by its file or folder, and its type; with the folder before it where a file is called as all of its kind are.
 export function titleOfModel({ target, model_type }) {
-  const name = target.split(/[\\/]/).filter(Boolean).at(-1) ?? target;
+  const parts = target.split(/[\\/]/).filter(Boolean), last = parts.at(-1) ?? target;
+  const name = last.endsWith(".json") && parts.length > 1 ? `${parts.at(-2)}/${last}` : last;
   return shownText(model_type && model_type !== name ? `${name} (${model_type})` : name, 80);
 }
 
