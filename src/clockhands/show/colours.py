@@ -36,7 +36,6 @@ _RGB = np.array(
 )
 
 
-@cache
 def colours(theme: Theme) -> Mapping[str, str]:
     """The colours of a theme by what they are for: ``ink``, ``paper``, ``sine``, ``error`` and so on, as ``#rrggbb``.
 
@@ -46,7 +45,11 @@ def colours(theme: Theme) -> Mapping[str, str]:
     >>> colours("light")["paper"], colours("dark")["paper"] != "#ffffff"
     ('#ffffff', True)
     """
-    one_of("theme", theme, THEMES, "There are two sets of colours.")
+    return _colours(one_of("theme", theme, THEMES, "There are two sets of colours."))
+
+
+@cache
+def _colours(theme: Theme) -> Mapping[str, str]:
     block = _FIRST_BLOCK.search(source("style.css"))
     found: dict[str, str] = {}
     for name, light, dark, both in _COLOUR.findall(block[1] if block else ""):

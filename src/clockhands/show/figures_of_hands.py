@@ -17,6 +17,7 @@ from clockhands.layouts import pair_channels
 from clockhands.measures.ladders.turning import completes
 from clockhands.phases import units
 from clockhands.positions import positions_of
+from clockhands.show.asked import MOST_POINTS, evenly, every, one_position, several
 from clockhands.show.colours import Theme, colours
 from clockhands.show.frames import (
     bare,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _FEW_CHANNELS = 256  # that many have two dots each in a figure of the usual size
 _MOST_HANDS = 32
+_MOST_STARTS = 20
+_MOST_CELLS = 2**22
 _TURN = 2 * math.pi
 
 
@@ -48,7 +51,7 @@ def heatmap(
 
     Args:
         spec: A code that is added to tokens, or one with hands.
-        rows: Positions, from 0 on.
+        rows: Positions, from 0 on; of more than a figure has dots for, some are drawn, evenly spaced.
         values: Learned numbers, where the code has some.
         trained: The length in tokens at which the hands that never come round are marked; the rows unless said.
         theme: The set of colours.
@@ -63,13 +66,16 @@ def heatmap(
     """
     rows = count("rows", rows)
     clock = clock_of(spec) if has_clock(spec) else None
-    numbers = _numbers(spec, clock, rows, values)
+    width = getattr(spec, "width", 1) if clock is None else clock.width
+    at = evenly(rows, max(16, min(MOST_POINTS, _MOST_CELLS // width)))
+    numbers = _numbers(spec, clock, at, values)
     length = rows if trained is None else count("trained", trained)
     slow: list[int] = [] if clock is None else [
         pair for pair, rate in enumerate(clock.ladder.rates) if not completes(rate, length)
     ]  # fmt: skip
     answer = f"{describe(spec)}. " if isinstance(spec, AdditiveCode) else "The sines and cosines of its hands. "
     answer += f"{rows:,} positions, {numbers.shape[1]:,} channels."
+    answer += f" {every(at.step).capitalize()} position is drawn." if at.step > 1 else ""
     if clock is not None:
         answer += f" {len(slow)} of {clock.ladder.pairs} pairs never come round within {length:,} tokens."
     figure = frame(theme, 3.6, "What does the model get?", answer)
@@ -82,8 +88,10 @@ def heatmap(
         vmin=-most,
         vmax=most,
         aspect="auto",
+        extent=(-0.5, numbers.shape[1] - 0.5, len(at) * at.step - 0.5, -0.5),
         interpolation="nearest" if numbers.shape[1] <= _FEW_CHANNELS else "antialiased",
     )
+    axes.set_ylim(rows - 0.5, -0.5)
     bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
     dressed(bar.ax, theme, "", "value")
     if clock is not None and slow:
@@ -95,15 +103,15 @@ def heatmap(
     return figure
 
 
-def _numbers(spec: Any, clock: Clock | None, rows: int, values: Any) -> NDArray[np.float64]:
+def _numbers(spec: Any, clock: Clock | None, at: range, values: Any) -> NDArray[np.float64]:
     if isinstance(spec, AdditiveCode):
-        return np.asarray(table(spec, rows, dtype="float64", values=values), np.float64)
+        return np.asarray(table(spec, at, dtype="float64", values=values), np.float64)
     if clock is None:
         raise InvalidType(
             f"A heatmap shows a table of positions, got {shown(spec)}.", "Give a code that is added, or one with hands."
         )
-    turned = clock.units(positions_of(range(rows)))
-    made = np.zeros((rows, clock.width))
+    turned = clock.units(positions_of(at))
+    made = np.zeros((len(at), clock.width))
     first, second = _channels(clock).T
     made[:, first], made[:, second] = turned.imag, turned.real
     return made
@@ -133,6 +141,7 @@ def clock(spec: Any, position: int = 100, *, theme: Theme = "light") -> "Figure"
         NotInstalled: matplotlib is not installed.
     """
     held = clock_of(spec)
+    position = one_position("position", position)
     angles = np.angle(held.units(positions_of([position]))[0])
     pairs = held.ladder.pairs
     some = sorted({round(place * (pairs - 1) / (_MOST_HANDS - 1)) for place in range(_MOST_HANDS)})
@@ -170,6 +179,7 @@ def pair(spec: Any, pair: int = 0, *, position: int = 3, theme: Theme = "light")
     """
     ladder = clock_of(spec).ladder
     pair = _one_pair(ladder.pairs, pair)
+    position = one_position("position", position)
     rate = ladder.rates[pair]
     if not rate:
         raise InvalidValue(f"Pair {pair} never turns.", "Take a pair with a rate above 0.")
@@ -221,7 +231,7 @@ def shift(spec: Any, k: int = 3, *, starts: Sequence[int] = (0, 40, 1000), theme
     Args:
         spec: A code with hands.
         k: Tokens.
-        starts: The positions from which the shift is shown, a row for each.
+        starts: The positions from which the shift is shown, a row for each, at most 20.
         theme: The set of colours.
 
     Raises:
@@ -229,20 +239,26 @@ def shift(spec: Any, k: int = 3, *, starts: Sequence[int] = (0, 40, 1000), theme
         NotInstalled: matplotlib is not installed.
     """
     held = clock_of(spec)
+    k = one_position("k", k)
+    begins = [one_position("starts", start) for start in several("starts", starts, "positions", _MOST_STARTS)]
     shift_of(spec, k)  # refuses what has none, with the reason
     pairs = held.ladder.pairs
-    some = sorted({round(place * (pairs - 1) / 5) for place in range(6)})
-    before, after = (held.units(positions_of(list(at)))[:, some] for at in (starts, [start + k for start in starts]))
+    chosen_pairs = sorted({round(place * (pairs - 1) / 5) for place in range(6)})
+    before, after = (
+        held.units(positions_of(list(at)))[:, chosen_pairs] for at in (begins, [start + k for start in begins])
+    )
     turned = np.angle(held.units(positions_of([k]))[0])
-    told = ", ".join(f"pair {pair} by {said(float(turned[pair]), 3)} rad" for pair in (some[0], some[-1]))
+    told = ", ".join(
+        f"pair {pair} by {said(float(turned[pair]), 3)} rad" for pair in (chosen_pairs[0], chosen_pairs[-1])
+    )
     answer = f"{k} further turns every hand by its own angle, {told}, the same from any start."
-    figure = frame(theme, 0.95 * len(starts) + 0.3, f"What does “{k} further” do?", answer)
+    figure = frame(theme, 0.95 * len(begins) + 0.3, f"What does “{k} further” do?", answer)
     chosen = colours(theme)
     axes = bare(figure.add_subplot(), theme)
     around = np.linspace(0, _TURN, 61)
-    for line, start in enumerate(starts):
+    for line, start in enumerate(begins):
         axes.text(-1.6, -2.6 * line, f"{start:,} → {start + k:,}", ha="right", va="center", size=9, color=chosen["ink"])
-        for column, number in enumerate(some):
+        for column, number in enumerate(chosen_pairs):
             x, y = 2.8 * column, -2.6 * line
             axes.plot(x + np.cos(around), y + np.sin(around), color=chosen["rule"], lw=1)
             first, last = before[line, column], after[line, column]
@@ -252,8 +268,8 @@ def shift(spec: Any, k: int = 3, *, starts: Sequence[int] = (0, 40, 1000), theme
             axes.plot([x, x + first.real], [y, y + first.imag], color=chosen["quiet"], lw=1.25, ls=(0, (3, 2)))
             axes.plot([x, x + last.real], [y, y + last.imag], color=chosen["arm"], lw=1.75)
             axes.plot([x + last.real], [y + last.imag], "o", color=chosen["arm"], ms=3.5)
-    for column, number in enumerate(some):
+    for column, number in enumerate(chosen_pairs):
         words = f"pair {number}\n{said(float(turned[number]), 3)} rad"
-        low = -2.6 * (len(starts) - 1) - 1.2
+        low = -2.6 * (len(begins) - 1) - 1.2
         axes.text(2.8 * column, low, words, ha="center", va="top", size=8, color=chosen["quiet"])
     return figure

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count, one_of, shown
 from clockhands.biases import bias as bias_of
 from clockhands.biases.codes import BiasCode
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidType
 from clockhands.measures.ladders.angle_errors import phase_errors
 from clockhands.measures.ladders.turning import completes, turned_beyond
 from clockhands.measures.order.sentences import sentence_weights
 from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.rotary import Rotary
+from clockhands.show.asked import evenly, extremes, several, two_sentences
 from clockhands.show.colours import Theme, colours
 from clockhands.show.frames import clock_of, dressed, frame, name_end, said
 
@@ -28,6 +29,7 @@ _EXACT = 2.0**-53 * 2 * 0.78  # 0.78 ulp of 1, the bound that `clockhands.phases
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _SENTENCES = ("dog bites man", "man bites dog")
 _CODES = {"sinusoidal": "the sinusoidal code", "rotary": "the rotary code", "alibi": "ALiBi"}
+_DTYPES = ("float64", "float32", "float16", "bfloat16")
 _SAME_WEIGHT = 1e-12  # two weights that differ by less differ by rounding
 
 
@@ -65,7 +67,7 @@ def kernel(spec: Any, other: Any = None, *, length: int = 2048, theme: Theme = "
     chosen = colours(theme)
     axes.axhline(0, color=chosen["rule"], lw=1)
     for (name, values, rise, negative), hue, dash in zip(curves, ("ink", "quiet"), _LINES, strict=False):
-        axes.plot(values, color=chosen[hue], lw=1.25, ls=dash)
+        axes.plot(*extremes(values), color=chosen[hue], lw=1.25, ls=dash)
         if other is not None:
             name_end(axes, len(values) - 1, float(values[-1]), name, chosen.get(f"{hue}-ink", chosen[hue]))
         for at, shape in ((rise, "^"), (negative, "v")):
@@ -158,7 +160,8 @@ def precision(
     found = clock_of(spec).ladder
     at = sorted({int(2 ** (half / 2)) | 1 for half in range(2, 61)})
     errors: dict[str, NDArray[np.float64]] = {}
-    for dtype in dtypes:
+    for dtype in several("dtypes", dtypes, f"names such as {_DTYPES[0]}", len(_DTYPES)):
+        one_of("dtypes", dtype, _DTYPES, "Give some of these names.")
         with np.errstate(invalid="ignore"):
             sizes = np.abs(phase_errors(found, at, dtype, way)).max(axis=1)
         errors[dtype] = np.where(np.isfinite(sizes), sizes, np.nan)
@@ -207,8 +210,10 @@ def bias(spec: Any, length: int = 256, *, values: Any = None, theme: Theme = "li
     if not isinstance(spec, BiasCode):
         raise InvalidType(f"This figure shows a bias, got {shown(spec)}.", "Give one such as Alibi(heads=8).")
     length = count("length", length, 2)
-    made = np.asarray(bias_of(spec, [length - 1], length, values=values, dtype="float64"), np.float64)
-    numbers = made[:, 0, ::-1]  # by distance
+    distances = sorted({*evenly(length), length - 1})
+    keys = [length - 1 - distance for distance in distances]
+    made = np.asarray(bias_of(spec, [length - 1], keys, values=values, dtype="float64"), np.float64)
+    numbers = made[:, 0]
     heads = len(numbers)
     last = numbers[:, -1] - numbers[:, 0]
     least, most = int(last.argmin()), int(last.argmax())
@@ -220,7 +225,7 @@ def bias(spec: Any, length: int = 256, *, values: Any = None, theme: Theme = "li
     axes = dressed(figure.add_subplot(), theme, "distance (token)", "added to the score")
     chosen = colours(theme)
     for head in range(heads):
-        axes.plot(numbers[head], color=chosen["ink"], lw=1.25, alpha=1 - 0.7 * head / max(heads - 1, 1))
+        axes.plot(distances, numbers[head], color=chosen["ink"], lw=1.25, alpha=1 - 0.7 * head / max(heads - 1, 1))
     room = max(float(np.ptp(numbers)), 1e-9) / 18
     ends: list[float] = []
     for head in np.argsort(numbers[:, -1]):
@@ -251,17 +256,13 @@ def attention(
         theme: The set of colours.
 
     Raises:
-        InvalidValue: The code is unknown, or the sentences are not the same words.
+        InvalidValue, InvalidType: The code is unknown, the sentences are not the same words, or more than there is room
+            for, or the seed is no whole number from 0 on.
         NotInstalled: matplotlib is not installed.
     """
-    if code not in _CODES:
-        raise InvalidValue(f"`code` must be one of {', '.join(_CODES)}, got {shown(code)}.", "Say which one.")
-    words, others = (text.split() for text in sentences)
-    if sorted(words) != sorted(others) or len(set(words)) < len(words) or len(words) < 2:
-        raise InvalidValue(
-            f"`sentences` must be two orders of the same words, each once, got {shown(sentences)}.",
-            'Write ("dog bites man", "man bites dog").',
-        )
+    one_of("code", code, _CODES, "Say which one.")
+    words, others = two_sentences("sentences", sentences)
+    seed = count("seed", seed, 0)
     order = np.array([others.index(word) for word in words])
     made = {}
     for which in ("none", code):

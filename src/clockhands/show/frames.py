@@ -79,6 +79,8 @@ def dressed(axes: "Axes", theme: Theme, across: str, up: str) -> "Axes":
     axes.set_facecolor(chosen["paper"])
     axes.set_xlabel(across, color=chosen["quiet"], size=9, loc="right")
     axes.set_ylabel(up, color=chosen["quiet"], size=9, loc="top")
+    formatter: Any = axes.xaxis.get_major_formatter()
+    formatter.set_powerlimits((-5, 8))  # a factor of ten that stands apart lies on the axis's name
     axes.tick_params(colors=chosen["quiet"], labelsize=8.5, which="both", color=chosen["rule"])
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))

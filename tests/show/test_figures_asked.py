@@ -1,0 +1,146 @@
+"""Whatever a figure is asked for, it is drawn or refused with a reason, and large figures cost what small ones do."""
+
+import io
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.show import figures
+from clockhands.show.asked import MOST_POINTS, every, extremes
+
+pytest.importorskip("matplotlib")
+
+PAPER = ch.Sinusoidal(width=16)
+ODD = [
+    *("x", "", "float32", b"x", None, float("nan"), float("inf"), -1, -2.5, 1.5, True, 2**63, 2**70, -(2**70), 1 + 2j),
+    *([1], [], (), {}, {1, 2}, range(0), ("one",), ("a b", 5), object(), np.float32(3), np.int8(5)),
+    *(np.ones((3, 4)), np.ones(0), np.array([5])),
+]
+ARGUMENTS = {
+    "heatmap": ({"spec": PAPER, "rows": 8}, ["spec", "rows", "values", "trained", "theme"]),
+    "clock": ({"spec": PAPER}, ["spec", "position", "theme"]),
+    "pair": ({"spec": PAPER}, ["spec", "pair", "position", "theme"]),
+    "shift": ({"spec": PAPER}, ["spec", "k", "starts", "theme"]),
+    "kernel": ({"spec": PAPER, "length": 16}, ["spec", "other", "length", "theme"]),
+    "ladder": ({"spec": PAPER}, ["spec", "length", "served", "theme"]),
+    "precision": ({"spec": PAPER, "dtypes": ("float32",)}, ["spec", "dtypes", "way", "theme"]),
+    "bias": ({"spec": ch.Alibi(heads=2), "length": 8}, ["spec", "length", "values", "theme"]),
+    "attention": ({}, ["code", "sentences", "seed", "theme"]),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "argument"), [(name, each) for name, (_, all_) in ARGUMENTS.items() for each in all_])
+def test_every_argument_is_used_or_refused_with_a_reason(name, argument):
+    refusals = []
+    for value in ODD:
+        try:
+            figure = getattr(figures, name)(**ARGUMENTS[name][0] | {argument: value})
+        except ClockhandsError as error:
+            refusals.append(error)
+        else:
+            assert figure.axes
+    assert len(refusals) >= 10
+    assert all(error.hint and len(error.message) < 300 for error in refusals)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda: figures.shift(PAPER, starts=5), InvalidType, "`starts` must be a list of positions, got 5."),
+        (lambda: figures.shift(PAPER, starts=()), InvalidValue, "from 1 to 20 of positions, got none."),
+        (
+            lambda: figures.shift(PAPER, starts=range(10**9)),
+            InvalidValue,
+            "from 1 to 20 of positions, got 1,000,000,000.",
+        ),
+        (lambda: figures.shift(PAPER, 2**63), InvalidValue, "2**63"),
+        (lambda: figures.clock(PAPER, [1]), InvalidType, "`position` must be a number, got [1]."),
+        (lambda: figures.clock(PAPER, np.ones(1)), InvalidType, "`position` must be one number, got array([1.])."),
+        (lambda: figures.precision(PAPER, 5), InvalidType, "`dtypes` must be a list of names such as float64, got 5."),
+        (lambda: figures.precision(PAPER, "float32"), InvalidType, "such as float64, got 'float32'."),
+        (
+            lambda: figures.precision(PAPER, ["float8"]),
+            InvalidValue,
+            "float64, float32, float16, bfloat16, got 'float8'.",
+        ),
+        (lambda: figures.attention(sentences=5), InvalidType, "`sentences` must be two sentences, got 5."),
+        (lambda: figures.attention(sentences=("one",)), InvalidValue, "`sentences` must be two sentences, got 1."),
+        (lambda: figures.attention(sentences=("a " + "x" * 400, "x" * 400 + " a")), InvalidValue, "has 2 and 402."),
+        (lambda: figures.attention(seed=1.5), InvalidType, "`seed` must be a whole number, got 1.5."),
+        (lambda: figures.attention(seed=-1), InvalidValue, "`seed` must be at least 0, got -1."),
+        (lambda: figures.attention(np.ones((3, 4))), InvalidValue, "`code` must be one of sinusoidal, rotary, alibi"),
+        (lambda: figures.kernel(PAPER, theme=[]), InvalidValue, "`theme` must be one of light, dark, got []."),
+    ],
+)
+def test_what_was_given_and_what_is_allowed_is_said(call, error, says):
+    with pytest.raises(error) as refused:
+        call()
+    assert says in refused.value.message
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_positions_come_in_any_list_and_as_any_number(kind):
+    figure = figures.shift(PAPER, np.int8(5), starts=kind([0, 1000]))
+    assert figures.shift(PAPER, 5, starts=(0, 1000)).axes[0].texts[1].get_text() == "1,000 → 1,005"
+    assert figure.axes[0].texts[1].get_text() == "1,000 → 1,005"
+    assert "Position 2.5." in figures.clock(PAPER, np.float64(2.5)).texts[1].get_text()
+
+
+@pytest.mark.parametrize(("spec", "rows"), [(PAPER, 100_000), (PAPER, 2**24), (ch.Rotary(head_width=16), 2**24)])
+def test_of_many_rows_those_are_computed_that_are_drawn(spec, rows):
+    tracemalloc.start()
+    begun = time.process_time()
+    figure = figures.heatmap(spec, rows)
+    spent, (_, most) = time.process_time() - begun, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert spent < 10
+    assert most < 64e6
+    drawn = np.asarray(figure.axes[0].images[0].get_array())
+    step = -(-rows // MOST_POINTS)
+    assert MOST_POINTS / 2 < len(drawn) == len(range(0, rows, step)) <= MOST_POINTS
+    if spec is PAPER:
+        assert np.array_equal(drawn, ch.table(PAPER, range(0, rows, step), dtype="float64"))
+    said = figure.texts[1].get_text().replace("\n", " ")
+    assert f"{rows:,} positions, 16 channels. {every(step).capitalize()} position is drawn." in said
+    # The rows stand at their own positions.
+    low, high = figure.axes[0].images[0].get_extent()[2:]
+    assert (low, high) == (len(drawn) * step - 0.5, -0.5)
+    assert figure.axes[0].get_ylim() == (rows - 0.5, -0.5)
+
+
+def test_of_few_rows_all_are_drawn_and_nothing_is_said_of_it():
+    figure = figures.heatmap(PAPER, MOST_POINTS)
+    assert len(figure.axes[0].images[0].get_array()) == MOST_POINTS
+    assert "is drawn" not in figure.texts[1].get_text()
+
+
+def test_a_long_curve_keeps_its_least_and_largest_values_and_its_ends():
+    length = 2_000_000
+    axes = figures.kernel(PAPER, length=length).axes[0]
+    across, up = max((line.get_data() for line in axes.lines), key=lambda data: len(data[0]))
+    values = ch.kernel(PAPER, range(length)) / 8
+    assert len(across) <= MOST_POINTS + 2
+    assert np.asarray(up) == pytest.approx(values[np.asarray(across)], abs=1e-11)
+    assert (min(up), max(up)) == pytest.approx((values.min(), values.max()), abs=1e-11)
+    assert (across[0], across[-1]) == (0, length - 1)
+    # No factor of ten stands apart, where it would lie on the axis's name.
+    axes.figure.savefig(io.BytesIO(), format="svg")
+    assert not axes.xaxis.get_offset_text().get_text()
+    for stretch in np.array_split(np.arange(length), 500):
+        inside = (across >= stretch[0]) & (across <= stretch[-1])
+        assert np.asarray(up)[inside].max() > values[stretch].max() - 0.35
+    short = np.array([3.0, 1, 2])
+    assert extremes(short)[1] is short
+
+
+def test_a_bias_over_many_tokens_is_drawn_at_some_distances_and_the_last():
+    line = figures.bias(ch.Alibi(heads=2), 2**24).axes[0].lines[0]
+    assert len(line.get_xdata()) <= MOST_POINTS + 1
+    assert line.get_xdata()[-1] == 2**24 - 1
+    assert np.asarray(line.get_ydata()) == pytest.approx(-np.asarray(line.get_xdata()) / 16)
