@@ -1,5 +1,7 @@
 """Show what was judged: nothing here computes, everything here draws.
 
+The explorer alone computes what it shows, in the browser; its numbers are held to those of this library.
+
 >>> from clockhands import preset, show
 >>> show.heatmap(preset("vaswani2017"))  # doctest: +SKIP
 >>> show.Explorer(preset("llama"), position=100)  # doctest: +SKIP
