@@ -227,7 +227,7 @@ function laddersOf(app, state) {
   const before = app.plain(state), own = app.ladder(state), scales = own.rates.some((rate, pair) => !sameRate(rate, before.rates[pair]));
   const bands = SCALINGS.map((name) => {
     const { ladder: scaled, why } = scaledOrNot(name, before, own, state), asItIs = name === "none";
-    const words = asItIs ? (scales ? "its own scaling" : "as it is") : `${SHORT_WORDS[name]}, ${number(state.factor, 3)}`;
+    const words = asItIs ? (scales ? "own scaling" : "as it is") : `${SHORT_WORDS[name]}, ${number(state.factor, 3)}`;
     return { name, ladder: scaled, why, words, plain: asItIs && !scales, counts: scaled && fitness(before, scaled, state.length, state.served) };
   });
   return { state, before, bands, chosen: bands.find((band) => band.name === state.scaling) ?? bands[0], first: firstNeverTurning(before, state.length) };
