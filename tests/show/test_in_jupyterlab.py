@@ -94,8 +94,8 @@ class Lab:
         command = [
             sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
             f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}",
-            "--ServerApp.allow_root=True", "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-            "--LabApp.extension_manager=readonly",
+            "--ServerApp.allow_root=True", "--LabApp.news_url=None",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.extension_manager=readonly",
         ]  # fmt: skip
         with (self.home / "log").open("w", encoding="utf-8") as log:
             server = subprocess.Popen(command, env=os.environ | places, cwd=self.root, stdout=log, stderr=log)
