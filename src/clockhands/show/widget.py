@@ -36,6 +36,31 @@ def style() -> str:
     return _ROOT.sub(".clockhands {", _THEMED.sub(r":root\1 .clockhands {", text)) + _NOTEBOOK_THEMES
 
 
+class Explorer:
+    """The explorer in a notebook, opened on a code at a position.
+
+    Attributes:
+        spec: The code that is shown, one with hands along one axis; it follows the page's controls, and setting it
+            changes the page.
+        position: The position that is shown, in tokens, from 0 to 2**53 - 1; the same both ways.
+
+    Raises:
+        InvalidType, InvalidValue: The code has no hands along one axis, or the position cannot be used.
+        NotInstalled: anywidget is not installed.
+    """
+
+    # It stands in for the widget where anywidget is not there, so that the name is one even so.
+    spec: Any
+    position: int
+
+    def __new__(cls, spec: Any = None, position: int = 0, **traits: Any) -> Any:
+        """The widget, or the reason why there is none."""
+        return explorer_class()(spec, position, **traits)
+
+
+Explorer.__module__ = "clockhands.show"
+
+
 @cache
 def explorer_class() -> Any:
     """The class `clockhands.show.Explorer`; made when it is first asked for, since anywidget is an extra.
@@ -52,18 +77,8 @@ def explorer_class() -> Any:
             "Install it with `pip install 'clockhands[notebook]'`, or open `clockhands explore` in a browser.",
         ) from None
 
-    class Explorer(anywidget.AnyWidget):
-        """The explorer, opened on a code at a position.
-
-        Attributes:
-            spec: The code that is shown, one with hands along one axis; it follows the page's controls, and setting it
-                changes the page.
-            position: The position that is shown, in tokens, from 0 to 2**53 - 1; the same both ways.
-
-        Raises:
-            InvalidType, InvalidValue: The code has no hands along one axis, or the position cannot be used.
-        """
-
+    class Widget(anywidget.AnyWidget):
+        __doc__ = Explorer.__doc__
         _esm = module()
         _css = style()
         # A spec travels as the dictionary that its JSON is made of.
@@ -99,6 +114,6 @@ def explorer_class() -> Any:
                 )
             return position
 
-    Explorer.__module__ = "clockhands.show"
-    Explorer.__qualname__ = "Explorer"
-    return Explorer
+    Widget.__module__ = "clockhands.show"
+    Widget.__name__ = Widget.__qualname__ = "Explorer"
+    return Widget
