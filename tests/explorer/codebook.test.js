@@ -9,7 +9,7 @@ import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.j
 import { rotarySpec } from "../../src/clockhands/show/explorer/js/rotary.js";
 import { sinusoidalSpec } from "../../src/clockhands/show/explorer/js/codes.js";
 import { scalingOf } from "../../src/clockhands/show/explorer/js/scalings.js";
-import { DEFAULTS, Store, toFragment } from "../../src/clockhands/show/explorer/js/state.js";
+import { DEFAULTS, Store, fromFragment, toFragment } from "../../src/clockhands/show/explorer/js/state.js";
 
 const CLOSED = { kind: "sinusoidal", says: "Whisper's.", width: 384, base: 10000, span: "closed", layout: "halves", order: "sin-cos", spec: sinusoidalSpec(384, { span: "closed", layout: "halves" }) };
 const PAPER = { kind: "sinusoidal", says: "The paper's.", width: 512, base: 10000, span: "open", layout: "interleaved", order: "sin-cos", spec: sinusoidalSpec(512) };
@@ -70,6 +70,21 @@ test("the ladder is that of the code, of one's own as of a known one", () => {
   const own = codes.ladder(set({ width: 8, base: 10000 })).rates;
   [1, 0.1, 0.01, 0.001].forEach((rate, pair) => assert.ok(Math.abs(own[pair] - rate) < 1e-16, `${own[pair]}`));
   assert.deepEqual(Array.from(codes.ladder(set({ code: "rising" })).rates.slice(0, 2)), [1, 1 + 8 / 191]);
+});
+
+test("a rotary code whose base is moved stays rotary, and what is given out for Python is such a spec", () => {
+  const { codes, store, set } = page();
+  assert.deepEqual(codes.given(set({ code: "neox" })), TURNING.spec);
+  const state = set({ base: 500000 });
+  assert.deepEqual([state.code, codes.code(state).kind], ["custom", "rotary"]);
+  assert.deepEqual(codes.given(state), rotarySpec(24, { base: 500000, layout: "halves" }));
+  assert.deepEqual(Array.from(codes.ladder(state).rates), Array.from(codes.head(state).ladder.rates));
+  assert.deepEqual(codes.given(set({ code: "whisper" })), CLOSED.spec);
+  assert.equal(codes.given(set({ base: 500 })).type, "Sinusoidal");
+  // As a link has it.
+  const opened = codes.opened(fromFragment(toFragment({ ...DEFAULTS, ...state })), new Set(["code"]));
+  assert.deepEqual(codes.given(opened), codes.given(state));
+  assert.equal(store.state.kind, "sinusoidal");
 });
 
 test("one pair of a closed span is a pair of an open one", () => {

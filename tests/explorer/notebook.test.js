@@ -43,7 +43,7 @@ function setup(spec = PAPER, position = 7) {
     };
     const addCode = (name, code) => { data.codes[name] = code; };
     page.store = store;
-    return { store, redraw: () => page.redrawn++, app: { addCode, code: ({ code }) => data.codes[code] ?? { own: true }, spec: () => ({ ...PAPER, width: 8 }) } };
+    return { store, redraw: () => page.redrawn++, app: { addCode, given: ({ code }) => data.codes[code]?.spec ?? { ...PAPER, width: 8 } } };
   };
   const letGo = inNotebook(held, page.root, explore);
   return { state, calls, saved, page, letGo };

@@ -262,6 +262,12 @@ def test_page_and_python_follow_each_other(kernel, quiet_page, tmp_path: Path):
             == "True 9"
         )
 
+        # What turns queries and keys still does when its base is moved.
+        field("base").fill("500000")
+        field("base").press("Tab")
+        settle()
+        assert kernel.run("print(held.spec == ch.Rotary(head_width=64, base=5e5, layout='interleaved'))") == "True"
+
         kernel.updates.clear()
         kernel.run("held.spec = ch.preset('llama3.1')")
         answer(kernel)

@@ -28,7 +28,7 @@ export class Codebook {
 
   // What is known of the state's code; of one's own nothing but what the state says.
   code(state) {
-    return this.has(state.code) ? this.codes[state.code] : { kind: "sinusoidal", says: "a code of your own", own: true };
+    return this.has(state.code) ? this.codes[state.code] : { kind: state.kind, says: "a code of your own", own: true };
   }
 
   // The spec of the hands as a table: of a rotary code, which adds nothing to tokens, the sines and cosines of its ladder.
@@ -38,6 +38,13 @@ export class Codebook {
     if (code.spec.type === "Sinusoidal") return code.spec;
     // A scaling is no spacing: what it makes is given rate by rate.
     return { ...ownSpec(state), spacing: code.spec.scaling === null ? code.spec.spacing : { type: "Explicit", rates: Array.from(this.ladder(state).rates) } };
+  }
+
+  // The code itself, as Python knows it: a rotary one whose base is moved turns queries and keys as before.
+  given(state) {
+    const code = this.code(state);
+    if (!code.own) return code.spec;
+    return code.kind === "rotary" ? { ...rotarySpec(state.width, { layout: state.layout }), spacing: ownSpec(state).spacing } : ownSpec(state);
   }
 
   additive(state) {
@@ -66,8 +73,8 @@ export class Codebook {
   // A rotary head with the ladder in use: of a code that is added, what a head with its hands would do.
   head(state) {
     return this.remember(`head ${keyOf(state)}`, () => {
-      const { spec } = this.code(state), ladder = this.ladder(state);
-      if (spec?.type === "Rotary") return rotaryCode(spec, ladder);
+      const spec = this.given(state), ladder = this.ladder(state);
+      if (spec.type === "Rotary") return rotaryCode(spec, ladder);
       return rotaryCode({ ...rotarySpec(2 * ladder.pairs), spacing: { type: "Explicit", rates: Array.from(ladder.rates) } }, ladder);
     });
   }
@@ -137,7 +144,7 @@ export class Codebook {
 }
 
 function fieldsOf(code) {
-  const fields = { width: code.width, layout: code.layout, order: code.order, span: code.span };
+  const fields = { kind: code.kind, width: code.width, layout: code.layout, order: code.order, span: code.span };
   return code.base === null ? fields : { ...fields, base: code.base };
 }
 
@@ -168,7 +175,7 @@ function noteOfLayer({ scaling, window }, { context }, axes) {
 }
 
 function keyOf(state) {
-  return state.code === CUSTOM ? OF_A_CODE.map((name) => state[name]).join(" ") : state.code;
+  return state.code === CUSTOM ? ["kind", ...OF_A_CODE].map((name) => state[name]).join(" ") : state.code;
 }
 
 function ownSpec({ width, base, span, layout, order }) {

@@ -61,6 +61,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     missing: () => book.missing,
     code: (state) => book.code(state),
     spec: (state) => book.spec(state),
+    given: (state) => book.given(state),
     additive: (state) => book.additive(state),
     whyNoShift: (state) => book.whyNoShift(state),
     whyNoShiftNamed: (name) => book.whyNoShiftNamed(name),

@@ -57,7 +57,7 @@ export function inNotebook(held, root, explore) {
   let open = true;
   store.subscribe((state) => {
     if (!open) return;
-    const now = app.code(state), spec = now.own ? app.spec(state) : now.spec;
+    const spec = app.given(state);
     const moved = held.get("position") !== state.position, changed = textOfSpec(held.get("spec")) !== textOfSpec(spec);
     if (moved) held.set("position", state.position);
     if (changed) held.set("spec", spec);

@@ -7,6 +7,7 @@ export const DEFAULTS = {
   base: 10000,
   layout: "interleaved",
   order: "sin-cos",
+  kind: "sinusoidal", // added to the tokens, or rotary: turns queries and keys
   span: "open", // open divides by d/2, closed by d/2 - 1
   length: 2048, // tokens that the model was trained on
   served: 8192, // tokens that it is used with
@@ -61,6 +62,7 @@ export const LIMITS = {
   layout: ["interleaved", "halves"],
   order: ["sin-cos", "cos-sin"],
   span: ["open", "closed"],
+  kind: ["sinusoidal", "rotary"],
   code_in_attention: ["sinusoidal", "rotary", "alibi"],
   warp: ["none", "square", "log", "reciprocal"],
   dtype: ["float32", "bfloat16", "float16"],
