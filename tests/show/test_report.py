@@ -291,3 +291,36 @@ def test_it_prints_on_paper_in_the_colours_of_paper(quiet_page, config, tmp_path
         assert page.locator("svg.report-ladder[role=img]:visible").count() == 1
         pages = page.pdf(format="A4").count(b"/Type /Page\n")
         assert 1 <= pages <= 6
+
+
+LONG = "llama-" + "x" * 3000
+
+
+def first_screen(page):
+    """What stands before the findings and the layers."""
+    return Parts(page).text.partition("What the layers are told")[0]
+
+
+def test_a_type_of_thousands_of_letters_is_cut_in_what_is_read_first_and_whole_where_it_stands(config):
+    page = report([audit(config(LLAMA | {"model_type": LONG}))])
+    assert f"{LONG[:399]}…" in first_screen(page)
+    assert LONG not in first_screen(page)
+    places = Parts(page).text.partition("Where every value stands")[2]
+    assert LONG in places
+
+
+def test_the_name_of_a_target_is_cut_in_headings_and_in_the_title(tmp_path):
+    folder = tmp_path
+    for _ in range(4):
+        folder /= "n" * 150
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    target = str(folder / "config.json")
+    page = report([audit(target)], [{"target": LONG, "message": "It names nothing.", "hint": "Name another."}])
+    assert target not in first_screen(page)
+    assert f"{target[:399]}…" in first_screen(page)
+    assert Parts(page).text.partition("Where every value stands")[2].count(target) == 1
+    assert LONG not in Parts(page).text
+    title = re.search("<title>(.*)</title>", report([audit(target)]))
+    assert len(title[1]) <= len("Audit of ") + 80
+    assert title[1].endswith("…")

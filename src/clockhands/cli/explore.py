@@ -74,9 +74,9 @@ def _title(audits: list[Audit]) -> str:
     if len(audits) != 1:
         return "clockhands"
     # Imported when there is something to show.
-    from clockhands.show.places import short_name
+    from clockhands.show.places import IN_TITLES, cut, short_name
 
-    return f"clockhands: {short_name(audits[0].target)}"
+    return f"clockhands: {cut(short_name(audits[0].target), IN_TITLES)}"
 
 
 def _opened(text: str) -> bool:

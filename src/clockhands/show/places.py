@@ -8,6 +8,9 @@ from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.sources.key_lines import line_in
 
+IN_TITLES = 80
+"""Letters of a name that stand in the title of a window."""
+
 
 class Place(NamedTuple):
     """A file, and a line in it, from 1, where one can be named."""
@@ -24,6 +27,15 @@ def short_name(target: str) -> str:
     """
     path = PurePath(target)
     return f"{path.parent.name}/{path.name}" if path.suffix == ".json" and path.parent.name else path.name or target
+
+
+def cut(text: str, most: int = 400) -> str:
+    """A text as a heading shows it: its first letters, where it is longer.
+
+    >>> cut("llama"), cut("x" * 3000, 5)
+    ('llama', 'xxxx…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def place_of(audit: Audit, finding: Finding) -> Place | None:

@@ -24,7 +24,7 @@ from clockhands.show.extending import lines_of
 from clockhands.show.ladder_picture import bands_of, ladder_picture
 from clockhands.show.main_properties import SHORT
 from clockhands.show.markup import Markup, document, element, joined
-from clockhands.show.places import short_name
+from clockhands.show.places import IN_TITLES, cut, short_name
 from clockhands.show.readers import rows_of_readers
 from clockhands.show.sentences import what_is_wrong, what_mends_it
 from clockhands.show.terminal import LISTED, evidence_to_show, layers_in_words, rates_in_words, rows_of, title_of
@@ -78,7 +78,7 @@ def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = ()) ->
     script = f"{module()}\n{_START}"
     style = source("style.css") + files("clockhands.show").joinpath("report.css").read_text("utf-8")
     names = [each.target for each in audits] + [each["target"] for each in unread]
-    title = f"Audit of {short_name(names[0]) if len(names) == 1 else f'{len(names)} targets'}"
+    title = f"Audit of {cut(short_name(names[0]), IN_TITLES) if len(names) == 1 else f'{len(names)} targets'}"
     shown = element("main", _main(audits, unread), _explorer(audits), _foot(), class_="clockhands report")
     return document(title, style, script, {AUDIT: told, "data": shared}, shown)
 
@@ -91,7 +91,7 @@ def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Itera
     for number, audit in enumerate(audits):
         yield element("article", _target(audit, several=several), id=f"target-{number + 1}", class_="report-target")
     for number, each in enumerate(unread):
-        name = element("h2" if several else "h1", each["target"], class_="report-name")
+        name = element("h2" if several else "h1", cut(each["target"]), class_="report-name")
         said = element(
             "p", _mark("error"), f"It could not be read. {each['message']}", class_="report-verdict is-error"
         )
@@ -106,7 +106,7 @@ def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> M
     rows = (
         element(
             "tr",
-            element("th", element("a", target, href=f"#target-{number + 1}"), scope="row"),
+            element("th", element("a", cut(target), href=f"#target-{number + 1}"), scope="row"),
             element("td", _mark(grade), verdict),
         )
         for number, (target, grade, verdict) in enumerate(graded)
@@ -118,9 +118,9 @@ def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> M
 def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
     name = short_name(audit.target)
     below = "h3" if several else "h2"
-    yield element("h2" if several else "h1", name, class_="report-name")
+    yield element("h2" if several else "h1", cut(name), class_="report-name")
     if name != audit.target:
-        yield element("p", audit.target, class_="note path")
+        yield element("p", cut(audit.target), class_="note path")
     yield element("p", _mark(_grade(audit)), audit.verdict, class_=f"report-verdict is-{_grade(audit)}")
     yield element("p", _in_short(audit), class_="note")
     for note in audit.notes:
@@ -146,7 +146,7 @@ def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
 
 
 def _in_short(audit: Audit) -> str:
-    parts = [f"Model type {audit.model_type}" if audit.model_type else "No model type is named"]
+    parts = [f"Model type {cut(audit.model_type)}" if audit.model_type else "No model type is named"]
     parts.append(f"a context of {spoken(audit.context)} positions" if audit.context else "no context is declared")
     if audit.length is not None and any((code.scaling or {}).get("type") in BY_LENGTH for code in audit.layers):
         parts.append(f"rates as they are at {spoken(audit.length)} positions")
@@ -276,6 +276,8 @@ def _provenance(audit: Audit) -> Iterator[Markup]:
         for name, value in (("model_type", audit.model_type), ("context", audit.context), ("length", audit.length))
         if name in audit.source
     ]
+    if cut(audit.target) != audit.target:
+        of_model.insert(0, ("target", audit.target, "the command line"))
     if of_model:
         yield _places("model", of_model)
     for code in audit.layers:
