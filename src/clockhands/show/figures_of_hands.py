@@ -133,7 +133,7 @@ def _spans(clock: Clock, pairs: Sequence[int]) -> list[tuple[int, int]]:
     return spans
 
 
-def clock(spec: Any, position: int = 100, *, theme: Theme = "light") -> "Figure":
+def clock(spec: Any, position: float = 100, *, theme: Theme = "light") -> "Figure":
     """Where are we? Every hand at a position, in the order of the pairs; of many hands some, evenly chosen.
 
     Raises:
@@ -164,7 +164,7 @@ def clock(spec: Any, position: int = 100, *, theme: Theme = "light") -> "Figure"
     return figure
 
 
-def pair(spec: Any, pair: int = 0, *, position: int = 3, theme: Theme = "light") -> "Figure":
+def pair(spec: Any, pair: int = 0, *, position: float = 3, theme: Theme = "light") -> "Figure":
     """Why two waves? Both waves of a pair, and the point on its circle; one wave alone has each height twice.
 
     Args:
@@ -225,7 +225,7 @@ def _one_pair(pairs: int, pair: int) -> int:
     return pair
 
 
-def shift(spec: Any, k: int = 3, *, starts: Sequence[int] = (0, 40, 1000), theme: Theme = "light") -> "Figure":
+def shift(spec: Any, k: float = 3, *, starts: Sequence[float] = (0, 40, 1000), theme: Theme = "light") -> "Figure":
     """What does "k further" do? Hands before and after a shift from several starts: each turns by its own fixed angle.
 
     Args:
