@@ -110,14 +110,14 @@ def extremes(values: NDArray[np.float64], most: int = MOST_POINTS) -> tuple[NDAr
         Places, int64, rising; values, float64, of the same length.
 
     >>> extremes(np.array([0.0, 3, 1, 2, 5, 4]), 4)[0].tolist()
-    [0, 1, 4, 5]
+    [0, 1, 3, 4, 5]
     """
     if len(values) <= most:
         return np.arange(len(values)), values
     size = -(-len(values) // max(1, most // 2))
-    whole = len(values) // size * size
-    blocks = values[:whole].reshape(-1, size)
-    starts = np.arange(0, whole, size)
+    # The last stretch is filled with its end, which stands before what fills it.
+    blocks = np.pad(values, (0, -len(values) % size), mode="edge").reshape(-1, size)
+    starts = np.arange(len(blocks)) * size
     places = np.unique(
         np.concatenate([starts + blocks.argmin(axis=1), starts + blocks.argmax(axis=1), [0, len(values) - 1]])
     )

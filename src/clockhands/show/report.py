@@ -146,7 +146,7 @@ def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
 
 
 def _in_short(audit: Audit) -> str:
-    parts = [f"Model type {cut(audit.model_type)}" if audit.model_type else "No model type is named"]
+    parts = [f"Model type {cut(audit.model_type, IN_TITLES)}" if audit.model_type else "No model type is named"]
     parts.append(f"a context of {spoken(audit.context)} positions" if audit.context else "no context is declared")
     if audit.length is not None and any((code.scaling or {}).get("type") in BY_LENGTH for code in audit.layers):
         parts.append(f"rates as they are at {spoken(audit.length)} positions")
