@@ -31,16 +31,16 @@ def model_biases(audits: Sequence[Audit]) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     for number, audit in enumerate(audits):
-        own = [code for code in audit.layers if isinstance(code.spec, Alibi | Buckets)]
-        trained = _tables(audit.target) if any(code.spec.learned for code in own) else {}
-        for code in own:
+        own = [(code, code.spec) for code in audit.layers if isinstance(code.spec, Alibi | Buckets)]
+        trained = _tables(audit.target) if any(spec.learned for _, spec in own) else {}
+        for code, spec in own:
             table = trained.get((code.part, code.layers))
             found.append(
                 {
                     "model": number,
                     "part": code.part,
                     "layers": code.layers,
-                    "spec": to_dict(code.spec),
+                    "spec": to_dict(spec),
                     "values": None if table is None else {"table": table.tolist()},
                 }
             )
