@@ -134,7 +134,7 @@ def test_the_page_opens_on_the_first_ladder_and_shows_two_models_side_by_side(wr
     )
     bert = config("bert.json", model_type="bert", rope_theta=None)
     data = Page(written(bert, path)).data
-    assert data["start"] == {"code": "model-1-0", "beside": 1}
+    assert data["start"] == {"code": "model-1-0", "beside": 1, "code_in_attention": "rotary"}
     audited = json.loads(run("audit", bert, path, "--json").out)["targets"]
     assert data["models"] == audited
 
@@ -143,6 +143,16 @@ def test_a_model_without_a_ladder_opens_at_its_context_as_far_as_a_control_reach
     for context, length in ((300, 300), (2**40, 2**24), (1, 2)):
         data = Page(written(config(model_type="bert", rope_theta=None, max_position_embeddings=context))).data
         assert data["start"] == {"length": length, "served": length}
+
+
+def test_the_page_asks_attention_with_the_model_s_own_kind_of_code(written, config):
+    for kind, model_type, fields in (
+        ("rotary", "llama", {}),
+        ("alibi", "bloom", {"n_head": 8, "n_layer": 2, "rope_theta": None}),
+        (None, "bert", {"rope_theta": None}),
+    ):
+        data = Page(written(config(model_type=model_type, **fields))).data
+        assert data["start"].get("code_in_attention") == kind
 
 
 def test_a_model_without_a_ladder_leaves_the_paper_s_code(written, config):

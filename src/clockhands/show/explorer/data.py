@@ -18,6 +18,9 @@ from clockhands.specs import to_dict
 PLAIN = "vaswani2017"
 """The code that the page opens on where no model is given: the paper's."""
 
+_ATTENDED = ("sinusoidal", "rotary", "alibi")
+"""The kinds that the view on attention has: a page of a model opens on the model's."""
+
 
 def codes() -> dict[str, dict[str, Any]]:
     """Every preset with hands along one axis, by name.
@@ -134,4 +137,8 @@ def _start(models: list[dict[str, Any]]) -> dict[str, Any]:
     elif context is not None:
         # One of a single token, or of 2**40, is outside what the page's controls can be set to.
         start["length"] = start["served"] = min(max(context, 2), 2**24)
+    kinds = (layer["kind"] for each in models for layer in each["layers"])
+    attended = next((kind for kind in kinds if kind in _ATTENDED), None)
+    if attended is not None:
+        start["code_in_attention"] = attended
     return start
