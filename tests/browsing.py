@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,14 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 def drawn(page) -> None:
     """Wait until nothing on a page says that it is still being drawn; what is out of sight may follow later."""
     page.locator("[aria-busy]").first.wait_for(state="detached")
+
+
+def expect(held: Any) -> Any:
+    """Playwright's patient assertions on a page or an element."""
+    # Imported when a test runs: what only the slow tests install is not looked for when all are collected.
+    from playwright.sync_api import expect as patient
+
+    return patient(held)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from clockhands.show.explorer.page import page
 from clockhands.specs import to_dict
 from exploring import caption, eventually, plain, put, says
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 NO_SHIFT = "No one rotation is a shift of this code|no one rotation is a shift of this code"

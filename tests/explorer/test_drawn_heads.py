@@ -10,7 +10,6 @@ from clockhands.measures.order.sentences import SeededDraw
 from clockhands.show.figures import attention
 from exploring import caption, eventually, put, says
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 

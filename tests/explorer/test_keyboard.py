@@ -7,7 +7,6 @@ import pytest
 from browsing import drawn
 from exploring import VIEWS, eventually, holds
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 KEYS = (("ArrowRight", 1), ("Shift+ArrowUp", 10), ("ArrowLeft", -1), ("Shift+ArrowDown", -10))

@@ -16,7 +16,6 @@ from clockhands.measures.tokens.rounded_positions import distinct_positions
 from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
 from exploring import caption, control, eventually, holds, plain, put, says
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 PAPER = ch.Sinusoidal(512)

@@ -11,7 +11,6 @@ import clockhands as ch
 from browsing import drawn
 from exploring import VIEWS, caption, control, holds, plain, put, says
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 ADDRESSES = {

@@ -6,14 +6,13 @@ import re
 import pytest
 
 import clockhands as ch
-from browsing import drawn
+from browsing import drawn, expect
 from clockhands.auditing import audit
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 from clockhands.show.report import report
 from exploring import plain
 
-api = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 HOSTILE = "<script>alert(1)</script>"
@@ -90,7 +89,7 @@ def answer(tab, view):
 
 
 def says(tab, view, words):
-    api.expect(answer(tab, view)).to_contain_text(words)
+    expect(answer(tab, view)).to_contain_text(words)
 
 
 def field(tab, name):
@@ -138,7 +137,7 @@ def test_other_weights_are_other_numbers_and_the_conclusion_stays(opened):
     before = answer(tab, "attention").inner_text()
     tab.locator('#attention input[type="number"][data-name="seed"]').fill("7")
     tab.keyboard.press("Enter")
-    api.expect(answer(tab, "attention")).not_to_have_text(before)
+    expect(answer(tab, "attention")).not_to_have_text(before)
     says(tab, "attention", "With the sinusoidal code it can")
 
 
@@ -179,11 +178,11 @@ def test_a_file_that_is_no_audit_has_its_own_sentence(opened, tmp_path, name, te
 def test_a_dropped_audit_becomes_the_page_s_code_and_a_second_stands_beside_it(opened, folder):
     tab = opened("plain")
     drop(tab, folder / "sound.audit.json", "#clock")
-    api.expect(tab.locator("#model .one-model")).to_have_count(1)
-    api.expect(field(tab, "width")).to_have_value("32")
+    expect(tab.locator("#model .one-model")).to_have_count(1)
+    expect(field(tab, "width")).to_have_value("32")
     says(tab, "model", "in 3 layers")
     drop(tab, folder / "deep.audit.json", "#model")
-    api.expect(tab.locator("#model .one-model")).to_have_count(2)
+    expect(tab.locator("#model .one-model")).to_have_count(2)
     says(tab, "model", "channels 32 against 256")
     says(tab, "model", "each of its 128 layers is a line of the picture")
 
@@ -192,7 +191,7 @@ def test_a_dropped_audit_becomes_the_page_s_code_and_a_second_stands_beside_it(o
 def test_a_page_that_holds_audits_can_be_opened_itself(opened, folder, name):
     tab = opened("plain")
     choose(tab, folder / name)
-    api.expect(tab.locator("#model .one-model")).to_have_count(2)
+    expect(tab.locator("#model .one-model")).to_have_count(2)
 
 
 def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(opened, folder):
@@ -200,10 +199,10 @@ def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(open
     for place, layer in enumerate(audit(folder / "deep.json").layers):
         press = tab.locator(f'#model button[data-code="model-1-{place}"]')
         press.click()
-        api.expect(field(tab, "base")).to_have_value(f"{layer.base:.0f}")
-        api.expect(press).to_have_attribute("aria-pressed", "true")
+        expect(field(tab, "base")).to_have_value(f"{layer.base:.0f}")
+        expect(press).to_have_attribute("aria-pressed", "true")
         pair = tab.locator('#pair input[type="number"][data-name="pair"]')
-        api.expect(pair).to_have_attribute("max", str(len(layer.rates) - 1))
+        expect(pair).to_have_attribute("max", str(len(layer.rates) - 1))
         pair.fill("100")
         pair.press("Enter")
         says(tab, "pair", "pair 100")
@@ -213,16 +212,16 @@ def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(open
 
 def test_from_a_model_s_code_a_button_leads_to_all_that_the_model_is_told(opened):
     tab = opened("two")
-    api.expect(tab.locator("#model .answer")).not_to_be_in_viewport()
+    expect(tab.locator("#model .answer")).not_to_be_in_viewport()
     tab.get_by_role("button", name="See all that it is told").click()
-    api.expect(tab.locator("#model .answer")).to_be_in_viewport()
+    expect(tab.locator("#model .answer")).to_be_in_viewport()
 
 
 def test_findings_stand_beside_the_layers_with_a_shape_for_each_severity(opened, folder):
     tab = opened("plain")
     choose(tab, folder / "broken.audit.json")
     found = audit(folder / "broken.json").findings
-    api.expect(tab.locator("#model .finding")).to_have_count(len(found))
+    expect(tab.locator("#model .finding")).to_have_count(len(found))
     for severity in ("error", "warning", "note"):
         shown = tab.locator(f"#model .finding.{severity} strong").all_inner_texts()
         assert shown == [f"{severity} {each.code}" for each in found if each.severity == severity]
@@ -238,7 +237,7 @@ def test_every_layer_has_a_cell_and_the_chosen_one_is_lit(opened):
     assert [strips.nth(place).locator(".layer").count() for place in range(2)] == [3, 128]
     assert strips.nth(1).locator(".layer.chosen title").text_content().startswith("layer 77: rotary")
     strips.nth(1).locator(".layer").nth(5).dispatch_event("click")
-    api.expect(tab.locator('#model input[type="number"][data-name="layer"]')).to_have_value("5")
+    expect(tab.locator('#model input[type="number"][data-name="layer"]')).to_have_value("5")
 
 
 def test_a_hostile_model_type_is_text_wherever_it_stands(opened):
@@ -258,7 +257,7 @@ def test_a_kind_that_every_object_has_is_a_word_like_any_other(opened, folder, t
     tab = opened("plain")
     choose(tab, path)
     says(tab, "model", kind)
-    api.expect(tab.locator("#model .one-model")).to_have_count(1)
+    expect(tab.locator("#model .one-model")).to_have_count(1)
 
 
 def test_a_dropped_model_brings_its_own_lengths_and_a_published_scaling_the_one_that_it_starts_from(opened, folder):
@@ -268,17 +267,17 @@ def test_a_dropped_model_brings_its_own_lengths_and_a_published_scaling_the_one_
     for place, layer in enumerate(audit(folder / "deep.json").layers):
         tab.locator(f'#model button[data-code="model-0-{place}"]').click()
         for each in lengths:
-            api.expect(each).to_have_value(str(layer.window or 131072))
+            expect(each).to_have_value(str(layer.window or 131072))
     tab.locator("#control-code").select_option("llama3.1")
     spec = ch.preset("llama3.1")
-    api.expect(lengths[0]).to_have_value(str(spec.scaling.original))
-    api.expect(lengths[1]).to_have_value(str(int(spec.scaling.original * spec.scaling.factor)))
+    expect(lengths[0]).to_have_value(str(spec.scaling.original))
+    expect(lengths[1]).to_have_value(str(int(spec.scaling.original * spec.scaling.factor)))
     # What is set by hand afterwards is what a link shares.
     lengths[0].fill("2048")
     lengths[0].press("Enter")
-    api.expect(tab).to_have_url(re.compile("length=2048"))
+    expect(tab).to_have_url(re.compile("length=2048"))
     again = opened("plain", tab.evaluate("location.hash"))
-    api.expect(again.locator('input[type="number"][data-name="length"]').first).to_have_value("2048")
+    expect(again.locator('input[type="number"][data-name="length"]').first).to_have_value("2048")
 
 
 def test_a_picked_code_brings_its_fields_and_a_changed_field_makes_one_s_own(opened):
@@ -286,18 +285,18 @@ def test_a_picked_code_brings_its_fields_and_a_changed_field_makes_one_s_own(ope
     codes = tab.locator("#control-code")
     spec = ch.preset("ctrl")
     codes.select_option("ctrl")
-    api.expect(field(tab, "width")).to_have_value(str(spec.width))
-    api.expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
+    expect(field(tab, "width")).to_have_value(str(spec.width))
+    expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
     field(tab, "width").fill("64")
     field(tab, "width").press("Enter")
-    api.expect(codes).to_have_value("custom")
-    api.expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
+    expect(codes).to_have_value("custom")
+    expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
 
 
 def test_a_link_opens_the_same_code_and_models(opened):
     tab = opened("two")
     tab.locator('#model button[data-code="model-1-1"]').click()
-    api.expect(tab).to_have_url(re.compile("code=model-1-1"))
+    expect(tab).to_have_url(re.compile("code=model-1-1"))
     again = opened("two", tab.evaluate("location.hash"))
     assert again.locator("#control-code").input_value() == "model-1-1"
     assert field(again, "base").input_value() == "1000000"
@@ -306,11 +305,11 @@ def test_a_link_opens_the_same_code_and_models(opened):
 def test_an_address_that_is_typed_is_followed(opened):
     tab = opened("two")
     tab.evaluate("() => { location.hash = 'position=5'; }")
-    api.expect(tab.locator('#clock input[type="number"][data-name="position"]')).to_have_value("5")
+    expect(tab.locator('#clock input[type="number"][data-name="position"]')).to_have_value("5")
     assert tab.locator("#control-code").input_value() == "model-0-0"
     tab.evaluate("() => { location.hash = 'width=8'; }")
-    api.expect(tab.locator("#control-code")).to_have_value("custom")
-    api.expect(field(tab, "width")).to_have_value("8")
+    expect(tab.locator("#control-code")).to_have_value("custom")
+    expect(field(tab, "width")).to_have_value("8")
 
 
 def test_pair_and_channel_of_a_small_code_are_held_to_what_it_has(opened):
@@ -339,7 +338,7 @@ def test_one_column_in_the_order_of_the_story_or_two_of_which_one_stays(opened):
         "table",
     ]
     tab.set_viewport_size({"width": 360, "height": 800})
-    api.expect(tab.locator(".stay section")).to_have_count(0)
+    expect(tab.locator(".stay section")).to_have_count(0)
     story = tab.evaluate(order)
     assert story[:4] == ["clock", "pair", "table", "shift"]
     assert story[-2:] == ["attention", "model"]

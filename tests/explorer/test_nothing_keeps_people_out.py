@@ -9,7 +9,6 @@ from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 from clockhands.show.report import report
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 SOUND = {

@@ -6,7 +6,6 @@ import pytest
 
 from exploring import eventually
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 STATES = (

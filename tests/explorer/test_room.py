@@ -5,7 +5,6 @@ import pytest
 from browsing import drawn
 from exploring import VIEWS, eventually, says
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 ADDRESSES = {

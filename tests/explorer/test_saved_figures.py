@@ -11,7 +11,6 @@ import clockhands as ch
 from browsing import drawn
 from exploring import VIEWS, caption, control, plain, put, says
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 SVG = "{http://www.w3.org/2000/svg}"

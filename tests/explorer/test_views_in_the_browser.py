@@ -11,7 +11,6 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from exploring import VIEWS, caption, control, eventually, holds, plain, put, says
 
-pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 PAPER = ch.Sinusoidal(512)

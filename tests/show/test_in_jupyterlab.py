@@ -16,11 +16,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 import clockhands as ch
+from browsing import expect
 from exploring import VIEWS, eventually
-
-pytest.importorskip("anywidget")
-pytest.importorskip("jupyterlab")
-api = pytest.importorskip("playwright.sync_api")
 
 pytestmark = pytest.mark.slow
 
@@ -183,6 +180,7 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(chromium, tmp_path_factory):
+    pytest.importorskip("jupyterlab")
     with Lab(tmp_path_factory.mktemp("lab"), chromium).running() as started:
         yield started
 
@@ -219,7 +217,7 @@ def run(page, text: str) -> str:
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(text)
     page.keyboard.press("Control+Enter")
-    api.expect(prompt).to_have_text(f"[{before + 1}]:", timeout=1000 * PATIENCE)
+    expect(prompt).to_have_text(f"[{before + 1}]:", timeout=1000 * PATIENCE)
     outputs = cell.locator(".jp-OutputArea-output")
     return outputs.inner_text().strip() if outputs.count() else ""
 
@@ -242,7 +240,7 @@ def code(widget) -> str:
 
 
 def holds(widget, name: str, value: int) -> None:
-    api.expect(field(widget, name)).to_have_value(str(value), timeout=1000 * PATIENCE)
+    expect(field(widget, name)).to_have_value(str(value), timeout=1000 * PATIENCE)
 
 
 def put(widget, name: str, value: int) -> None:
@@ -315,7 +313,7 @@ def test_a_control_s_keys_are_not_the_notebook_s_commands(lab):
         for key in "ab":  # a cell above, a cell below
             page.keyboard.press(key)
         holds(first, "position", 16)
-        api.expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(3)
+        expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(3)
         assert slider.evaluate("slider => slider === document.activeElement")
         # A chord is the notebook's, wherever one is.
         page.keyboard.press("Control+s")
@@ -388,7 +386,7 @@ def test_a_saved_notebook_is_shown_again_where_its_state_was_saved(lab):
         holds(first, "position", 99)
         assert ch.preset(code(first)) == ch.preset("llama3.1")
         put(first, "position", 5)
-        api.expect(first.locator(".answer").first).to_contain_text("At position 5 ")
+        expect(first.locator(".answer").first).to_contain_text("At position 5 ")
 
 
 def check_state(book: dict) -> None:
