@@ -87,6 +87,26 @@ test("a rotary code whose base is moved stays rotary, and what is given out for 
   assert.equal(store.state.kind, "sinusoidal");
 });
 
+test("a cell and its pair are settled at once, and what is moved leads", () => {
+  const { codes, store, set } = page();
+  const both = (state) => [state.pair, state.channel];
+  assert.deepEqual(both(set({ pair: 100 })), [100, 200]);
+  assert.deepEqual(both(set({ channel: 31 })), [15, 31]);
+  assert.deepEqual(both(set({ pair: 15 })), [15, 31], "a channel of the pair stays");
+  // Another layout, width or code: the pair stays, wherever its channels are.
+  assert.deepEqual(both(set({ layout: "halves" })), [15, 15]);
+  assert.deepEqual(both(set({ channel: 256 + 40 })), [40, 296]);
+  assert.deepEqual(both(set({ code: "vaswani2017" })), [40, 80]);
+  assert.deepEqual(both(set({ code: "whisper" })), [40, 40]);
+  assert.deepEqual(both(set({ width: 8 })), [3, 7]);
+  assert.deepEqual(both(set({ pair: 0, channel: 7 })), [0, 0], "where both are said the pair leads");
+  // As addresses have them.
+  for (const [told, wanted] of [[{ pair: 100 }, [100, 200]], [{ channel: 31 }, [15, 31]], [{ pair: 7, channel: 15 }, [7, 15]], [{ pair: 7, channel: 99 }, [7, 14]]]) {
+    assert.deepEqual(both(codes.opened({ ...DEFAULTS, ...told }, new Set(Object.keys(told)))), wanted);
+  }
+  assert.equal(store.state.width, 8);
+});
+
 test("one pair of a closed span is a pair of an open one", () => {
   const { codes, set } = page({ code: "whisper" });
   assert.deepEqual(Array.from(codes.ladder(set({ width: 2 })).rates), [1]);

@@ -9,6 +9,7 @@ import { settled } from "./state.js";
 
 export const CUSTOM = "custom";
 const OF_A_CODE = ["width", "base", "layout", "order", "span"];
+const OF_A_CELL = ["code", "pair", "channel", ...OF_A_CODE];
 const LENGTHS = ["length", "served"];
 const SAME_DOUBLES = 2 ** -51; // of a rate: how far two doubles of one real number may be apart, each within an ulp
 const REMEMBERED = 64;
@@ -104,10 +105,28 @@ export class Codebook {
   followed(patch, state) {
     if (patch.code !== undefined && this.has(patch.code) && patch.code !== state.code) {
       const code = this.codes[patch.code];
-      return { ...lengthsOf(code), ...patch, ...fieldsOf(code) };
+      return this.paired({ ...lengthsOf(code), ...patch, ...fieldsOf(code) }, state);
     }
     const moved = OF_A_CODE.some((name) => patch[name] !== undefined && settled(name, patch[name]) !== state[name]);
-    return moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch;
+    return this.paired(moved && this.has(patch.code ?? state.code) ? { ...patch, code: CUSTOM } : patch, state);
+  }
+
+  // One cell, one pair: a channel that is set leads its pair, and else the pair its channel. At once, since a view that
+  // is drawn later would not know which of them was moved last.
+  paired(patch, state) {
+    if (!OF_A_CELL.some((name) => patch[name] !== undefined)) return patch;
+    const next = { ...state };
+    for (const [name, value] of Object.entries(patch)) next[name] = settled(name, value);
+    const led = patch.channel !== undefined && patch.pair === undefined && next.channel !== state.channel;
+    return { ...patch, ...this.cell(next, led) };
+  }
+
+  // The pair and the channel of a state that belong to each other.
+  cell(state, led) {
+    const pair = Math.min(state.pair, state.width / 2 - 1), channel = Math.min(state.channel, state.width - 1);
+    const code = this.additive(state), own = code.pairOf(channel);
+    if (own < 0 || own === pair) return { pair, channel };
+    return led ? { pair: own, channel } : { pair, channel: code.channels.slice(2 * pair, 2 * pair + 2).find((each) => each >= 0) ?? channel };
   }
 
   // A state as a page or an address has it, of which `told` are the names that were said: a name that this page does not
@@ -122,9 +141,7 @@ export class Codebook {
     else if (told.has("code") && this.has(next.code)) {
       for (const [name, value] of Object.entries(lengthsOf(this.codes[next.code]))) if (!told.has(name)) next[name] = settled(name, value);
     }
-    next.pair = Math.min(next.pair, next.width / 2 - 1);
-    next.channel = Math.min(next.channel, next.width - 1);
-    return next;
+    return { ...next, ...this.cell(next, told.has("channel") && !told.has("pair")) };
   }
 
   // What an address has to say although it is what the page began with: a code would bring its own.

@@ -57,13 +57,7 @@ export const table = {
     position.element.classList.add("twice");
 
     return (state, changed) => {
-      const code = app.additive(state), { pairs } = code;
-      // One cell, one pair: what was set last leads.
-      const led = code.pairOf(state.channel);
-      if (led !== state.pair && led >= 0) {
-        if (changed.has("channel") && !changed.has("width")) store.set({ pair: led });
-        else store.set({ channel: code.channels[2 * Math.min(state.pair, pairs - 1)] });
-      }
+      const code = app.additive(state);
       if (changed.has("length")) position.limits(0, Math.max(state.length - 1, 1));
       if (changed.has("width")) channel.limits(0, code.width - 1);
       const [lastRow, lastColumn] = lastFirst(state), shown = shownOf(state);
