@@ -1,7 +1,7 @@
 // The codes that the page knows: those put in by name, those of models, and one of the reader's own.
 
 import { shownText, titleOfModel } from "./audits.js";
-import { additiveCode, sinusoidalSpec } from "./codes.js";
+import { additiveCode, channelsOf, sinusoidalSpec } from "./codes.js";
 import { geometricLadder, ladderOf } from "./ladders.js";
 import { rotaryCode, rotarySpec } from "./rotary.js";
 import { whyNoShift } from "./shifts.js";
@@ -124,9 +124,14 @@ export class Codebook {
   // The pair and the channel of a state that belong to each other.
   cell(state, led) {
     const pair = Math.min(state.pair, state.width / 2 - 1), channel = Math.min(state.channel, state.width - 1);
-    const code = this.additive(state), own = code.pairOf(channel);
+    const held = this.has(state.code) ? this.heldBy(state) : ownCells(state), own = held.pairOf(channel);
     if (own < 0 || own === pair) return { pair, channel };
-    return led ? { pair: own, channel } : { pair, channel: code.channels.slice(2 * pair, 2 * pair + 2).find((each) => each >= 0) ?? channel };
+    return led ? { pair: own, channel } : { pair, channel: held.channelsOf(pair).find((each) => each >= 0) ?? channel };
+  }
+
+  heldBy(state) {
+    const code = this.additive(state);
+    return { pairOf: (channel) => code.pairOf(channel), channelsOf: (pair) => Array.from(code.channels.slice(2 * pair, 2 * pair + 2)) };
   }
 
   // A state as a page or an address has it, of which `told` are the names that were said: a name that this page does not
@@ -193,6 +198,12 @@ function noteOfLayer({ scaling, window }, { context }, axes) {
 
 function keyOf(state) {
   return state.code === CUSTOM ? ["kind", ...OF_A_CODE].map((name) => state[name]).join(" ") : state.code;
+}
+
+// Where the pairs of a code of one's own stand, without making it: it is asked with every move of a slider.
+function ownCells({ width, layout }) {
+  const pairs = width / 2;
+  return { pairOf: (channel) => (layout === "halves" ? channel % pairs : channel >> 1), channelsOf: (pair) => channelsOf(pair, pairs, layout) };
 }
 
 function ownSpec({ width, base, span, layout, order }) {
