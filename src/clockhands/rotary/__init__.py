@@ -1,7 +1,20 @@
 """Rotary codes: queries and keys turned by the clock."""
 
 from clockhands.rotary.axes import alternating, chunked, grid, interleaved
-from clockhands.rotary.rotating import rerotate, rotate, rotate_both
+from clockhands.rotary.cosines import CosSin
+from clockhands.rotary.rotating import cos_sin, rerotate, rotate, rotate_both
 from clockhands.rotary.spec import Rotary, XPos
 
-__all__ = ["Rotary", "XPos", "alternating", "chunked", "grid", "interleaved", "rerotate", "rotate", "rotate_both"]
+__all__ = [
+    "CosSin",
+    "Rotary",
+    "XPos",
+    "alternating",
+    "chunked",
+    "cos_sin",
+    "grid",
+    "interleaved",
+    "rerotate",
+    "rotate",
+    "rotate_both",
+]

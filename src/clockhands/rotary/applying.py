@@ -29,6 +29,31 @@ def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
     return plain(x, cosine, sine, spec, xp)
 
 
+def placed(part: Any, like: Any) -> Any:
+    """Cosines or sines as an array that a caller may keep: of the library and on the device of ``like``.
+
+    The spec remembers NumPy's arrays, so they are handed out read-only, and PyTorch and JAX get copies.
+    """
+    library = library_of(like)
+    if not isinstance(part, np.ndarray):  # traced: PyTorch's and JAX's own
+        return part.to(like.device) if library == "torch" else part
+    if library == "numpy":
+        view = part.view()
+        view.flags.writeable = False
+        return view
+    if library == "torch":
+        from clockhands.rotary.torch_way import copied
+
+        return copied(part, like)
+    if library == "jax":
+        from clockhands.rotary.jax_way import copied
+
+        return copied(part, like)
+    from array_api_compat import array_namespace, device
+
+    return array_namespace(like).asarray(part, device=device(like), copy=True)
+
+
 def _numpy_way() -> Callable[..., Any]:
     from clockhands.rotary.numpy_way import turned
 

@@ -16,7 +16,8 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.phases import FINE, fill, units
 from clockhands.positions import Positions, positions_of, refuse_masked, refuse_single
-from clockhands.rotary.applying import turned
+from clockhands.rotary.applying import placed, turned
+from clockhands.rotary.cosines import CosSin, parts_of
 from clockhands.rotary.spec import Rotary
 from clockhands.traces import is_traced
 
@@ -37,7 +38,15 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 _REMEMBERED = (2 * FINE, 1 << 15)
 
 
-def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, role: str | None = None) -> Any:
+def rotate(
+    x: Any,
+    spec: Rotary,
+    positions: Any = None,
+    seq_axis: int = -2,
+    *,
+    role: str | None = None,
+    cos_sin: CosSin | None = None,
+) -> Any:
     """Queries or keys turned by their positions, in ``x``'s library, dtype and place.
 
     ``(x, y) -> f (x cos(p r) - y sin(p r), x sin(p r) + y cos(p r))`` for each pair of rate ``r``; channels
@@ -53,6 +62,8 @@ def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, r
             which waits for them; ranges, lists and NumPy values are not, nor what exists only inside a trace.
         seq_axis: Which axis of ``x`` is the sequence.
         role: ``"query"`` or ``"key"``: required where the code treats them differently (xPos), refused elsewhere.
+        cos_sin: What `clockhands.rotary.cos_sin` made for these positions, in place of ``positions``: the result is the
+            same bit for bit, and no phase is computed. Make it once a step and pass it in every layer.
 
     Accuracy: cosine and sine correctly rounded to float32 at every position up to 2**63, two products and a
     sum in float32, one rounding to ``x``'s dtype: within 2**-22 of the largest channel for float32.
@@ -67,12 +78,22 @@ def rotate(x: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2, *, r
     """
     shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
     _check_role(spec, role)
+    if cos_sin is not None:
+        return _applied(x, spec, *parts_of(cos_sin, x, spec, positions, role, axis), axis)
     positions = _given(positions, spec, x, axis)
     at = positions if is_traced(positions) else _checked(at_origin(positions), spec, shape, axis)
     return _applied(x, spec, *_turns(spec, at, kind, role), axis)
 
 
-def rotate_both(queries: Any, keys: Any, spec: Rotary, positions: Any = None, seq_axis: int = -2) -> tuple[Any, Any]:
+def rotate_both(
+    queries: Any,
+    keys: Any,
+    spec: Rotary,
+    positions: Any = None,
+    seq_axis: int = -2,
+    *,
+    cos_sin: CosSin | tuple[CosSin, CosSin] | None = None,
+) -> tuple[Any, Any]:
     """Queries and keys that stand at the same positions, each turned in its role.
 
     The same as `rotate` twice, and less work: positions are looked at once, and their cosine and sine made once.
@@ -83,6 +104,9 @@ def rotate_both(queries: Any, keys: Any, spec: Rotary, positions: Any = None, se
         spec: A rotary code of that head width.
         positions: As in `rotate`; None where there are as many queries as keys.
         seq_axis: Which axis is the sequence.
+        cos_sin: What `clockhands.rotary.cos_sin` made, in place of ``positions``; or two of them, that of the queries
+            and that of the keys: for xPos, one for each role, and for queries that stand at other positions than the
+            keys.
 
     Accuracy: as `rotate`.
 
@@ -96,6 +120,12 @@ def rotate_both(queries: Any, keys: Any, spec: Rotary, positions: Any = None, se
     """
     shape, kind, axis = _heads(queries, spec, seq_axis, "rotate_both", "queries")
     shape_of_keys, kind_of_keys, axis_of_keys = _heads(keys, spec, seq_axis, "rotate_both", "keys")
+    roles = (None, None) if spec.xpos is None else ("query", "key")
+    if cos_sin is not None:
+        pairs = cos_sin if isinstance(cos_sin, tuple) and len(cos_sin) == 2 else (cos_sin, cos_sin)
+        theirs = parts_of(pairs[0], queries, spec, positions, roles[0], axis, "queries")
+        others = parts_of(pairs[1], keys, spec, positions, roles[1], axis_of_keys, "keys")
+        return _applied(queries, spec, *theirs, axis), _applied(keys, spec, *others, axis_of_keys)
     if shape[axis] != shape_of_keys[axis_of_keys]:
         raise InvalidValue(
             f"Queries and keys must be of one length to stand at the same positions, got {shape[axis]} and "
@@ -108,12 +138,67 @@ def rotate_both(queries: Any, keys: Any, spec: Rotary, positions: Any = None, se
     else:
         at = _checked(at_origin(positions), spec, shape, axis)
         _checked(at, spec, shape_of_keys, axis_of_keys)
-    roles = (None, None) if spec.xpos is None else ("query", "key")
     turns = _turns(spec, at, kind, roles[0])
     turned_queries = _applied(queries, spec, *turns, axis)
     if roles[1] is not None or kind_of_keys != kind:
         turns = _turns(spec, at, kind_of_keys, roles[1])
     return turned_queries, _applied(keys, spec, *turns, axis_of_keys)
+
+
+def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None) -> CosSin:
+    """Cosine and sine of every dimension pair at these positions, made once a step and used in every layer.
+
+    ``rotate(x, spec, cos_sin=pair)`` gives what ``rotate(x, spec, positions)`` gives, bit for bit, without computing
+    phases again and without copying positions from a GPU in each layer.
+
+    Args:
+        spec: A rotary code.
+        positions: As in `rotate`, [seq] or [batch, seq]; with one more axis, the coordinates, for codes of several
+            axes; or a count n for 0 to n - 1.
+        like: An array of a float dtype: the pair is of its library and on its device, float64 if ``like`` is, else
+            float32. Its shape does not matter: hidden states or queries will do.
+        role: ``"query"`` or ``"key"``: required for xPos, which needs a pair for each; refused elsewhere.
+
+    Returns:
+        A `clockhands.rotary.CosSin` with ``cosine`` and ``sine``, [*positions, pairs] each (without the axis of the
+        coordinates).
+
+    Accuracy: as `rotate`: correctly rounded at positions that are known, within 2**-22 inside a trace.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+
+    >>> spec, heads = Rotary(head_width=2, base=100.0), np.eye(2)
+    >>> pair = cos_sin(spec, [0, 1], like=heads)
+    >>> rotate(heads, spec, cos_sin=pair).round(4).tolist()
+    [[1.0, 0.0], [-0.8415, 0.5403]]
+    """
+    _check_spec(spec, "cos_sin")
+    if not hasattr(like, "shape") or not hasattr(like, "dtype"):
+        raise InvalidType(f"`like` must be an array, got {type(like).__name__}.", "Give the queries, or the tokens.")
+    traces.refuse_recording(like)
+    kind = name_of(like)
+    if kind not in FLOATS:
+        raise InvalidType(f"`like` must be of a float dtype, got {kind}.", "Give the queries, or the tokens.")
+    _check_role(spec, role)
+    if isinstance(positions, int):  # a count, which the compiler may not know yet
+        positions = traces.as_traced(positions, like)
+    else:
+        positions = _beside_array(positions, like, "positions", "like")
+    at = positions if is_traced(positions) else at_origin(positions)
+    body = tuple(at.shape)
+    if spec.axes is not None and body[-1:] == (spec.number_of_axes,):
+        body = body[:-1]
+    elif spec.axes is not None:
+        body = ()
+    if len(body) not in (1, 2):
+        tail = "" if spec.axes is None else f", {spec.number_of_axes}"
+        raise InvalidValue(
+            f"`positions` must be of shape [seq{tail}] or [batch, seq{tail}], got {list(at.shape)}.",
+            "Give one position for each token." if spec.axes is None else "Give one coordinate for each axis.",
+        )
+    cosine, sine = (placed(part, like) for part in _turns(spec, at, kind, role))
+    return CosSin(cosine, sine, spec, role, kind)
 
 
 def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any]:
@@ -334,7 +419,7 @@ def _applied(x: Any, spec: Rotary, cosine: Any, sine: Any, axis: int) -> Any:
     return turned(x, cosine.reshape(shape), sine.reshape(shape), spec)
 
 
-def _heads(x: Any, spec: object, seq_axis: int, call: str, name: str = "x") -> tuple[tuple[int, ...], str, int]:
+def _check_spec(spec: object, call: str) -> None:
     if not isinstance(spec, Rotary):
         raise InvalidType(
             f"`{call}` takes a rotary code, got {type(spec).__name__}.",
@@ -342,6 +427,10 @@ def _heads(x: Any, spec: object, seq_axis: int, call: str, name: str = "x") -> t
             if hasattr(spec, "layer")
             else "Make one with clockhands.Rotary(head_width=…); an additive code is added with clockhands.add.",
         )
+
+
+def _heads(x: Any, spec: Rotary, seq_axis: int, call: str, name: str = "x") -> tuple[tuple[int, ...], str, int]:
+    _check_spec(spec, call)
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`{name}` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
     traces.refuse_recording(x)
@@ -393,18 +482,23 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
             )
         positions = traces.counted(0, shape[axis], x)
     refuse_single(positions, name)
+    positions = _beside_array(positions, x, name, "x")
+    if is_traced(positions):
+        _check_shape(tuple(positions.shape), spec, shape, axis, name)
+    return positions
+
+
+def _beside_array(positions: Any, x: Any, name: str, other: str) -> Any:
+    """Positions that may stand beside this array; a tensor of the graph where PyTorch compiles."""
     if hasattr(positions, "dtype") and not isinstance(positions, _NUMPY):
         theirs, ours = traces.library_of(positions), traces.library_of(x)
         if theirs != ours:
             raise InvalidType(
-                f"`{name}` are an array of {theirs}, and `x` is one of {ours}.",
-                "Give positions as NumPy values, as a list, or in the library of x.",
+                f"`{name}` are an array of {theirs}, and `{other}` is one of {ours}.",
+                f"Give positions as NumPy values, as a list, or in the library of {other}.",
             )
         traces.refuse_meta(positions, x, name)
-    positions = traces.as_traced(positions, x)
-    if is_traced(positions):
-        _check_shape(tuple(positions.shape), spec, shape, axis, name)
-    return positions
+    return traces.as_traced(positions, x)
 
 
 def _checked(at: Positions, spec: Rotary, shape: tuple[int, ...], axis: int, name: str = "positions") -> Positions:

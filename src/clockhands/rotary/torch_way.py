@@ -33,6 +33,11 @@ def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tenso
     return _turn(x, cos, sin, spec)
 
 
+def copied(part: np.ndarray, like: torch.Tensor) -> torch.Tensor:
+    """A copy of an array on the device of ``like``."""
+    return torch.from_numpy(part).to(like.device, copy=True)
+
+
 def _is_watched(x: torch.Tensor) -> bool:
     """Whether anything asks for a derivative or maps over an axis; what only turns is spared a function of autograd."""
     return (

@@ -1,0 +1,241 @@
+"""Cosine and sine made once a step: the same numbers bit for bit, and what is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.rotary import CosSin, XPos, chunked, cos_sin, rotate, rotate_both, rotating
+
+SEQ = 5
+PLACES = np.stack([np.arange(SEQ) // 3, np.arange(SEQ) % 3, np.arange(SEQ)], axis=-1)
+BATCHED = np.array([[0, 1, 2, 3, 4], [7, 9, 10, 1000, 10**12]])
+
+CASES = {
+    "plain": (ch.Rotary(8), range(SEQ)),
+    "count": (ch.Rotary(8), SEQ),
+    "interleaved": (ch.Rotary(8, layout="interleaved"), [3, 1, 4, 1, 5]),
+    "in part, backward": (ch.Rotary(8, rotated=4, part="last", direction="backward"), [0.5, 1.5, 2.0, 3.0, 4.25]),
+    "reordered": (ch.Rotary(8, layout="interleaved", reordered=True), range(7, 7 + SEQ)),
+    "scaled": (ch.Rotary(8, scaling=ch.scaling.Yarn(factor=8.0, original=64)), [2**62, 0, -3, 7, 10**9]),
+    "axes": (ch.Rotary(8, axes=chunked([1, 1, 2])), PLACES),
+    "batched": (ch.Rotary(8), BATCHED),
+    "batched axes": (ch.Rotary(8, axes=chunked([1, 1, 2])), np.stack([PLACES, PLACES[::-1]])),
+    "long": (ch.Rotary(8), range(3000)),
+}
+
+
+def heads(library: str, dtype: str, seq: int = SEQ) -> Any:
+    values = np.random.default_rng(3).standard_normal((2, 3, seq, 8))
+    if library == "numpy":
+        return values.astype(dtype)
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        return torch.from_numpy(values).to(getattr(torch, dtype))
+    jnp = pytest.importorskip("jax.numpy")
+    return jnp.asarray(values.astype(np.float32)).astype(dtype)
+
+
+def same(a: Any, b: Any) -> bool:
+    return a.dtype == b.dtype and bool((a == b).all())
+
+
+def positions_of(case: str) -> tuple[Any, Any, Any]:
+    """The code, the positions as `rotate` takes them, and as `cos_sin` does."""
+    spec, positions = CASES[case]
+    return spec, range(positions) if isinstance(positions, int) else positions, positions
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("library", "dtype"),
+    [
+        ("numpy", "float32"),
+        ("numpy", "float64"),
+        ("numpy", "float16"),
+        ("torch", "float32"),
+        ("torch", "float64"),
+        ("torch", "bfloat16"),
+        ("jax", "float32"),
+        ("jax", "bfloat16"),
+    ],
+)
+def test_the_numbers_are_those_of_rotate_bit_for_bit(case: str, library: str, dtype: str):
+    spec, positions, given = positions_of(case)
+    x = heads(library, dtype, 3000 if case == "long" else SEQ)
+    pair = cos_sin(spec, given, like=x)
+    assert str(pair.cosine.dtype).endswith("float64" if dtype == "float64" else "float32")
+    assert same(rotate(x, spec, cos_sin=pair), rotate(x, spec, positions))
+    queries, keys = rotate_both(x, x[:, :1], spec, cos_sin=pair)
+    assert same(queries, rotate(x, spec, positions))
+    assert same(keys, rotate(x[:, :1], spec, positions))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_xpos_needs_a_pair_for_each_role(library: str):
+    spec, x = ch.Rotary(8, xpos=XPos()), heads(library, "float32")
+    pairs = cos_sin(spec, range(SEQ), like=x, role="query"), cos_sin(spec, range(SEQ), like=x, role="key")
+    expected = rotate_both(x, x, spec, range(SEQ))
+    assert all(same(*both) for both in zip(rotate_both(x, x, spec, cos_sin=pairs), expected, strict=True))
+    assert same(rotate(x, spec, role="key", cos_sin=pairs[1]), expected[1])
+    with pytest.raises(ch.errors.InvalidValue, match="made for the role 'query', and these heads have the role 'key'"):
+        rotate(x, spec, role="key", cos_sin=pairs[0])
+    with pytest.raises(ch.errors.InvalidValue, match="made for the role 'query', and these heads"):
+        rotate_both(x, x, spec, cos_sin=pairs[0])
+    with pytest.raises(ch.errors.InvalidValue, match="`role` must be"):
+        cos_sin(spec, SEQ, like=x)
+
+
+def test_queries_may_stand_elsewhere_than_keys():
+    spec, x = ch.Rotary(8), heads("numpy", "float32")
+    pairs = cos_sin(spec, [4], like=x), cos_sin(spec, SEQ, like=x)
+    query, keys = rotate_both(x[:, :, 4:], x, spec, cos_sin=pairs)
+    assert same(query, rotate(x[:, :, 4:], spec, [4]))
+    assert same(keys, rotate(x, spec))
+
+
+def test_phases_are_made_once(monkeypatch: pytest.MonkeyPatch):
+    calls = []
+    made = rotating.cosine_sine
+    monkeypatch.setattr(rotating, "cosine_sine", lambda *given: calls.append(1) or made(*given))
+    spec, x = ch.Rotary(8), heads("numpy", "float32")
+    pair = cos_sin(spec, SEQ, like=x)
+    for _ in range(4):
+        rotate(x, spec, cos_sin=pair)
+    assert calls == [1]
+
+
+def test_what_the_spec_remembers_cannot_be_changed():
+    spec = ch.Rotary(8)
+    x = heads("numpy", "float32", 600)
+    cosine, sine = cos_sin(spec, 600, like=x)
+    with pytest.raises(ValueError, match="read-only"):
+        cosine[0] = 7
+    with pytest.raises(ValueError, match="read-only"):
+        sine[0] = 7
+    torch = pytest.importorskip("torch")
+    pair = cos_sin(spec, 600, like=torch.zeros(1))
+    pair.cosine.fill_(7)
+    assert float(np.abs(rotate(x, spec) - rotate(x, ch.Rotary(8))).max()) == 0
+
+
+def test_gradients_pass():
+    torch = pytest.importorskip("torch")
+    spec, x = ch.Rotary(8, layout="interleaved"), heads("torch", "float64")
+    pair = cos_sin(spec, BATCHED, like=x)
+    given = [x.clone().requires_grad_(), x.clone().requires_grad_()]
+    weights = torch.linspace(0, 1, x.numel(), dtype=torch.float64).reshape(x.shape)
+    (rotate(given[0], spec, cos_sin=pair) * weights).sum().backward()
+    (rotate(given[1], spec, BATCHED) * weights).sum().backward()
+    assert same(given[0].grad, given[1].grad)
+    assert float(given[0].grad.abs().max()) > 0
+
+
+@pytest.mark.parametrize("positions", ["tensor", "count"])
+def test_one_graph_of_pytorchs_compiler(positions: str):
+    torch = pytest.importorskip("torch")
+    torch._dynamo.reset()
+    spec, x = ch.Rotary(8), heads("torch", "float32")
+
+    def step(x: Any, places: Any) -> Any:
+        given = places if positions == "tensor" else x.shape[-2]
+        pair = cos_sin(spec, given, like=x)
+        return rotate(rotate(x, spec, cos_sin=pair), spec, cos_sin=pair)
+
+    compiled = torch.compile(step, fullgraph=True, backend="eager", dynamic=True)
+    found = compiled(x, torch.arange(SEQ))
+    assert float((found - step(x, torch.arange(SEQ))).abs().max()) < 2e-6
+    outside = torch.compile(lambda x, pair: rotate(x, spec, cos_sin=pair), fullgraph=True, backend="eager")
+    assert float((outside(x, cos_sin(spec, SEQ, like=x)) - rotate(x, spec)).abs().max()) < 2e-6
+    torch._dynamo.reset()
+
+
+def test_a_pair_passes_through_jit():
+    jax = pytest.importorskip("jax")
+    spec, x = ch.Rotary(8), heads("jax", "float32")
+    turned = jax.jit(lambda x, pair: rotate(x, spec, cos_sin=pair))(x, cos_sin(spec, SEQ, like=x))
+    inside = jax.jit(lambda x, places: rotate(x, spec, cos_sin=cos_sin(spec, places, like=x)))(x, np.arange(SEQ))
+    for found in (turned, inside):
+        assert float(abs(found - rotate(x, spec)).max()) < 2e-6
+
+
+SPEC, X = ch.Rotary(8), np.zeros((2, 3, SEQ, 8), np.float32)
+PAIR = cos_sin(SPEC, SEQ, like=X)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: rotate(X, SPEC, range(SEQ), cos_sin=PAIR),
+            "`positions` and `cos_sin` are both given, and `cos_sin` holds the positions already.\n"
+            "hint: Leave one out.",
+        ),
+        (
+            lambda: rotate(X, SPEC, cos_sin=cos_sin(SPEC, 4, like=X)),
+            "`cos_sin` must be of shape [5, 4] or [2, 5, 4] for `x` of shape [2, 3, 5, 8], got [4, 4].\n"
+            "hint: Make it for the positions of these tokens: [seq], or [batch, seq] where batch is axis 0 of x.",
+        ),
+        (
+            lambda: rotate_both(X, X[:, :, 1:], SPEC, cos_sin=PAIR),
+            "`cos_sin` must be of shape [4, 4] or [2, 4, 4] for `keys` of shape [2, 3, 4, 8], got [5, 4].",
+        ),
+        (
+            lambda: rotate(X, SPEC, cos_sin=cos_sin(SPEC, [range(SEQ)] * 3, like=X)),
+            "`cos_sin` must be of shape [5, 4] or [2, 5, 4] for `x` of shape [2, 3, 5, 8], got [3, 5, 4].",
+        ),
+        (
+            lambda: rotate(X[0, 0], SPEC, cos_sin=cos_sin(SPEC, [range(SEQ)], like=X)),
+            "`cos_sin` must be of shape [5, 4] for `x` of shape [5, 8], got [1, 5, 4].",
+        ),
+        (
+            lambda: rotate(X, SPEC, cos_sin=CosSin(PAIR.cosine[:, :3], PAIR.sine[:, :3], SPEC)),
+            "`cos_sin` must be of shape [5, 4] or [2, 5, 4] for `x` of shape [2, 3, 5, 8], got [5, 3].",
+        ),
+        (
+            lambda: rotate(X, SPEC, cos_sin=(PAIR.cosine, PAIR.sine)),  # type: ignore[arg-type]
+            "`cos_sin` must be a CosSin, got tuple.\n"
+            "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x).",
+        ),
+        (
+            lambda: rotate(X, ch.Rotary(8, base=5e5), cos_sin=PAIR),
+            "`cos_sin` was made for another code than `spec`.\n"
+            "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x), with this spec.",
+        ),
+        (
+            lambda: rotate(X.astype(np.float64), SPEC, cos_sin=PAIR),
+            "`cos_sin` is float32, and heads of float64 are rotated in float64.\n"
+            "hint: Make it with clockhands.rotary.cos_sin(spec, positions, like=x), and do not cast it.",
+        ),
+        (
+            lambda: rotate(
+                X.astype(np.float16),
+                ch.Rotary(8, xpos=XPos()),
+                role="key",
+                cos_sin=cos_sin(ch.Rotary(8, xpos=XPos()), SEQ, like=X, role="key"),
+            ),
+            "`cos_sin` was made for float32, and the growth of xPos may leave the range of float16.",
+        ),
+        (lambda: cos_sin(ch.Sinusoidal(8), SEQ, like=X), "`cos_sin` takes a rotary code, got Sinusoidal."),  # type: ignore[arg-type]
+        (lambda: cos_sin(SPEC, SEQ, like=3), "`like` must be an array, got int."),
+        (lambda: cos_sin(SPEC, SEQ, like=np.arange(3)), "`like` must be of a float dtype, got int64."),
+        (lambda: cos_sin(SPEC, SEQ, like=X, role="key"), "`role` is for codes that treat queries and keys differently"),
+        (lambda: cos_sin(SPEC, np.zeros((1, 2, 3)), like=X), "`positions` must be of shape [seq] or [batch, seq]"),
+        (
+            lambda: cos_sin(ch.Rotary(8, axes=chunked([2, 2])), SEQ, like=X),
+            "`positions` must be of shape [seq, 2] or [batch, seq, 2], got [5].",
+        ),
+    ],
+)
+def test_misuse_is_refused(call: Callable[[], Any], message: str):
+    with pytest.raises(ch.errors.ClockhandsError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+
+
+def test_a_pair_of_another_library_is_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ch.errors.InvalidType, match="`cos_sin` is of the library numpy, and `x` is of torch"):
+        rotate(torch.zeros(SEQ, 8), SPEC, cos_sin=PAIR)
