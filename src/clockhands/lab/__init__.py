@@ -1,0 +1,1 @@
+"""The lab: train small models with each position code, and compare them."""
