@@ -4,6 +4,7 @@ import copy
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,8 +75,27 @@ def rotary_module(config: Any) -> Any:
 
 
 @contextmanager
-def in_double() -> Iterator[None]:
-    """The library's formulas in double precision, where they ask for single: its own rounding is then no matter."""
+def in_double(values: Mapping[str, Any]) -> Iterator[None]:
+    """The library's formulas for a config in double precision, where they ask for single: its rounding is no matter.
+
+    A module that is imported meanwhile would hold the wrong types for as long as the process runs: the table of sizes
+    in ``safetensors.torch`` would have no float32. So the code of the config's type is imported before.
+
+    Raises:
+        AssertionError: Another module was imported for the first time.
+    """
+    importlib.import_module("safetensors.torch")
+    modeling(read_config(values))
+    before = set(sys.modules)
+    with float32_is_double():
+        yield
+    late = sorted(name for name in set(sys.modules) - before if name.partition(".")[0] not in sys.stdlib_module_names)
+    assert not late, f"imported while float32 was float64, so import them before: {late}"
+
+
+@contextmanager
+def float32_is_double() -> Iterator[None]:
+    """Whoever asks PyTorch for single precision gets double, and so does what is imported meanwhile."""
     import torch
 
     with pytest.MonkeyPatch.context() as patch:

@@ -29,7 +29,7 @@ def lengths(config):
 
 def rounded_gaps(config, found, length):
     """Ladders that differ by more than one part in a million from what the library itself rounds them to."""
-    with in_double():
+    with in_double(config):
         exact = ladders(read_config(config), length)
     single = ladders(read_config(config), length)
     for label, ladder in single.items():
@@ -52,7 +52,7 @@ def test_random_configs_have_the_ladders_of_the_library(capsys):
         for length in lengths(config):
             compared += 1
             found = resolved(config, length)
-            with in_double():
+            with in_double(config):
                 differing = list(gaps(read_config(config), found, length, DOUBLE))
             differing += rounded_gaps(config, found, length)
             parted += [f"seed {seed} at {length}: {gap}" for gap in differing]
