@@ -1,8 +1,8 @@
 """What does not fit is refused before anything is allocated."""
 
-import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -91,15 +91,16 @@ def test_readable_sizes_are_near(size):
 
 
 def files(monkeypatch, **texts):
-    """Let the system's files read like this; those not named are absent."""
+    """Let the system's files read like this; those not named are absent. Paths of others stay what they are."""
 
-    def read_text(self, *_, **__):
-        text = texts.get(self.name.replace(".", "_"))
-        if text is None:
-            raise FileNotFoundError(self)
-        return text
+    class Told(type(Path())):
+        def read_text(self, *_, **__):
+            text = texts.get(self.name.replace(".", "_"))
+            if text is None:
+                raise FileNotFoundError(self)
+            return text
 
-    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(memory, "Path", Told)
 
 
 def test_what_the_machine_has_left(monkeypatch):
@@ -122,13 +123,14 @@ def test_what_a_control_group_leaves(monkeypatch):
 def test_other_systems_say_how_much_there_is_in_all(monkeypatch):
     for meminfo in (None, "nothing here", "MemAvailable:", "MemAvailable: many kB"):
         files(monkeypatch, **({} if meminfo is None else {"meminfo": meminfo}))
-        monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4_096, "SC_PHYS_PAGES": 10}.__getitem__)
+        sysconf = {"SC_PAGE_SIZE": 4_096, "SC_PHYS_PAGES": 10}.__getitem__
+        monkeypatch.setattr(memory, "os", SimpleNamespace(sysconf=sysconf))
         assert available() == 40_960
 
 
 def test_a_system_may_say_nothing(monkeypatch):
     files(monkeypatch)
-    monkeypatch.delattr(os, "sysconf")
+    monkeypatch.setattr(memory, "os", SimpleNamespace())
     assert available() is None
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -400,8 +401,10 @@ def test_shares_are_all_of_it_once_and_nearly_equal(number, workers, grain):
 
 def test_the_number_of_threads(monkeypatch):
     monkeypatch.delenv("CLOCKHANDS_THREADS", raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0: range(7)}[process], raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    system = SimpleNamespace(
+        environ=os.environ, cpu_count=lambda: 9, sched_getaffinity=lambda process: {0: range(7)}[process]
+    )
+    monkeypatch.setattr(phases, "os", system)
     assert thread_count() == 7
     assert thread_count(3) == 3
     monkeypatch.setenv("CLOCKHANDS_THREADS", " 5 ")
@@ -409,9 +412,9 @@ def test_the_number_of_threads(monkeypatch):
     assert thread_count(2) == 2
     monkeypatch.setenv("CLOCKHANDS_THREADS", "")
     assert thread_count() == 7
-    monkeypatch.delattr(os, "sched_getaffinity")
+    del system.sched_getaffinity
     assert thread_count() == 9
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    system.cpu_count = lambda: None
     assert thread_count() == 1
 
 

@@ -116,8 +116,9 @@ def test_a_folder_that_cannot_be_made_is_named(checkpoint, tmp_path, monkeypatch
         raise PermissionError(13, "Permission denied", str(path))
 
     model = checkpoint()
-    monkeypatch.setattr(Path, "mkdir", denied)  # who runs the tests may be allowed everything
-    message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=InvalidValue)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", denied)  # who runs the tests may be allowed everything
+        message, _ = refusal(convert, model, tmp_path / "out", "interleaved", error=InvalidValue)
     assert message == f"Nothing can be written as {tmp_path / 'out'}: Permission denied."
 
 

@@ -156,8 +156,9 @@ def test_what_the_system_refuses_is_said(tmp_path, monkeypatch, error, message, 
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(Path, "open", fail)
-    said, way_out = refusal(documents.read, path, error=Unreadable)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", fail)
+        said, way_out = refusal(documents.read, path, error=Unreadable)
     assert said == f"{path} {message}"
     assert hint in way_out
 

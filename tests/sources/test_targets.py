@@ -248,8 +248,10 @@ def test_a_file_that_fails_while_it_is_looked_at_is_refused(here, monkeypatch):
         def read(self, *_):
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Path, "open", lambda *_: Failing())
-    assert refused("blob") == ("blob cannot be read: Input/output error.", "Check the path and the disk.")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda *_: Failing())
+        told = refused("blob")
+    assert told == ("blob cannot be read: Input/output error.", "Check the path and the disk.")
 
 
 def test_a_tensor_that_is_not_there_is_refused_with_the_nearest(here):
@@ -522,18 +524,21 @@ def test_a_folder_that_may_not_be_listed_is_refused(here, monkeypatch):
     def fail(_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "iterdir", fail)
-    assert refused("m") == ("m cannot be listed: Permission denied.", "Give yourself permission to read the folder.")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "iterdir", fail)
+        told = refused("m")
+    assert told == ("m cannot be listed: Permission denied.", "Give yourself permission to read the folder.")
 
 
 def test_a_path_that_may_not_be_looked_at_says_so(monkeypatch):
     def fail(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "stat", fail)
-    monkeypatch.setattr(Path, "open", fail)
-    monkeypatch.setattr(Path, "is_dir", lambda _: False)
-    message, hint = refused("locked/config.json")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", fail)
+        patched.setattr(Path, "open", fail)
+        patched.setattr(Path, "is_dir", lambda _: False)
+        message, hint = refused("locked/config.json")
     assert message == "locked/config.json cannot be read: Permission denied."
     assert hint == "Give yourself read permission, or copy the file."
 
