@@ -1,0 +1,162 @@
+"""What all engines share: a job, the events that report on it, and how a worker calls its function."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, Protocol
+
+from clockhands.arguments import count, not_negative, settle, shown
+from clockhands.errors import ClockhandsError, InvalidValue
+
+# Read by OpenMP, MKL and OpenBLAS when they are loaded.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of a function in a worker process.
+
+    Attributes:
+        name: Unique among the jobs of a run, for messages.
+        call: ``"package.module:function"``, imported in the worker and called as
+            ``function(**arguments, tell=tell)``; each ``tell(message)`` becomes an event ``Told``.
+        arguments: Plain values that can be pickled.
+        gpus: GPUs that the ``ray`` engine reserves for each worker; ``local`` reserves none.
+        workers: Processes of one distributed job. Only the ``ray`` engine takes more than 1.
+    """
+
+    name: str
+    call: str
+    arguments: Mapping[str, Any]
+    gpus: float = 0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.call, str) or not all(self.call.partition(":")):
+            raise InvalidValue(
+                f'`call` must be written as "package.module:function", got {shown(self.call)}.',
+                "Name a function that the worker can import.",
+            )
+        settle(self, gpus=not_negative("gpus", self.gpus), workers=count("workers", self.workers))
+
+
+@dataclass(frozen=True)
+class Started:
+    """A worker was started, or asked for, for the first or a later attempt (counted from 1)."""
+
+    job: Job
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """The function called ``tell(message)``."""
+
+    job: Job
+    message: Any
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The function returned."""
+
+    job: Job
+    result: Any
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The function raised an exception, or its worker was lost in every attempt. The job is not tried again.
+
+    Attributes:
+        job: The job.
+        message: What happened, one or two sentences.
+        details: The traceback, or the reason of each lost attempt.
+        hint: What to do, where it is known.
+    """
+
+    job: Job
+    message: str
+    details: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The worker died. The job is tried again, or ``Failed`` follows."""
+
+    job: Job
+    attempt: int
+    reason: str
+
+
+Event = Started | Told | Finished | Failed | Lost
+
+# What a worker sends: ("told", message), then ("finished", result) or ("failed", message, details, hint). The pool
+# adds ("ended", reason) when the worker is gone.
+Message = tuple[Any, ...]
+
+
+class Pool(Protocol):
+    """The part that each engine writes itself: workers, known by a number."""
+
+    at_once: int
+
+    def start(self, number: int, job: Job) -> None:
+        """Start a worker for a job.
+
+        Raises:
+            ClockhandsError: This engine cannot run the job.
+        """
+        ...
+
+    def messages(self) -> Iterator[tuple[int, Message]]:
+        """Wait until workers have sent something, then everything that they sent."""
+        ...
+
+    def close(self) -> None:
+        """End all workers."""
+        ...
+
+
+def failure(error: BaseException) -> Message:
+    """An exception, as a worker sends it."""
+    details = "".join(traceback.format_exception(error))
+    if isinstance(error, ClockhandsError):
+        return "failed", error.message, details, error.hint
+    text = str(error)
+    return "failed", f"{type(error).__name__}: {text}" if text else type(error).__name__, details, ""
+
+
+def perform(call: str, arguments: Mapping[str, Any], tell: Callable[[Any], None]) -> Message:
+    """Import and call a function in the worker; its result or its exception, as the worker sends it."""
+    try:
+        module, _, name = call.partition(":")
+        function = attrgetter(name)(import_module(module))
+        return "finished", function(**arguments, tell=tell)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, also SystemExit, is reported to the driver
+        return failure(error)
+
+
+def limit_threads(threads: int) -> None:
+    """Have the numerical libraries of this process use so many threads, loaded or not."""
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(threads)
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shares(cores: int, at_once: int | None, threads: int | None) -> tuple[int, int]:
+    """Jobs at once and threads of each: what is not given follows from the cores."""
+    if at_once is None:
+        at_once = max(1, cores // (threads or 1))
+    return at_once, threads or max(1, cores // at_once)
