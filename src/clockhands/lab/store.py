@@ -115,7 +115,7 @@ class Measurement(NamedTuple):
     Attributes:
         kind: ``training`` (on the way) or ``evaluation``.
         measure: What was measured: ``loss``, ``accuracy``, ``gradient_norm``, ...
-        value: The number; NaN and infinities are kept.
+        value: The number. NaN and infinities are kept; SQLite drops the sign of a zero.
         step: After how many training steps.
         length: The sequence length, in tokens.
         place: A position bucket or a depth; ``None`` for an average over all.
@@ -272,12 +272,12 @@ class Store:
             # First to read only, so that a file of another program is not changed, not even by SQLite's recovery.
             # Never by Python's `open`: closing a file drops all locks that this process has on it, SQLite's too.
             known = file.exists() and file.stat().st_size > 0 and _inspected_read_only(file, patience)
+            if not known and not (create and write):
+                raise NotAStore(f"{file} is empty.", "Check the name, or run a study into it first.")
             connection = _connected(file, "mode=rwc" if create else "mode=rw", patience) if write else _reader(file)
             try:
                 if write:
-                    _prepared(connection, file, patience, create=create)
-                elif not known:
-                    raise NotAStore(f"{file} is empty.", "Check the name, or run a study into it first.")
+                    _prepared(connection, file, patience)
                 connection.execute("PRAGMA foreign_keys = ON")
                 damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if damage != "ok":
@@ -582,19 +582,15 @@ def _inspected(connection: sqlite3.Connection, file: Path) -> bool:
     return True
 
 
-def _prepared(connection: sqlite3.Connection, file: Path, patience: float, *, create: bool) -> None:
-    """Makes the tables of a new store; refuses a file that is not one, or that cannot be written."""
+def _prepared(connection: sqlite3.Connection, file: Path, patience: float) -> None:
+    """Makes the tables of a new store; refuses a file that cannot be written."""
     # A commit must outlive both the process and the power. SIGKILL is survived by any level, because the write-ahead
     # log is in the kernel's hands by then. A power loss is survived only by FULL, which waits for the disk at each
     # commit; with NORMAL the last commits before it would be gone. A trial takes minutes, the wait milliseconds.
     connection.execute("PRAGMA synchronous = FULL")
-    with _transaction(connection, patience):  # fails here, before any training, where nothing can be written
-        known = _inspected(connection, file)
-    if not known and not create:
-        raise NotAStore(f"{file} is empty.", "Check the name, or run a study into it first.")
     # Without shared memory (network disks) SQLite keeps its rollback journal, which is slower and as safe.
     _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), patience)
-    with _transaction(connection, patience):
+    with _transaction(connection, patience):  # fails here, before any training, where nothing can be written
         if not _inspected(connection, file):  # another lab may have been first
             for command in TABLES.split(";"):
                 connection.execute(command)

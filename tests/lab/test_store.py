@@ -1,0 +1,585 @@
+"""The store of results: what is finished stays when a lab is killed, a disk is full or two labs work at once."""
+
+import csv
+import errno
+import fcntl
+import io
+import math
+import os
+import re
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.lab import store as module
+from clockhands.lab.store import (
+    VERSION,
+    Busy,
+    Corrupted,
+    DiskFull,
+    Key,
+    Measurement,
+    NoLocks,
+    NotAStore,
+    OtherVersion,
+    ReadOnly,
+    Row,
+    Store,
+    StoreError,
+)
+
+STUDY = "0123456789abcdef"
+KEYS = [Key(task, arm, seed) for seed in range(2) for task in ("copy", "recall") for arm in ("none", "rotary 25 %")]
+FIRST = KEYS[0]
+
+
+def measured(value: float = 0.5, places: int = 3) -> list[Measurement]:
+    return [
+        Measurement("training", "loss", 2.0, step=1, length=32),
+        *(Measurement("evaluation", "loss", value, 400, 64, place, "whole") for place in (None, *range(places))),
+    ]
+
+
+def filled(store: Store) -> Store:
+    store.add_study(
+        STUDY, "quick", "name = 'quick'\n", {"command": "clockhands lab run quick", "machine": {"cores": 2}}
+    )
+    store.add_trials(STUDY, KEYS)
+    return store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "results.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with Store.open(path) as opened:
+        yield filled(opened)
+
+
+def states(store: Store) -> list[str]:
+    return [each.state for each in store.trials(STUDY)]
+
+
+def python(*arguments: str, code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+# Studies, trials and rows
+
+
+def test_a_study_is_kept_with_where_it_came_from(store: Store):
+    (study,) = store.studies()
+    assert (study.hash, study.name, study.text) == (STUDY, "quick", "name = 'quick'\n")
+    assert (study.command, study.machine, study.versions) == ("clockhands lab run quick", {"cores": 2}, {})
+    assert study.created.endswith("+00:00")
+
+
+def test_a_study_added_twice_changes_nothing(store: Store):
+    store.finish(STUDY, FIRST, measured())
+    before = store.studies(), store.trials(STUDY), store.rows(STUDY)
+    store.add_study(STUDY, "another", "", {})
+    store.add_trials(STUDY, KEYS)
+    assert (store.studies(), store.trials(STUDY), store.rows(STUDY)) == before
+
+
+def test_trials_wait_in_the_order_in_which_they_were_added(store: Store):
+    assert [each.key for each in store.trials(STUDY)] == KEYS
+    assert set(states(store)) == {"waiting"}
+
+
+def test_a_finished_trial_has_its_rows_and_facts(store: Store):
+    assert store.finish(STUDY, FIRST, measured(), {"parameters": 1000, "threads": 2}, 1.5) is True
+    trial = store.trials(STUDY)[0]
+    assert (trial.state, trial.facts, trial.seconds) == ("finished", {"parameters": 1000, "threads": 2}, 1.5)
+    rows = store.rows(STUDY)
+    assert {each.key for each in rows} == {FIRST}
+    assert {each.measurement for each in rows} == set(measured())
+
+
+def test_finishing_twice_changes_nothing(store: Store):
+    store.finish(STUDY, FIRST, measured(0.5), seconds=1.0)
+    before = store.trials(STUDY), store.rows(STUDY)
+    assert store.finish(STUDY, FIRST, measured(0.7), seconds=2.0) is False
+    assert store.fail(STUDY, FIRST, "too late") is False
+    assert (store.trials(STUDY), store.rows(STUDY)) == before
+
+
+def test_two_that_finish_one_trial_at_once_store_it_once(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch):
+    with Store.open(path) as other:
+        monkeypatch.setattr(other, "_state", lambda *_: "waiting")  # what it saw before the first had finished
+        assert store.finish(STUDY, FIRST, measured(0.5)) is True
+        assert other.finish(STUDY, FIRST, measured(0.7)) is False
+    assert {each.value for each in store.rows(STUDY, kind="evaluation")} == {0.5}
+
+
+def test_a_failed_trial_keeps_its_message_and_waits_again_when_asked(store: Store):
+    assert store.fail(STUDY, FIRST, "The loss is NaN at step 12.") is True
+    assert store.trials(STUDY)[0][3:5] == ("failed", "The loss is NaN at step 12.")
+    assert store.claim(STUDY, FIRST) is None
+    assert store.retry(STUDY) == 1
+    assert store.trials(STUDY)[0][3:5] == ("waiting", "The loss is NaN at step 12.")
+    assert store.finish(STUDY, FIRST, measured()) is True
+    assert store.trials(STUDY)[0][3:5] == ("finished", "")
+    assert store.retry(STUDY) == 0
+
+
+def test_rows_come_in_one_order_whichever_trial_was_first(tmp_path: Path):
+    found = []
+    for name, keys in (("one", KEYS), ("two", KEYS[::-1])):
+        with filled(Store.open(tmp_path / name)) as store:
+            for key in keys:
+                store.finish(STUDY, key, measured()[:: 1 if name == "one" else -1])
+            found.append(store.rows(STUDY))
+    assert found[0] == found[1]
+    assert found[0] == sorted(found[0], key=lambda row: (row[:9], row.place is not None, row.place, row.measure))
+
+
+def test_rows_are_selected_by_any_field(store: Store):
+    for key in KEYS:
+        store.finish(STUDY, key, measured())
+    assert {each.arm for each in store.rows(STUDY, arm="none")} == {"none"}
+    assert {each.place for each in store.rows(STUDY, place=None)} == {None}
+    assert {each.place for each in store.rows(STUDY, place=[0, 2, None])} == {0, 2, None}
+    assert len(store.rows(STUDY, seed=1, kind="training")) == 4
+    assert store.rows(STUDY, measure=[]) == store.rows(STUDY, step=7) == []
+    with pytest.raises(InvalidValue, match=r"no field `mesure`.*\nhint: Did you mean `measure`"):
+        store.rows(STUDY, mesure="loss")
+
+
+def test_every_number_is_read_back_to_the_last_bit(store: Store, path: Path):
+    special = [math.nan, math.inf, -math.inf, 0.0, 5e-324, sys.float_info.max, 0.1, 1.0, 2.0**53 + 2, np.float32(0.1)]
+    drawn = np.random.default_rng(1).integers(2**64, size=300, dtype=np.uint64).view(np.float64)
+    values = [*map(float, special), *drawn[np.isfinite(drawn)].tolist()]
+    rows = [
+        Measurement("evaluation", "loss", value, 0, 8, place) for place, value in enumerate([*special, *values[10:]])
+    ]
+    store.finish(STUDY, FIRST, rows)
+    with Store.open(path) as again:
+        found = [each.value for each in again.rows(STUDY)]
+    assert [struct.pack("<d", each) for each in found] == [struct.pack("<d", each) for each in values]
+
+
+def test_the_file_itself_says_what_is_not_a_number(store: Store, path: Path):
+    values = [math.nan, math.inf, -math.inf, 1.5]
+    store.finish(STUDY, FIRST, [Measurement("training", "loss", v, i, 8) for i, v in enumerate(values)])
+    with closing(sqlite3.connect(path)) as database:
+        found = database.execute('SELECT value, special FROM "rows" ORDER BY step').fetchall()
+    assert found == [(None, "nan"), (None, "inf"), (None, "-inf"), (1.5, "")]
+
+
+def test_keys_may_be_plain_tuples(store: Store):
+    assert store.finish(STUDY, tuple(FIRST), measured())
+    assert store.checkpoint_path(STUDY, tuple(KEYS[1])) == store.checkpoint_path(STUDY, KEYS[1])
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "sentence"),
+    [
+        (measured() + measured()[-1:], InvalidValue, "gives two values for loss at step 400, length 64, place 2."),
+        ([Measurement("test", "loss", 0.5, 0, 8)], InvalidValue, "`kind` must be"),
+        ([Measurement("training", "loss", 0.5, -1, 8)], InvalidValue, "`step` must be at least 0, got -1."),
+        ([Measurement("training", "loss", "0.5", 0, 8)], InvalidType, "`value` must be a number, got '0.5'."),
+        ([Row(STUDY, *KEYS[1], "training", "", 0, "", 8, None, "loss", 0.5)], InvalidValue, "A row of trial copy, rot"),
+    ],
+)
+def test_rows_that_are_no_rows_of_the_trial_are_refused(store: Store, rows: list, error: type, sentence: str):
+    with pytest.raises(error) as raised:
+        store.finish(STUDY, FIRST, rows)
+    assert sentence in str(raised.value)
+    assert (states(store)[0], store.rows(STUDY)) == ("waiting", [])
+
+
+def test_what_is_unknown_is_named(store: Store):
+    with pytest.raises(InvalidValue, match=r"holds no study 'abc'.\nhint: Studies in it: quick \(0123456789ab\)"):
+        store.rows("abc")
+    with pytest.raises(InvalidValue, match="has no trial copy, none, seed 9"):
+        store.finish(STUDY, ("copy", "none", 9), [])
+    with pytest.raises(InvalidValue, match="provenance"):
+        store.add_study("abc", "", "", {"comit": ""})
+    with pytest.raises(InvalidType, match="`facts` cannot be written as JSON"):
+        store.finish(STUDY, FIRST, [], {"model": object()})
+
+
+# Checkpoints and claims
+
+
+def test_checkpoints_have_safe_and_different_names(store: Store):
+    names = ["a/b", "a b", "A", "a", "..", "", "a.b", "é" * 300, "a~b", "con", "\0"]
+    paths = {store.checkpoint_path(STUDY, (task, arm, 0)) for task in names for arm in names}
+    assert len({str(each).lower() for each in paths}) == len(names) ** 2
+    assert {each.parent for each in paths} == {Path(f"{store.path}.checkpoints") / STUDY[:12]}
+    assert all(re.fullmatch(r"[a-z0-9_~.-]+\.0\.pt", each.name) and len(each.name) < 200 for each in paths)
+
+
+def test_a_claim_is_exclusive_until_it_is_released(store: Store, path: Path):
+    with Store.open(path) as other:
+        with store.claim(STUDY, FIRST) as claim:
+            assert claim.checkpoint.parent.is_dir()
+            assert other.claim(STUDY, FIRST) is None
+            assert store.claim(STUDY, FIRST) is None
+            other.claim(STUDY, KEYS[1]).release()
+        claim.release()  # a second time does nothing
+        with other.claim(STUDY, FIRST) as second:
+            assert second.fileno() > 2
+    with pytest.raises(InvalidValue, match="was released"):
+        second.fileno()
+    assert list(claim.checkpoint.parent.iterdir()) == []
+
+
+def test_a_finished_trial_cannot_be_claimed(store: Store):
+    with store.claim(STUDY, FIRST):
+        store.finish(STUDY, FIRST, measured())
+    assert store.claim(STUDY, FIRST) is None
+
+
+def test_a_trial_finished_just_before_the_lock_cannot_be_claimed(store: Store, monkeypatch: pytest.MonkeyPatch):
+    answers = iter(["waiting", "finished"])
+    monkeypatch.setattr(store, "_state", lambda *_: next(answers))
+    assert store.claim(STUDY, FIRST) is None
+
+
+def test_a_lock_file_that_its_owner_just_removed_is_no_claim(store: Store, monkeypatch: pytest.MonkeyPatch):
+    locked, seen = module._locked, []
+
+    def removed_first(handle: int, path: Path) -> bool:
+        seen.append(handle)
+        if len(seen) == 1:  # what the owner's release does between our opening and our locking
+            store.checkpoint_path(STUDY, FIRST).with_suffix(".lock").unlink()
+        return locked(handle, path)
+
+    monkeypatch.setattr(module, "_locked", removed_first)
+    with store.claim(STUDY, FIRST) as claim:
+        assert len(seen) == 2
+        assert os.path.samestat(os.fstat(claim.fileno()), claim.checkpoint.with_suffix(".lock").stat())
+
+
+CLAIMS = """
+import sys, time
+from clockhands.lab.store import Store
+with Store.open(sys.argv[1]) as store, store.claim(sys.argv[2], store.trials(sys.argv[2])[0].key):
+    print("claimed", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_lab_frees_what_it_claimed(store: Store, path: Path):
+    with python(str(path), STUDY, code=CLAIMS) as lab:
+        assert lab.stdout.readline() == "claimed\n"
+        assert store.claim(STUDY, FIRST) is None
+        lab.kill()
+    with store.claim(STUDY, FIRST) as claim:
+        assert claim is not None
+
+
+WORKS = """
+import sys, time
+from clockhands.lab.store import Measurement, Store
+with Store.open(sys.argv[1]) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for trial in store.trials(sys.argv[2]):
+        claim = store.claim(sys.argv[2], trial.key)
+        if claim is None:
+            continue
+        with claim:
+            time.sleep(0.01)
+            rows = [Measurement("training", "loss", 1 / (step + 1), step, 8) for step in range(50)]
+            print("done", *trial.key, store.finish(sys.argv[2], trial.key, rows), flush=True)
+"""
+
+
+def test_two_labs_on_one_store_do_each_trial_once(store: Store, path: Path):
+    store.add_trials(STUDY, [Key("more", "none", seed) for seed in range(30)])
+    count = len(states(store))
+    labs = [
+        subprocess.Popen([sys.executable, "-c", WORKS, str(path), STUDY], stdin=-1, stdout=-1, text=True) for _ in "ab"
+    ]
+    assert [lab.stdout.readline() for lab in labs] == ["ready\n"] * 2
+    for lab in labs:
+        lab.stdin.write("\n")
+        lab.stdin.flush()
+    done = [lab.communicate(timeout=60)[0].splitlines() for lab in labs]
+    assert [lab.returncode for lab in labs] == [0, 0]
+    assert all(done), "one lab did everything, so nothing was tested"
+    assert len({*done[0], *done[1]}) == len(done[0]) + len(done[1]) == count
+    assert all(line.endswith("True") for line in done[0] + done[1])
+    assert set(states(store)) == {"finished"}
+    assert len(store.rows(STUDY)) == 50 * count
+
+
+def test_several_labs_may_make_one_store_at_once(path: Path):
+    start, found = threading.Barrier(6), []
+
+    def work() -> None:
+        start.wait()
+        with Store.open(path) as store:
+            filled(store)
+            found.append(states(store))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [["waiting"] * len(KEYS)] * 6
+
+
+# Killed, full, locked, read-only
+
+KILLED = """
+import os, signal, sys
+from clockhands.lab.store import Measurement, Store
+path, study, *points = sys.argv[1:]
+for kill in map(int, points):
+    if os.fork() == 0:
+        store = Store.open(path)
+        key = store.trials(study)[0].key
+        seen = 0
+        def trace(command):
+            global seen
+            seen += 1
+            if seen == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+        rows = [Measurement("training", "loss", 0.5, step, 8) for step in range(2000)]
+        store._connection.set_trace_callback(trace)
+        store.finish(study, key, rows)
+        os._exit(0)
+    how = os.WTERMSIG(os.wait()[1])
+    with Store.open(path) as store:
+        print(how, [trial.state for trial in store.trials(study)].count("finished"), len(store.rows(study)))
+"""
+
+
+def test_sigkill_in_the_middle_of_finishing_leaves_all_or_nothing(path: Path):
+    with Store.open(path) as store:
+        store.add_study(STUDY, "", "", {})
+        store.add_trials(STUDY, [FIRST, KEYS[1]])
+        store.finish(STUDY, KEYS[1], measured())
+    # before: SELECT, BEGIN, UPDATE; then 2,000 INSERT; then COMMIT
+    points = [1, 2, 3, 4, 1000, 2003, 2004]
+    with python(str(path), STUDY, *map(str, [*points, 2005]), code=KILLED) as lab:
+        lines = lab.stdout.read().splitlines()
+    assert lines == [f"{int(signal.SIGKILL)} 1 5"] * len(points) + ["0 2 2005"]
+
+
+def test_a_full_disk_keeps_what_was_finished(store: Store, path: Path):
+    store.finish(STUDY, FIRST, measured())
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(DiskFull) as raised:
+        store.finish(STUDY, KEYS[1], measured(places=3000))
+    assert str(raised.value) == (
+        f"The disk of {path} is full, so trial copy, rotary 25 %, seed 0 was not written.\n"
+        "hint: Free some space and run `clockhands lab resume`. Every finished trial is kept."
+    )
+    assert states(store)[:2] == ["finished", "waiting"]
+    assert len(store.rows(STUDY)) == 5
+    store._connection.execute("PRAGMA max_page_count = 1000000")
+    assert store.finish(STUDY, KEYS[1], measured(places=3000)) is True
+
+
+def test_a_disk_without_space_for_a_lock_is_said_to_be_full(store: Store, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.os, "open", full)
+    with pytest.raises(DiskFull, match="so the lock of trial copy, none, seed 0 was not written"):
+        store.claim(STUDY, FIRST)
+
+
+def test_a_store_that_cannot_be_written_says_so(store: Store, path: Path):
+    store.finish(STUDY, FIRST, measured())
+    store._connection.execute("PRAGMA query_only = 1")
+    with pytest.raises(ReadOnly) as raised:
+        store.finish(STUDY, KEYS[1], measured())
+    assert str(raised.value) == (
+        f"{path} cannot be written: the file or its folder is read-only.\n"
+        "hint: Allow writing to both, or copy the store to another folder. What was finished is kept and can be read."
+    )
+    assert states(store)[:2] == ["finished", "waiting"]
+
+
+def test_a_store_opened_to_be_read_is_not_written(store: Store, path: Path):
+    store.finish(STUDY, FIRST, measured())
+    store.close()
+    before = path.read_bytes()
+    with Store.open(path, write=False) as reader:
+        assert len(reader.rows(STUDY)) == 5
+        for action in (
+            lambda: reader.finish(STUDY, KEYS[1], []),
+            lambda: reader.claim(STUDY, KEYS[1]),
+            lambda: reader.retry(STUDY),
+        ):
+            with pytest.raises(ReadOnly):
+                action()
+    assert path.read_bytes() == before
+
+
+def test_locks_that_the_file_system_lacks_are_said_to_be_missing(store: Store, monkeypatch: pytest.MonkeyPatch):
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with pytest.raises(
+        NoLocks, match=r"cannot lock files \(No locks available\).\nhint: Put the store on a local disk"
+    ):
+        store.claim(STUDY, FIRST)
+
+
+def test_a_store_locked_for_too_long_says_so(store: Store, path: Path):
+    store._connection.execute("BEGIN IMMEDIATE")
+    with (
+        closing(sqlite3.connect(path)),
+        pytest.raises(Busy, match=r"kept .* locked for 0.05 seconds, so the new store"),
+    ):
+        Store.open(path, patience=0.05)
+    store._connection.execute("ROLLBACK")
+
+
+def test_a_lock_that_is_given_back_is_waited_for(store: Store, path: Path):
+    with Store.open(path) as other:
+        other._connection.execute("PRAGMA busy_timeout = 0")  # as where SQLite does not wait by itself
+        store._connection.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.1, store._connection.execute, ["ROLLBACK"]).start()
+        assert other.finish(STUDY, FIRST, measured()) is True
+
+
+def test_threads_take_turns(store: Store):
+    threads = [threading.Thread(target=store.finish, args=(STUDY, key, measured(places=50))) for key in KEYS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(states(store)) == {"finished"}
+
+
+def test_a_store_is_not_used_by_another_process(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(StoreError, match="was opened by another process"):
+        store.trials(STUDY)
+
+
+# Files that are no store, or another's
+
+
+@pytest.mark.parametrize(
+    ("version", "way"), [(VERSION + 1, "Update clockhands"), (0, "Export it with the clockhands that wrote it")]
+)
+def test_a_store_of_another_version_is_refused(store: Store, path: Path, version: int, way: str):
+    store.close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    for write in (True, False):
+        with pytest.raises(OtherVersion) as raised:
+            Store.open(path, write=write)
+        sentence = f"{path} is a store of version {version}; this clockhands reads version {VERSION}."
+        assert str(raised.value).startswith(sentence)
+        assert way in raised.value.hint
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused_and_not_changed(path: Path):
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("PRAGMA journal_mode = WAL; CREATE TABLE trials (a); INSERT INTO trials VALUES (1)")
+    before = path.read_bytes()
+    with pytest.raises(
+        NotAStore, match=r"is a database of another program, not a store of results\. It was not changed"
+    ):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", [b"name = 'quick'\n", b"x" * 5000, b"SQLite format 3\0"])
+def test_a_file_that_is_no_database_is_refused_and_not_changed(path: Path, text: bytes):
+    path.write_bytes(text)
+    for write in (True, False):
+        with pytest.raises(NotAStore, match=r"is no SQLite database\. It was not changed"):
+            Store.open(path, write=write)
+    assert path.read_bytes() == text
+
+
+def test_a_damaged_store_is_refused_and_not_changed(store: Store, path: Path):
+    store.finish(STUDY, FIRST, measured(places=2000))
+    store.close()
+    damaged = bytearray(path.read_bytes())
+    damaged[3 * 4096 : -4096] = bytes(len(damaged) - 4 * 4096)
+    path.write_bytes(damaged)
+    with pytest.raises(Corrupted, match=r"is damaged: .*It was not changed.\nhint: Keep a copy"):
+        Store.open(path)
+    assert path.read_bytes() == damaged
+
+
+def test_a_missing_file_is_made_only_when_asked(tmp_path: Path, path: Path):
+    for arguments in ({"create": False}, {"write": False}):
+        with pytest.raises(NotAStore, match="There is no store of results at"):
+            Store.open(path, **arguments)
+    assert not path.exists()
+    with pytest.raises(NotAStore, match="is a folder, not a store"):
+        Store.open(tmp_path)
+    with pytest.raises(NotAStore, match=r"There is no folder .*none\.\nhint: Make it first: mkdir -p"):
+        Store.open(tmp_path / "none" / "results.sqlite")
+
+
+def test_an_empty_file_becomes_a_store_only_when_asked(path: Path):
+    path.touch()
+    for arguments in ({"create": False}, {"write": False}):
+        with pytest.raises(NotAStore, match="is empty"):
+            Store.open(path, **arguments)
+    assert path.stat().st_size == 0
+    with Store.open(path) as store:
+        assert store.studies() == []
+
+
+def test_every_error_is_one_of_this_library():
+    assert issubclass(StoreError, ClockhandsError)
+    for each in (NotAStore, OtherVersion, ReadOnly, DiskFull, Busy, Corrupted, NoLocks):
+        assert issubclass(each, StoreError)
+
+
+# Export
+
+
+def test_rows_are_exported_with_all_columns_and_digits(store: Store, tmp_path: Path):
+    store.finish(STUDY, KEYS[1], [Measurement("evaluation", "loss", v, 4, 8, i) for i, v in enumerate((math.nan, 0.1))])
+    store.finish(STUDY, FIRST, [Measurement("evaluation", "loss", -math.inf, 4, 8, None, "sliding", "yarn, 2 x")])
+    file = tmp_path / "rows.csv"
+    assert store.export_csv(STUDY, file) == 3
+    text = file.read_text(encoding="utf-8")
+    assert text.splitlines() == [
+        "study,task,arm,seed,kind,variant,step,protocol,length,place,measure,value",
+        f'{STUDY},copy,none,0,evaluation,"yarn, 2 x",4,sliding,8,,loss,-inf',
+        f"{STUDY},copy,rotary 25 %,0,evaluation,,4,,8,0,loss,nan",
+        f"{STUDY},copy,rotary 25 %,0,evaluation,,4,,8,1,loss,0.1",
+    ]
+    stream = io.StringIO()
+    store.export_csv(STUDY, stream)
+    assert stream.getvalue() == text
+    assert [float(each["value"]) for each in csv.DictReader(io.StringIO(text))][2] == 0.1
+    assert sorted(each.name for each in tmp_path.glob("rows*")) == ["rows.csv"]
+
+
+def test_an_export_that_fails_leaves_the_old_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "rows.csv"
+    file.write_text("old")
+    monkeypatch.setattr(module, "_write_csv", full)
+    with pytest.raises(DiskFull, match="so the CSV file was not written"):
+        store.export_csv(STUDY, file)
+    assert [each.name for each in tmp_path.glob("rows*")] == ["rows.csv"]
+    assert file.read_text() == "old"
