@@ -211,7 +211,7 @@ def _joined(paths: list[Path], name: str, version: str, *, text_only: bool = Fal
     joined = _PUT_BETWEEN.join(parts)
     if not joined:
         raise Unreadable(
-            f"The text {shown(name)} is empty: {len(paths)} files were found, with {size} bytes.",
+            f"The text {shown(name)} is empty: {size} bytes in {len(paths)} file{'s' * (len(paths) != 1)}.",
             "Set `text` to a file or folder with text in it, or leave it out for the default text.",
         )
     digest = hashlib.sha256(joined).hexdigest()
