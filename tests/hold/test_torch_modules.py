@@ -434,17 +434,20 @@ def test_the_score_mod_of_a_module_adds_its_matrix():
             lambda: held.Rotary(ch.Sinusoidal(8)),
             "`spec` must be a rotary code, got Sinusoidal Sinusoidal(width=8, spacing=Geometric(base=10000.0, span="
             "....\n"
-            "hint: Write Rotary(clockhands.Rotary(head_width=64)).",
+            "hint: Write Rotary(clockhands.Rotary(head_width=64)); clockhands.torch.module(spec) makes the module "
+            "of any spec.",
         ),
         (
             lambda: held.Additive("sinusoid"),
             "`spec` must be an additive code, got str 'sinusoid'.\n"
-            "hint: Write Additive(clockhands.Sinusoidal(width=512)).",
+            "hint: Write Additive(clockhands.Sinusoidal(width=512)); clockhands.torch.module(spec) makes the module "
+            "of any spec.",
         ),
         (
             lambda: held.Bias(ch.Alibi),
             "`spec` must be a bias, got ABCMeta <class 'clockhands.biases.linear.Alibi'>.\n"
-            "hint: Write Bias(clockhands.Alibi(heads=8)).",
+            "hint: Write Bias(clockhands.Alibi(heads=8)); clockhands.torch.module(spec) makes the module "
+            "of any spec.",
         ),
         (
             lambda: held.Additive(ch.Sinusoidal(8), ROWS),

@@ -8,10 +8,9 @@ Equal specs need not be one object, but the compiler recognises only that: share
 compiled one by one, and they are compiled once.
 """
 
-import copy
 import math
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,30 +22,25 @@ from clockhands.biases.values import values_of
 from clockhands.dtypes import NAMES
 from clockhands.errors import ClockhandsError, InvalidType
 from clockhands.torch.flex import ScoreMod, score_mod
+from clockhands.torch.interface import PositionModule, Prepared, PreparedRotary, check_prepare, prepared_rotary
 from clockhands.torch.peers import judged
 
 
-class _Code(torch.nn.Module):
+class _Code(PositionModule):
     """What the modules share: a spec, copying it by name, and other people's state dicts."""
 
     def __init__(self, spec: Any, kind: type, example: str) -> None:
         super().__init__()
         if isinstance(spec, type) or not isinstance(spec, kind):
             raise InvalidType(
-                f"`spec` must be {_KINDS[kind]}, got {type(spec).__name__} {shown(spec)}.", f"Write {example}."
+                f"`spec` must be {_KINDS[kind]}, got {type(spec).__name__} {shown(spec)}.",
+                f"Write {example}; clockhands.torch.module(spec) makes the module of any spec.",
             )
         self.spec = spec
 
     def extra_repr(self) -> str:
         """The spec, where PyTorch prints the module."""
         return repr(self.spec)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        memo[id(self.spec)] = self.spec  # frozen, and the compiler knows it again
-        copied = type(self).__new__(type(self))
-        memo[id(self)] = copied
-        copied.__setstate__(copy.deepcopy(self.__dict__, memo))
-        return copied
 
     def _load_from_state_dict(  # noqa: PLR0917 - torch's own arguments
         self,
@@ -121,6 +115,10 @@ class Rotary(_Code):
         """
         return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis)
 
+    def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> PreparedRotary:
+        """Cosine and sine of a forward pass, made once; see `clockhands.torch.PositionModule.prepare`."""
+        return prepared_rotary(self.spec, queries, keys, like, causal=causal)
+
 
 class Additive(_Code):
     """An additive code as a module: tokens in, tokens with their positions out.
@@ -191,6 +189,10 @@ class Additive(_Code):
     def forward(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
         """``x`` [..., seq, width] plus the code of its positions; see `clockhands.add`."""
         return additive.add(x, self.spec, positions, values=self.values)
+
+    def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
+        """``x`` [..., seq, width] plus the code of its positions; the same as calling the module."""
+        return self(x, positions)
 
 
 class Bias(_Code):
@@ -319,6 +321,12 @@ class Bias(_Code):
         work = torch.promote_types(scores.dtype, torch.float32)
         bias = self.matrix(queries, keys, causal=causal, device=scores.device, dtype=work)
         return (scores.to(work) + beside(scores, bias)).to(scores.dtype)
+
+    def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> Prepared:
+        """The bias as ``attn_mask``, made once; see `clockhands.torch.PositionModule.prepare`."""
+        check_prepare(like, causal)
+        keys = queries if keys is None else keys
+        return Prepared(self.matrix(queries, keys, causal=causal, device=like.device, dtype=like.dtype))
 
     def score_mod(self, queries: Any, keys: Any, *, device: torch.device | str | None = None) -> ScoreMod:
         """The bias for FlexAttention; see `clockhands.torch.score_mod`."""
