@@ -274,7 +274,7 @@ class Store:
             known = file.exists() and file.stat().st_size > 0 and _inspected_read_only(file, patience)
             if not known and not (create and write):
                 raise NotAStore(f"{file} is empty.", "Check the name, or run a study into it first.")
-            connection = _connected(file, "mode=rwc" if create else "mode=rw", patience) if write else _reader(file)
+            connection = _connected(file, "mode=rwc", patience) if write else _reader(file, patience)
             try:
                 if write:
                     _prepared(connection, file, patience)
@@ -536,23 +536,30 @@ def _connected(file: Path, how: str, patience: float) -> sqlite3.Connection:
     )
 
 
-def _reader(file: Path) -> sqlite3.Connection:
+def _reader(file: Path, patience: float) -> sqlite3.Connection:
     """A connection that only reads, also where SQLite cannot make its shared memory beside the file."""
-    connection = _connected(file, "mode=ro", 60.0)
+    connection = _connected(file, "mode=ro", patience)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
-        log = file.with_name(file.name + "-wal")
-        if log.exists() and log.stat().st_size:  # it holds what `immutable` would not see
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+            # A lab without write-ahead log was killed in a transaction: SQLite must undo it before anybody can read.
+            connection = _connected(file, "mode=rw", patience)
+            connection.execute("PRAGMA query_only = 1")
+            return connection
+        logs = [file.with_name(file.name + end) for end in ("-wal", "-journal")]
+        if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or any(
+            log.exists() and log.stat().st_size
+            for log in logs  # they hold what `immutable` would not see
+        ):
             raise
-        return _connected(file, "immutable=1", 60.0)
+        return _connected(file, "immutable=1", patience)
     return connection
 
 
 def _inspected_read_only(file: Path, patience: float) -> bool:
-    with closing(_reader(file)) as connection:
-        connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+    with closing(_reader(file, patience)) as connection:
         connection.execute("BEGIN")
         return _inspected(connection, file)
 
@@ -590,12 +597,14 @@ def _prepared(connection: sqlite3.Connection, file: Path, patience: float) -> No
     connection.execute("PRAGMA synchronous = FULL")
     # Without shared memory (network disks) SQLite keeps its rollback journal, which is slower and as safe.
     _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), patience)
-    with _transaction(connection, patience):  # fails here, before any training, where nothing can be written
+    with _transaction(connection, patience):
         if not _inspected(connection, file):  # another lab may have been first
             for command in TABLES.split(";"):
                 connection.execute(command)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
+        # Changes nothing, and fails where nothing can be written: `BEGIN IMMEDIATE` lets that pass.
+        connection.execute("DELETE FROM trials WHERE 0")
 
 
 # Writing
@@ -732,7 +741,7 @@ def _sentence(path: Path, what: str, patience: float, error: sqlite3.Error | OSE
     if code == sqlite3.SQLITE_FULL or no_space or number in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             f"The disk of {path} is full, so {what} was not written.",
-            "Free some space and run `clockhands lab resume`. Every finished trial is kept.",
+            "Free some space, then try again or run `clockhands lab resume`. Every finished trial is kept.",
         )
     closed = code == sqlite3.SQLITE_CANTOPEN and not os.access(folder, os.W_OK)
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or closed or number in (errno.EACCES, errno.EROFS):
