@@ -1,0 +1,231 @@
+"""The position encoding of an arm inside a model: `clockhands.torch.module` and what an arm changes about it."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import clockhands.torch as held
+from clockhands import additive, biases, rotary
+from clockhands.errors import InvalidValue
+from clockhands.faults.additive import Seen as SeenAdditive
+from clockhands.faults.additive import additive_suspects
+from clockhands.faults.biases import SeenBias, bias_suspects
+from clockhands.faults.fault import Suspect
+from clockhands.faults.rotary import Seen as SeenRotary
+from clockhands.faults.rotary import rotary_suspects
+from clockhands.lab.arms import Code, Setting
+from clockhands.lab.study import Arm
+
+
+class ModelCode(nn.Module):
+    """The code of an arm in all layers of a model.
+
+    Args:
+        setting: The spec and its fault.
+        arm: What the arm changes about it: channels, a factor, drawn slopes, a window.
+        causal: Whether a query sees only keys before it.
+        seed: Of drawn slopes and of learned numbers.
+    """
+
+    def __init__(self, setting: Setting, arm: Arm, causal: bool, seed: int) -> None:
+        super().__init__()
+        self.arm, self.causal, self.spec = arm, causal, setting.spec
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.module = _module(setting)
+        self.register_buffer("slopes", _slope_factors(setting.spec, arm, seed), persistent=False)
+
+    def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
+        """Tokens [batch, length, width] with an additive code added."""
+        part = x[..., : self.arm.channels] if self.arm.channels else x
+        coded = self.module.embed(part, positions)
+        if coded is part:
+            return x
+        if self.arm.times != 1:
+            coded = part + self.arm.times * (coded - part)
+        return torch.cat([coded, x[..., self.arm.channels :]], dim=-1) if self.arm.channels else coded
+
+    def prepare(self, layers: int, length: int, positions: Any, like: torch.Tensor) -> list[held.Prepared]:
+        """What each layer needs, made once for a forward pass; layers that share a code share what is made for it."""
+        ready = self.module.prepare(length if positions is None else positions, like=like, causal=self.causal)
+        each = [ready.layer(layer) for layer in range(layers)]
+        for one in {id(one): one for one in each}.values():
+            self._change(one, length, like)
+        return each
+
+    def _change(self, ready: held.Prepared, length: int, like: torch.Tensor) -> None:
+        """The arm's factor and window, in what was prepared."""
+        if ready.mask is not None and ready.mask.is_floating_point() and (self.arm.times != 1 or self.slopes is not None):
+            factor = self.arm.times if self.slopes is None else self.slopes[:, None, None] * self.arm.times
+            ready.mask = ready.mask * factor
+        if self.arm.window and self.arm.window < length:
+            rows = torch.arange(length, device=like.device)
+            away = rows[:, None] - rows
+            unseen = (away >= self.arm.window) | (away < (0 if self.causal else 1 - self.arm.window))
+            mask = torch.zeros(length, length, device=like.device, dtype=like.dtype) if ready.mask is None else ready.mask
+            ready.mask, ready.is_causal = mask.masked_fill(unseen, -math.inf), False
+
+
+def _module(setting: Setting) -> nn.Module:
+    return FaultyCode(setting.spec, setting.fault) if setting.fault else held.module(setting.spec)
+
+
+def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
+    """What each head's own slope is multiplied by so that it becomes the drawn one; None where they are its own."""
+    if arm.slopes == "own":
+        return None
+    if not isinstance(spec, biases.Alibi):
+        raise InvalidValue(f"Slopes are drawn for Alibi, got {type(spec).__name__}.", 'Leave slopes = "drawn" out.')
+    own = np.array(spec.slopes)
+    low, high = np.log(own.min()), np.log(own.max())
+    drawn = np.exp(np.random.default_rng([seed, 0x51]).uniform(low, high, len(own)))
+    return torch.tensor(drawn / own, dtype=torch.float32)
+
+
+class FaultyCode(held.PositionModule):
+    """A code with one fault of `clockhands.faults`, as a module like those of `clockhands.torch`.
+
+    What a fault does is asked of its suspect: an additive code is ``a x + t`` at each position, a rotary code a matrix
+    at each position, a bias a matrix of numbers. Faults that depend on the token, on earlier calls, or that need
+    learned numbers cannot be built in this way and are refused.
+
+    Args:
+        spec: The right code.
+        fault: The code of the fault.
+
+    Raises:
+        InvalidValue: The code cannot have this fault, or it cannot be built into a model.
+    """
+
+    def __init__(self, spec: Code, fault: str) -> None:
+        super().__init__()
+        self.spec, self.fault = spec, fault
+        self._made: dict[int, Any] = {}
+        if not isinstance(spec, additive.AdditiveCode | rotary.Rotary | biases.BiasCode) or spec_learned(spec):
+            raise InvalidValue(
+                f"The fault {fault!r} cannot be built into {type(spec).__name__}.",
+                "Faults are built into computed codes of one kind for all layers.",
+            )
+
+    def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
+        """Tokens with the faulty code added, if it is additive."""
+        if not isinstance(self.spec, additive.AdditiveCode):
+            return x
+        factor, table = self._numbers(x.shape[-2], positions)
+        return x * factor.to(x) + table.to(x)
+
+    def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> held.Prepared:
+        """The faulty rotation, or the faulty bias; nothing for an additive code."""
+        if isinstance(self.spec, additive.AdditiveCode):
+            return held.Prepared(is_causal=causal)
+        if not isinstance(queries, int) or keys is not None:
+            self._numbers(0, queries)
+        numbers = self._numbers(queries, None)
+        if isinstance(self.spec, rotary.Rotary):
+            return _PreparedMatrices(numbers[0].to(like), numbers[1].to(like), is_causal=causal)
+        mask = numbers.to(like)
+        if causal:
+            later = torch.ones(queries, queries, dtype=torch.bool, device=like.device).triu(1)
+            mask = mask.masked_fill(later, -math.inf)
+        return held.Prepared(mask)
+
+    def _numbers(self, length: int, positions: Any) -> Any:
+        if positions is not None:
+            raise InvalidValue("A fault is built in for positions 0, 1, 2 and so on.", "Leave drawn positions out.")
+        if length not in self._made:
+            self._made[length] = _asked(self.spec, self.fault, length)
+        return self._made[length]
+
+
+class _PreparedMatrices(held.Prepared):
+    """Queries and keys multiplied by the matrix of their position."""
+
+    def __init__(self, for_queries: torch.Tensor, for_keys: torch.Tensor, *, is_causal: bool) -> None:
+        super().__init__(is_causal=is_causal)
+        self._matrices = for_queries, for_keys
+
+    def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys [batch, heads, length, head_width], each multiplied."""
+        return _times(self._matrices[0], queries), _times(self._matrices[1], keys)
+
+
+def spec_learned(spec: Any) -> bool:
+    """Whether a code has learned numbers."""
+    return bool(getattr(spec, "learned", False))
+
+
+def _times(matrices: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Each token multiplied by the matrix of its position."""
+    return torch.einsum("sij,bhsj->bhsi", matrices, x)
+
+
+def _asked(spec: Any, fault: str, length: int) -> Any:
+    """What the fault makes of a code at the first positions, as tensors."""
+    tried = 0
+    for suspect in _suspects(spec, length):
+        if fault not in suspect.codes:
+            continue
+        tried += 1
+        made = suspect.make()(spec)
+        if isinstance(spec, rotary.Rotary):
+            numbers = _matrices(made, spec, length)
+        elif isinstance(spec, additive.AdditiveCode):
+            numbers = _affine(made, spec.width, length)
+        else:
+            numbers = _scores(made, length)
+        if numbers is not None:
+            return numbers
+    why = "depends on the tokens or on earlier calls" if tried else "is not one that this code can have"
+    raise InvalidValue(
+        f"The fault {fault!r} {why} at length {length}: it cannot be built into {type(spec).__name__}.",
+        "`clockhands explain CODE` says what a fault is; try another.",
+    )
+
+
+def _suspects(spec: Any, length: int) -> Iterator[Suspect]:
+    nothing = np.zeros((0, 0))
+    if isinstance(spec, rotary.Rotary):
+        seen = SeenRotary("float32", "bfloat16", length, None, np.zeros(0), nothing.astype(complex), False)
+        return rotary_suspects(spec, seen)
+    if isinstance(spec, additive.AdditiveCode):
+        seen = SeenAdditive("", "float32", "bfloat16", length, None, None, 1.0, np.zeros(0), nothing, nothing, 1.0)
+        return additive_suspects(spec, seen)
+    heads = np.full(spec.heads, np.nan)
+    return bias_suspects(spec, SeenBias(lambda _: None, True, False, False, length, None, heads, np.arange(spec.heads)))
+
+
+def _matrices(made: Any, spec: rotary.Rotary, length: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The matrix of each position for queries and for keys, [length, head_width, head_width]; None if it is none."""
+    width, found = spec.head_width, []
+    probe = np.random.default_rng(0).standard_normal((1, 2, length, width))
+    basis = np.broadcast_to(np.eye(width)[None, :, None, :], (1, width, length, width)).copy()
+    for role in ("query", "key") if spec.xpos is not None else (None, None):
+        matrix = np.moveaxis(made(basis, np.arange(length), "float32", role)[0], 0, -1)
+        expected = np.einsum("sij,bhsj->bhsi", matrix, probe)
+        if not np.allclose(made(probe, np.arange(length), "float32", role), expected, atol=1e-6):
+            return None
+        found.append(torch.tensor(matrix, dtype=torch.float32))
+    return found[0], found[1]
+
+
+def _affine(made: Any, width: int, length: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Factor and table of ``a x + t``, [length, width] each; None if that is not what it does."""
+    probe = np.random.default_rng(0).standard_normal((1, 1, length, width))
+    at = np.arange(length)
+    zero = np.asarray(made(np.zeros_like(probe), at, "float32", None))[0, 0]
+    factor = np.asarray(made(np.ones_like(probe), at, "float32", None))[0, 0] - zero
+    if not np.allclose(made(probe, at, "float32", None)[0, 0], factor * probe[0, 0] + zero, atol=1e-5):
+        return None
+    return torch.tensor(factor, dtype=torch.float32), torch.tensor(zero, dtype=torch.float32)
+
+
+def _scores(made: Any, length: int) -> torch.Tensor | None:
+    """The bias, [heads, length, length]; None where it is not finite."""
+    at = np.arange(length)
+    matrix = np.asarray(made(at, at), np.float64)
+    low = np.tril(np.ones((length, length), bool))
+    return torch.tensor(np.where(low, matrix, 0.0), dtype=torch.float32) if np.isfinite(matrix[:, low]).all() else None

@@ -1,0 +1,329 @@
+"""What a store says about a study: means and intervals, paired differences, and the verdict of every gate.
+
+A number is measured once for each seed. Its interval is the 95 % percentile bootstrap of the mean over seeds
+(`scipy.stats.bootstrap`); for a difference of two arms the pairs of one seed are resampled together. With 3 seeds such
+an interval is about the range of the three numbers: it says whether all seeds agree, not more.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from clockhands.lab import study as studies
+from clockhands.lab.arms import spec_of
+from clockhands.lab.store import Key, Row, Store, StoredStudy, Trial
+from clockhands.lab.study import AS_TRAINED, Gate, Study
+from clockhands.specs import describe
+
+RESAMPLES = 9_999
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with its interval; without one where there is a single seed.
+
+    Attributes:
+        mean: The mean.
+        low, high: The ends of the interval, or None.
+        seeds: The number of each seed.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: Mapping[int, float]
+
+    @property
+    def verdict(self) -> str:
+        """``above`` or ``below`` zero with the whole interval, else ``tie``."""
+        if self.low is not None and self.low > 0:
+            return "above"
+        return "below" if self.high is not None and self.high < 0 else "tie"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The estimate as JSON values; a number that is not finite is null."""
+        values = {"mean": self.mean, "low": self.low, "high": self.high}
+        return {name: _json(value) for name, value in values.items()} | {
+            "seeds": {str(seed): _json(value) for seed, value in self.seeds.items()}
+        }
+
+
+def _json(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def estimate(seeds: Mapping[int, float]) -> Estimate:
+    """The mean over seeds and its bootstrap interval.
+
+    >>> estimate({0: 1.0, 1: 1.0, 2: 1.0})
+    Estimate(mean=1.0, low=1.0, high=1.0, seeds={0: 1.0, 1: 1.0, 2: 1.0})
+    >>> estimate({0: 2.0}).low is None
+    True
+    """
+    values = tuple(seeds.values())
+    mean = math.fsum(values) / len(values) if all(map(math.isfinite, values)) else float(np.mean(values))
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return Estimate(mean, None, None, dict(seeds))
+    low, high = _interval(values)
+    return Estimate(mean, low, high, dict(seeds))
+
+
+@cache
+def _interval(values: tuple[float, ...]) -> tuple[float, float]:
+    if len(set(values)) == 1:
+        return values[0], values[0]
+    from scipy.stats import bootstrap
+
+    found = bootstrap(
+        (np.array(values),), np.mean, confidence_level=LEVEL, n_resamples=RESAMPLES, method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    return float(found.low), float(found.high)
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """A gate with what was measured.
+
+    Attributes:
+        gate: As it was written before the run.
+        value: The estimate; None where a trial is missing.
+        holds: Whether it holds; None where nothing was measured.
+    """
+
+    gate: Gate
+    value: Estimate | None
+    holds: bool | None
+
+
+class Results:
+    """All that was measured in one study.
+
+    Args:
+        study: The study.
+        stored: What the store says about how it was run.
+        trials: Its trials.
+        rows: Its rows.
+    """
+
+    def __init__(self, study: Study, stored: StoredStudy, trials: Iterable[Trial], rows: Iterable[Row]) -> None:
+        self.study, self.stored, self.trials = study, stored, tuple(trials)
+        self._rows: dict[tuple, dict[int, float]] = {}
+        self._places: dict[tuple, dict[int, dict[int, float]]] = {}
+        self._steps: dict[tuple, dict[int, dict[int, float]]] = {}
+        for row in rows:
+            if row.kind == "evaluation":
+                if row.place is None:
+                    key = (row.task, row.arm, row.variant, row.protocol, row.length, row.measure)
+                    self._rows.setdefault(key, {})[row.seed] = row.value
+                else:
+                    key = (row.task, row.arm, row.variant, row.protocol, row.length, row.measure)
+                    self._places.setdefault(key, {}).setdefault(row.seed, {})[row.place] = row.value
+            else:
+                key = (row.task, row.arm, row.kind, row.variant, row.measure)
+                self._steps.setdefault(key, {}).setdefault(row.seed, {})[row.step] = row.value
+
+    @staticmethod
+    def load(store: Store, stored: StoredStudy) -> "Results":
+        """The results of a study in a store."""
+        study = studies.parse(stored.text, stored.name)
+        return Results(study, stored, store.trials(stored.hash), store.rows(stored.hash))
+
+    @cached_property
+    def states(self) -> dict[str, int]:
+        """How many trials are finished, failed and waiting."""
+        return {state: sum(each.state == state for each in self.trials) for state in ("finished", "failed", "waiting")}
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all trials together."""
+        return math.fsum(each.seconds or 0.0 for each in self.trials)
+
+    def by_seed(
+        self, task: str, arm: str, measure: str, length: int = 0, variant: str = AS_TRAINED, protocol: str = "whole"
+    ) -> dict[int, float]:
+        """A measure for each seed; empty where it was not measured. Length 0 is the training length.
+
+        Beside what is stored: ``loss_ratio`` is the loss over that at the training length; ``spike`` the loss right
+        after a drop less that right before; ``won_back`` the part of the spike that is gone at the end of training;
+        ``steps_to_threshold`` the first step of the curve with the task's threshold accuracy, or infinity;
+        ``gradient_norm_start`` the norm of the first step's gradient.
+        """
+        trained = self.study.training_of(Key(task, arm, 0)).length
+        length = length or trained
+        if measure == "loss_ratio":
+            own, at_training = (
+                self._rows.get((task, arm, variant, protocol, each, "loss"), {}) for each in (length, trained)
+            )
+            return {seed: own[seed] / at_training[seed] for seed in own if seed in at_training}
+        if measure in ("spike", "won_back"):
+            return self._of_drop(task, arm, measure)
+        if measure == "steps_to_threshold":
+            least = self.study.tasks[task].evaluation.threshold
+            curves = self._steps.get((task, arm, "curve", AS_TRAINED, "accuracy"), {})
+            return {
+                seed: min((float(step) for step, value in curve.items() if value >= least), default=math.inf)
+                for seed, curve in curves.items()
+            }
+        if measure in ("gradient_norm", "gradient_norm_start"):
+            curves = self._steps.get((task, arm, "training", AS_TRAINED, "gradient_norm"), {})
+            pick = min if measure == "gradient_norm_start" else max
+            return {seed: curve[pick(curve)] for seed, curve in curves.items() if curve}
+        return dict(sorted(self._rows.get((task, arm, variant, protocol, length, measure), {}).items()))
+
+    def _of_drop(self, task: str, arm: str, measure: str) -> dict[int, float]:
+        found = {}
+        curves = {name: self._steps.get((task, arm, "curve", name, "loss"), {}) for name in ("before drop", "dropped")}
+        ends = self._steps.get((task, arm, "curve", AS_TRAINED, "loss"), {})
+        for seed, after in curves["dropped"].items():
+            (high,), (low,) = after.values(), curves["before drop"][seed].values()
+            if measure == "spike":
+                found[seed] = high - low
+            elif seed in ends:
+                found[seed] = (high - ends[seed][max(ends[seed])]) / (high - low) if high > low else math.nan
+        return found
+
+    def value(self, task: str, arm: str, measure: str, **where: Any) -> Estimate | None:
+        """The estimate of a measure; None where it was not measured."""
+        seeds = self.by_seed(task, arm, measure, **where)
+        return estimate(seeds) if seeds else None
+
+    def difference(
+        self, task: str, arm: str, minus: str, measure: str, *, minus_variant: str = AS_TRAINED, variant: str = AS_TRAINED, **where: Any
+    ) -> Estimate | None:
+        """``arm`` less ``minus``, paired by seed; None where they share no seed."""
+        own = self.by_seed(task, arm, measure, variant=variant, **where)
+        other = self.by_seed(task, minus, measure, variant=minus_variant, **where)
+        pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
+        return estimate(pairs) if pairs else None
+
+    def places(self, task: str, arm: str, measure: str, length: int, variant: str = AS_TRAINED, protocol: str = "whole") -> dict[int, Estimate]:
+        """A measure by position, or depth."""
+        seeds = self._places.get((task, arm, variant, protocol, length, measure), {})
+        where = sorted({place for each in seeds.values() for place in each})
+        return {place: estimate({seed: each[place] for seed, each in seeds.items() if place in each}) for place in where}
+
+    def curve(self, task: str, arm: str, measure: str, kind: str = "training") -> dict[int, Estimate]:
+        """A measure by training step; in a curve the loss right after a drop replaces that right before."""
+        seeds = {seed: dict(each) for seed, each in self._steps.get((task, arm, kind, AS_TRAINED, measure), {}).items()}
+        if kind == "curve":
+            for name in ("before drop", "dropped"):
+                for seed, each in self._steps.get((task, arm, kind, name, measure), {}).items():
+                    seeds.setdefault(seed, {}).update(each)
+        steps = sorted({step for each in seeds.values() for step in each})
+        return {step: estimate({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
+
+    def gates(self) -> list[GateResult]:
+        """Every gate, judged."""
+        return [self._judged(gate) for gate in self.study.gates]
+
+    def _judged(self, gate: Gate) -> GateResult:
+        where = {"length": gate.length, "protocol": gate.protocol}
+        if gate.minus:
+            value = self.difference(
+                gate.task, gate.arm, gate.minus, gate.measure, variant=gate.variant, minus_variant=gate.minus_variant, **where
+            )
+        else:
+            value = self.value(gate.task, gate.arm, gate.measure, variant=gate.variant, **where)
+        if value is None or math.isnan(value.mean):
+            return GateResult(gate, value, None)
+        low = value.mean if value.low is None else value.low
+        high = value.mean if value.high is None else value.high
+        holds = all(
+            (
+                gate.at_least is None or value.mean >= gate.at_least,
+                gate.at_most is None or value.mean <= gate.at_most,
+                gate.interval_above is None or low > gate.interval_above,
+                gate.interval_below is None or high < gate.interval_below,
+            )
+        )
+        return GateResult(gate, value, holds)
+
+    def facts(self, arm: str) -> dict[str, Any]:
+        """What the trials of an arm say about its model: parameters, and tokens per second by task."""
+        found: dict[str, Any] = {"tokens_per_second": {}}
+        for each in self.trials:
+            if each.arm == arm and each.state == "finished":
+                found |= {name: each.facts[name] for name in ("parameters", "code_parameters")}
+                found["tokens_per_second"].setdefault(each.task, []).append(each.facts["tokens_per_second"])
+        found["tokens_per_second"] = {task: float(np.median(each)) for task, each in found["tokens_per_second"].items()}
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The results as JSON values: what ``clockhands lab report --json`` prints."""
+        study, stored = self.study, self.stored
+        return {
+            "study": {
+                "name": study.name, "hash": study.hash, "question": study.question, "scope": study.scope,
+                "published": list(study.published),
+            },
+            "provenance": {
+                "command": stored.command, "version": stored.version, "commit": stored.commit_id,
+                "created": stored.created, "versions": stored.versions, "machine": stored.machine,
+                "trial_seconds": self.seconds,
+            },
+            "trials": self.states,
+            "failures": [
+                {"task": each.task, "arm": each.arm, "seed": each.seed, "message": each.message}
+                for each in self.trials
+                if each.state == "failed"
+            ],
+            "arms": {name: self._arm(name) for name in study.arms},
+            "tasks": {name: self._task(name) for name in study.tasks},
+            "gates": [
+                {
+                    "says": each.gate.says, "holds": each.holds, "task": each.gate.task, "arm": each.gate.arm,
+                    "minus": each.gate.minus, "measure": each.gate.measure, "length": each.gate.length,
+                    "variant": each.gate.variant, "value": each.value.to_dict() if each.value else None,
+                    "bounds": {
+                        name: bound
+                        for name in ("at_least", "at_most", "interval_above", "interval_below")
+                        if (bound := getattr(each.gate, name)) is not None
+                    },
+                }
+                for each in self.gates()
+            ],
+        }  # fmt: skip
+
+    def _arm(self, name: str) -> dict[str, Any]:
+        plan = next(plan for plan in self.study.tasks.values() if name in plan.arms) if self._used(name) else None
+        arm = self.study.arms[name]
+        spec = None if plan is None else spec_of(arm.code, plan.model, plan.training.length, arm.channels)
+        return {"says": arm.says, "code": "no position encoding" if spec is None else describe(spec), **self.facts(name)}
+
+    def _used(self, name: str) -> bool:
+        return any(name in plan.arms for plan in self.study.tasks.values())
+
+    def _task(self, name: str) -> dict[str, Any]:
+        plan = self.study.tasks[name]
+        cells = []
+        for arm in plan.arms:
+            lengths = self.study.lengths_of(Key(name, arm, 0))
+            for variant in (AS_TRAINED, *self.study.arms[arm].at_test):
+                for protocol in plan.evaluation.protocols:
+                    for length in lengths:
+                        for measure in ("loss", "accuracy", "loss_ratio", "sink_share"):
+                            where = {"length": length, "variant": variant, "protocol": protocol}
+                            value = self.value(name, arm, measure, **where)
+                            if value is not None:
+                                cells.append({"arm": arm, **where, "measure": measure, **value.to_dict()})
+        drops = {}
+        for arm in plan.arms:
+            found = {measure: self.value(name, arm, measure) for measure in ("spike", "won_back")}
+            if found["spike"] is not None:
+                drops[arm] = {measure: each.to_dict() for measure, each in found.items() if each is not None}
+        training = plan.training
+        return {
+            "kind": type(plan.task).__name__,
+            "training": {"length": training.length, "sequences": training.sequences, "steps": training.steps},
+            "seeds": list(plan.seeds),
+            "arms": list(plan.arms),
+            "bounds": {str(length): plan.task.bounds(length) for length in plan.evaluation.lengths},
+            "cells": cells,
+            "drops": drops,
+        }

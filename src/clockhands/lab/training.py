@@ -1,0 +1,383 @@
+"""One trial: a model with one code trained on one task with one seed, evaluated, and all of it resumable.
+
+A trial runs in a process of its own and returns its rows; it writes nothing but its checkpoint, which holds the
+model, the optimiser, the state of every generator and the rows so far. A trial that goes on from a checkpoint gives the
+same rows, bit for bit, as one that was never interrupted.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import pickle
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from clockhands import sampling
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.lab import study as studies
+from clockhands.lab.arms import setting
+from clockhands.lab.codes import ModelCode
+from clockhands.lab.model import Transformer
+from clockhands.lab.start import load_start, sizes_of_start
+from clockhands.lab.store import Key, Measurement
+from clockhands.lab.study import AS_TRAINED, Study
+from clockhands.lab.tasks import IGNORED, Batch
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+_AT_ONCE = 1 << 14  # tokens of an evaluation batch
+_BUCKETS = 8  # of positions, for each training length
+
+# What the generators of a trial are for: the numbers keep them apart.
+_TRAINING, _EVALUATION, _POSITIONS, _CODE = 1, 2, 3, 4
+
+
+class TrainingFailed(ClockhandsError):
+    """A trial that cannot go on."""
+
+
+def trial(
+    *, study: str, task: str, arm: str, seed: int, checkpoint: str, threads: int = 1, device: str = "cpu", tell: Tell
+) -> dict[str, Any]:
+    """Train and evaluate one model; the function that an engine calls.
+
+    Args:
+        study: The study's TOML text.
+        task, arm, seed: Which trial.
+        checkpoint: The file in which the trial keeps its state; it goes on from there if the file exists.
+        threads: PyTorch's threads. Results are the same only for the same number of threads.
+        device: Where the model is.
+        tell: Takes progress: ``{"step", "steps", "loss"}``, or ``{"warning"}``.
+
+    Returns:
+        ``rows`` (lists in the order of `Measurement`), ``facts`` and ``seconds``.
+
+    Raises:
+        TrainingFailed: The loss is not finite, or the checkpoint cannot be written.
+    """
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(device == "cpu")
+    return Trial(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
+
+
+class Trial:
+    """The state of a trial."""
+
+    def __init__(self, study: Study, key: Key, checkpoint: Path, device: str, tell: Tell) -> None:
+        self.study, self.key, self.path, self.device, self.tell = study, key, checkpoint, device, tell
+        self.plan, self.arm = study.tasks[key.task], study.arms[key.arm]
+        self.task, self.training = self.plan.task, study.training_of(key)
+        self.sizes = study.model_of(key)
+        if self.sizes.start:
+            self.sizes = sizes_of_start(self.sizes)
+        self.step, self.seconds, self.rows, self.dropped = 0, 0.0, [], False
+        self.steps = self.training.steps
+        drop = self.arm.drop
+        self.drop_step = None if drop is None else self.training.in_steps(drop.at)
+        self.batches = self._generator(_TRAINING)
+        self.positions = self._generator(_POSITIONS)
+        self.model = self._built()
+        self.optimiser = torch.optim.AdamW(self._groups(self.model.named_parameters()), lr=0.0)
+        self.sums = [0.0, 0.0, 0.0, 0.0]  # loss, gradient norm, its maximum, steps
+        self.least_loss: float | None = None
+
+    def _generator(self, purpose: int, *more: int) -> np.random.Generator:
+        # Without the arm's name: all arms of a seed see the same data in the same order.
+        return np.random.default_rng([self.key.seed, zlib.crc32(self.key.task.encode()), purpose, *more])
+
+    def _code(self, length: int, variant: str = AS_TRAINED) -> ModelCode:
+        made = setting(self.arm, self.sizes, self.training.length, length, variant, dropped=self.dropped)
+        return ModelCode(made, self.arm, self.task.causal, self.key.seed + (_CODE << 40)).to(self.device)
+
+    def _built(self) -> Transformer:
+        model = Transformer(self.sizes, self.task.vocabulary, self._code(self.training.length), self.task.causal, self.key.seed)
+        if self.sizes.start:
+            load_start(model, self.study.tasks[self.key.task].model.start)
+        return model.to(self.device)
+
+    def _groups(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> list[dict[str, Any]]:
+        decayed, others = [], []
+        for name, each in parameters:
+            (decayed if each.dim() == 2 and not name.startswith("code.") else others).append(each)
+        groups = ((decayed, self.training.weight_decay), (others, 0.0))
+        return [{"params": each, "weight_decay": decay} for each, decay in groups if each]
+
+    # Training
+
+    def run(self) -> dict[str, Any]:
+        """Go on from the checkpoint, or begin; train; evaluate."""
+        self._resume()
+        began, told = time.monotonic() - self.seconds, 0.0
+        while self.step < self.steps or self._drop_is_due():
+            if self._drop_is_due():
+                self._drop()
+                continue
+            loss = self._train_step()
+            if time.monotonic() - told > 0.5:
+                told = time.monotonic()
+                self.tell({"step": self.step, "steps": self.steps, "loss": loss})
+            if self.step % self.training.checkpoint == 0 and self.step < self.steps:
+                self.seconds = time.monotonic() - began
+                self._save()
+        trained = time.monotonic() - began
+        self._evaluate_all()
+        tokens = self.steps * self.training.sequences * self.training.length
+        facts = {
+            **self.model.counted(),
+            "threads": torch.get_num_threads(),
+            "device": self.device,
+            "steps": self.steps,
+            "tokens": tokens,
+            "training_seconds": trained,
+            "tokens_per_second": tokens / trained if trained else 0.0,
+        }
+        return {"rows": [list(row) for row in self.rows], "facts": facts, "seconds": time.monotonic() - began}
+
+    def _train_step(self) -> float:
+        batch = self.task.batch(self.batches, self.training.sequences, self.training.length)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self._learning_rate()
+        self.model.train()
+        loss = self._loss(batch, self._drawn_positions())
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        limit = self.training.clip or math.inf
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        number = float(loss.detach())
+        if not math.isfinite(number) or not math.isfinite(norm):
+            what = "loss" if not math.isfinite(number) else "gradient"
+            raise TrainingFailed(
+                f"The {what} of {self.key.arm} on {self.key.task} (seed {self.key.seed}) is {number if what == 'loss' else norm} "
+                f"at step {self.step}, at learning rate {self._learning_rate():g}.",
+                f"Give the arm a lower learning_rate: `clockhands lab tune` tries {self.study.tuning.learning_rates}.",
+            )
+        self.optimiser.step()
+        self.step += 1
+        self.sums = [self.sums[0] + number, self.sums[1] + norm, max(self.sums[2], norm), self.sums[3] + 1]
+        if self.step % self.training.record == 0 or self.step in (1, self.steps):
+            self._record()
+        curve = self.plan.evaluation.curve
+        if curve and (self.step % curve == 0 or self.step == self.steps):
+            self._curve(AS_TRAINED)
+        return number
+
+    def _loss(self, batch: Batch, positions: Any = None) -> torch.Tensor:
+        tokens = torch.from_numpy(batch.tokens).to(self.device)
+        targets = torch.from_numpy(batch.targets).to(self.device)
+        logits = self.model(tokens, positions)
+        return cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+
+    def _drawn_positions(self) -> Any:
+        how = self.arm.positions
+        if how is None:
+            return None
+        draw = sampling.randomised if how.draw == "randomised" else sampling.shifted
+        return draw(self.training.length, how.largest, self.positions, batch=self.training.sequences)
+
+    def _learning_rate(self) -> float:
+        rate, warmup, first, last = self.training.learning_rate, self.training.warmup, 0, self.steps
+        drop = self.arm.drop
+        if self.dropped and drop is not None and drop.learning_rate:
+            assert self.drop_step is not None
+            rate, warmup, first = drop.learning_rate, drop.warmup, self.drop_step
+        done = self.step - first
+        if done < warmup:
+            return rate * (done + 1) / warmup
+        share = (done - warmup) / max(1, last - first - warmup)
+        falling = {"constant": 1.0, "linear": 1 - share, "cosine": (1 + math.cos(math.pi * share)) / 2}
+        return rate * falling[self.training.decay]
+
+    def _record(self) -> None:
+        count = self.sums[3]
+        for measure, value in (
+            ("loss", self.sums[0] / count),
+            ("gradient_norm", self.sums[1] / count),
+            ("gradient_norm_largest", self.sums[2]),
+        ):
+            self.rows.append(self._row("training", measure, value, AS_TRAINED, "", self.training.length, None))
+        self.sums = [0.0, 0.0, 0.0, 0.0]
+
+    def _row(
+        self, kind: str, measure: str, value: float, variant: str, protocol: str, length: int, place: int | None
+    ) -> Measurement:
+        return Measurement(kind, measure, value, self.step, length, place, protocol, variant)
+
+    def _drop_is_due(self) -> bool:
+        return not self.dropped and self.drop_step is not None and self.step >= self.drop_step
+
+    def _drop(self) -> None:
+        """Remove the code from every layer, with the loss before and after."""
+        self._curve("before drop")
+        self._without_code()
+        self._curve("dropped")
+
+    def _without_code(self) -> None:
+        assert self.arm.drop is not None
+        self.dropped = True
+        self.model.code = self._code(self.training.length)
+        if self.arm.drop.qk_norm and not self.sizes.qk_norm:
+            known = {id(each) for each in self.model.parameters()}
+            self.model.add_query_key_norms()
+            new = [(name, each) for name, each in self.model.named_parameters() if id(each) not in known]
+            for group in self._groups(new):
+                self.optimiser.add_param_group(group)
+
+    # Evaluation
+
+    def _curve(self, variant: str) -> None:
+        plan = self.plan.evaluation
+        loss, accuracy = self._measured(self.training.length, plan.curve_sequences, "whole")[None]
+        for measure, value in (("loss", loss), ("accuracy", accuracy)):
+            self.rows.append(self._row("curve", measure, value, variant, "whole", self.training.length, None))
+
+    def _evaluate_all(self) -> None:
+        plan = self.plan.evaluation
+        lengths = self.study.lengths_of(self.key)
+        for variant in (AS_TRAINED, *self.arm.at_test):
+            for length in lengths:
+                with self._changed(length, variant):
+                    for protocol in plan.protocols:
+                        self._evaluate(variant, length, protocol, max(1, plan.sequences * max(plan.lengths) // length))
+                self.tell({"step": self.steps, "steps": self.steps, "evaluated": f"{variant} {length}".strip()})
+        if plan.sinks:
+            self._sinks()
+
+    def _changed(self, length: int, variant: str) -> "_Changed":
+        return _Changed(self, length, variant)
+
+    def _evaluate(self, variant: str, length: int, protocol: str, sequences: int) -> None:
+        for place, (loss, accuracy) in self._measured(length, sequences, protocol).items():
+            for measure, value in (("loss", loss), ("accuracy", accuracy)):
+                self.rows.append(self._row("evaluation", measure, value, variant, protocol, length, place))
+
+    @torch.no_grad()
+    def _measured(self, length: int, sequences: int, protocol: str) -> dict[int | None, tuple[float, float]]:
+        """Loss and accuracy on held-out data: over all under None, then by position or depth."""
+        self.model.eval()
+        losses: dict[int, np.ndarray] = {}
+        rng = self._generator(_EVALUATION, length)
+        for batch in _parts(self.task.evaluation(rng, sequences, length, protocol), max(1, _AT_ONCE // length)):
+            logits = self.model(torch.from_numpy(batch.tokens).to(self.device))
+            targets = torch.from_numpy(batch.targets).to(self.device)
+            loss = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
+            right = (logits.argmax(-1) == targets).flatten()
+            scored = batch.targets.ravel() != IGNORED
+            places = self._places(batch).ravel()[scored]
+            numbers = np.stack([loss.double().cpu().numpy()[scored], right.cpu().numpy()[scored], np.ones(len(places))])
+            for place in np.unique(places):
+                losses[int(place)] = losses.get(int(place), np.zeros(3)) + numbers[:, places == place].sum(1)
+        total = sum(losses.values(), np.zeros(3))
+        if not total[2]:
+            raise InvalidValue(f"Nothing is scored at length {length}.", "Use longer sequences, or more of them.")
+        named: dict[int | None, np.ndarray] = {None: total, **dict(sorted(losses.items()))}
+        return {place: (float(part[0] / part[2]), float(part[1] / part[2])) for place, part in named.items()}
+
+    def _places(self, batch: Batch) -> np.ndarray:
+        if batch.places is not None:
+            return batch.places
+        bucket = max(1, self.training.length // _BUCKETS)
+        return np.broadcast_to(np.arange(batch.tokens.shape[1]) // bucket * bucket, batch.tokens.shape)
+
+    @torch.no_grad()
+    def _sinks(self) -> None:
+        """The share of attention on the first token, of the queries in the second half, by layer and over all."""
+        length = self.training.length
+        self.model.eval()
+        batch = next(iter(_parts(self.task.evaluation(self._generator(_EVALUATION, length), 64, length, "whole"), 64)))
+        for block in self.model.blocks:
+            block.attention.shares = []
+        self.model(torch.from_numpy(batch.tokens).to(self.device))
+        shares = []
+        for layer, block in enumerate(self.model.blocks):
+            shares.append(float(block.attention.shares[0][length // 2 :].double().mean()))
+            block.attention.shares = None
+            self.rows.append(self._row("evaluation", "sink_share", shares[-1], AS_TRAINED, "whole", length, layer))
+        even = float(np.mean(1 / np.arange(length // 2 + 1, length + 1))) if self.task.causal else 1 / length
+        for measure, value in (("sink_share", float(np.mean(shares))), ("even_share", even)):
+            self.rows.append(self._row("evaluation", measure, value, AS_TRAINED, "whole", length, None))
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        state = {
+            "trial": [self.study.hash, *self.key],
+            "step": self.step,
+            "dropped": self.dropped,
+            "seconds": self.seconds,
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "generators": json.dumps([self.batches.bit_generator.state, self.positions.bit_generator.state]),
+            "rows": [list(row) for row in self.rows],
+            "sums": self.sums,
+        }
+        unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.unfinished")
+        try:
+            with unfinished.open("wb") as file:
+                torch.save(state, file)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(self.path)
+        except (OSError, RuntimeError) as error:  # PyTorch's writer turns a full disk into a RuntimeError
+            unfinished.unlink(missing_ok=True)
+            raise TrainingFailed(
+                f"The checkpoint {self.path} cannot be written: {error}.",
+                "Make room or choose another place for the store; `clockhands lab resume` goes on from the last checkpoint.",
+            ) from None
+
+    def _resume(self) -> None:
+        if not self.path.exists():
+            return
+        try:
+            state = torch.load(self.path, map_location=self.device, weights_only=True)
+            if state["trial"] != [self.study.hash, *self.key]:
+                raise ValueError("it belongs to another trial")
+            if state["dropped"]:
+                self._without_code()
+            self.model.load_state_dict(state["model"])
+            self.optimiser.load_state_dict(state["optimiser"])
+            self.batches.bit_generator.state, self.positions.bit_generator.state = json.loads(state["generators"])
+            self.rows = [Measurement(*row) for row in state["rows"]]
+            self.step, self.seconds, self.sums, self.dropped = state["step"], state["seconds"], state["sums"], state["dropped"]
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            self.path.unlink(missing_ok=True)
+            self.tell({"warning": f"The checkpoint of {self.key} cannot be used ({reason}). The trial starts again from step 0."})
+            # A half-loaded model must not be trained on.
+            self.__init__(self.study, self.key, self.path, self.device, self.tell)
+
+
+class _Changed:
+    """The model of a trial with its code as one evaluation needs it; the learned numbers stay."""
+
+    def __init__(self, of: Trial, length: int, variant: str) -> None:
+        self.model, self.kept = of.model, of.model.code
+        made = setting(of.arm, of.sizes, of.training.length, length, variant, dropped=of.dropped)
+        self.code = of._code(length, variant)
+        own = dict(self.kept.named_parameters())
+        for name, each in self.code.named_parameters():
+            if name in own and own[name].shape == each.shape:
+                each.data = own[name].data
+        self.scale = 1 + made.logit_scale * math.log(made.scaled_by)
+
+    def __enter__(self) -> None:
+        self.model.code, self.model.logit_scale = self.code, self.scale
+
+    def __exit__(self, *_: object) -> None:
+        self.model.code, self.model.logit_scale = self.kept, 1.0
+
+
+def _parts(batches: Batch | Iterable[Batch], sequences: int) -> Iterator[Batch]:
+    """Batches cut into parts of at most this many sequences."""
+    for batch in [batches] if isinstance(batches, Batch) else batches:
+        for start in range(0, len(batch.tokens), sequences):
+            cut = slice(start, start + sequences)
+            places = None if batch.places is None else batch.places[cut]
+            yield dataclasses.replace(batch, tokens=batch.tokens[cut], targets=batch.targets[cut], places=places)
