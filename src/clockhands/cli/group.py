@@ -29,6 +29,7 @@ COMMANDS = {
     "identify": "What made the numbers of a table, or what a function does.",
     "table": "The numbers of a position code, exact at every position.",
     "convert": "A model's query and key weights, moved to the other pairing.",
+    "lab": "Train small models with each position encoding, and compare them.",
     "presets": "The published position codes that are known by name.",
 }
 """Every command with its line in the help; `clockhands.cli.NAME` holds it as `command`."""

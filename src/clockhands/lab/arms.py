@@ -191,7 +191,7 @@ def check(study: Study) -> None:
         InvalidValue, InvalidType: A code does not exist, or ends before a length that is evaluated.
         TooLarge: A trial would need more memory than there is.
     """
-    for key in dict.fromkeys(Key(each.task, each.arm, 0) for each in study.keys()):
+    for key in dict.fromkeys(Key(each.task, each.arm, 0) for each in study.trial_keys()):
         arm, model, training = study.arms[key.arm], study.model_of(key), study.training_of(key)
         try:
             _check(study, key, arm, model, training.length)

@@ -59,14 +59,20 @@ class ModelCode(nn.Module):
 
     def _change(self, ready: held.Prepared, length: int, like: torch.Tensor) -> None:
         """The arm's factor and window, in what was prepared."""
-        if ready.mask is not None and ready.mask.is_floating_point() and (self.arm.times != 1 or self.slopes is not None):
+        if (
+            ready.mask is not None
+            and ready.mask.is_floating_point()
+            and (self.arm.times != 1 or self.slopes is not None)
+        ):
             factor = self.arm.times if self.slopes is None else self.slopes[:, None, None] * self.arm.times
             ready.mask = ready.mask * factor
         if self.arm.window and self.arm.window < length:
             rows = torch.arange(length, device=like.device)
             away = rows[:, None] - rows
             unseen = (away >= self.arm.window) | (away < (0 if self.causal else 1 - self.arm.window))
-            mask = torch.zeros(length, length, device=like.device, dtype=like.dtype) if ready.mask is None else ready.mask
+            mask = (
+                torch.zeros(length, length, device=like.device, dtype=like.dtype) if ready.mask is None else ready.mask
+            )
             ready.mask, ready.is_causal = mask.masked_fill(unseen, -math.inf), False
 
 

@@ -48,7 +48,8 @@ class Attention(nn.Module):
         """``x`` [batch, length, width] attended."""
         batch, length, _ = x.shape
         query, key, value = (
-            part.view(batch, length, -1, self.head_width).transpose(1, 2) for part in self.into(x).split(self.split, dim=-1)
+            part.view(batch, length, -1, self.head_width).transpose(1, 2)
+            for part in self.into(x).split(self.split, dim=-1)
         )
         query, key = ready.turn(self.query_norm(query), self.key_norm(key))
         if self.kv_heads != self.heads:

@@ -194,7 +194,15 @@ class Results:
         return estimate(seeds) if seeds else None
 
     def difference(
-        self, task: str, arm: str, minus: str, measure: str, *, minus_variant: str = AS_TRAINED, variant: str = AS_TRAINED, **where: Any
+        self,
+        task: str,
+        arm: str,
+        minus: str,
+        measure: str,
+        *,
+        minus_variant: str = AS_TRAINED,
+        variant: str = AS_TRAINED,
+        **where: Any,
     ) -> Estimate | None:
         """``arm`` less ``minus``, paired by seed; None where they share no seed."""
         own = self.by_seed(task, arm, measure, variant=variant, **where)
@@ -202,11 +210,15 @@ class Results:
         pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
         return estimate(pairs) if pairs else None
 
-    def places(self, task: str, arm: str, measure: str, length: int, variant: str = AS_TRAINED, protocol: str = "whole") -> dict[int, Estimate]:
+    def places(
+        self, task: str, arm: str, measure: str, length: int, variant: str = AS_TRAINED, protocol: str = "whole"
+    ) -> dict[int, Estimate]:
         """A measure by position, or depth."""
         seeds = self._places.get((task, arm, variant, protocol, length, measure), {})
         where = sorted({place for each in seeds.values() for place in each})
-        return {place: estimate({seed: each[place] for seed, each in seeds.items() if place in each}) for place in where}
+        return {
+            place: estimate({seed: each[place] for seed, each in seeds.items() if place in each}) for place in where
+        }
 
     def curve(self, task: str, arm: str, measure: str, kind: str = "training") -> dict[int, Estimate]:
         """A measure by training step; in a curve the loss right after a drop replaces that right before."""
@@ -226,7 +238,13 @@ class Results:
         where = {"length": gate.length, "protocol": gate.protocol}
         if gate.minus:
             value = self.difference(
-                gate.task, gate.arm, gate.minus, gate.measure, variant=gate.variant, minus_variant=gate.minus_variant, **where
+                gate.task,
+                gate.arm,
+                gate.minus,
+                gate.measure,
+                variant=gate.variant,
+                minus_variant=gate.minus_variant,
+                **where,
             )
         else:
             value = self.value(gate.task, gate.arm, gate.measure, variant=gate.variant, **where)
@@ -294,7 +312,11 @@ class Results:
         plan = next(plan for plan in self.study.tasks.values() if name in plan.arms) if self._used(name) else None
         arm = self.study.arms[name]
         spec = None if plan is None else spec_of(arm.code, plan.model, plan.training.length, arm.channels)
-        return {"says": arm.says, "code": "no position encoding" if spec is None else describe(spec), **self.facts(name)}
+        return {
+            "says": arm.says,
+            "code": "no position encoding" if spec is None else describe(spec),
+            **self.facts(name),
+        }
 
     def _used(self, name: str) -> bool:
         return any(name in plan.arms for plan in self.study.tasks.values())

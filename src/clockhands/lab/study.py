@@ -382,7 +382,7 @@ class Study:
         """The SHA-256 of the text: a study that was changed in any way is another study."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def keys(self) -> list[Key]:
+    def trial_keys(self) -> list[Key]:
         """Every trial: seeds one after another, so that an interrupted study has whole comparisons first."""
         seeds = sorted({seed for plan in self.tasks.values() for seed in plan.seeds})
         return [
@@ -465,6 +465,7 @@ def parse(text: str, name: str = "study") -> Study:
             "arms",
             "gates",
             "tuning",
+            "grid",
         ),
         "the study",
     )
@@ -502,9 +503,36 @@ def parse(text: str, name: str = "study") -> Study:
     taken = {seed for plan in tasks.values() for seed in plan.seeds} & set(tuning.seeds)
     if taken:
         raise InvalidValue(f"`tuning.seeds` holds {min(taken)}, a seed of the study itself.", "Tune with other seeds.")
-    for key in study.keys():
+    for key in study.trial_keys():
         study.training_of(key), study.model_of(key)
-    return study
+    return _over_the_grid(study) if "grid" in data else study
+
+
+def at_rate(arm: str, rate: float) -> str:
+    """The name of an arm at a learning rate of the grid."""
+    return f"{arm} at {rate:g}"
+
+
+def _over_the_grid(study: Study) -> Study:
+    """Every arm at every learning rate of ``tuning``, on its seeds, evaluated at the training length, without gates."""
+    rates = study.tuning.learning_rates
+    arms = {
+        at_rate(name, rate): dataclasses.replace(arm, learning_rate=rate, at_test={}, lengths=None)
+        for name, arm in study.arms.items()
+        for rate in rates
+    }
+    tasks = {
+        name: dataclasses.replace(
+            plan,
+            seeds=study.tuning.seeds,
+            arms=tuple(at_rate(arm, rate) for arm in plan.arms for rate in rates),
+            evaluation=dataclasses.replace(
+                plan.evaluation, lengths=(plan.training.length,), protocols=("whole",), curve=0
+            ),
+        )
+        for name, plan in study.tasks.items()
+    }
+    return dataclasses.replace(study, arms=arms, tasks=tasks, gates=())
 
 
 def _task(table: Any, where: str, study: Mapping[str, Any], seeds: tuple[int, ...], arms: tuple[str, ...]) -> TaskPlan:
@@ -675,6 +703,7 @@ def schema() -> dict[str, Any]:
             "arms": {"type": "object", "additionalProperties": {"$ref": "#/$defs/Arm"}, "minProperties": 1},
             "gates": {"type": "array", "items": {"$ref": "#/$defs/Gate"}},
             "tuning": {"$ref": "#/$defs/Tuning"},
+            "grid": {"type": "object", "description": "Makes this a study of every arm at every rate of `tuning`."},
         },
         "$defs": {**defs, **partial},
     }

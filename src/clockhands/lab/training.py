@@ -98,7 +98,9 @@ class Trial:
         return ModelCode(made, self.arm, self.task.causal, self.key.seed + (_CODE << 40)).to(self.device)
 
     def _built(self) -> Transformer:
-        model = Transformer(self.sizes, self.task.vocabulary, self._code(self.training.length), self.task.causal, self.key.seed)
+        model = Transformer(
+            self.sizes, self.task.vocabulary, self._code(self.training.length), self.task.causal, self.key.seed
+        )
         if self.sizes.start:
             load_start(model, self.study.tasks[self.key.task].model.start)
         return model.to(self.device)
@@ -345,11 +347,20 @@ class Trial:
             self.optimiser.load_state_dict(state["optimiser"])
             self.batches.bit_generator.state, self.positions.bit_generator.state = json.loads(state["generators"])
             self.rows = [Measurement(*row) for row in state["rows"]]
-            self.step, self.seconds, self.sums, self.dropped = state["step"], state["seconds"], state["sums"], state["dropped"]
+            self.step, self.seconds, self.sums, self.dropped = (
+                state["step"],
+                state["seconds"],
+                state["sums"],
+                state["dropped"],
+            )
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             self.path.unlink(missing_ok=True)
-            self.tell({"warning": f"The checkpoint of {self.key} cannot be used ({reason}). The trial starts again from step 0."})
+            self.tell(
+                {
+                    "warning": f"The checkpoint of {self.key} cannot be used ({reason}). The trial starts again from step 0."
+                }
+            )
             # A half-loaded model must not be trained on.
             self.__init__(self.study, self.key, self.path, self.device, self.tell)
 

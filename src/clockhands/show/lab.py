@@ -1,0 +1,236 @@
+"""The lab on a terminal: progress while a study runs, then the answer, the gates and the numbers."""
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import IO, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from clockhands.lab.results import Estimate, GateResult, Results
+from clockhands.lab.store import Key, StoredStudy, Trial
+from clockhands.lab.study import AS_TRAINED, Study
+from clockhands.lab.tuning import Tuned
+from clockhands.show.page import Page, safe
+
+_EVERY = 15.0  # seconds between two lines where there is no terminal
+
+
+class Progress:
+    """How far a study is, with the time left: a bar on a terminal, else a line now and then. All of it on stderr."""
+
+    def __init__(self, trials: int) -> None:
+        self.trials, self.ended, self.began, self.told = trials, 0, time.monotonic(), time.monotonic()
+        self.console = Console(stderr=True, highlight=False, markup=False)
+        self.bar = (
+            Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:3.0f} %"),
+                console=self.console,
+            )
+            if self.console.is_terminal
+            else None
+        )
+        self.task = self.bar.add_task(self._line(0.0), total=1.0) if self.bar is not None else None
+
+    def __enter__(self) -> Self:
+        if self.bar is not None:
+            self.bar.start()
+        else:
+            self.say(self._line(0.0))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def update(self, share: float) -> None:
+        """Show how much is done, 0 to 1."""
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=share, description=self._line(share))
+        elif time.monotonic() - self.told > _EVERY:
+            self.told = time.monotonic()
+            self.say(self._line(share))
+
+    def trial_ended(self, name: str, share: float) -> None:
+        """One more trial has ended."""
+        self.ended += 1
+        if self.bar is None:
+            self.told = time.monotonic()
+            self.say(f"{self._line(share)}; ended: {name}")
+        else:
+            self.update(share)
+
+    def say(self, line: str) -> None:
+        """One line above the bar."""
+        (self.console if self.bar is None else self.bar.console).print(safe(line), soft_wrap=True)
+
+    def _line(self, share: float) -> str:
+        spent = time.monotonic() - self.began
+        left = f", {duration(spent / share - spent)} left" if share > 0.02 else ""
+        return f"{self.ended} of {self.trials} trials, {share:.0%} of the training{left}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(4.2), duration(95), duration(4000)
+    ('4 s', '1 min 35 s', '1 h 7 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def print_results(results: Results, file: IO[str] | None = None, width: int | None = None) -> None:
+    """The question, the gates, then loss and accuracy by length for each task."""
+    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    study = results.study
+    page.paragraph(study.question, style="bold")
+    states = results.states
+    missing = f", {states['waiting']} not run yet" if states["waiting"] else ""
+    failed = f", {states['failed']} failed" if states["failed"] else ""
+    page.paragraph(
+        f"{states['finished']} trials{missing}{failed}; {duration(results.seconds)} of training and evaluation."
+    )
+    for each in results.trials:
+        if each.state == "failed":
+            page.paragraph(f"failed: {each.key}: {safe(each.message)}", style="bold red", indent=2)
+    gates = results.gates()
+    if gates:
+        held = sum(each.holds is True for each in gates)
+        page.line()
+        page.paragraph(f"{held} of {len(gates)} gates hold.", style="bold green" if held == len(gates) else "bold red")
+        for each in gates:
+            _print_gate(page, each)
+    for task in study.tasks:
+        for measure in ("accuracy", "loss", "loss_ratio"):
+            _print_table(page, results, task, measure)
+        _print_drops(page, results, task)
+    if study.scope:
+        page.line()
+        page.paragraph(f"Scope: {study.scope}")
+    page.paragraph(
+        f"Study {study.hash[:12]}, commit {results.stored.commit_id or 'unknown'}, clockhands {results.stored.version}, "
+        f"torch {results.stored.versions.get('torch', '?')}, {results.stored.machine.get('threads', '?')} thread(s) a trial."
+    )
+
+
+_MARKS = {True: ("holds", "green"), False: ("fails", "bold red"), None: ("not measured", "yellow")}
+
+
+def _print_gate(page: Page, each: GateResult) -> None:
+    word, style = _MARKS[each.holds]
+    page.line(Text(f"  {word:<13}", style=style) + Text(f"{safe(each.gate.says)}"))
+    page.line(Text(f"               {gate_in_numbers(each)}", style="dim"))
+
+
+def gate_in_numbers(each: GateResult) -> str:
+    """What was measured, and what was asked."""
+    gate = each.gate
+    what = gate.arm + (f" {gate.variant}" if gate.variant else "")
+    if gate.minus:
+        what += f" minus {gate.minus}" + (f" {gate.minus_variant}" if gate.minus_variant else "")
+    where = f" at {gate.length:,} tokens" if gate.length else ""
+    bounds = {
+        "at least": gate.at_least, "at most": gate.at_most,
+        "interval above": gate.interval_above, "interval below": gate.interval_below,
+    }  # fmt: skip
+    asked = ", ".join(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None)
+    return f"{gate.measure.replace('_', ' ')} of {what}{where}: {number(each.value)} (asked: {asked})"
+
+
+def number(value: Estimate | None, digits: int = 3) -> str:
+    """An estimate with its interval.
+
+    >>> number(Estimate(0.5, 0.4, 0.61, {})), number(None)
+    ('0.500 [0.400, 0.610]', '-')
+    """
+    if value is None:
+        return "-"
+    if not math.isfinite(value.mean):
+        return "never" if math.isinf(value.mean) else "not a number"
+    interval = "" if value.low is None else f" [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return f"{value.mean:.{digits}f}{interval}"
+
+
+_TITLES = {
+    "accuracy": "Accuracy (share of answers that are right)",
+    "loss": "Loss (nats per token)",
+    "loss_ratio": "Loss over the loss at the training length",
+}
+
+
+def _print_table(page: Page, results: Results, task: str, measure: str) -> None:
+    plan = results.study.tasks[task]
+    if measure == "accuracy" and "sliding" in plan.evaluation.protocols:
+        return  # of a language model the loss says more
+    if measure == "loss_ratio" and (len(plan.evaluation.lengths) < 2 or "sliding" not in plan.evaluation.protocols):
+        return
+    for protocol in plan.evaluation.protocols:
+        lengths = sorted({length for arm in plan.arms for length in results.study.lengths_of(Key(task, arm, 0))})
+        drawn = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+        drawn.add_column("")
+        for length in lengths:
+            drawn.add_column(f"{length:,}", justify="right")
+        for arm in plan.arms:
+            for variant in (AS_TRAINED, *results.study.arms[arm].at_test):
+                cells = [
+                    number(results.value(task, arm, measure, length=length, variant=variant, protocol=protocol))
+                    for length in lengths
+                ]
+                if any(cell != "-" for cell in cells):
+                    drawn.add_row(safe(f"{arm}{f', {variant}' if variant else ''}"), *cells)
+        if drawn.row_count:
+            page.line()
+            cut = {"whole": "", "sliding": ", sliding window"}[protocol] if len(plan.evaluation.protocols) > 1 else ""
+            page.line(Text(f"{task}: {_TITLES[measure]}{cut}, by length in tokens", style="bold underline"))
+            page.console.print(drawn)
+
+
+def _print_drops(page: Page, results: Results, task: str) -> None:
+    for arm in results.study.tasks[task].arms:
+        spike, back = (results.value(task, arm, measure) for measure in ("spike", "won_back"))
+        if spike is not None:
+            page.paragraph(
+                f"{arm}: removing the code raised the held-out loss by {number(spike)} nats; "
+                f"{number(back, 2)} of that was gone at the end of training."
+            )
+
+
+def print_shipped(studies: Sequence[Study]) -> None:
+    """The studies that come with the library, a line each."""
+    page = Page(Console(highlight=False, markup=False))
+    for each in studies:
+        page.row(each.name, f"{each.question} ({len(each.trial_keys())} trials)")
+
+
+def print_stored(found: Sequence[tuple[StoredStudy, Sequence[Trial]]]) -> None:
+    """The studies of a store, a line each."""
+    page = Page(Console(highlight=False, markup=False))
+    for each, trials in found:
+        states = {state: sum(t.state == state for t in trials) for state in ("finished", "failed", "waiting")}
+        told = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+        page.row(each.name, f"{told}; {each.hash[:12]}, run first {each.created}")
+
+
+def print_tuned(found: Sequence[Tuned], file: IO[str] | None = None) -> None:
+    """The best learning rates as lines for a study file, each with the losses that it was chosen by."""
+    out = file or sys.stdout
+    for each in found:
+        tried = ", ".join(f"{rate:g}: {loss:.4f}" for rate, loss in each.losses.items())
+        end = " (at the end of the grid)" if each.at_end else ""
+        chosen = "every rate failed" if each.best is None else f"learning_rate = {each.best:g}"
+        print(f"# arms.{each.arm}, task {each.task}: {chosen}{end}; losses {tried}", file=out)
