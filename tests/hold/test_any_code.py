@@ -66,7 +66,7 @@ class Model(torch.nn.Module):
             queries, keys, values = block(x).unflatten(-1, (3, HEADS, HEAD_WIDTH)).permute(2, 0, 3, 1, 4)
             ready = prepared.layer(index)
             queries, keys = ready.turn(queries, keys)
-            out = attention(queries, keys, values, attn_mask=ready.mask, is_causal=ready.is_causal)
+            out = ready.attend(queries, keys, values)
             x = x + out.transpose(1, 2).flatten(-2)
         return x
 
@@ -188,7 +188,7 @@ def test_a_mixture_gives_each_layer_its_code():
     assert [prepared.layer(index).mask is None for index in range(4)] == [True, True, True, False]
     assert [prepared.layer(index).is_causal for index in range(4)] == [True, True, True, False]
     expected = ch.bias(bias, SEQ, SEQ, values=code.layer(3).values, causal=True)
-    assert torch.equal(prepared.layer(3).mask, expected)
+    assert torch.equal(prepared.layer(3).mask[0], expected)
 
 
 def test_an_additive_code_that_would_never_be_added_is_refused():
@@ -215,8 +215,8 @@ def test_positions_may_be_given(kind: str, batched: bool):
         assert torch.equal(ready.turn(heads, heads[:, :1])[1], ch.rotate(heads[:, :1], rotary, positions))
         mask = held.module(bias).prepare(*given, like=x).mask
         expected = ch.bias(bias, positions, positions, causal=True)
-        assert mask.shape == ((3,) if batched else ()) + (HEADS, SEQ, SEQ)
-        assert np.array_equal(mask.numpy(), expected)
+        assert mask.shape == (3 if batched else 1, HEADS, SEQ, SEQ)
+        assert np.array_equal(mask.numpy(), expected if batched else expected[None])
     assert attention(heads, heads, heads, attn_mask=mask).isfinite().all()
 
 
@@ -257,7 +257,7 @@ def test_without_a_causal_mask():
         assert ready.mask is None
         assert not ready.is_causal
     mask = held.module(CODES["Alibi"]).prepare(SEQ, like=x, causal=False).mask
-    assert np.array_equal(mask.numpy(), ch.bias(CODES["Alibi"], SEQ, SEQ))
+    assert np.array_equal(mask[0].numpy(), ch.bias(CODES["Alibi"], SEQ, SEQ))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
@@ -265,7 +265,7 @@ def test_a_mask_has_the_dtype_of_the_tokens(dtype: str):
     like = torch.zeros(1, dtype=getattr(torch, dtype))
     for name in ("Alibi", "Buckets"):
         code = held.module(CODES[name])
-        mask = code.prepare(SEQ, like=like).mask
+        mask = code.prepare(SEQ, like=like).mask[0]
         assert mask.dtype == like.dtype
         expected = ch.bias(code.spec, SEQ, SEQ, values=code.values, dtype=dtype, causal=True)
         assert torch.equal(
@@ -284,7 +284,7 @@ def test_codes_of_several_axes():
     assert torch.equal(held.module(flat).embed(tokens(), places), ch.add(tokens(), flat, places))
     assert held.module(flat).prepare(places, like=heads).is_causal
     window = held.module(biases.Window(HEADS, 3, 2))
-    assert window.prepare(SEQ, like=heads, causal=False).mask.shape == (HEADS, SEQ, SEQ)
+    assert window.prepare(SEQ, like=heads, causal=False).mask.shape == (1, HEADS, SEQ, SEQ)
 
 
 @pytest.mark.parametrize(

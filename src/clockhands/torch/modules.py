@@ -326,7 +326,8 @@ class Bias(_Code):
         """The bias as ``attn_mask``, made once; see `clockhands.torch.PositionModule.prepare`."""
         check_prepare(like, causal)
         keys = queries if keys is None else keys
-        return Prepared(self.matrix(queries, keys, causal=causal, device=like.device, dtype=like.dtype))
+        mask = self.matrix(queries, keys, causal=causal, device=like.device, dtype=like.dtype)
+        return Prepared(mask if mask.dim() == 4 else mask[None])
 
     def score_mod(self, queries: Any, keys: Any, *, device: torch.device | str | None = None) -> ScoreMod:
         """The bias for FlexAttention; see `clockhands.torch.score_mod`."""
