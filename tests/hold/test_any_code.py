@@ -273,6 +273,33 @@ def test_a_mask_has_the_dtype_of_the_tokens(dtype: str):
         )
 
 
+def test_the_mask_of_a_computed_bias_is_made_once(monkeypatch: pytest.MonkeyPatch):
+    calls = []
+    made = biases.bias
+    monkeypatch.setattr(biases, "bias", lambda *given, **more: calls.append(given[1:3]) or made(*given, **more))
+    spec, like = ch.Alibi(HEADS, octaves=7.5), torch.zeros(1)
+    code, other = held.module(spec), held.module(ch.Alibi(HEADS, octaves=7.5))
+    first = code.prepare(SEQ, like=like).mask
+    assert code.prepare(SEQ, like=like).mask is first is other.prepare(SEQ, SEQ, like=like).mask
+    assert held.module(ch.Alibi(HEADS, octaves=7.25)).prepare(SEQ, like=like).mask is not first
+    assert calls == [(SEQ, SEQ)] * 2
+    code.prepare(SEQ, like=like.double())
+    code.prepare(SEQ, like=like, causal=False)
+    code.prepare(SEQ - 1, like=like)
+    assert len(calls) == 5
+    again = code.prepare(SEQ, like=like).mask
+    assert torch.equal(again, first)
+    again.mul_(2)  # changed in place by a caller: it is made again
+    assert torch.equal(code.prepare(SEQ, like=like).mask, first)
+    code.prepare(SEQ, like=like).mask.requires_grad_()
+    assert not code.prepare(SEQ, like=like).mask.requires_grad
+    with torch.inference_mode():
+        code.prepare(7, like=like)
+    heads = torch.randn(1, HEADS, 7, HEAD_WIDTH, requires_grad=True)
+    code.prepare(7, like=heads).attend(heads, heads, heads).sum().backward()
+    assert pickle.loads(pickle.dumps(code)).spec == spec
+
+
 def test_codes_of_several_axes():
     places = np.stack([np.arange(SEQ) // 3, np.arange(SEQ) % 3], axis=-1)
     rotary, heads = ch.Rotary(HEAD_WIDTH, axes=chunked([2, 2])), torch.randn(3, HEADS, SEQ, HEAD_WIDTH)

@@ -24,6 +24,7 @@ from clockhands.errors import ClockhandsError, InvalidType
 from clockhands.torch.flex import ScoreMod, score_mod
 from clockhands.torch.interface import PositionModule, Prepared, PreparedRotary, check_prepare, prepared_rotary
 from clockhands.torch.peers import judged
+from clockhands.torch.remembering import remembered
 
 
 class _Code(PositionModule):
@@ -326,8 +327,15 @@ class Bias(_Code):
         """The bias as ``attn_mask``, made once; see `clockhands.torch.PositionModule.prepare`."""
         check_prepare(like, causal)
         keys = queries if keys is None else keys
-        mask = self.matrix(queries, keys, causal=causal, device=like.device, dtype=like.dtype)
-        return Prepared(mask if mask.dim() == 4 else mask[None])
+        counts = type(queries) is type(keys) is int and not self.spec.learned and queries > 1
+
+        def make() -> torch.Tensor:
+            mask = self.matrix(queries, keys, causal=causal, device=like.device, dtype=like.dtype)
+            return mask if mask.dim() == 4 else mask[None]
+
+        if not counts or torch.compiler.is_compiling():
+            return Prepared(make())
+        return Prepared(remembered(self.spec, (queries, keys, causal, like.device, like.dtype), make))
 
     def score_mod(self, queries: Any, keys: Any, *, device: torch.device | str | None = None) -> ScoreMod:
         """The bias for FlexAttention; see `clockhands.torch.score_mod`."""
