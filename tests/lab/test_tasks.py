@@ -138,7 +138,10 @@ def test_order(words):
 @pytest.mark.parametrize("length", [25, 26, 27, 64, 65])
 @pytest.mark.parametrize("even", [False, True])
 def test_recall(length, even):
-    task, apart = Recall(keys=12, values=5, fillers=3), Recall(keys=12, values=5, fillers=3, by="distance")
+    task, apart = (
+        Recall(queries=4, keys=12, values=5, fillers=3),
+        Recall(queries=4, keys=12, values=5, fillers=3, by="distance"),
+    )
     batch, far = (
         next(each.evaluation(rng(), 20, length)) if even else each.batch(rng(), 20, length) for each in (task, apart)
     )
@@ -513,9 +516,9 @@ def test_bpe(tmp_path):
         (lambda: Copy(back=True), InvalidType, "`back` must be a whole number, got True."),
         (lambda: Order(words=1), InvalidValue, "`words` must be at least 2, got 1."),
         (lambda: Order(fillers=0), InvalidValue, "`fillers` must be at least 1, got 0."),
-        (lambda: Recall(pairs=33), InvalidValue, "`keys` must be at least the 33 pairs, got 32."),
+        (lambda: Recall(pairs=17), InvalidValue, "`keys` must be at least the 17 pairs, got 16."),
         (lambda: Recall(queries=9), InvalidValue, "`queries` must be at most 8, got 9."),
-        (lambda: Recall(pairs=20, queries=11), InvalidValue, "`queries` must be at most 10, got 11."),
+        (lambda: Recall(pairs=16, queries=11), InvalidValue, "`queries` must be at most 10, got 11."),
         (lambda: Recall(values=1), InvalidValue, "`values` must be at least 2, got 1."),
         (lambda: Recall(by="time"), InvalidValue, "`by` must be one of depth, distance, got 'time'."),
         (lambda: Induction(period=16), InvalidValue, "`period` must be one of half, drawn, got 16."),
@@ -525,7 +528,11 @@ def test_bpe(tmp_path):
         (lambda: Language(held_out=1), InvalidValue, "`held_out` must be below 1, got 1."),
         (lambda: Language(held_out=0), InvalidValue, "`held_out` must be finite and positive, got 0."),
         (lambda: Language(held_out="a tenth"), InvalidType, "`held_out` must be a number, got 'a tenth'."),
-        (lambda: Language(tokenizer="words"), InvalidValue, "`tokenizer` must be one of bytes, bpe, got 'words'."),
+        (
+            lambda: Language(tokenizer="words"),
+            InvalidValue,
+            "`tokenizer` must be one of bytes, bpe, glassllm, smollm2, got 'words'.",
+        ),
         (lambda: Language(vocabulary=512), InvalidValue, "`vocabulary` must be 256 for bytes, got 512."),
         (
             lambda: Language(tokenizer="bpe"),
@@ -539,7 +546,7 @@ def test_bpe(tmp_path):
         ),
         (lambda: Copy().check(3), InvalidValue, "`length` must be at least 4 tokens for this copy task, got 3."),
         (lambda: Order().check(2), InvalidValue, "`length` must be at least 3 tokens for this order task, got 2."),
-        (lambda: Recall().check(24), InvalidValue, "`length` must be at least 25 tokens for this recall task, got 24."),
+        (lambda: Recall().check(28), InvalidValue, "`length` must be at least 29 tokens for this recall task, got 28."),
         (
             lambda: Induction(period="drawn").check(7),
             InvalidValue,

@@ -257,6 +257,9 @@ class Recall(Task):
     first tenth), or its distance. Evaluation asks for all depths equally often (to within one question; exactly if
     `sequences` × `queries` is a multiple of 10).
 
+    Fewer questions in a sequence, more keys or more fillers make it slower to learn: a model stays at the bag bound for
+    hundreds of steps, then learns it all at once.
+
     Attributes:
         pairs: Pairs in a sequence.
         queries: Keys at the end: questions in a sequence, at most 10.
@@ -267,10 +270,10 @@ class Recall(Task):
     """
 
     pairs: int = 8
-    queries: int = 4
-    keys: int = 32
-    values: int = 16
-    fillers: int = 16
+    queries: int = 8
+    keys: int = 16
+    values: int = 8
+    fillers: int = 4
     by: str = "depth"
 
     def __post_init__(self) -> None:

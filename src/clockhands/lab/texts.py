@@ -157,7 +157,7 @@ def _first(text: Text, limit: int) -> Text:
     if not limit or limit >= text.size:
         return text
     data = text.data[:limit]
-    return Text(data, text.name, text.version, text.files, hashlib.sha256(data).hexdigest())
+    return Text(data, text.name, text.version, text.files, hashlib.sha256(data.tobytes()).hexdigest())
 
 
 @lru_cache(maxsize=4)
