@@ -129,3 +129,27 @@ def test_everything_else_is_pytorchs_function(way: str, monkeypatch: pytest.Monk
         torch.manual_seed(0)
         expected = plain(*heads, attn_mask=ready.mask, is_causal=ready.is_causal, **more)
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("places", ["count", "far back", "unordered"])
+def test_a_network_is_evaluated_some_rows_at_a_time(places: str, causal: bool, monkeypatch: pytest.MonkeyPatch):
+    """FIRE in blocks of queries: the numbers of one block, whichever keys a block sees."""
+    code, length = held.module(biases.Fire(HEADS)), 40
+    keys: Any = {"count": length, "far back": range(9, 9 + length), "unordered": list(range(length))[::-1]}[places]
+    queries: Any = range(length) if places != "count" else length
+    weights = torch.randn(HEADS, length, length)
+    found = []
+    for block in (1 << 16, 1, 3 * length):
+        monkeypatch.setattr(biases.matrices, "_NETWORK_BLOCK", block)
+        code.zero_grad()
+        made = code.matrix(queries, keys, causal=causal)
+        made.nan_to_num(neginf=0).mul(weights).sum().backward()
+        found.append([made.detach(), *(number.grad.clone() for number in code.parameters())])
+    with torch.no_grad():
+        numbers = {name: number.numpy() for name, number in code.values.items()}
+        exact = torch.from_numpy(ch.bias(code.spec, queries, keys, values=numbers, causal=causal))
+    torch.testing.assert_close(found[1][0], exact, rtol=0, atol=1e-5)
+    for blocks in found[1:]:
+        for ours, theirs in zip(blocks, found[0], strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -172,10 +172,10 @@ class Grid:
         keys = self._all()[1]
         return Pairs(_at(keys, slice(-1, None)), keys, self._last(keys))
 
-    def rows(self, begin: int, end: int) -> Pairs:
-        """The pairs of the queries ``begin`` to ``end - 1`` with all keys, [rows, keys]."""
+    def rows(self, begin: int, end: int, stop: int | None = None) -> Pairs:
+        """The pairs of the queries ``begin`` to ``end - 1`` with the keys before ``stop``, or all, [rows, keys]."""
         queries, keys = self._all()
-        return Pairs(_at(queries, (slice(begin, end), None)), _at(keys, (None, slice(None))), self._last(keys))
+        return Pairs(_at(queries, (slice(begin, end), None)), _at(keys, (None, slice(stop))), self._last(keys))
 
     def _all(self) -> tuple[Sizes, Sizes]:
         return self.queries.sizes(0, self.queries.size), self.keys.sizes(0, self.keys.size)

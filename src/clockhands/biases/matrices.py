@@ -8,14 +8,17 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.biases.codes import BiasCode, TableCode, truth
 from clockhands.biases.distances import Batches, Grid, batches_of
+from clockhands.biases.kernels import Fire
 from clockhands.biases.traced import is_inside, traced_bias
 from clockhands.biases.values import Values, values_of
 from clockhands.dtypes import before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
-from clockhands.traces import in_full, refuse_recording
+from clockhands.traces import in_full, library_of, refuse_recording
 
 _BLOCK = 1 << 18  # pairs at once where each has numbers of its own
+
+_NETWORK_BLOCK = 1 << 16  # and where a network makes each number: what it holds stays in the cache of one core
 
 _PARTS = "Ask for fewer queries at once: bias(spec, range(a, b), keys) gives the same rows."
 
@@ -168,8 +171,28 @@ def _matrix(spec: BiasCode, grid: Grid, values: Values, causal: bool) -> Any:
         diagonal = np.arange(keys) - np.arange(queries)[:, None] + queries - 1
         flat = xp.take(line, values.whole(diagonal.reshape(-1)), axis=1)
         return xp.reshape(flat, (spec.heads, queries, keys))
-    pairs = grid.rows(0, queries)
-    return _masked(spec.numbers(pairs, values), pairs.distances.negative, values, causal)
+    step = max(1, _NETWORK_BLOCK // max(keys, 1))
+    if not isinstance(spec, Fire) or step >= queries or library_of(next(iter(values.arrays.values()))) != "torch":
+        pairs = grid.rows(0, queries)
+        return _masked(spec.numbers(pairs, values), pairs.distances.negative, values, causal)
+    rows = [range(begin, min(begin + step, queries)) for begin in range(0, queries, step)]
+    return xp.concat([_some_rows(spec, grid, part, values, causal) for part in rows], axis=1)
+
+
+def _some_rows(spec: BiasCode, grid: Grid, rows: range, values: Values, causal: bool) -> Any:
+    """Some rows of the matrix; keys at its end that none of them sees are masked without being computed."""
+    xp, keys = values.xp, grid.shape[1]
+    pairs = grid.rows(rows.start, rows.stop)
+    after = pairs.distances.negative
+    visible = np.flatnonzero(~after.all(axis=0)) if causal else np.array([keys - 1])
+    seen = int(visible[-1]) + 1 if visible.size else 1
+    if seen < keys:
+        pairs = grid.rows(rows.start, rows.stop, seen)
+    numbers = _masked(spec.numbers(pairs, values), after[:, :seen], values, causal)
+    if seen == keys:
+        return numbers
+    hidden = xp.full_like(numbers[:, :, :1], -xp.inf)
+    return xp.concat([numbers, xp.broadcast_to(hidden, (*numbers.shape[:2], keys - seen))], axis=2)
 
 
 def _masked(numbers: Any, after: np.ndarray, values: Values, causal: bool) -> Any:
