@@ -410,6 +410,11 @@ def test_a_model_of_other_sizes(tmp_path):
     assert refused(lambda: built(name, qk_norm=True), InvalidValue).startswith(
         f"`qk_norm` cannot be true with start = {name!r}: the checkpoint has no weights for these norms.\n"
     )
+    assert start.sizes_of_start(Model(start=name), 7).width == 8
+    assert refused(lambda: start.sizes_of_start(Model(start=name), 256), InvalidValue) == (
+        f"The task has 256 tokens, and the checkpoint {name!r} has 7.\n"
+        'hint: Use the checkpoint\'s tokenizer: a language task has tokenizer = "glassllm" or "smollm2".'
+    )
     code = ModelCode(Setting(None), Arm(code="none"), True, 0)
     untied = Transformer(Model(2, 8, 2, 1, HIDDEN, "rms", True), 7, code, True, 0)
     assert f"The checkpoint {name} and the model differ in 1 parameters: it has no head.weight." in refused(

@@ -85,11 +85,15 @@ class Start:
     transposed: bool
 
 
-def sizes_of_start(sizes: Model) -> Model:
+def sizes_of_start(sizes: Model, vocabulary: int | None = None) -> Model:
     """The sizes of a model with those of the checkpoint that its ``start`` names.
 
+    Args:
+        sizes: What a study says.
+        vocabulary: Number of tokens of the task, to be held to the checkpoint's.
+
     Raises:
-        InvalidValue: ``start`` names nothing that can be read, or the model has ``qk_norm``.
+        InvalidValue: ``start`` names nothing that can be read, the model has ``qk_norm``, or the tokens are others.
         Unreadable: The file is not there, damaged, of another architecture, or lacks tensors.
     """
     start = read_start(sizes.start)
@@ -97,6 +101,11 @@ def sizes_of_start(sizes: Model) -> Model:
         raise InvalidValue(
             f"`qk_norm` cannot be true with start = {sizes.start!r}: the checkpoint has no weights for these norms.",
             "Leave qk_norm out here; an arm's `drop.qk_norm` adds the norms when its code is dropped.",
+        )
+    if vocabulary not in {None, start.vocabulary}:
+        raise InvalidValue(
+            f"The task has {vocabulary:,} tokens, and the checkpoint {sizes.start!r} has {start.vocabulary:,}.",
+            'Use the checkpoint\'s tokenizer: a language task has tokenizer = "glassllm" or "smollm2".',
         )
     return dataclasses.replace(sizes, **start.sizes)
 
