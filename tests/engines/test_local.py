@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -163,15 +162,16 @@ import sys
 from clockhands.engines import Job, run
 sys.path.insert(0, {tests!r})
 jobs = [Job(str(n), "engines.calls:{call}", {arguments!r}) for n in range(2)]
-for event in run(jobs, at_once=2):
+for event in run(jobs, {engine!r}, at_once=2):
     print(type(event).__name__, flush=True)
 """
 
 
-def driver(tmp_path: Path, call: str, **arguments: str) -> subprocess.Popen:
+def driver(tmp_path: Path, call: str, engine: str = "local", **arguments: str) -> subprocess.Popen:
     script = tmp_path / "driver.py"
     tests = str(Path(__file__).resolve().parents[1])
-    script.write_text(textwrap.dedent(DRIVER.format(tests=tests, call=call, arguments=arguments)), encoding="utf-8")
+    text = DRIVER.format(tests=tests, call=call, engine=engine, arguments=arguments)
+    script.write_text(text, encoding="utf-8")
     return subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -1,10 +1,13 @@
 """What all engines share: a job, the events that report on it, and how a worker calls its function."""
 
 import os
+import pickle
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, Protocol
@@ -133,14 +136,39 @@ def failure(error: BaseException) -> Message:
     return "failed", f"{type(error).__name__}: {text}" if text else type(error).__name__, details, ""
 
 
-def perform(call: str, arguments: Mapping[str, Any], tell: Callable[[Any], None]) -> Message:
-    """Import and call a function in the worker; its result or its exception, as the worker sends it."""
+def payload(job: Job) -> bytes:
+    """What a worker needs of a job."""
+    return pickle.dumps((job.call, dict(job.arguments)))
+
+
+def work(payload: bytes, send: Callable[[bytes], None], *, leads: bool = True) -> bool:
+    """Import and call a function in the worker, and send what it tells, and its result or its exception.
+
+    Args:
+        payload: The call, pickled by the driver.
+        send: Takes a pickled message to the driver.
+        leads: Whether this worker speaks for its job; one that does not sends only its exception.
+
+    Returns:
+        Whether the function returned.
+    """
+    lock = threading.Lock()
+
+    def send_message(*message: Any) -> None:
+        data = pickle.dumps(message)
+        with lock:
+            if leads or message[0] == "failed":
+                send(data)
+
     try:
+        call, arguments = pickle.loads(payload)
         module, _, name = call.partition(":")
         function = attrgetter(name)(import_module(module))
-        return "finished", function(**arguments, tell=tell)
+        send_message("finished", function(**arguments, tell=partial(send_message, "told")))
     except BaseException as error:  # noqa: BLE001 - whatever it is, also SystemExit, is reported to the driver
-        return failure(error)
+        send_message(*failure(error))
+        return False
+    return True
 
 
 def limit_threads(threads: int) -> None:

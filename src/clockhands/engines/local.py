@@ -26,10 +26,10 @@ from clockhands.engines.jobs import (
     Job,
     Message,
     available_cores,
-    failure,
     limit_threads,
-    perform,
+    payload,
     shares,
+    work,
 )
 from clockhands.errors import ClockhandsError, InvalidValue
 
@@ -70,12 +70,12 @@ class LocalPool:
                 f"The job {job.name!r} needs {job.workers} workers; the engine `local` runs 1 worker per job.",
                 "Use the engine `ray`, or set `workers` to 1.",
             )
-        payload = pickle.dumps((job.call, dict(job.arguments)))
+        called = payload(job)
         self._ensure_server()
         receiver, sender = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_work,
-            args=(payload, sender, dict(os.environ), self._threads),
+            args=(called, sender, dict(os.environ), self._threads),
             name=job.name,
             daemon=True,
         )
@@ -92,7 +92,7 @@ class LocalPool:
             ended = not worker.process.is_alive()
             try:
                 while worker.receiver.poll():
-                    yield number, worker.receiver.recv()
+                    yield number, pickle.loads(worker.receiver.recv_bytes())
                     if not ended:
                         break  # the other workers come first
             except (EOFError, OSError):
@@ -167,7 +167,7 @@ def _reason(code: int | None) -> str:
     return f"The worker was killed by {name}{memory}."
 
 
-def _work(payload: bytes, sender: Connection, environment: dict[str, str], threads: int) -> None:
+def _work(called: bytes, sender: Connection, environment: dict[str, str], threads: int) -> None:
     """What a worker runs."""
     os.setpgrp()
     threading.Thread(target=_end_with_driver, daemon=True).start()
@@ -175,22 +175,7 @@ def _work(payload: bytes, sender: Connection, environment: dict[str, str], threa
     os.environ.clear()
     os.environ.update(environment)
     limit_threads(threads)
-    lock = threading.Lock()
-
-    def send(message: Message) -> None:
-        with lock:
-            sender.send(message)
-
-    try:
-        call, arguments = pickle.loads(payload)
-    except Exception as error:  # noqa: BLE001 - such as a class whose module cannot be imported
-        send(failure(error))
-        return
-    outcome = perform(call, arguments, lambda message: send(("told", message)))
-    try:
-        send(outcome)
-    except Exception as error:  # noqa: BLE001 - a result that cannot be pickled
-        send(failure(error))
+    work(called, sender.send_bytes)
 
 
 def _end_with_driver() -> None:

@@ -1,0 +1,216 @@
+"""The engine ``ray``: each job is a task of Ray, on this machine or on a cluster.
+
+A task runs in a process of its own, as with the engine ``local``. Where a job needs several workers, its task is the
+driver of Ray Train, which starts them and connects them for ``torch.distributed``. Each worker calls the function; the
+first one (world rank 0) speaks for the job, and an exception in any of them fails it.
+
+On a cluster, every node needs clockhands and the module of the function, and a folder that all nodes share if a job is
+to continue from its checkpoint on another node.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.engines.jobs import Job, Message, available_cores, failure, limit_threads, payload, shares, work
+from clockhands.errors import ClockhandsError, InvalidValue
+
+# Seconds between two looks for messages while no task ends.
+INTERVAL = 0.2
+
+# Ray reads these when it is imported: it reports nothing to its makers, and does not write to stdout what the event
+# `Lost` says.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed"}
+# A Ray for this machine only listens at 127.0.0.1, which is Ray's default on Windows and macOS.
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+class RayPool:
+    """Tasks on a Ray cluster, or on a Ray that is started for this run."""
+
+    def __init__(self, at_once: int | None, threads: int | None, address: str | None, preload: Iterable[str]) -> None:
+        local = address in (None, "local")
+        for name, value in (_ENVIRONMENT | (_LOOPBACK if local else {})).items():
+            os.environ.setdefault(name, value)
+        try:
+            import ray
+        except ImportError:
+            raise ClockhandsError(
+                "The engine `ray` needs Ray, which is not installed.",
+                "Install it with `pip install 'clockhands[ray]'`.",
+            ) from None
+        self._ray: Any = ray
+        self._tasks: dict[Any, int] = {}
+        self._connected = not ray.is_initialized()
+        self._started = self._connected and local
+        if self._started:
+            self.at_once, self._threads = shares(available_cores(), at_once, threads)
+            cores = max(available_cores(), self.at_once * self._threads)
+            _connect(ray, "local", num_cpus=cores, include_dashboard=False, _node_ip_address="127.0.0.1")
+        else:
+            if self._connected:
+                _connect(ray, address)
+            elif address is not None:
+                raise InvalidValue(
+                    f"This process is already connected to Ray; it cannot connect to {shown(address)}.",
+                    "Give no address, or call ray.shutdown() before.",
+                )
+            cores = int(ray.cluster_resources().get("CPU", 1))
+            self.at_once, self._threads = shares(cores, at_once, threads or 1)
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        self._mailbox = self._ray.remote(num_cpus=0, scheduling_strategy=here)(_Mailbox).remote()
+
+    def start(self, number: int, job: Job) -> None:
+        """Hand a job to Ray."""
+        if self._started:
+            have = self._ray.cluster_resources()
+            for unit, each in (("CPU", self._threads), ("GPU", job.gpus)):
+                need = each * job.workers
+                if need > have.get(unit, 0):
+                    raise InvalidValue(
+                        f"The job {job.name!r} needs {need:g} {unit}{'s' * (need != 1)}; "
+                        f"this machine has {have.get(unit, 0):g}.",
+                        "Use fewer, or give the address of a Ray cluster that has them.",
+                    )
+        call = _Call(payload(job), self._threads, sys.path, number, self._mailbox)
+        fresh = self._ray.remote(max_calls=1, max_retries=0)  # a process for each task; retries are the driver's
+        if job.workers == 1:
+            task = fresh(_alone).options(name=job.name, num_cpus=self._threads, num_gpus=job.gpus).remote(call)
+        else:
+            task = fresh(_together).options(name=job.name, num_cpus=0).remote(call, job.workers, job.gpus)
+        self._tasks[task] = number
+
+    def messages(self) -> Iterator[tuple[int, Message]]:
+        """Wait for a task to end, or for ``INTERVAL`` seconds."""
+        import pickle
+
+        from ray.exceptions import RayError, RayTaskError
+
+        ended, _ = self._ray.wait(list(self._tasks), timeout=INTERVAL)
+        running = set(self._tasks.values())
+        for number, data in self._ray.get(self._mailbox.take.remote()):
+            if number in running:  # and not the last words of a lost worker
+                yield number, pickle.loads(data)
+        for task in ended:
+            number = self._tasks.pop(task)
+            reason = "The worker ended without a result."
+            try:
+                reason = self._ray.get(task) or reason
+            except RayTaskError as error:  # the function was not even called
+                yield number, failure(error.cause)
+            except RayError as error:
+                reason = _reason(error)
+            yield number, ("ended", reason)
+
+    def close(self) -> None:
+        """End all tasks, and the Ray that was started for them."""
+        for task in self._tasks:
+            self._ray.cancel(task, force=True)
+        self._tasks.clear()
+        self._ray.kill(self._mailbox)
+        if self._connected:
+            self._ray.shutdown()
+
+
+class _Mailbox:
+    """An actor that holds what workers send until the driver takes it."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[int, bytes]] = []
+
+    def put(self, number: int, data: bytes) -> None:
+        self._messages.append((number, data))
+
+    def take(self) -> list[tuple[int, bytes]]:
+        taken, self._messages = self._messages, []
+        return taken
+
+
+def _connect(ray: Any, address: str | None, **options: Any) -> None:
+    host, _, port = str(address).rpartition("://")[2].rpartition(":")
+    try:
+        if port.isdecimal():  # Ray itself gives up after a quarter of an hour
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ClockhandsError(
+            f"Ray cannot be reached at {shown(address)}: {error}",
+            "Start a cluster with `ray start --head`, or give no address: then Ray is started on this machine.",
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    from ray.exceptions import NodeDiedError, OutOfMemoryError, WorkerCrashedError
+
+    if isinstance(error, OutOfMemoryError):
+        return "Ray ended the worker because its node had too little memory left."
+    if isinstance(error, NodeDiedError):
+        return "The node of the worker died."
+    if isinstance(error, WorkerCrashedError):
+        return "The worker process died (the system kills processes when memory runs out)."
+    return f"{type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a worker gets."""
+
+    payload: bytes
+    threads: int
+    paths: list[str]
+    number: int
+    mailbox: Any
+
+    def work(self, *, leads: bool = True) -> bool:
+        """Call the function in this process; whether it returned."""
+        import ray
+
+        sys.path += [path for path in self.paths if path not in sys.path]
+        limit_threads(self.threads)
+        return work(self.payload, lambda data: ray.get(self.mailbox.put.remote(self.number, data)), leads=leads)
+
+
+def _alone(call: _Call) -> None:
+    """The task of a job with one worker."""
+    call.work()
+
+
+def _together(call: _Call, workers: int, gpus: float) -> str | None:
+    """The task of a distributed job; why it was lost, if it was."""
+    try:
+        from ray.train import RunConfig, ScalingConfig
+        from ray.train.torch import TorchTrainer
+    except ImportError as error:
+        raise ClockhandsError(
+            f"A job with {workers} workers needs Ray Train, which cannot be imported: {error}",
+            "Install it on every node with `pip install 'ray[train]' torch`.",
+        ) from None
+
+    resources = {"CPU": call.threads, **({"GPU": gpus} if gpus else {})}
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = TorchTrainer(
+            _rank,
+            train_loop_config={"call": call},
+            scaling_config=ScalingConfig(num_workers=workers, use_gpu=gpus > 0, resources_per_worker=resources),
+            run_config=RunConfig(storage_path=folder),
+        )
+        try:
+            trainer.fit()
+        except Exception as error:  # noqa: BLE001 - an exception of the function was sent before
+            return f"A worker of the distributed job was lost: {error}"
+    return None
+
+
+def _rank(config: dict[str, Any]) -> None:
+    """What each worker of a distributed job runs."""
+    from ray.train import get_context
+
+    if not config["call"].work(leads=get_context().get_world_rank() == 0):
+        raise RuntimeError("The function failed in this worker.")
