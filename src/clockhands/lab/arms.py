@@ -9,6 +9,7 @@ from clockhands import additive, biases, rotary, scaling, specs
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults import FAULTS
+from clockhands.lab.start import sizes_of_start
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED, Arm, AtTest, Model, Study, near
 from clockhands.memory import refuse_larger
@@ -200,6 +201,8 @@ def check(study: Study) -> None:
 
 
 def _check(study: Study, key: Key, arm: Arm, model: Model, trained: int) -> None:
+    if model.start:
+        model = sizes_of_start(model, study.tasks[key.task].task.vocabulary)
     for fault in (arm.fault, *(change.fault for change in arm.at_test.values())):
         if fault and fault not in FAULTS:
             raise InvalidValue(f"there is no fault {fault!r}.", near(fault, FAULTS))

@@ -10,34 +10,59 @@ from torch import nn
 
 import clockhands.torch as held
 from clockhands import additive, biases, rotary
-from clockhands.errors import InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.faults.additive import Seen as SeenAdditive
 from clockhands.faults.additive import additive_suspects
 from clockhands.faults.biases import SeenBias, bias_suspects
 from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen as SeenRotary
 from clockhands.faults.rotary import rotary_suspects
-from clockhands.lab.arms import Code, Setting
-from clockhands.lab.study import Arm
+from clockhands.lab.arms import Code, Setting, setting
+from clockhands.lab.start import sizes_of_start
+from clockhands.lab.study import AS_TRAINED, Arm, Study
+
+
+def check(study: Study) -> None:
+    """Build every code of a study once, at every length and variant, before anything is trained.
+
+    Raises:
+        InvalidValue, InvalidType: A code cannot be built into a model, such as a fault that it cannot have.
+    """
+    for key in dict.fromkeys(each._replace(seed=0) for each in study.trial_keys()):
+        arm, model, trained = study.arms[key.arm], study.model_of(key), study.training_of(key).length
+        if model.start:
+            model = sizes_of_start(model)
+        for variant in (AS_TRAINED, *arm.at_test):
+            for length in dict.fromkeys((trained, *study.lengths_of(key))):
+                try:
+                    code = ModelCode(
+                        setting(arm, model, trained, length, variant), arm, study.tasks[key.task].task.causal, 0
+                    )
+                    if code.faulty:
+                        x = torch.zeros(1, length, model.width)
+                        code.prepare(model.layers, length, None, code.embed(x))
+                except ClockhandsError as wrong:
+                    what = f"`arms.{key.arm}`" + (f", `at_test.{variant}`" if variant else "")
+                    raise type(wrong)(f"In {what} for `tasks.{key.task}`: {wrong.message}", wrong.hint) from None
 
 
 class ModelCode(nn.Module):
     """The code of an arm in all layers of a model.
 
     Args:
-        setting: The spec and its fault.
+        of: The spec and its fault.
         arm: What the arm changes about it: channels, a factor, drawn slopes, a window.
         causal: Whether a query sees only keys before it.
         seed: Of drawn slopes and of learned numbers.
     """
 
-    def __init__(self, setting: Setting, arm: Arm, causal: bool, seed: int) -> None:
+    def __init__(self, of: Setting, arm: Arm, causal: bool, seed: int) -> None:
         super().__init__()
-        self.arm, self.causal, self.spec = arm, causal, setting.spec
+        self.arm, self.causal, self.spec, self.faulty = arm, causal, of.spec, bool(of.fault)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.module = _module(setting)
-        self.register_buffer("slopes", _slope_factors(setting.spec, arm, seed), persistent=False)
+            self.module = _module(of)
+        self.register_buffer("slopes", _slope_factors(of.spec, arm, seed), persistent=False)
 
     def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
         """Tokens [batch, length, width] with an additive code added."""
@@ -76,8 +101,8 @@ class ModelCode(nn.Module):
             ready.mask, ready.is_causal = mask.masked_fill(unseen, -math.inf), False
 
 
-def _module(setting: Setting) -> nn.Module:
-    return FaultyCode(setting.spec, setting.fault) if setting.fault else held.module(setting.spec)
+def _module(of: Setting) -> nn.Module:
+    return FaultyCode(of.spec, of.fault) if of.fault else held.module(of.spec)
 
 
 def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
@@ -133,7 +158,7 @@ class FaultyCode(held.PositionModule):
         numbers = self._numbers(queries, None)
         if isinstance(self.spec, rotary.Rotary):
             return _PreparedMatrices(numbers[0].to(like), numbers[1].to(like), is_causal=causal)
-        mask = numbers.to(like)
+        mask = numbers.to(like)[None]
         if causal:
             later = torch.ones(queries, queries, dtype=torch.bool, device=like.device).triu(1)
             mask = mask.masked_fill(later, -math.inf)

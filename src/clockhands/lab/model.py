@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import gelu, scaled_dot_product_attention, silu
+from torch.nn.functional import gelu, silu
 
 from clockhands.lab.codes import ModelCode
 from clockhands.lab.study import Model
@@ -55,21 +55,18 @@ class Attention(nn.Module):
         if self.kv_heads != self.heads:
             key, value = (part.repeat_interleave(self.heads // self.kv_heads, dim=1) for part in (key, value))
         scale = logit_scale / math.sqrt(self.head_width)
-        mask = ready.mask if ready.mask is None or ready.mask.dim() == 4 else ready.mask[None]
         if self.shares is not None:
-            self.shares.append(first_token_share(query, key, mask, ready.is_causal, scale))
-        seen = scaled_dot_product_attention(query, key, value, mask, is_causal=ready.is_causal, scale=scale)
+            self.shares.append(first_token_share(query, key, ready, scale))
+        seen = ready.attend(query, key, value, scale=scale)
         return self.out(seen.transpose(1, 2).reshape(batch, length, -1))
 
 
-def first_token_share(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-) -> torch.Tensor:
+def first_token_share(query: torch.Tensor, key: torch.Tensor, ready: Prepared, scale: float) -> torch.Tensor:
     """The attention that each query gives to the first key, averaged over sequences and heads: [length]."""
     scores = query @ key.transpose(-2, -1) * scale
-    if mask is not None:
-        scores = scores + mask
-    elif causal:
+    if ready.mask is not None:
+        scores = scores + ready.mask
+    elif ready.is_causal:
         scores = scores.masked_fill(torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1), -math.inf)
     return scores.softmax(-1)[..., 0].mean((0, 1))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.engines import Event, Failed, Finished, Job, run
-from clockhands.lab import arms
+from clockhands.lab import arms, codes
 from clockhands.lab.store import Claim, Key, Measurement, Store
 from clockhands.lab.study import Study
 from clockhands.lab.tasks import Language
@@ -78,6 +78,7 @@ def prepare(study: Study, store: Store, command: str, options: Options) -> Progr
         StoreError: The store cannot be written.
     """
     arms.check(study)
+    codes.check(study)
     store.add_study(study.hash, study.name, study.text, provenance(study, command, options))
     store.add_trials(study.hash, study.trial_keys())
     waiting = {each.key for each in store.trials(study.hash) if each.state == "waiting"}

@@ -149,24 +149,25 @@ _UNITS = {"step": 1.0, "steps": 1.0, "tokens": -1.0, "%": -2.0, "percent": -2.0}
 def _duration(says: str, default: Any = _NO_DEFAULT) -> Any:
     """Steps as a number, or text with a unit: "300 steps", "600_000 tokens", "87.5 %"."""
 
-    def check(name: str, value: Any) -> tuple[float, str]:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return float(count(name, value, 0)), "steps"
-        parts = value.split() if isinstance(value, str) else []
-        if len(parts) != 2:
-            raise InvalidValue(
-                f"`{name}` must be a number of steps or text with a unit, got {shown(value)}.",
-                'Write 300, "300 steps", "600_000 tokens" or "87.5 %".',
-            )
-        if parts[1] not in _UNITS:
-            raise InvalidValue(f"`{name}` has the unknown unit {parts[1]!r}.", near(parts[1], _UNITS))
-        try:
-            number = float(parts[0].replace(",", ""))
-        except ValueError:
-            raise InvalidValue(f"`{name}` must begin with a number, got {value!r}.", 'Write "300 steps".') from None
-        return not_negative(name, number), {"step": "steps", "percent": "%"}.get(parts[1], parts[1])
+    return _field(says, _steps_of, {"type": ["integer", "string"]}, default)
 
-    return _field(says, check, {"type": ["integer", "string"]}, default)
+
+def _steps_of(name: str, value: Any) -> tuple[float, str]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(count(name, value, 0)), "steps"
+    parts = value.split() if isinstance(value, str) else []
+    if len(parts) != 2:
+        raise InvalidValue(
+            f"`{name}` must be a number of steps or text with a unit, got {shown(value)}.",
+            'Write 300, "300 steps", "600_000 tokens" or "87.5 %".',
+        )
+    if parts[1] not in _UNITS:
+        raise InvalidValue(f"`{name}` has the unknown unit {parts[1]!r}.", near(parts[1], _UNITS))
+    try:
+        number = float(parts[0].replace(",", ""))
+    except ValueError:
+        raise InvalidValue(f"`{name}` must begin with a number, got {value!r}.", 'Write "300 steps".') from None
+    return not_negative(name, number), {"step": "steps", "percent": "%"}.get(parts[1], parts[1])
 
 
 @dataclass(frozen=True)
@@ -397,6 +398,10 @@ class Study:
         """The training of a trial, with the arm's own fields."""
         plan, arm = self.tasks[key.task], self.arms[key.arm]
         own = dict(arm.training)
+        if "duration" in own:  # in per cent it is of the task's
+            number, unit = _steps_of("duration", own["duration"])
+            if unit == "%":
+                own["duration"] = round(plan.training.steps * number / 100)
         rate = arm.learning_rate.get(key.task) if isinstance(arm.learning_rate, Mapping) else arm.learning_rate
         if rate is not None:
             own["learning_rate"] = rate
