@@ -11,6 +11,7 @@ from torch import nn
 import clockhands.torch as held
 from clockhands import additive, biases, rotary
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.faults import additive_state, bias_state, rotary_state
 from clockhands.faults.additive import Seen as SeenAdditive
 from clockhands.faults.additive import additive_suspects
 from clockhands.faults.biases import SeenBias, bias_suspects
@@ -197,8 +198,10 @@ def _times(matrices: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def _asked(spec: Any, fault: str, length: int) -> Any:
     """What the fault makes of a code at the first positions, as tensors."""
     tried = 0
-    for suspect in _suspects(spec, length):
-        if fault not in suspect.codes:
+    suspects, stateful = _suspects(spec, length)
+    for suspect in suspects:
+        if fault not in suspect.codes or fault in stateful:
+            tried += fault in suspect.codes
             continue
         tried += 1
         made = suspect.make()(spec)
@@ -217,16 +220,20 @@ def _asked(spec: Any, fault: str, length: int) -> Any:
     )
 
 
-def _suspects(spec: Any, length: int) -> Iterator[Suspect]:
+def _suspects(spec: Any, length: int) -> tuple[Iterator[Suspect], set[str]]:
+    """The suspects of a code, and the codes of those that only show on a later call."""
     nothing = np.zeros((0, 0))
     if isinstance(spec, rotary.Rotary):
         seen = SeenRotary("float32", "bfloat16", length, None, np.zeros(0), nothing.astype(complex), False)
-        return rotary_suspects(spec, seen)
-    if isinstance(spec, additive.AdditiveCode):
+        found, later = rotary_suspects(spec, seen), rotary_state.stateful(spec)
+    elif isinstance(spec, additive.AdditiveCode):
         seen = SeenAdditive("", "float32", "bfloat16", length, None, None, 1.0, np.zeros(0), nothing, nothing, 1.0)
-        return additive_suspects(spec, seen)
-    heads = np.full(spec.heads, np.nan)
-    return bias_suspects(spec, SeenBias(lambda _: None, True, False, False, length, None, heads, np.arange(spec.heads)))
+        found, later = additive_suspects(spec, seen), additive_state.stateful(spec, seen)
+    else:
+        heads = np.full(spec.heads, np.nan)
+        of_bias = SeenBias(lambda _: None, True, False, False, length, None, heads, np.arange(spec.heads))
+        found, later = bias_suspects(spec, of_bias), bias_state.stateful(spec, lambda _: None)
+    return found, {code for suspect in later for code in suspect.codes}
 
 
 def _matrices(made: Any, spec: rotary.Rotary, length: int) -> tuple[torch.Tensor, torch.Tensor] | None:
