@@ -60,10 +60,10 @@ def dies(until: int, folder: str, how: str, tell: Any) -> int:
     return attempt
 
 
-def waits(folder: str, tell: Any) -> None:
-    """Leaves its process id and that of a child, and never returns."""
-    child = subprocess.Popen(["sleep", "600"])
-    for pid in (os.getpid(), child.pid):
+def waits(folder: str, children: int, tell: Any) -> None:
+    """Leaves its process id and those of its children, and never returns."""
+    pids = [subprocess.Popen(["sleep", "600"]).pid for _ in range(children)]
+    for pid in (os.getpid(), *pids):
         Path(folder, str(pid)).touch()
     tell("here")
     time.sleep(600)
@@ -79,14 +79,17 @@ def overlaps(folder: str, tell: Any) -> int:
     return together
 
 
-def summed(failing: int, tell: Any) -> dict[str, float]:
-    """A distributed job: each worker adds its rank + 1."""
+def summed(failing: int, dying: str, tell: Any) -> dict[str, float]:
+    """A distributed job: each worker adds its rank + 1; rank 1 dies if it is the first to leave a file `dying`."""
     import torch
     from torch import distributed
 
     rank = distributed.get_rank()
     if rank == failing:
         raise InvalidValue(f"Rank {rank} cannot go on.", "Start again.")
+    if rank == 1 and dying and not Path(dying).exists():
+        Path(dying).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     number = torch.tensor([rank + 1.0])
     distributed.all_reduce(number)
     tell({"rank": rank})

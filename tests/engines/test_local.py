@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_a_worker_has_the_environment_and_the_threads_of_its_run(monkeypatch: py
 
 
 def test_closing_the_run_ends_its_workers_and_what_they_started(tmp_path: Path):
-    jobs = [Job(f"{n}", "engines.calls:waits", {"folder": str(tmp_path)}) for n in range(2)]
+    jobs = [Job(f"{n}", "engines.calls:waits", {"folder": str(tmp_path), "children": 1}) for n in range(2)]
     with closing(run(jobs, at_once=2)) as events:
         told = 0
         for event in events:
@@ -167,7 +168,7 @@ for event in run(jobs, {engine!r}, at_once=2):
 """
 
 
-def driver(tmp_path: Path, call: str, engine: str = "local", **arguments: str) -> subprocess.Popen:
+def driver(tmp_path: Path, call: str, engine: str = "local", **arguments: Any) -> subprocess.Popen:
     script = tmp_path / "driver.py"
     tests = str(Path(__file__).resolve().parents[1])
     text = DRIVER.format(tests=tests, call=call, engine=engine, arguments=arguments)
@@ -183,7 +184,7 @@ def driver(tmp_path: Path, call: str, engine: str = "local", **arguments: str) -
 def test_no_worker_survives_the_driver(tmp_path: Path, how: signal.Signals, status: int):
     folder = tmp_path / "pids"
     folder.mkdir()
-    with driver(tmp_path, "waits", folder=str(folder)) as process:
+    with driver(tmp_path, "waits", folder=str(folder), children=1) as process:
         assert until(lambda: len(list(folder.iterdir())) == 4)
         # Ctrl-C in a terminal reaches the whole group
         os.killpg(process.pid, how) if how == signal.SIGINT else process.send_signal(how)

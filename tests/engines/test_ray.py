@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch):
     """Without the variables that would lead Ray elsewhere, and with those that the engine sets taken back."""
-    for name in ("RAY_ADDRESS", *_ENVIRONMENT, *_LOOPBACK):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", *_ENVIRONMENT, *_LOOPBACK):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
@@ -94,7 +94,7 @@ def test_a_lost_worker_is_replaced_and_output_stays_clean(tmp_path: Path, capfd:
 def test_a_worker_killed_from_outside_is_replaced_and_closing_ends_all(tmp_path: Path):
     import ray
 
-    job = Job("waits", "engines.calls:waits", {"folder": str(tmp_path)})
+    job = Job("waits", "engines.calls:waits", {"folder": str(tmp_path), "children": 0})
     with closing(run([job], "ray", at_once=1, threads=1)) as events:
         kinds = [type(next(events)) for _ in range(2)]
         first = {int(file.name) for file in tmp_path.iterdir()}
@@ -103,7 +103,7 @@ def test_a_worker_killed_from_outside_is_replaced_and_closing_ends_all(tmp_path:
         kinds += [type(next(events)) for _ in range(3)]
         second = {int(file.name) for file in tmp_path.iterdir()} - first
         assert kinds == [Started, Told, Lost, Started, Told]
-        assert len(first) == len(second) == 2
+        assert len(first) == len(second) == 1
         assert ray.is_initialized()
     assert not ray.is_initialized()
     assert until(lambda: not any(alive(pid) for pid in second))
@@ -112,8 +112,8 @@ def test_a_worker_killed_from_outside_is_replaced_and_closing_ends_all(tmp_path:
 def test_no_worker_survives_the_driver(tmp_path: Path):
     folder = tmp_path / "pids"
     folder.mkdir()
-    with driver(tmp_path, "waits", engine="ray", folder=str(folder)) as process:
-        assert until(lambda: len(list(folder.iterdir())) == 4, seconds=120)
+    with driver(tmp_path, "waits", engine="ray", folder=str(folder), children=0) as process:
+        assert until(lambda: len(list(folder.iterdir())) == 2, seconds=120)
         process.kill()
         process.communicate(timeout=120)
     assert until(lambda: not any(alive(int(file.name)) for file in folder.iterdir()))
@@ -144,8 +144,9 @@ print(type(last).__name__, last.result["OMP_NUM_THREADS"])
 """
 
 
-def test_a_cluster_is_used_and_left_running(repository: Path):
+def test_a_cluster_is_used_and_left_running(repository: Path, monkeypatch: pytest.MonkeyPatch):
     """By a driver that connects to it, and by a process that is connected already."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # where an address is given, Ray leaves this to the user
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "cwd": repository / "tests"}
     with subprocess.Popen([sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, **options) as cluster:
         assert cluster.stdout is not None
@@ -174,18 +175,27 @@ def test_without_ray_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPa
     assert caught.value.hint == "Install it with `pip install 'clockhands[ray]'`."
 
 
-def test_a_distributed_job_runs_in_ray_train():
-    jobs = [Job(f"rank {n} fails", "engines.calls:summed", {"failing": n}, workers=2) for n in (-1, 1)]
+def test_a_distributed_job_runs_in_ray_train(tmp_path: Path):
+    jobs = [
+        Job(name, "engines.calls:summed", {"failing": failing, "dying": dying}, workers=2)
+        for name, failing, dying in (("sums", -1, ""), ("fails", 1, ""), ("dies", -1, str(tmp_path / "died")))
+    ]
     with closing(run(jobs, "ray", at_once=1, threads=1)) as events:
         found = list(events)
-    failures = [event for event in found if isinstance(event, Failed)]
-    if importlib.util.find_spec("pandas") is None:  # Ray Train needs it; `pip install 'ray[train]'`
+    if importlib.util.find_spec("pandas") is None:  # Ray Train needs it, and is an extra of Ray
+        failures = [event for event in found if isinstance(event, Failed)]
+        assert len(failures) == 3
         assert all("needs Ray Train, which cannot be imported" in failure.message for failure in failures)
-        assert len(failures) == 2
         return
-    assert found[:3] == [
+    sums, fails, dies = ([event for event in found if event.job == job] for job in jobs)
+    assert sums == [
         Started(jobs[0], 1),
         Told(jobs[0], {"rank": 0}),
         Finished(jobs[0], {"workers": 2, "sum": 3.0}),
     ]
-    assert [(failure.message, failure.hint) for failure in failures] == [("Rank 1 cannot go on.", "Start again.")]
+    first, failed = fails
+    assert first == Started(jobs[1], 1)
+    assert isinstance(failed, Failed)
+    assert (failed.message, failed.hint) == ("Rank 1 cannot go on.", "Start again.")
+    assert [type(event) for event in dies] == [Started, Lost, Started, Told, Finished]
+    assert dies[1].reason.startswith("The worker of rank 1 was lost: ")

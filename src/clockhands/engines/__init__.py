@@ -92,8 +92,7 @@ def _events(waiting: Iterator[Job], opened: Callable[[], Pool], retries: int) ->
                 if kind == "told":
                     yield Told(job, *content)
                 elif kind != "ended":
-                    if key not in outcomes or kind == "failed":  # of a distributed job, one worker that failed
-                        outcomes[key] = kind, *content
+                    outcomes[key] = kind, *content
                 else:
                     del running[key]
                     match outcomes.pop(key, None):

@@ -1,14 +1,16 @@
 """The engine ``ray``: each job is a task of Ray, on this machine or on a cluster.
 
-A task runs in a process of its own, as with the engine ``local``. Where a job needs several workers, its task is the
-driver of Ray Train, which starts them and connects them for ``torch.distributed``. Each worker calls the function; the
-first one (world rank 0) speaks for the job, and an exception in any of them fails it.
+A task runs in a new process, as with the engine ``local``. Ray ends the tasks when the driver is gone; what a function
+has started in other processes can stay behind. The task of a job with several workers is the driver of Ray Train, which
+starts the workers and connects them for ``torch.distributed``. Each worker calls the function; the first one (world
+rank 0) reports for the job, and an exception in any of them fails it.
 
 On a cluster, every node needs clockhands and the module of the function, and a folder that all nodes share if a job is
 to continue from its checkpoint on another node.
 """
 
 import os
+import pickle
 import socket
 import sys
 import tempfile
@@ -22,6 +24,9 @@ from clockhands.errors import ClockhandsError, InvalidValue
 
 # Seconds between two looks for messages while no task ends.
 INTERVAL = 0.2
+
+# Raised in the worker of a distributed job after the exception of its function was sent.
+_FAILED = "The function failed in this worker."
 
 # Ray reads these when it is imported: it reports nothing to its makers, and does not write to stdout what the event
 # `Lost` says.
@@ -46,6 +51,7 @@ class RayPool:
             ) from None
         self._ray: Any = ray
         self._tasks: dict[Any, int] = {}
+        self._failures: dict[int, Message] = {}
         self._connected = not ray.is_initialized()
         self._started = self._connected and local
         if self._started:
@@ -89,25 +95,30 @@ class RayPool:
 
     def messages(self) -> Iterator[tuple[int, Message]]:
         """Wait for a task to end, or for ``INTERVAL`` seconds."""
-        import pickle
-
         from ray.exceptions import RayError, RayTaskError
 
         ended, _ = self._ray.wait(list(self._tasks), timeout=INTERVAL)
         running = set(self._tasks.values())
         for number, data in self._ray.get(self._mailbox.take.remote()):
-            if number in running:  # and not the last words of a lost worker
-                yield number, pickle.loads(data)
+            message = pickle.loads(data)
+            if message[0] == "failed":
+                self._failures.setdefault(number, message)  # the first one is the cause of those in other workers
+            elif number in running:  # and not the last words of a lost worker
+                yield number, message
         for task in ended:
             number = self._tasks.pop(task)
-            reason = "The worker ended without a result."
+            failed = self._failures.pop(number, None)
+            reason = None
             try:
-                reason = self._ray.get(task) or reason
+                reason = self._ray.get(task)
+                failed = None if reason else failed  # the others fail when they lose a worker
             except RayTaskError as error:  # the function was not even called
-                yield number, failure(error.cause)
+                failed = failure(error.cause)
             except RayError as error:
                 reason = _reason(error)
-            yield number, ("ended", reason)
+            if failed:
+                yield number, failed
+            yield number, ("ended", reason or "The worker ended without a result.")
 
     def close(self) -> None:
         """End all tasks, and the Ray that was started for them."""
@@ -142,7 +153,8 @@ def _connect(ray: Any, address: str | None, **options: Any) -> None:
     except (OSError, ValueError, RuntimeError) as error:
         raise ClockhandsError(
             f"Ray cannot be reached at {shown(address)}: {error}",
-            "Start a cluster with `ray start --head`, or give no address: then Ray is started on this machine.",
+            "Start a cluster with `ray start --head`, and set RAY_AUTH_MODE=token if it requires a token; or give no "
+            "address: then Ray is started on this machine.",
         ) from None
 
 
@@ -203,8 +215,10 @@ def _together(call: _Call, workers: int, gpus: float) -> str | None:
         )
         try:
             trainer.fit()
-        except Exception as error:  # noqa: BLE001 - an exception of the function was sent before
-            return f"A worker of the distributed job was lost: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever Ray Train raises, a worker or all of them are lost
+            for rank, fault in getattr(error, "worker_failures", {0: error}).items():
+                if _FAILED not in str(fault):
+                    return f"The worker of rank {rank} was lost: {str(fault).partition(chr(10))[0]}"
     return None
 
 
@@ -213,4 +227,4 @@ def _rank(config: dict[str, Any]) -> None:
     from ray.train import get_context
 
     if not config["call"].work(leads=get_context().get_world_rank() == 0):
-        raise RuntimeError("The function failed in this worker.")
+        raise RuntimeError(_FAILED)
