@@ -6,6 +6,7 @@
 #   make test-oldest   the quick tests with the oldest versions that are promised to work, NumPy only
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
 #   make bench         speed and memory beside other libraries, and frames per second of the explorer
+#   make studies       every study of the lab, whole (about an hour), and docs/studies.md from the results
 #   make mutation      what the tests of the core would miss (5 minutes on two cores)
 #
 # PYTEST_ARGS reaches pytest: make test PYTEST_ARGS="-k ladders -x"
@@ -23,10 +24,10 @@ PYTEST_ARGS ?=
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-oldest lint format format-check types bench mutation clean
+.PHONY: help run test test-slow test-oldest lint format format-check types bench studies mutation clean
 
 help:
-	@sed -n '3,13s/^# \{0,1\}//p' Makefile
+	@sed -n '3,14s/^# \{0,1\}//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -110,6 +111,18 @@ types: $(STAMPS)/lint $(STAMPS)/test
 
 bench: $(STAMPS)/bench
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+STUDIES := quick extrapolation drope naive ablation spacing scaling slopes faults base-bound sinks
+STUDY_RESULTS := studies
+
+# A study that has ended is not run again; one that was interrupted goes on.
+studies: $(STAMPS)/test
+	@mkdir -p $(STUDY_RESULTS)
+	@for study in $(STUDIES); do \
+		$(BIN)/clockhands lab run $$study --store $(STUDY_RESULTS)/$$study.sqlite \
+			--html $(STUDY_RESULTS)/$$study.html --force || test $$? = 1 || exit 2; \
+	done
+	$(BIN)/python tools/studies_document.py $(STUDIES:%=$(STUDY_RESULTS)/%.sqlite)
 
 # The published tables beside the checkout are further away from the copy that is mutated.
 mutation: $(STAMPS)/mutation
