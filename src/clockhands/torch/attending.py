@@ -90,8 +90,14 @@ class Blocks(torch.autograd.Function):
         """The gradients, some queries of one head at a time."""
         queries, keys, values, gradient = (each.contiguous() for each in (*ctx.saved_tensors[:3], *grad_outputs))
         mask = ctx.saved_tensors[3]
-        to_queries, to_keys, to_values = (torch.zeros_like(each) for each in (queries, keys, values))
+        # Each head's numbers lie together: PyTorch then takes all sequences of a head at once, where it sees all keys.
+        to_queries, to_keys, to_values = (
+            torch.zeros_like(each.transpose(0, 1), memory_format=torch.contiguous_format).transpose(0, 1)
+            for each in (queries, keys, values)
+        )
         to_mask = torch.zeros_like(mask, memory_format=torch.contiguous_format)
+        # As PyTorch's own: a row of no keys is 0. Looking for one among the weights takes longer than making them.
+        softmax = torch.ops.aten._safe_softmax if _hides_all(mask) else torch.softmax  # noqa: SLF001
         many, most = mask.shape[-2:]
         one = mask.shape[0] == 1
         for begin in range(0, many, _ROWS):
@@ -101,7 +107,7 @@ class Blocks(torch.autograd.Function):
                 query, flow, beside = queries[:, head, rows], gradient[:, head, rows], mask[:, head, rows, seen]
                 key, value = keys[:, head, seen], values[:, head, seen]
                 scores = torch.baddbmm(beside, query, key.mT, alpha=ctx.scale)
-                weights = torch.ops.aten._safe_softmax(scores, -1)  # noqa: SLF001 - as PyTorch's own: a row of no keys is 0
+                weights = softmax(scores, -1)
                 to_values[:, head, seen].baddbmm_(weights.mT, flow)
                 towards = flow @ value.mT
                 towards = torch.ops.aten._softmax_backward_data(towards, weights, -1, weights.dtype)  # noqa: SLF001
@@ -109,6 +115,11 @@ class Blocks(torch.autograd.Function):
                 to_keys[:, head, seen].baddbmm_(towards.mT, query, alpha=ctx.scale)
                 to_mask[:, head, rows, seen] = towards.sum(0, keepdim=True) if one else towards
         return to_queries, to_keys, to_values, to_mask, None
+
+
+def _hides_all(mask: torch.Tensor) -> bool:
+    """Whether some query sees no key."""
+    return mask.numel() > 0 and mask.amax(-1).amin().item() == -math.inf
 
 
 def _seen(mask: torch.Tensor, stop: int) -> int:
