@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clockhands.claims import CLAIMS, SUBJECTS, Claim
 from clockhands.claims.claim import Stated
-from clockhands.show.claims import name_in_words, stated_in_words
+from clockhands.show.claims import measured_in_words, name_in_words, stated_in_words, waits_in_words
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
 
@@ -20,8 +20,9 @@ dot products decay with the distance, that it all works for any length. Some of 
 condition that got lost, and some is false. Here are {number} such sentences, each with a verdict, the reason, and the
 numbers that show it.
 
-No number here is copied from anywhere: `clockhands claims` computes all of them again, in a few seconds, from the same
-functions that everybody calls, and ends with exit code 1 if one is no longer what is written here.
+`clockhands claims` computes all numbers again, in a few seconds, and ends with exit code 1 if one is no longer what is
+written here. Formulas are computed by the functions of the library. What only training can decide is computed from the
+stored results of the lab's studies, which come with the package; [studies.md](studies.md) has all of them.
 
 ```sh
 clockhands claims                          # all of them
@@ -31,8 +32,10 @@ clockhands claims --json                   # for programs
 
 **How to read it.** A verdict is *true*, *false*, or *only if*, and then the condition is told. Numbers are meant to
 the digits that are written: 3.714 is anything from 3.7135 to 3.7145. "At most" is zero but for rounding, and the bound
-follows from the accuracy that the library promises. What only a training run could decide is not decided here: the
-claim then names the measurement that it waits for, and says what can be shown without it.
+follows from the accuracy that the library promises. A measured number is a mean over seeds; *least* and *most* are the
+ends of its 95 % interval, which for 3 seeds is their range. The trained models are small, about 0.1 million parameters,
+and a verdict from them reaches no further. Where a small model cannot settle a claim, or nothing was measured, the
+claim names the measurement that would.
 
 **The words.** A code is made of *pairs* of channels. Each pair is a hand of a clock: it turns by its *rate*, in
 radians, for each token, and comes round after its *wavelength*, 2π / rate, in tokens. The *base*, usually 10,000, says
@@ -73,8 +76,10 @@ def section(told: Claim) -> str:
         wrapped(f"**{told.verdict.capitalize()}**{escaped(condition)} {escaped(told.argument)}"),
         "| what | value |\n|---|---:|\n" + "".join(row(*each) for each in told.numbers.items()),
     ]
+    for study, sentence in zip(told.measured, measured_in_words(told), strict=True):
+        parts.append(wrapped(f"{sentence} [All numbers of this study](studies.md#{study})."))
     if told.waits_for:
-        parts.append(wrapped(f"Not shown without training: {escaped(told.waits_for)}"))
+        parts.append(wrapped(escaped(waits_in_words(told))))
     parts.append(wrapped(f"Source: {escaped(told.source)}."))
     return "\n".join(parts)
 

@@ -11,11 +11,15 @@ from clockhands.claims import CLAIMS
 def agrees() -> Callable[[str, dict], None]:
     """Asserts that numbers computed without clockhands are those that a claim states.
 
-    What is zero but for rounding has no other way to be computed, and is left out.
+    What is zero but for rounding has no other way to be computed, and is left out; what was measured has its own test.
     """
 
     def compare(name: str, numbers: dict) -> None:
-        stated = {each: number for each, number in CLAIMS[name].numbers.items() if not number.limit}
+        stated = {
+            each: number
+            for each, number in CLAIMS[name].numbers.items()
+            if not number.limit and not each.startswith("measured_")
+        }
         assert set(numbers) == set(stated)
         found = {each: plain(number) for each, number in numbers.items()}
         assert {each: (found[each], stated[each].text) for each in found if not stated[each].holds(found[each])} == {}

@@ -1,5 +1,6 @@
 """`clockhands claims`: what it prints, and what becomes of a number that moves."""
 
+import copy
 import json
 from dataclasses import replace
 from io import StringIO
@@ -23,7 +24,7 @@ def test_all_claims_are_told_and_hold(run):
     for each in document["claims"]:
         assert set(each) == {
             "id", "statement", "verdict", "condition", "numbers", "expected", "argument", "source", "waits_for",
-            "holds",
+            "measured", "holds",
         }  # fmt: skip
         assert each["holds"] is True
         assert each["verdict"] in {"true", "false", "only if"}
@@ -146,3 +147,30 @@ def test_numbers_are_written_with_the_digits_that_are_stated(stated, number, wor
 def test_nothing_moves_the_cursor_and_a_wide_page_is_not_filled(capsys):
     print_claims([recompute(CLAIMS["ratio-1.036"])], width=200)
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
+def test_how_a_claim_was_measured_is_said(run):
+    name = "sinusoids-extrapolate"
+    text = " ".join(run("claims", name).out.split())
+    told = json.loads(run("claims", name, "--json").out)["claims"][0]
+    assert [each["study"] for each in told["measured"]] == list(CLAIMS[name].measured) != []
+    for each in told["measured"]:
+        assert set(each) == {"study", "command", "commit", "created", "seconds", "seeds"}
+        assert f"Measured by `{each['command']}`: {len(each['seeds'])} seeds, commit {each['commit']}, in" in text
+    assert "Run it again with that command." in text
+    assert json.loads(run("claims", "ratio-1.036", "--json").out)["claims"][0]["measured"] == []
+
+
+def test_other_results_of_a_study_end_with_exit_code_1(run, monkeypatch):
+    from clockhands.claims import measured
+
+    studies = {name: measured.Measured(name, copy.deepcopy(measured.measured(name).data)) for name in measured.stored()}
+    monkeypatch.setattr(measured, "_studies", lambda: studies)
+    assert run("claims", "sinusoids-extrapolate").code == 0
+    by_length = studies["quick"].data["tasks"]["copy"]["cells"]["sinusoidal"]["as trained"]["whole"]["accuracy"]
+    by_length["256"][0] += 0.01
+    done = run("claims", "sinusoids-extrapolate")
+    assert done.code == 1
+    text = " ".join(done.out.split())
+    assert "sinusoids-extrapolate: measured share of right copies at 256 tokens is 0.34" in text
+    assert "stated is 0.336." in text

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
+from clockhands.claims.measured import measured as results_of
+
 Verdict = Literal["true", "false", "only if"]
 Number = float | int | bool
 Numbers = dict[str, Number]
@@ -111,7 +113,8 @@ class Claim:
         argument: Why, in about two lines.
         source: Where it is said, or who showed it.
         compute: Computes the numbers again.
-        waits_for: The measurement that would decide what cannot be shown without training; empty where nothing waits.
+        waits_for: The measurement that would decide what is not shown; empty where nothing waits.
+        measured: The studies of the lab whose stored results the numbers are taken from.
     """
 
     id: str
@@ -123,6 +126,7 @@ class Claim:
     source: str
     compute: Callable[[], Numbers]
     waits_for: str = ""
+    measured: tuple[str, ...] = ()
 
 
 def claim(
@@ -135,13 +139,14 @@ def claim(
     source: str,
     condition: str = "",
     waits_for: str = "",
+    measured: tuple[str, ...] = (),
 ) -> Callable[[Callable[[], Numbers]], Claim]:
     """Make a claim of the function that computes its numbers; the arguments are the fields of `Claim`."""
     assert verdict != "only if" or condition, f"{id}: only if what?"
     assert numbers, f"{id}: a claim has at least one number"
 
     def made(compute: Callable[[], Numbers]) -> Claim:
-        return Claim(id, statement, verdict, condition, numbers, argument, source, compute, waits_for)
+        return Claim(id, statement, verdict, condition, numbers, argument, source, compute, waits_for, measured)
 
     return made
 
@@ -178,6 +183,7 @@ class Recomputed:
             "argument": told.argument,
             "source": told.source,
             "waits_for": told.waits_for,
+            "measured": [results_of(name).to_dict() for name in told.measured],
             "holds": self.holds,
         }
 

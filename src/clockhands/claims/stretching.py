@@ -7,6 +7,7 @@ import numpy as np
 from clockhands.additive import Learned, Sinusoidal, table
 from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
 from clockhands.claims.frequencies import distances_apart
+from clockhands.claims.measured import measured
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
 from clockhands.measures.ladders.base_bound import first_failing_distance
@@ -26,6 +27,8 @@ LOSS_BEYOND = "the loss of a trained model by position, up to four times its tra
         "largest_number_at_a_million": near("1.00000"),
         "distinct_rows_of_65536": exactly(65_536),
         "pairs_of_256_with_unseen_angles_at_1024": exactly(133),
+        "measured_share_of_right_copies_at_64_tokens": near("1.000"),
+        "measured_share_of_right_copies_at_256_tokens": near("0.336"),
     },
     argument=(
         "The table goes on without end. But 133 of 256 pairs come round after more than 512 tokens, so at position "
@@ -35,16 +38,19 @@ LOSS_BEYOND = "the loss of a trained model by position, up to four times its tra
         "Vaswani et al. 2017, section 3.5, hoped for it; Kazemnejad et al. 2023, arXiv:2305.19466, and KERPLE, "
         "arXiv:2205.09921, measured perplexities that explode"
     ),
-    waits_for=LOSS_BEYOND,
+    measured=("quick",),
 )
 def sinusoids_extrapolate() -> Numbers:
     """A row far out, the rows of a long table, and the wavelengths above 512."""
     waves = 2 * math.pi / np.array(geometric(256).rates)
     rows = table(Sinusoidal(width=64), 65_536)
+    copies = {n: measured("quick").value("copy", "sinusoidal", "accuracy", length=n) for n in (64, 256)}
     return {
         "largest_number_at_a_million": float(np.abs(table(Sinusoidal(width=512), [10**6], "float64")).max()),
         "distinct_rows_of_65536": len({row.tobytes() for row in rows}),
         "pairs_of_256_with_unseen_angles_at_1024": int((waves > 512).sum()),
+        "measured_share_of_right_copies_at_64_tokens": copies[64].mean,
+        "measured_share_of_right_copies_at_256_tokens": copies[256].mean,
     }
 
 

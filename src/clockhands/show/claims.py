@@ -10,6 +10,7 @@ from rich.text import Text
 
 from clockhands.claims import SUBJECTS, Claim, Recomputed
 from clockhands.claims.claim import Number, Stated
+from clockhands.claims.measured import measured
 from clockhands.show.page import Page, broken
 
 STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow"}
@@ -58,8 +59,8 @@ def _print_claim(page: Page, found: Recomputed) -> None:
             page.line(f"{_BELOW}{label.rstrip()}")
         style = "bold red" if name in found.moved else "cyan"
         page.line(Text(_BELOW + (label if short else "  ")) + Text(number, style=style))
-    if told.waits_for:
-        for line in broken(f"Not shown without training: {told.waits_for}", room):
+    for text in (*measured_in_words(told), *filter(None, [waits_in_words(told)])):
+        for line in broken(text, room):
             page.line(_BELOW + line)
     page.line(Text(f"{_BELOW}ID: {told.id}", style="dim"))
     for line in broken(f"Source: {told.source}.", room):
@@ -96,6 +97,31 @@ def condition_in_words(told: Claim) -> str:
     'Only if the wavelength divides 99 tokens, such as 99, 33, 11 or 9.'
     """
     return f"Only if {told.condition}" if told.condition else ""
+
+
+def measured_in_words(told: Claim) -> list[str]:
+    """How each study behind the claim was run, and how to run it again: one sentence or two for each."""
+    sentences = []
+    for each in (measured(name).to_dict() for name in told.measured):
+        seeds = f"{len(each['seeds'])} seed{'s' if len(each['seeds']) != 1 else ''}"
+        minutes = max(1, round(each["seconds"] / 60))
+        sentences.append(
+            f"Measured by `{each['command']}`: {seeds}, commit {each['commit'] or 'unknown'}, in {minutes} "
+            f"minute{'s' if minutes != 1 else ''}. Run it again with that command."
+        )
+    return sentences
+
+
+def waits_in_words(told: Claim) -> str:
+    """What is not shown, and the measurement that would show it; empty where nothing waits.
+
+    >>> from clockhands.claims import CLAIMS
+    >>> waits_in_words(CLAIMS["adding-is-orthogonal"])
+    'Not shown without training: the cosines of trained embeddings with the table that they were trained with.'
+    """
+    if not told.waits_for:
+        return ""
+    return f"{'Not settled at this size' if told.measured else 'Not shown without training'}: {told.waits_for}"
 
 
 def name_in_words(name: str) -> str:

@@ -1,0 +1,211 @@
+"""What the studies of the lab measured, from the stored results that come with the package (`studies.json`).
+
+`tools/studies_document.py` writes the file from the lab's stores; nothing here needs the lab, PyTorch or SciPy.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from clockhands.errors import InvalidValue
+
+AS_TRAINED = "as trained"
+"""The name of the evaluation without a change at test time."""
+
+OF_TRAINING = (
+    "spike",
+    "won_back",
+    "steps_to_threshold",
+    "gradient_norm",
+    "gradient_norm_start",
+    "gradient_norm_largest",
+)
+"""Measures that have no length: they are of the training."""
+
+_RESAMPLES = 9_999
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with its 95 % bootstrap interval, which for 3 seeds is their range.
+
+    Attributes:
+        mean: The mean.
+        low, high: The ends of the interval, None where there is a single seed.
+        seeds: The number of each seed.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The stored results of one study.
+
+    Attributes:
+        name: The study's name.
+        data: What `studies.json` says of it.
+    """
+
+    name: str
+    data: Mapping[str, Any]
+
+    @property
+    def command(self) -> str:
+        """The command that measures it again."""
+        return f"clockhands lab run {self.name}"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Every seed of some task."""
+        return tuple(sorted({seed for task in self.data["tasks"].values() for seed in task["seeds"]}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Where the numbers are from, as JSON values."""
+        run = self.data["run"]
+        return {
+            "study": self.name,
+            "command": self.command,
+            "commit": run["commit"],
+            "created": run["created"],
+            "seconds": run["wall_seconds"],
+            "seeds": list(self.seeds),
+        }
+
+    def value(
+        self,
+        task: str,
+        arm: str,
+        measure: str = "loss",
+        *,
+        length: int = 0,
+        variant: str = AS_TRAINED,
+        protocol: str = "whole",
+    ) -> Estimate:
+        """A measure over all seeds. Length 0 is the training length.
+
+        Raises:
+            InvalidValue: It was not measured.
+        """
+        seeds = self._task(task)["seeds"]
+        path = ("training", arm, measure)
+        if measure not in OF_TRAINING:
+            path = ("cells", arm, variant, protocol, measure, str(length or self._task(task)["length"]))
+        found: Any = self._task(task)
+        for step in path:
+            if step not in found:
+                raise InvalidValue(
+                    f"The stored study {self.name!r} has no {measure} of {arm} in {task} ({' / '.join(path)}).",
+                    f"There is: {', '.join(map(str, found))}.",
+                )
+            found = found[step]
+        return estimate_of(found, seeds)
+
+    def difference(
+        self,
+        task: str,
+        arm: str,
+        minus: str,
+        measure: str = "loss",
+        *,
+        length: int = 0,
+        variant: str = AS_TRAINED,
+        minus_variant: str = AS_TRAINED,
+        protocol: str = "whole",
+    ) -> Estimate:
+        """A measure of one arm less that of another, seed by seed.
+
+        Raises:
+            InvalidValue: One of them was not measured, or they share no seed.
+        """
+        own = self.value(task, arm, measure, length=length, variant=variant, protocol=protocol).seeds
+        other = self.value(task, minus, measure, length=length, variant=minus_variant, protocol=protocol).seeds
+        pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
+        if not pairs:
+            raise InvalidValue(f"{arm} and {minus} share no seed in the study {self.name!r}.", "Compare other arms.")
+        return estimated(pairs)
+
+    def places(self, task: str, arm: str) -> dict[str, Estimate]:
+        """The task's measure by position, depth or distance, as trained, at the longest length.
+
+        Raises:
+            InvalidValue: It was not stored.
+        """
+        data = self._task(task)
+        if arm not in data["places"].get("arms", {}):
+            raise InvalidValue(f"The stored study {self.name!r} has no places of {arm} in {task}.", "Ask another arm.")
+        rows = data["places"]["arms"][arm]
+        return {
+            place: estimate_of(row, data["seeds"]) for place, row in zip(data["places"]["names"], rows, strict=True)
+        }
+
+    def _task(self, task: str) -> Mapping[str, Any]:
+        if task not in self.data["tasks"]:
+            raise InvalidValue(
+                f"The stored study {self.name!r} has no task {task!r}.", f"It has {', '.join(self.data['tasks'])}."
+            )
+        return self.data["tasks"][task]
+
+
+def estimate_of(row: list[Any], seeds: list[int]) -> Estimate:
+    """An estimate as it is stored: mean, low, high, then the number of each seed, null where there is none.
+
+    >>> estimate_of([2.0, 1.0, 3.0, 1.0, None, 3.0], [0, 1, 2])
+    Estimate(mean=2.0, low=1.0, high=3.0, seeds={0: 1.0, 2: 3.0})
+    """
+    mean, low, high, *numbers = (None if each is None else float(each) for each in row)
+    assert mean is not None, "an estimate has a mean"
+    of_seeds = {seed: each for seed, each in zip(seeds, numbers, strict=True) if each is not None}
+    return Estimate(mean, low, high, of_seeds)
+
+
+def estimated(seeds: Mapping[int, float]) -> Estimate:
+    """The mean over seeds and its 95 % percentile bootstrap interval, as the lab computes it.
+
+    >>> estimated({0: 1.0, 1: 2.0, 2: 6.0})
+    Estimate(mean=3.0, low=1.0, high=6.0, seeds={0: 1.0, 1: 2.0, 2: 6.0})
+    """
+    numbers = np.array(list(seeds.values()))
+    mean = float(numbers.mean())
+    if len(numbers) < 2 or not np.isfinite(numbers).all():
+        return Estimate(mean, None, None, dict(seeds))
+    drawn = np.random.default_rng(0).integers(len(numbers), size=(_RESAMPLES, len(numbers)))
+    # Sums in another order round otherwise; the mean of equal numbers is that number.
+    low, high = (float(each) for each in np.percentile(numbers[np.sort(drawn, axis=1)].mean(axis=1), (2.5, 97.5)))
+    least, most = float(numbers.min()), float(numbers.max())
+    return Estimate(mean, max(low, least), min(high, most), dict(seeds))
+
+
+def stored() -> list[str]:
+    """The names of the studies whose results come with the package."""
+    return list(_studies())
+
+
+@cache
+def _studies() -> Mapping[str, Measured]:
+    text = resources.files("clockhands.claims").joinpath("studies.json").read_text(encoding="utf-8")
+    return MappingProxyType({name: Measured(name, data) for name, data in json.loads(text)["studies"].items()})
+
+
+def measured(name: str) -> Measured:
+    """The stored results of a study.
+
+    Raises:
+        InvalidValue: No results of that name come with the package.
+    """
+    if name not in _studies():
+        raise InvalidValue(
+            f"No results of the study {name!r} come with the package.",
+            f"There are results of {', '.join(_studies()) or 'no study'}. Run `clockhands lab run {name}`, then "
+            f"tools/studies_document.py with the store.",
+        )
+    return _studies()[name]

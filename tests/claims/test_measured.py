@@ -1,0 +1,206 @@
+"""The stored results of studies: complete, consistent, of the shipped studies, and missed loudly."""
+
+import copy
+import json
+import math
+from importlib import resources
+from itertools import product
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from clockhands.claims import CLAIMS, recompute
+from clockhands.claims import measured as module
+from clockhands.claims.measured import AS_TRAINED, Estimate, Measured, estimated, measured, stored
+from clockhands.errors import InvalidValue
+
+TEXT = resources.files("clockhands.claims").joinpath("studies.json").read_text(encoding="utf-8")
+STUDIES = json.loads(TEXT)["studies"]
+OF_TRAINED = [name for name, told in CLAIMS.items() if told.measured]
+
+
+def rows(name):
+    """Every stored estimate of a study: where it is, and its seeds."""
+    for task, data in STUDIES[name]["tasks"].items():
+        for arm, variants in data["cells"].items():
+            for variant, protocols in variants.items():
+                for protocol, measures in protocols.items():
+                    for measure, lengths in measures.items():
+                        for length, row in lengths.items():
+                            yield (task, arm, variant, protocol, measure, length), row
+        for arm, measures in data["training"].items():
+            for measure, row in measures.items():
+                yield (task, arm, measure), row
+
+
+def test_the_file_is_small():
+    assert len(TEXT.encode()) < 200_000
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_results_are_of_the_shipped_study_as_it_is(name):
+    studies = pytest.importorskip("clockhands.lab.study")
+    assert STUDIES[name]["run"]["hash"] == studies.read(name).hash, f"run {name} again: its file was changed"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_says_how_it_was_run(name):
+    run = STUDIES[name]["run"]
+    assert run["command"].startswith(f"clockhands lab run {name}")
+    assert run["commit"]
+    assert not run["commit"].endswith("+"), "it was run from a checkout with changed files"
+    assert run["wall_seconds"] > 0
+    assert run["finished"] > 0
+    assert run["machine"]["threads"] >= 1
+    assert {"python", "numpy", "torch", "scipy"} <= set(run["versions"])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_mean_and_interval_follow_from_the_seeds(name):
+    found = list(rows(name))
+    assert found
+    for where, (mean, low, high, *seeds) in found:
+        numbers = [float(each) for each in seeds if each is not None]
+        if not all(map(math.isfinite, numbers)):
+            assert low is high is None, where
+            continue
+        assert mean == pytest.approx(math.fsum(numbers) / len(numbers), rel=2e-5, abs=1e-6), where
+        if len(numbers) == 1:
+            assert low is high is None, where
+            continue
+        # Of all ways to draw as many seeds again, 2.5 % of the means are below and above: with 3 seeds none is cut off.
+        means = sorted(math.fsum(drawn) / len(drawn) for drawn in product(numbers, repeat=len(numbers)))
+        cut = int(0.025 * len(means))
+        assert low == pytest.approx(means[cut], rel=2e-5, abs=1e-6), where
+        assert high == pytest.approx(means[-1 - cut], rel=2e-5, abs=1e-6), where
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_loss_ratio_is_the_loss_over_that_at_the_training_length(name):
+    found = dict(rows(name))
+    ratios = [where for where in found if "loss_ratio" in where]
+    assert ratios
+    for task, arm, variant, protocol, _, length in ratios:
+        at = STUDIES[name]["tasks"][task]["length"]
+        own = found[task, arm, variant, protocol, "loss", length][3:]
+        trained = found[task, arm, variant, protocol, "loss", str(at)][3:]
+        expected = [one / other for one, other in zip(own, trained, strict=True)]
+        given = found[task, arm, variant, protocol, "loss_ratio", length][3:]
+        assert given == pytest.approx(expected, rel=3e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_verdict_of_a_gate_follows_from_its_number(name):
+    for gate in STUDIES[name]["gates"]:
+        if gate["value"] is None:
+            assert gate["holds"] is None
+            continue
+        mean, low, high = gate["value"][:3]
+        low, high = (mean if low is None else low), (mean if high is None else high)
+        holds = [
+            mean >= gate.get("at_least", -math.inf),
+            mean <= gate.get("at_most", math.inf),
+            low > gate.get("interval_above", -math.inf),
+            high < gate.get("interval_below", math.inf),
+        ]
+        assert gate["holds"] is all(holds), gate["says"]
+
+
+def test_differences_are_taken_seed_by_seed():
+    data = copy.deepcopy(STUDIES["quick"])
+    lengths = {"whole": {"loss": {"64": [0, 0, 0, 1.0, 2.0, 5.0]}}}
+    other = {"whole": {"loss": {"64": [0, 0, 0, 0.5, None, 2.0]}}}
+    data["tasks"]["copy"]["cells"] = {"one": {AS_TRAINED: lengths}, "other": {AS_TRAINED: other}}
+    found = Measured("quick", data).difference("copy", "one", "other")
+    assert (found.mean, found.low, found.high) == (1.75, 0.5, 3.0)
+    assert found.seeds == {0: 0.5, 2: 3.0}
+
+
+def test_the_interval_is_the_one_of_the_lab():
+    pytest.importorskip("scipy")
+    from clockhands.lab.results import estimate
+
+    rng = np.random.default_rng(3)
+    assert (estimated({4: 2.0}), estimate({4: 2.0}).low) == (Estimate(2.0, None, None, {4: 2.0}), None)
+    for seeds in (2, 3):
+        numbers = dict(enumerate(rng.normal(size=seeds).tolist()))
+        ours, theirs = estimated(numbers), estimate(numbers)
+        assert (ours.mean, ours.low, ours.high) == pytest.approx((theirs.mean, theirs.low, theirs.high), rel=1e-12)
+    many = dict(enumerate(rng.normal(size=20).tolist()))
+    ours, theirs = estimated(many), estimate(many)
+    assert ours.low == pytest.approx(theirs.low, abs=0.02)
+    assert ours.high == pytest.approx(theirs.high, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: measured("extrapolatoin"), "No results of the study 'extrapolatoin' come with the package."),
+        (lambda: measured("quick").value("copie", "rotary"), "has no task 'copie'"),
+        (lambda: measured("quick").value("copy", "rotari"), "has no loss of rotari in copy"),
+        (lambda: measured("quick").value("copy", "rotary", length=65), "has no loss of rotary in copy"),
+        (lambda: measured("quick").value("copy", "rotary", "spike"), "has no spike of rotary in copy"),
+        (lambda: measured("quick").places("language", "learned"), "has no places of learned in language"),
+    ],
+)
+def test_what_was_not_measured_is_an_error(call, says):
+    with pytest.raises(InvalidValue) as raised:
+        call()
+    assert says in raised.value.message
+    assert raised.value.hint
+
+
+def test_all_stored_studies_are_named():
+    assert stored() == list(STUDIES)
+
+
+@pytest.fixture
+def results(monkeypatch):
+    """Stored results that a test may change."""
+    data = copy.deepcopy(STUDIES)
+    changed = {name: Measured(name, each) for name, each in data.items()}
+    monkeypatch.setattr(module, "_studies", lambda: MappingProxyType(changed))
+    return data, changed
+
+
+@pytest.mark.parametrize("name", OF_TRAINED)
+def test_a_claim_whose_study_is_missing_fails(name, results):
+    _, studies = results
+    for study in CLAIMS[name].measured:
+        del studies[study]
+    with pytest.raises(InvalidValue, match="No results of the study"):
+        recompute(CLAIMS[name])
+
+
+def test_a_claim_says_which_of_its_numbers_were_measured():
+    assert OF_TRAINED
+    for name, told in CLAIMS.items():
+        of_trained = [number for number in told.numbers if number.startswith("measured_")]
+        assert bool(of_trained) == bool(told.measured), name
+
+
+@pytest.mark.parametrize("name", OF_TRAINED)
+def test_other_results_move_a_claim(name, results):
+    data, _ = results
+    for study in CLAIMS[name].measured:
+        for task in data[study]["tasks"].values():
+            change(task)
+    assert set(recompute(CLAIMS[name]).moved) == {n for n in CLAIMS[name].numbers if n.startswith("measured_")}
+
+
+def change(data):
+    """Multiplies every estimate below, each by another number."""
+    factor = iter(1.1 + np.random.default_rng(1).random(100_000))
+
+    def walk(each):
+        if isinstance(each, dict):
+            return {name: walk(inner) for name, inner in each.items()}
+        if isinstance(each[0], list):
+            return [walk(inner) for inner in each]
+        by = next(factor)
+        return [one * by if isinstance(one, float) else one for one in each]
+
+    data |= {name: walk(data[name]) for name in ("cells", "training")}
+    if data["places"]:
+        data["places"] |= {"arms": walk(data["places"]["arms"])}

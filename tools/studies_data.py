@@ -1,0 +1,205 @@
+"""From stores of the lab to the data that src/clockhands/claims/studies.json keeps: called by studies_document.py."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from clockhands.claims.measured import AS_TRAINED, OF_TRAINING, estimated
+
+BINS = 10
+
+
+def collect(path: Path) -> dict[str, Any]:
+    """The shipped studies in a store, as they are kept."""
+    from clockhands.lab import study as studies
+    from clockhands.lab.results import Results
+    from clockhands.lab.store import Store
+
+    shipped = {studies.read(name).hash: name for name in studies.shipped()}
+    found = {}
+    with Store.open(path, create=False, write=False) as store:
+        for stored in store.studies():
+            if stored.hash not in shipped:
+                raise SystemExit(f"{path} holds a study {stored.hash[:12]} that is not a shipped one as it is now.")
+            results = Results.load(store, stored)
+            if results.states["waiting"]:
+                raise SystemExit(f"{path}: {results.states['waiting']} trials of {shipped[stored.hash]} are not run.")
+            found[shipped[stored.hash]] = kept(results)
+    return found
+
+
+def kept(results: Any) -> dict[str, Any]:
+    """One study."""
+    study, stored = results.study, results.stored
+    ended = max(each.finished_at for each in results.trials)
+    wall = (datetime.fromisoformat(ended) - datetime.fromisoformat(stored.created)).total_seconds()
+    return {
+        "question": study.question,
+        "scope": study.scope,
+        "published": list(study.published),
+        "run": {
+            "command": stored.command,
+            "commit": stored.commit_id,
+            "version": stored.version,
+            "hash": stored.hash,
+            "created": stored.created,
+            "wall_seconds": round(wall),
+            "trial_seconds": round(results.seconds),
+            "versions": stored.versions,
+            "machine": {name: value for name, value in stored.machine.items() if name != "texts"},
+            "texts": stored.machine.get("texts", {}),
+            "finished": results.states["finished"],
+            "failed": [
+                {"task": each.task, "arm": each.arm, "seed": each.seed, "message": each.message}
+                for each in results.trials
+                if each.state == "failed"
+            ],
+        },
+        "gates": [gate(each, study.tasks[each.gate.task].seeds) for each in results.gates()],
+        "arms": {name: arm(results, name) for name in study.arms},
+        "tasks": {name: task(results, name) for name in study.tasks},
+    }
+
+
+def row(value: Any, seeds: Iterable[int]) -> list[Any]:
+    """An estimate: mean, low, high, then the number of each seed, to six digits."""
+
+    def short(number: float | None) -> Any:
+        if number is None:
+            return None
+        return float(f"{number:.6g}") if math.isfinite(number) else str(number)
+
+    return [short(each) for each in (value.mean, value.low, value.high, *(value.seeds.get(seed) for seed in seeds))]
+
+
+def gate(judged: Any, seeds: Iterable[int]) -> dict[str, Any]:
+    """A gate with its verdict; fields that it does not use are left out."""
+    told = judged.gate
+    given = {
+        name: getattr(told, name)
+        for name in (
+            "says", "task", "arm", "variant", "minus", "minus_variant", "measure", "length", "protocol", "at_least",
+            "at_most", "interval_above", "interval_below",
+        )
+        if getattr(told, name) not in ("", None)
+    }  # fmt: skip
+    return given | {"value": None if judged.value is None else row(judged.value, seeds), "holds": judged.holds}
+
+
+def arm(results: Any, name: str) -> dict[str, Any]:
+    """What an arm is, and what it cost."""
+    told = results.to_dict()["arms"][name]
+    rates = {task: round(number) for task, number in told["tokens_per_second"].items()}
+    keys = {key.task: key for key in results.study.trial_keys() if key.arm == name}
+    training = {task: results.study.training_of(key) for task, key in keys.items()}
+    return {
+        "says": told["says"],
+        "code": told["code"],
+        "parameters": told.get("parameters"),
+        "code_parameters": told.get("code_parameters"),
+        "tokens_per_second": rates,
+        "steps": {task: each.steps for task, each in training.items()},
+        "learning_rate": {task: each.learning_rate for task, each in training.items()},
+    }
+
+
+def task(results: Any, name: str) -> dict[str, Any]:
+    """What was measured in a task."""
+    plan = results.study.tasks[name]
+    kind = type(plan.task).__name__
+    measures = ["loss", "loss_ratio", "sink_share"] if kind == "Language" else ["accuracy", "loss", "loss_ratio"]
+    cells: dict[str, Any] = {}
+    training: dict[str, Any] = {}
+    for each in plan.arms:
+        own = results.study.arms[each]
+        for variant in ("", *own.at_test):
+            for protocol in plan.evaluation.protocols:
+                for measure in measures:
+                    for length in plan.evaluation.lengths:
+                        value = results.value(name, each, measure, length=length, variant=variant, protocol=protocol)
+                        if value is not None:
+                            by_variant = cells.setdefault(each, {}).setdefault(variant or AS_TRAINED, {})
+                            by_length = by_variant.setdefault(protocol, {}).setdefault(measure, {})
+                            by_length[str(length)] = row(value, plan.seeds)
+        for measure in OF_TRAINING:
+            value = results.value(name, each, measure)
+            if value is not None and (measure != "steps_to_threshold" or plan.evaluation.threshold):
+                training.setdefault(each, {})[measure] = row(value, plan.seeds)
+        steps = results.curve(name, each, "gradient_norm_largest").values()
+        largest = {seed: max(step.seeds[seed] for step in steps if seed in step.seeds) for seed in trained(steps)}
+        if largest:
+            training[each]["gradient_norm_largest"] = row(estimated(largest), plan.seeds)
+    return {
+        "kind": kind,
+        "length": plan.training.length,
+        "sequences": plan.training.sequences,
+        "steps": plan.training.steps,
+        "threshold": plan.evaluation.threshold,
+        "seeds": list(plan.seeds),
+        "model": {
+            "layers": plan.model.layers, "width": plan.model.width, "heads": plan.model.heads,
+            "start": plan.model.start,
+        },
+        "layers": {each: results.study.model_of(key_of(results, name, each)).layers for each in plan.arms},
+        "drops": [each for each in plan.arms if results.study.arms[each].drop is not None],
+        "bounds": {
+            bound: {str(length): float(f"{plan.task.bounds(length)[bound]:.6g}") for length in plan.evaluation.lengths}
+            for bound in ("chance_accuracy", "bag_accuracy")
+            if bound in plan.task.bounds(plan.training.length)
+        },
+        "cells": cells,
+        "training": training,
+        "places": places(results, name, kind),
+    }  # fmt: skip
+
+
+def trained(steps: Iterable[Any]) -> list[int]:
+    """The seeds of a training curve."""
+    return sorted({seed for step in steps for seed in step.seeds})
+
+
+def key_of(results: Any, task: str, arm: str) -> Any:
+    """A trial of an arm."""
+    return next(key for key in results.study.trial_keys() if (key.task, key.arm) == (task, arm))
+
+
+def places(results: Any, name: str, kind: str) -> dict[str, Any]:
+    """Loss by position, or accuracy by depth or distance, as trained, at the longest length, in at most ten bins."""
+    if kind not in ("Language", "Recall"):
+        return {}
+    plan = results.study.tasks[name]
+    measure, length = ("loss" if kind == "Language" else "accuracy"), max(plan.evaluation.lengths)
+    found = {each: results.places(name, each, measure, length) for each in plan.arms}
+    every = sorted({place for each in found.values() for place in each})
+    if not every:
+        return {}
+    step = 1 if every[-1] < BINS else 2 ** math.ceil(math.log2((every[-1] + 1) / BINS))
+    bins = {first: [each for each in every if first <= each < first + step] for first in range(0, every[-1] + 1, step)}
+    bins = {first: inside for first, inside in bins.items() if inside}
+    width = every[1] - every[0] if len(every) > 1 and step > 1 else 1
+    arms = {}
+    for each, at in found.items():
+        rows = []
+        for inside in bins.values():
+            here = [at[place].seeds for place in inside if place in at]
+            seeds = {seed: fmean(one[seed] for one in here if seed in one) for seed in (here[0] if here else ())}
+            rows.append(row(estimated(seeds), plan.seeds) if seeds else None)
+        if all(rows):  # a learned table ends before the longest length
+            arms[each] = rows
+    names = [f"{inside[0]}–{inside[-1] + width - 1}" if step > 1 else str(first) for first, inside in bins.items()]
+    return {"what": plan.task.place, "measure": measure, "length": length, "names": names, "arms": arms}
+
+
+def written(data: Mapping[str, Any]) -> str:
+    """The data as JSON, one estimate a line."""
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    return re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", _on_one_line, text) + "\n"
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return "[" + re.sub(r",\n\s+", ", ", found[1]) + "]"

@@ -1,0 +1,428 @@
+"""Write src/clockhands/claims/studies.json from stores of the lab, and docs/studies.md from that file alone.
+
+    tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are in the file already
+    tools/studies_document.py             the document only
+
+A store is read and never written. It must hold a shipped study as it is now, with no trial left to run.
+"""
+
+import argparse
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from clockhands.claims.measured import AS_TRAINED, OF_TRAINING, Estimate, Measured, estimate_of
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "src" / "clockhands" / "claims" / "studies.json"
+DOCUMENT = ROOT / "docs" / "studies.md"
+
+ORDER = (
+    "quick", "naive", "ablation", "extrapolation", "drope", "scaling", "spacing", "slopes", "base-bound", "sinks",
+    "faults",
+)  # fmt: skip
+
+BEGIN = """# What the lab's studies measured
+
+Each study below comes with clockhands and was run whole. This page has all of its numbers: every gate as it was written
+before the run, also those that fail, every mean with its interval, and what it cost. `tools/studies_document.py` makes
+the page from `src/clockhands/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes its
+verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same machine,
+with the same versions, it gives the same numbers.
+
+**How to read it.** *0.336 [0.322, 0.346]* is the mean over the seeds with its 95 % bootstrap interval; for 3 seeds the
+interval is the range of the three numbers: it says whether the seeds agree, and no more. A *difference* of two arms is
+taken seed by seed: the same seed has the same initial weights and the same batches in both. Losses are in nats for each
+token. A *loss ratio* is the loss over the same arm's loss at the training length. *Whole* windows are cut one after
+another, so their first tokens have little context; with *sliding* windows every scored token has a full context. Tokens
+per second are of training, with one thread for each trial, two trials at a time on two cores that other work shared.
+
+"""
+
+NAMES = {
+    "loss": "Loss (nats per token)",
+    "accuracy": "Accuracy (share of right answers)",
+    "loss_ratio": "Loss ratio",
+    "sink_share": "Share of attention on the first token, queries of the second half, mean over layers",
+    "spike": "loss right after the drop less that before",
+    "won_back": "part of that won back at the end",
+    "steps_to_threshold": "steps to the threshold",
+    "gradient_norm_start": "gradient norm of the first step",
+    "gradient_norm_largest": "largest of a step",
+    "gradient_norm": "over the last steps",
+}
+NAMES_IN_GATES = {
+    "won_back": "part of the spike won back",
+    "sink_share": "share of the first token",
+    "loss_ratio": "loss ratio",
+}
+
+
+def document(data: Mapping[str, Any]) -> str:
+    """The whole document."""
+    studies = {name: Measured(name, data["studies"][name]) for name in ORDER if name in data["studies"]}
+    return BEGIN + overview(studies) + "".join(map(section, studies.values()))
+
+
+def overview(studies: Mapping[str, Measured]) -> str:
+    """One line for each study."""
+    rows = [
+        (
+            f"[{name}](#{name})",
+            each.data["question"],
+            gates_in_short(each.data["gates"]),
+            duration(each.data["run"]["wall_seconds"]),
+        )
+        for name, each in studies.items()
+    ]
+    return table(("study", "question", "gates", "time taken"), rows, right=3)
+
+
+def gates_in_short(gates: list[dict[str, Any]]) -> str:
+    """How many hold."""
+    if not gates:
+        return "none"
+    held = sum(each["holds"] is True for each in gates)
+    return f"{held} of {len(gates)} hold" if held == len(gates) else f"**{held} of {len(gates)} hold**"
+
+
+def section(study: Measured) -> str:
+    """One study."""
+    data = study.data
+    parts = [f"\n## {study.name}\n", wrapped(f"**{escaped(data['question'])}**"), gates_of(study)]
+    parts += [task_of(study, name) for name in data["tasks"]]
+    if data["published"]:
+        parts.append("Published figures to be read beside these:\n")
+        parts.append("".join(wrapped(f"- {escaped(each)}", "  ") for each in data["published"]))
+    parts.append(cost(study))
+    return "\n".join(parts)
+
+
+def gates_of(study: Measured) -> str:
+    """Every gate with its verdict and its number."""
+    gates = study.data["gates"]
+    if not gates:
+        return "The study has no gates.\n"
+    failed = [each for each in gates if each["holds"] is False]
+    absent = [each for each in gates if each["holds"] is None]
+    say = f"{sum(each['holds'] is True for each in gates)} of {len(gates)} gates hold."
+    if failed:
+        say += f" {len(failed)} fail{'s' if len(failed) == 1 else ''}: " + " ".join(f"“{g['says']}”" for g in failed)
+    if absent:
+        say += f" {len(absent)} could not be measured: " + " ".join(f"“{g['says']}”" for g in absent)
+    rows = [
+        (
+            {True: "holds", False: "**fails**", None: "**not measured**"}[each["holds"]],
+            each["says"],
+            what_of(study, each),
+            number_of(each["value"], study.data["tasks"][each["task"]]["seeds"]),
+            ", ".join(
+                f"{name.replace('_', ' ')} {each[name]:g}"
+                for name in ("at_least", "at_most", "interval_above", "interval_below")
+                if name in each
+            ),
+        )
+        for each in gates
+    ]
+    heads = ("verdict", "gate, as it was written before the run", "what is measured", "measured", "asked")
+    return wrapped(escaped(say)) + "\n" + table(heads, rows, right=3)
+
+
+def what_of(study: Measured, gate: Mapping[str, Any]) -> str:
+    """What a gate measures."""
+    said = f"{gate['task']}: {NAMES_IN_GATES.get(gate['measure'], gate['measure'].replace('_', ' '))} of "
+    said += labelled(gate["arm"], gate.get("variant", AS_TRAINED))
+    if "minus" in gate:
+        said += f" less {labelled(gate['minus'], gate.get('minus_variant', AS_TRAINED))}"
+    if gate["measure"] in OF_TRAINING:
+        return said
+    said += f", {gate['length'] or study.data['tasks'][gate['task']]['length']} tokens"
+    return f"{said}, sliding windows" if gate["protocol"] == "sliding" else said
+
+
+def labelled(arm: str, variant: str) -> str:
+    """An arm, with its change at test time."""
+    return arm if variant == AS_TRAINED else f"{arm} ({variant} at test time)"
+
+
+def task_of(study: Measured, name: str) -> str:
+    """The numbers of one task."""
+    data = study.data["tasks"][name]
+    seeds = ", ".join(map(str, data["seeds"]))
+    model = data["model"]
+    sizes = f"{model['layers']} layers of width {model['width']}, {model['heads']} heads"
+    if model["start"]:
+        sizes = f"the weights of {model['start']}"
+    parts = [
+        f"### {study.name}: {name}\n",
+        wrapped(
+            f"Task {data['kind'].lower()}; {sizes}; {data['steps']} steps of {data['sequences']} sequences of "
+            f"{data['length']} tokens unless the arm says otherwise; seeds {seeds}."
+        ),
+    ]
+    for measure, protocol in shown_of(data):
+        lengths = sorted({int(n) for each in variants(data) for n in cell(each, protocol, measure)})
+        rows = [
+            (
+                labelled(arm, variant),
+                *(number_of(cell(each, protocol, measure).get(str(n)), data["seeds"]) for n in lengths),
+            )
+            for arm, variant, each in ((a, v, (data["cells"][a][v])) for a in data["cells"] for v in data["cells"][a])
+            if cell(each, protocol, measure)
+        ]
+        windows = f", {protocol} windows" if data["kind"] == "Language" and measure != "sink_share" else ""
+        parts += [f"{NAMES[measure]}{windows}, by length in tokens:\n", table(("arm", *map(str, lengths)), rows)]
+    if data["kind"] != "Language":
+        parts.append(wrapped(bounds_in_words(data["bounds"])))
+    parts += [changes(study, name), drops(study, name), positions(data), training(data)]
+    return "\n".join(filter(None, parts))
+
+
+def shown_of(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Which measures a task shows, under which protocols."""
+    measures = ("loss", "loss_ratio", "sink_share") if data["kind"] == "Language" else ("accuracy", "loss")
+    protocols = [p for p in ("whole", "sliding") if any(p in each for each in variants(data))]
+    found = [(m, p) for m in measures for p in protocols if any(cell(each, p, m) for each in variants(data))]
+    # A ratio at the training length alone is 1 by definition.
+    longer = {int(n) for each in variants(data) for n in cell(each, "whole", "loss")} - {data["length"]}
+    return [(m, p) for m, p in found if m != "loss_ratio" or longer]
+
+
+def variants(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What was measured of every arm and change at test time."""
+    return [each for arm in data["cells"].values() for each in arm.values()]
+
+
+def cell(variant: Mapping[str, Any], protocol: str, measure: str) -> Mapping[str, Any]:
+    """A measure by length; empty where it was not measured."""
+    return variant.get(protocol, {}).get(measure, {})
+
+
+def bounds_in_words(bounds: Mapping[str, Mapping[str, float]]) -> str:
+    """Accuracies that need no position."""
+    says = {"chance_accuracy": "by guessing", "bag_accuracy": "by knowing the tokens and not their order"}
+    parts = [
+        f"{says[name]} {', '.join(f'{share:.3f} at {length}' for length, share in by_length.items())} tokens"
+        for name, by_length in bounds.items()
+    ]
+    return f"Accuracy that needs no position: {'; '.join(parts)}."
+
+
+def changes(study: Measured, task: str) -> str:
+    """What each change at test time does, against the same trained model."""
+    cells = study.data["tasks"][task]["cells"]
+    pairs = [
+        ((labelled(arm, variant),), (arm, variant), (arm, AS_TRAINED))
+        for arm in cells
+        for variant in cells[arm]
+        if variant != AS_TRAINED
+    ]
+    return compared(study, task, "Change at test time: {} less that of the same model as trained", ("change",), pairs)
+
+
+def drops(study: Measured, task: str) -> str:
+    """What dropping a code did, and the final model against its controls."""
+    data, arms = study.data["tasks"][task], study.data["arms"]
+    if not data["drops"]:
+        return ""
+    rows = [
+        (
+            arm,
+            arms[arm]["says"],
+            str(arms[arm]["steps"][task]),
+            *(number_of(data["training"].get(arm, {}).get(name), data["seeds"]) for name in ("spike", "won_back")),
+        )
+        for arm in data["drops"]
+    ]
+    pairs = [
+        ((arm, labelled(control, variant)), (arm, AS_TRAINED), (control, variant))
+        for arm in data["drops"]
+        for control in data["cells"]
+        if control not in data["drops"] and data["layers"][arm] == data["layers"][control]
+        for variant in data["cells"][control]
+    ]
+    heads = ("arm", "what it is", "steps", NAMES["spike"], NAMES["won_back"])
+    return "\n".join(
+        (
+            "The drop, at the training length:\n",
+            table(heads, rows, right=2),
+            compared(study, task, "After the drop: final {} less that of a control", ("dropped", "less"), pairs),
+        )
+    )
+
+
+def compared(study: Measured, task: str, says: str, heads: tuple[str, ...], pairs: list[Any]) -> str:
+    """Tables of differences, seed by seed, by length: what is called so, which arm and variant, less which."""
+    data = study.data["tasks"][task]
+    measure = "loss" if data["kind"] == "Language" else "accuracy"
+    parts = []
+    for protocol in ("whole", "sliding"):
+        lengths = sorted({int(n) for each in variants(data) for n in cell(each, protocol, measure)})
+        rows = []
+        for labels, (arm, variant), (minus, other) in pairs:
+            known = (cell(data["cells"][a][v], protocol, measure) for a, v in ((arm, variant), (minus, other)))
+            both = set.intersection(*map(set, known))
+            where = {"variant": variant, "minus_variant": other, "protocol": protocol}
+            found = {n: study.difference(task, arm, minus, measure, length=int(n), **where) for n in both}
+            if both:
+                rows.append((*labels, *(in_numbers(found[str(n)]) if str(n) in both else "–" for n in lengths)))
+        if rows:
+            windows = f", {protocol} windows" if data["kind"] == "Language" else ""
+            parts.append(f"{says.format(measure)}{windows}, by length:\n")
+            parts.append(table((*heads, *map(str, lengths)), rows, right=len(heads)))
+    return "\n".join(parts)
+
+
+def positions(data: Mapping[str, Any]) -> str:
+    """By position, depth or distance."""
+    found = data["places"]
+    if not found or not found["arms"]:
+        return ""
+    rows = [
+        (arm, *(number_of(row, data["seeds"], interval=False) for row in rows)) for arm, rows in found["arms"].items()
+    ]
+    return "\n".join(
+        (
+            wrapped(f"{found['measure'].capitalize()} by {found['what']} at {found['length']} tokens, means:"),
+            table(("arm", *found["names"]), rows),
+        )
+    )
+
+
+def training(data: Mapping[str, Any]) -> str:
+    """Gradient norms, and steps to the threshold where there is one."""
+    names = [
+        name
+        for name in ("gradient_norm_start", "gradient_norm_largest", "gradient_norm", "steps_to_threshold")
+        if any(name in each for each in data["training"].values())
+    ]
+    rows = [
+        (arm, *(number_of(each.get(name), data["seeds"]) for name in names)) for arm, each in data["training"].items()
+    ]
+    if not names:
+        return ""
+    heads = [NAMES[name] for name in names]
+    if data["threshold"]:
+        heads = [head.replace("the threshold", f"an accuracy of {data['threshold']:g}") for head in heads]
+    return "\n".join(("While training:\n", table(("arm", *heads), rows)))
+
+
+def cost(study: Measured) -> str:
+    """What it cost, and where the numbers are from."""
+    run, arms = study.data["run"], study.data["arms"]
+    tasks = list(study.data["tasks"])
+    rows = [
+        (
+            name,
+            each["says"],
+            "–" if each["parameters"] is None else f"{each['parameters']:,}",
+            "–" if each["code_parameters"] is None else f"{each['code_parameters']:,}",
+            *(f"{each['tokens_per_second'][task]:,}" if task in each["tokens_per_second"] else "–" for task in tasks),
+        )
+        for name, each in arms.items()
+    ]
+    heads = ("arm", "what it is", "parameters", "of the code", *(f"tokens/s, {task}" for task in tasks))
+    machine, versions = run["machine"], run["versions"]
+    trials = f"{run['finished']} trials finished, {len(run['failed'])} failed"
+    parts = [
+        "What it cost:\n",
+        table(heads, rows, right=2),
+        wrapped(
+            f"Measured by `{run['command']}` on {run['created'][:10]}, at commit {run['commit'] or 'unknown'} of "
+            f"clockhands {run['version']}. {trials}; {duration(run['wall_seconds'])} from the start to the last trial, "
+            f"{duration(run['trial_seconds'])} of training and evaluation in all trials together. "
+            f"{machine['processor']}, {machine['cores']} cores, {machine['system']}; device {machine['device']}, "
+            f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''} for each trial. "
+            f"{', '.join(f'{name} {number}' for name, number in versions.items())}. Study {run['hash'][:12]}."
+        ),
+    ]
+    for task, text in run["texts"].items():
+        parts.append(
+            wrapped(
+                f"Text of {escaped(task)}: {text['name']} {text['version']}, {text['bytes']:,} bytes, tokenizer "
+                f"{text['tokenizer']}. {text['training_tokens']:,} tokens for training, of the others "
+                f"{text['scored_tokens']:,} are scored."
+            )
+        )
+    parts += [
+        wrapped(f"- Failed: {each['task']}, {each['arm']}, seed {each['seed']}: {escaped(each['message'])}", "  ")
+        for each in run["failed"]
+    ]
+    if study.data["scope"]:
+        parts.append(wrapped(f"Scope: {escaped(study.data['scope'])}"))
+    return "\n".join(parts)
+
+
+# Markdown
+
+
+def number_of(row: list[Any] | None, seeds: list[int], *, interval: bool = True) -> str:
+    """A stored estimate as it is read."""
+    return "–" if row is None else in_numbers(estimate_of(row, seeds), interval=interval)
+
+
+def in_numbers(value: Estimate, *, interval: bool = True) -> str:
+    """A mean, with its interval where there is one."""
+    if math.isinf(value.mean):
+        reached = sum(math.isfinite(each) for each in value.seeds.values())
+        return f"reached with {reached} of {len(value.seeds)} seeds" if reached else "never"
+    digits = 3 if abs(value.mean) < 100 else 0
+    written = f"{value.mean:.{digits}f}"
+    if not interval or value.low is None or value.high is None:
+        return written
+    return f"{written} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]], right: int = 1) -> str:
+    """A table; columns from ``right`` on are numbers."""
+    heads = [escaped(head) for head in heads]
+    line = "|".join("---" if at < right else "---:" for at in range(len(heads)))
+    body = "".join(f"| {' | '.join(cell_text(each) for each in row)} |\n" for row in rows)
+    return f"| {' | '.join(heads)} |\n|{line}|\n{body}"
+
+
+def cell_text(text: str) -> str:
+    """Text in a table; links and bold verdicts are meant."""
+    return text if text.startswith(("[", "**")) else escaped(text)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    minutes = round(seconds / 60)
+    if seconds < 60:
+        return f"{round(seconds)} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """A paragraph in lines that are no longer than those of the other documents."""
+    lines = textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text in which nothing is markup."""
+    for mark in ("*", "_", "|", "<"):
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def main() -> None:
+    """Update the data from stores, then write the document."""
+    from studies_data import collect, written
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("stores", nargs="*", type=Path, metavar="STORE")
+    known = json.loads(DATA.read_text(encoding="utf-8"))["studies"] if DATA.exists() else {}
+    for path in parser.parse_args().stores:
+        known |= collect(path)
+    data = {"schema": 1, "studies": {name: known[name] for name in ORDER if name in known}}
+    DATA.write_text(written(data), encoding="utf-8")
+    DOCUMENT.write_text(document(json.loads(DATA.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
