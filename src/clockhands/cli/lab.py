@@ -2,20 +2,20 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from clockhands.cli.group import talk
-from clockhands.cli.output import OutPath, print_json, write_whole
+from clockhands.cli.output import OutPath, not_there, print_json, write_whole
 from clockhands.errors import InvalidValue
 
 if TYPE_CHECKING:
     from clockhands.lab.results import Results
-    from clockhands.lab.store import Store, StoredStudy
+    from clockhands.lab.running import Options
+    from clockhands.lab.store import Key, Store, StoredStudy
     from clockhands.lab.study import Study
 
 STORE = "lab.sqlite"
@@ -35,8 +35,8 @@ Examples:
 def command() -> None:
     """Train small models with each position encoding, compare them, and drop encodings after training.
 
-    A STUDY is a TOML file, or the name of one that comes with clockhands (`clockhands lab list`). Results go to a store,
-    one SQLite file. A study that was interrupted goes on from its last checkpoints when it is run again.
+    A STUDY is a TOML file, or the name of one that comes with clockhands (`clockhands lab list`). Results go to a
+    store, one SQLite file. A study that was interrupted goes on from its last checkpoints when it is run again.
 
     Exit codes: 0 all gates of the study hold, 1 a gate or a trial failed, 2 could not, 130 interrupted.
     """
@@ -82,10 +82,13 @@ def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> 
     from clockhands.lab.store import Store
     from clockhands.lab.study import read
 
-    read_study = read(study)
+    if html is not None:
+        not_there(html, force=force)
+    chosen = read(study)
+    options = _checked(chosen, **how)
     with Store.open(store) as opened:
-        failed = _run(read_study, opened, **how)
-        code = _report(_results(opened, read_study.hash), html, force)
+        failed = _run(chosen, opened, options, how["tensorboard"])
+        code = _report(_results(opened, chosen.hash), html, force)
     return max(code, 1 if failed else 0)
 
 
@@ -104,9 +107,11 @@ def resume(study: str | None, store: Path, **how: Any) -> int:
     code = 0
     with Store.open(store, create=False) as opened:
         for stored in _chosen(opened, study):
-            opened.retry(stored.hash)
             talk(f"{stored.name} ({stored.hash[:12]})")
-            failed = _run(parse(stored.text, stored.name), opened, **how)
+            chosen = parse(stored.text, stored.name)
+            options = _checked(chosen, **how)
+            opened.retry(stored.hash)
+            failed = _run(chosen, opened, options, how["tensorboard"])
             code = max(code, _report(_results(opened, stored.hash), None, False), 1 if failed else 0)
     return code
 
@@ -124,35 +129,29 @@ def list_(store: Path | None, as_json: bool) -> None:
         from clockhands.lab.study import read, shipped
 
         studies = [read(name) for name in shipped()]
-        if as_json:
-            print_json(
-                {
-                    "studies": [
-                        {"name": each.name, "question": each.question, "trials": len(each.trial_keys())} for each in studies
-                    ]
-                }
-            )
-        else:
+        if not as_json:
             print_shipped(studies)
-        return
-    from clockhands.lab.store import Store
-
-    with Store.open(store, create=False, write=False) as opened:
-        found = [(each, opened.trials(each.hash)) for each in opened.studies()]
-    if as_json:
-        print_json(
-            {
-                "studies": [
-                    {
-                        "name": each.name, "hash": each.hash, "created": each.created, "commit": each.commit_id,
-                        "trials": {state: sum(t.state == state for t in trials) for state in ("finished", "failed", "waiting")},
-                    }
-                    for each, trials in found
-                ]
-            }
-        )  # fmt: skip
+            return
+        listed = [{"name": each.name, "question": each.question, "trials": len(each.trial_keys())} for each in studies]
     else:
-        print_stored(found)
+        from clockhands.lab.store import STATES, Store
+
+        with Store.open(store, create=False, write=False) as opened:
+            found = [(each, opened.trials(each.hash)) for each in opened.studies()]
+        if not as_json:
+            print_stored(found)
+            return
+        listed = [
+            {
+                "name": each.name,
+                "hash": each.hash,
+                "created": each.created,
+                "commit": each.commit_id,
+                "trials": {state: sum(trial.state == state for trial in trials) for state in STATES},
+            }
+            for each, trials in found
+        ]
+    print_json({"studies": listed})
 
 
 @command.command("report")
@@ -162,22 +161,26 @@ def list_(store: Path | None, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Replace the HTML file if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--csv", type=OutPath(), metavar="FILE", help="Write every measured number as CSV.")
-def report(study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
+def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
     """Print what a store says about a study: the answer, the gates, the numbers with their intervals.
 
     STUDY is a name, a TOML file, or the beginning of a hash; without it, the newest study of the store is shown.
     """
     from clockhands.lab.store import Store
 
+    for path in (html, csv):
+        if path is not None:
+            not_there(path, force=force)
     with Store.open(store, create=False, write=False) as opened:
         stored = _chosen(opened, study)[-1]
         results = _results(opened, stored.hash)
         if csv is not None:
-            write_whole(csv, lambda path: opened.export_csv(stored.hash, path), force=force)
-    if as_json:
-        print_json(results.to_dict())
-        return _exit_code(results)
-    return _report(results, html, force)
+
+            def write_csv(path: Path) -> None:
+                opened.export_csv(stored.hash, path)
+
+            write_whole(csv, write_csv, force=force)
+    return _report(results, html, force, as_json=as_json)
 
 
 @command.command("tune")
@@ -185,10 +188,10 @@ def report(study: str | None, store: Path, html: Path | None, force: bool, as_js
 @_store_option
 @_running_options
 def tune(study: str, store: Path, **how: Any) -> None:
-    """Try the study's grid of learning rates for every arm and task, and print the best as lines for the study file.
+    """Try the study's grid of learning rates for every arm and task, and print the best.
 
-    The grid and its seeds are in the section `tuning`; the study's own seeds are not used. The best rate is the one with
-    the lowest held-out loss at the training length, averaged over the tuning seeds.
+    The grid and its seeds are in the section `tuning`; the study's own seeds are not used. The best rate is the one
+    with the lowest held-out loss at the training length, averaged over the tuning seeds.
     """
     from clockhands.lab.store import Store
     from clockhands.lab.study import read
@@ -197,8 +200,9 @@ def tune(study: str, store: Path, **how: Any) -> None:
 
     read_study = read(study)
     tuned = tuning_study(read_study)
+    options = _checked(tuned, **how)
     with Store.open(store) as opened:
-        _run(tuned, opened, **how)
+        _run(tuned, opened, options, how["tensorboard"])
         found = best(read_study, _results(opened, tuned.hash))
     print_tuned(found)
 
@@ -213,61 +217,68 @@ def schema() -> None:
     click.echo(json.dumps(made(), indent=2))
 
 
-def _run(study: "Study", store: "Store", tensorboard: Path | None = None, jobs: int | None = None, **how: Any) -> bool:
+def _checked(study: "Study", *, tensorboard: Path | None, jobs: int | None, **how: Any) -> "Options":
+    """The options of a run; refuses what cannot be run before anything is written."""
+    from importlib.util import find_spec
+
+    for package, extra in (("torch", "lab"), ("scipy", "lab"), ("tensorboard", "tensorboard")):
+        if find_spec(package) is None and (package != "tensorboard" or tensorboard is not None):
+            raise InvalidValue(f"This needs {package}, which is not installed.", f"pip install 'clockhands[{extra}]'")
+    from clockhands.lab.running import Options, check
+
+    options = Options(at_once=jobs, **how)
+    check(study, options)
+    return options
+
+
+def _run(study: "Study", store: "Store", options: "Options", tensorboard: Path | None) -> bool:
     """Run what is missing of a study, with progress; whether a trial failed."""
     from clockhands.engines import Failed, Finished, Lost, Started, Told
-    from clockhands.lab.running import Options, events, prepare
+    from clockhands.lab.running import events, prepare
+    from clockhands.show.lab import Progress
 
-    _check_torch()
-    options = Options(at_once=jobs, **how)
     progress = prepare(study, store, shlex.join(["clockhands", *sys.argv[1:]]), options)
-    failed = False
+    trials = store.trials(study.hash)
+    for each in trials:
+        if each.state == "finished":
+            _write_events(tensorboard, study, store, each.key)
+    failed = any(each.state == "failed" for each in trials)
     if not progress.tokens:
-        return any(each.state == "failed" for each in store.trials(study.hash))
-    with _shown(len(progress.tokens)) as shown, closing(events(study, store, options, progress)) as running:
-        for event in running:
-            match event:
-                case Finished():
-                    shown.trial_ended(event.job.name, progress.share)
-                    if tensorboard is not None:
-                        _write_events(tensorboard, study, store, event.job.name)
-                case Failed():
-                    failed = True
-                    shown.trial_ended(event.job.name, progress.share)
-                    shown.say(f"failed: {event.job.name}: {event.message} {event.hint}".strip())
-                case Lost():
-                    shown.say(f"lost: {event.job.name}: {event.reason} It goes on from its last checkpoint.")
-                case Told(message={"warning": warning}):
-                    shown.say(f"warning: {warning}")
-                case Started() | Told():
-                    shown.update(progress.share)
+        return failed
+    try:
+        with Progress(len(progress.tokens)) as shown, closing(events(study, store, options, progress)) as running:
+            for event in running:
+                match event:
+                    case Finished():
+                        shown.trial_ended(event.job.name, progress.share)
+                        _write_events(tensorboard, study, store, progress.keys[event.job.name])
+                    case Failed():
+                        failed = True
+                        shown.trial_ended(event.job.name, progress.share)
+                        shown.say(f"failed: {event.job.name}: {event.message} {event.hint}".strip())
+                    case Lost():
+                        shown.say(f"lost: {event.job.name}: {event.reason} It goes on from its last checkpoint.")
+                    case Told(message={"warning": warning}):
+                        shown.say(f"warning: {warning}")
+                    case Started() | Told():
+                        shown.update(progress.share)
+    except KeyboardInterrupt:
+        done = sum(each.state == "finished" for each in store.trials(study.hash))
+        again = shlex.join(["clockhands", "lab", "resume", "--store", str(store.path)])
+        talk(f"Interrupted: {done} of {len(trials)} trials are finished and kept. `{again}` goes on.")
+        raise
     if progress.elsewhere:
-        talk(
-            f"{len(progress.elsewhere)} trials are run by another lab on this store; run this again to see their results."
-        )
+        count = len(progress.elsewhere)
+        talk(f"{count} trials are run by another lab on this store; run this again to see their results.")
     return failed
 
 
-def _check_torch() -> None:
-    from importlib.util import find_spec
+def _write_events(folder: Path | None, study: "Study", store: "Store", key: "Key") -> None:
+    """The event file of a trial, where a folder for them was given."""
+    if folder is not None:
+        from clockhands.lab.tensorboard import write_trial
 
-    for package in ("torch", "scipy"):
-        if find_spec(package) is None:
-            raise InvalidValue(f"The lab needs {package}, which is not installed.", "pip install 'clockhands[lab]'")
-
-
-@contextmanager
-def _shown(trials: int) -> "Iterator[Any]":
-    from clockhands.show.lab import Progress
-
-    with Progress(trials) as shown:
-        yield shown
-
-
-def _write_events(folder: Path, study: "Study", store: "Store", name: str) -> None:
-    from clockhands.lab.tensorboard import write_trial
-
-    write_trial(folder, study, [row for row in store.rows(study.hash) if str(row.key) == name])
+        write_trial(folder, study, store.rows(study.hash, **key._asdict()))
 
 
 def _results(store: "Store", hash_: str) -> "Results":
@@ -299,14 +310,20 @@ def _chosen(store: "Store", study: str | None) -> "list[StoredStudy]":
     return chosen
 
 
-def _report(results: "Results", html: Path | None, force: bool) -> int:
-    from clockhands.show.lab import print_results
+def _report(results: "Results", html: Path | None, force: bool, *, as_json: bool = False) -> int:
+    if as_json:
+        print_json(results.to_dict())
+    else:
+        from clockhands.show.lab import print_results
 
-    print_results(results)
+        print_results(results)
     if html is not None:
         from clockhands.show.lab_report import report as page
 
-        write_whole(html, lambda path: path.write_text(page([results]), encoding="utf-8") and None, force=force)
+        def write_page(path: Path) -> None:
+            path.write_text(page([results]), encoding="utf-8")
+
+        write_whole(html, write_page, force=force)
         talk(f"wrote {html}")
     return _exit_code(results)
 

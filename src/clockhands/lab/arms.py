@@ -1,23 +1,27 @@
 """What an arm computes: its spec at the sizes of the model, at a length, and as a variant at test time."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands import additive, biases, rotary, scaling, specs
-from clockhands.arguments import shown
+from clockhands import additive, biases, rotary, specs
+from clockhands.arguments import real, shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults import FAULTS
+from clockhands.lab.sections import CODES, SCALINGS, Arm, AtTest, Model, Positions, Training, near, refuse_unknown
 from clockhands.lab.start import sizes_of_start
 from clockhands.lab.store import Key
-from clockhands.lab.study import AS_TRAINED, Arm, AtTest, Model, Study, near
+from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.memory import refuse_larger
 from clockhands.mixtures import LayerMixture
 from clockhands.presets import preset
 
 NONE = "none"
 """How a study file says that there is no position encoding."""
+
+AT_ONCE = 1 << 14
+"""Tokens of an evaluation batch."""
 
 Code = specs.Spec | None
 
@@ -62,7 +66,8 @@ def setting(
         made = spec_of(change.code, model, trained, arm.channels)
     if change.scaling is not None and ratio > 1:
         made = _scaled(made, change.scaling, ratio, trained, length)
-    return Setting(_at_length(made, length), change.fault or arm.fault, change.logit_scale, ratio)
+    fault = change.fault or ("" if dropped else arm.fault)
+    return Setting(_at_length(made, length), fault, change.logit_scale, ratio)
 
 
 def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
@@ -90,20 +95,24 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
     if not isinstance(code, Mapping):
         raise InvalidType(f"A `code` must be text or a table, got {shown(code)}.", 'Write code = {type = "Rotary"}.')
     if "codes" in code and "type" not in code:
-        codes = tuple(spec_of(each, model, trained, channels) for each in code["codes"])
-        return LayerMixture(codes, tuple(code.get("pattern", range(len(codes)))))
+        refuse_unknown(code, ("codes", "pattern"), "`code`")
+        if not isinstance(code["codes"], list):
+            raise InvalidType(f"`codes` must be a list, got {shown(code['codes'])}.", "Write codes = [A, B].")
+        codes: Any = tuple(spec_of(each, model, trained, channels) for each in code["codes"])
+        return LayerMixture(codes, code.get("pattern", range(len(codes))))
     table = dict(code)
     base, share = table.pop("base", None), table.pop("share", None)
-    kind = next((each for each in specs.SPECS if each.__name__ == table.get("type")), None)
+    kind = CODES.get(str(table.get("type")))
     if kind is None:
-        names = [each.__name__ for each in specs.SPECS]
-        raise InvalidValue(f"There is no code of type {shown(table.get('type'))}.", near(str(table.get("type")), names))
+        raise InvalidValue(f"There is no code of type {shown(table.get('type'))}.", near(str(table.get("type")), CODES))
     if kind is additive.NoPosition:
         return None
     made = specs.from_dict({**_sizes(kind, model, trained, channels), **table})
     if base is not None:
         made = specs.with_fields(made, base=base)
     if share is not None:
+        if not 0 < real("share", share) <= 1:
+            raise InvalidValue(f"`share` must be above 0 and at most 1, got {shown(share)}.", "1 rotates all channels.")
         rotated = round(share * model.head_width / 2) * 2
         made = specs.with_fields(made, rotated=rotated)
     return made
@@ -137,21 +146,17 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
         )
         return dataclasses.replace(spec, codes=codes)
     if not isinstance(spec, rotary.Rotary):
-        raise InvalidValue(f"A scaling is for rotary codes, got {type(spec).__name__}.", "Leave `scaling` out.")
+        what = "no position encoding" if spec is None else type(spec).__name__
+        raise InvalidValue(f"A scaling is for rotary codes, got {what}.", "Leave `scaling` out.")
     if not isinstance(table, Mapping):
         raise InvalidType(f"`scaling` must be a table, got {shown(table)}.", 'Write scaling = {type = "Yarn"}.')
-    kind = next(
-        (each for each in specs.PARTS if each.__name__ == table.get("type") and hasattr(scaling, each.__name__)), None
-    )
+    kind = SCALINGS.get(str(table.get("type")))
     if kind is None:
-        names = [each.__name__ for each in specs.PARTS if hasattr(scaling, each.__name__)]
-        raise InvalidValue(f"There is no scaling {shown(table.get('type'))}.", near(str(table.get("type")), names))
+        raise InvalidValue(f"There is no scaling {shown(table.get('type'))}.", near(str(table.get("type")), SCALINGS))
     own = {each.name for each in dataclasses.fields(kind)}
     sizes = {name: value for name, value in {"factor": ratio, "original": trained}.items() if name in own}
     fields = {name: value for name, value in table.items() if name != "type"}
-    for name in fields:
-        if name not in own:
-            raise InvalidValue(f"{kind.__name__} has no field {name!r}.", near(name, own))
+    refuse_unknown(fields, own, kind.__name__)
     return dataclasses.replace(spec, scaling=kind(**{**sizes, **fields}), length=length)
 
 
@@ -173,16 +178,35 @@ def _number(text: str) -> Any:
     return text
 
 
-def last_position(spec: Code, model: Model) -> int | None:
+def last_position(spec: Code) -> int | None:
     """The last position that a code has numbers for; None where there is no end."""
     if isinstance(spec, additive.Learned):
         return spec.rows - 1 - spec.offset
     if isinstance(spec, biases.Window):
         return spec.tokens - 1
     if isinstance(spec, LayerMixture):
-        ends = [end for code in spec.codes if (end := last_position(code, model)) is not None]
+        ends = [end for code in spec.codes if (end := last_position(code)) is not None]
         return min(ends, default=None)
     return None
+
+
+def sizes_of(study: Study, key: Key) -> Model:
+    """The model of a trial; where it starts from a checkpoint, with the checkpoint's sizes.
+
+    Raises:
+        InvalidValue, Unreadable: The checkpoint cannot be used.
+    """
+    model = study.model_of(key)
+    return sizes_of_start(model, study.tasks[key.task].task.vocabulary) if model.start else model
+
+
+def wanted(study: Study, key: Key) -> Iterator[tuple[str, int, bool]]:
+    """The settings that a trial needs: variant, length, and whether the code has been dropped by then."""
+    arm, trained = study.arms[key.arm], study.training_of(key).length
+    yield AS_TRAINED, trained, False
+    for variant in (AS_TRAINED, *arm.at_test):
+        for length in study.lengths_of(key):
+            yield variant, length, arm.drop is not None
 
 
 def check(study: Study) -> None:
@@ -192,56 +216,67 @@ def check(study: Study) -> None:
         InvalidValue, InvalidType: A code does not exist, or ends before a length that is evaluated.
         TooLarge: A trial would need more memory than there is.
     """
-    for key in dict.fromkeys(Key(each.task, each.arm, 0) for each in study.trial_keys()):
-        arm, model, training = study.arms[key.arm], study.model_of(key), study.training_of(key)
+    for key in dict.fromkeys(each._replace(seed=0) for each in study.trial_keys()):
         try:
-            _check(study, key, arm, model, training.length)
+            _check(study, key, study.arms[key.arm], study.training_of(key))
         except ClockhandsError as wrong:
-            raise type(wrong)(f"In `arms.{key.arm}` for `tasks.{key.task}`: {wrong.message}", wrong.hint) from None
+            raise in_arm(key, wrong) from None
 
 
-def _check(study: Study, key: Key, arm: Arm, model: Model, trained: int) -> None:
-    if model.start:
-        model = sizes_of_start(model, study.tasks[key.task].task.vocabulary)
+def in_arm(key: Key, wrong: ClockhandsError, variant: str = AS_TRAINED) -> ClockhandsError:
+    """The same error, with its place in the study at its beginning."""
+    where = f"`arms.{key.arm}`" + (f", `at_test.{variant}`," if variant else "")
+    return type(wrong)(f"In {where} for `tasks.{key.task}`: {wrong.message}", wrong.hint)
+
+
+def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
+    model, task, trained = sizes_of(study, key), study.tasks[key.task].task, training.length
     for fault in (arm.fault, *(change.fault for change in arm.at_test.values())):
         if fault and fault not in FAULTS:
             raise InvalidValue(f"there is no fault {fault!r}.", near(fault, FAULTS))
-    lengths = (trained, *study.lengths_of(key))
-    for length in lengths:
-        study.tasks[key.task].task.check(length)
-    for variant in (AS_TRAINED, *arm.at_test):
-        for length in lengths:
-            spec = setting(arm, model, trained, length, variant).spec
-            if isinstance(spec, LayerMixture) and len(spec.pattern) > model.layers:
-                raise InvalidValue(
-                    f"`pattern` names {len(spec.pattern)} layers, and the model has {model.layers}.", "Shorten it."
-                )
-            end = last_position(spec, model)
-            if end is not None and end < length - 1:
-                raise InvalidValue(
-                    f"{type(spec).__name__} ends at position {end}, and length {length} is evaluated.",
-                    f"Give the arm lengths = [{trained}], or the code more rows.",
-                )
+    if arm.drop is not None and (step := training.in_steps(arm.drop.at)) > training.steps:
+        raise InvalidValue(
+            f"`drop.at` is step {step}, and the training ends at step {training.steps}.", 'Write at = "75 %".'
+        )
+    for variant, length, dropped in wanted(study, key):
+        task.check(length)
+        spec = setting(arm, model, trained, length, variant, dropped=dropped).spec
+        if isinstance(spec, LayerMixture) and len(spec.pattern) > model.layers:
+            raise InvalidValue(
+                f"`pattern` names {len(spec.pattern)} layers, and the model has {model.layers}.", "Shorten it."
+            )
+        end = last_position(spec)
+        if end is not None and end < length - 1:
+            raise InvalidValue(
+                f"{type(spec).__name__} ends at position {end}, and length {length} is evaluated.",
+                f"Give the arm lengths = [{trained}], or the code more rows.",
+            )
     if arm.positions is not None:
-        largest = arm.positions.largest + (trained if arm.positions.draw == "shifted" else 0)
-        end = last_position(spec_of(arm.code, model, trained, arm.channels), model)
-        if end is not None and end < largest - 1:
-            raise InvalidValue(
-                f"the code ends at position {end}, and positions to {largest - 1} are drawn.", "Give it more rows."
-            )
-        if arm.positions.draw == "randomised" and arm.positions.largest < trained:
-            raise InvalidValue(
-                f"`positions.largest` must be at least the training length {trained}, got {arm.positions.largest}.",
-                "Draw from at least as many positions as there are tokens.",
-            )
-    plan = study.tasks[key.task]
-    training = study.training_of(key)
-    hint = "Use fewer sequences, or shorter ones."
+        _check_positions(arm, spec_of(arm.code, model, trained, arm.channels), arm.positions, trained)
     # What one pass holds at least: the scores of a layer where there is a bias, and the logits with their gradient.
-    refuse_larger((training.sequences, trained, plan.task.vocabulary, 3), 4, "The logits of a training step", hint)
-    refuse_larger(
-        (model.layers, training.sequences, trained, model.width, 16), 4, "The activations of a training step", hint
-    )
-    refuse_larger((model.heads, max(lengths), max(lengths), 2), 4, "The attention bias of the longest sequence", hint)
-    parameters = model.layers * 12 * model.width**2 + 2 * plan.task.vocabulary * model.width
+    longest = max(trained, *study.lengths_of(key))
+    hint = "Use fewer sequences, or shorter ones."
+    for shape, what in (
+        ((training.sequences, trained, task.vocabulary, 3), "The logits of a training step"),
+        ((model.layers, training.sequences, trained, model.width, 16), "The activations of a training step"),
+        ((max(AT_ONCE, longest), task.vocabulary, 2), "The logits of an evaluation"),
+        ((model.heads, longest, longest, 2), "The attention bias of the longest sequence"),
+    ):
+        refuse_larger(shape, 4, what, hint)
+    parameters = model.layers * 12 * model.width**2 + 2 * task.vocabulary * model.width
     refuse_larger((parameters, 4), 4, "The parameters with their optimiser state", "Use a smaller model.")
+
+
+def _check_positions(arm: Arm, spec: Code, positions: Positions, trained: int) -> None:
+    randomised = positions.draw == "randomised"
+    if arm.fault:
+        raise InvalidValue("a fault is built in for positions 0, 1, 2 and so on.", "Leave `positions` out.")
+    if randomised and positions.largest < trained:
+        raise InvalidValue(
+            f"`positions.largest` must be at least the training length {trained}, got {positions.largest}.",
+            "Draw from at least as many positions as there are tokens.",
+        )
+    last = positions.largest - 1 + (0 if randomised else trained)
+    end = last_position(spec)
+    if end is not None and end < last:
+        raise InvalidValue(f"the code ends at position {end}, and positions to {last} are drawn.", "Give it more rows.")

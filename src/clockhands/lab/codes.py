@@ -18,33 +18,35 @@ from clockhands.faults.biases import SeenBias, bias_suspects
 from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen as SeenRotary
 from clockhands.faults.rotary import rotary_suspects
-from clockhands.lab.arms import Code, Setting, setting
-from clockhands.lab.start import sizes_of_start
-from clockhands.lab.study import AS_TRAINED, Arm, Study
+from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
+from clockhands.lab.study import Arm, Study
+
+_FEW = 8  # tokens that tell whether a code can be built
 
 
 def check(study: Study) -> None:
-    """Build every code of a study once, at every length and variant, before anything is trained.
+    """Build every code of a study once, as every evaluation needs it, before anything is trained.
 
     Raises:
         InvalidValue, InvalidType: A code cannot be built into a model, such as a fault that it cannot have.
     """
     for key in dict.fromkeys(each._replace(seed=0) for each in study.trial_keys()):
-        arm, model, trained = study.arms[key.arm], study.model_of(key), study.training_of(key).length
-        if model.start:
-            model = sizes_of_start(model)
-        for variant in (AS_TRAINED, *arm.at_test):
-            for length in dict.fromkeys((trained, *study.lengths_of(key))):
-                try:
-                    code = ModelCode(
-                        setting(arm, model, trained, length, variant), arm, study.tasks[key.task].task.causal, 0
+        arm, model, trained = study.arms[key.arm], sizes_of(study, key), study.training_of(key).length
+        causal, learned = study.tasks[key.task].task.causal, None
+        for variant, length, dropped in wanted(study, key):
+            try:
+                code = ModelCode(setting(arm, model, trained, length, variant, dropped=dropped), arm, causal, 0)
+                numbers = {name: each.shape for name, each in code.named_parameters()}
+                learned = numbers if learned is None else learned
+                if not numbers.items() <= ({} if dropped else learned).items():
+                    raise InvalidValue(
+                        f"{type(code.spec).__name__} has learned numbers that the trained code has not.",
+                        "Another code at test time must be a computed one.",
                     )
-                    if code.faulty:
-                        x = torch.zeros(1, length, model.width)
-                        code.prepare(model.layers, length, None, code.embed(x))
-                except ClockhandsError as wrong:
-                    what = f"`arms.{key.arm}`" + (f", `at_test.{variant}`" if variant else "")
-                    raise type(wrong)(f"In {what} for `tasks.{key.task}`: {wrong.message}", wrong.hint) from None
+                few = length if code.faulty else min(length, _FEW)
+                code.prepare(model.layers, few, None, code.embed(torch.zeros(1, few, model.width)))
+            except ClockhandsError as wrong:
+                raise in_arm(key, wrong, variant) from None
 
 
 class ModelCode(nn.Module):
@@ -56,6 +58,9 @@ class ModelCode(nn.Module):
         causal: Whether a query sees only keys before it.
         seed: Of drawn slopes and of learned numbers.
     """
+
+    module: held.PositionModule
+    slopes: torch.Tensor | None
 
     def __init__(self, of: Setting, arm: Arm, causal: bool, seed: int) -> None:
         super().__init__()
@@ -85,30 +90,25 @@ class ModelCode(nn.Module):
 
     def _change(self, ready: held.Prepared, length: int, like: torch.Tensor) -> None:
         """The arm's factor and window, in what was prepared."""
-        if (
-            ready.mask is not None
-            and ready.mask.is_floating_point()
-            and (self.arm.times != 1 or self.slopes is not None)
-        ):
-            factor = self.arm.times if self.slopes is None else self.slopes[:, None, None] * self.arm.times
-            ready.mask = ready.mask * factor
-        if self.arm.window and self.arm.window < length:
+        mask, window = ready.mask, self.arm.window
+        if mask is not None and mask.is_floating_point() and (self.arm.times != 1 or self.slopes is not None):
+            mask = mask * (self.arm.times if self.slopes is None else self.slopes[:, None, None] * self.arm.times)
+        if window and window < length:
             rows = torch.arange(length, device=like.device)
             away = rows[:, None] - rows
-            unseen = (away >= self.arm.window) | (away < (0 if self.causal else 1 - self.arm.window))
-            mask = (
-                torch.zeros(length, length, device=like.device, dtype=like.dtype) if ready.mask is None else ready.mask
-            )
-            ready.mask, ready.is_causal = mask.masked_fill(unseen, -math.inf), False
+            unseen = (away >= window) | (away < (0 if self.causal else 1 - window))
+            mask = torch.zeros(length, length, device=like.device, dtype=like.dtype) if mask is None else mask
+            mask, ready.is_causal = mask.masked_fill(unseen, -math.inf), False
+        ready.mask = mask
 
 
-def _module(of: Setting) -> nn.Module:
+def _module(of: Setting) -> held.PositionModule:
     return FaultyCode(of.spec, of.fault) if of.fault else held.module(of.spec)
 
 
 def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
     """What each head's own slope is multiplied by so that it becomes the drawn one; None where they are its own."""
-    if arm.slopes == "own":
+    if arm.slopes == "own" or spec is None:
         return None
     if not isinstance(spec, biases.Alibi):
         raise InvalidValue(f"Slopes are drawn for Alibi, got {type(spec).__name__}.", 'Leave slopes = "drawn" out.')

@@ -142,8 +142,13 @@ class Transformer(nn.Module):
 
     def add_query_key_norms(self) -> None:
         """Normalise queries and keys from now on."""
-        for block in self.blocks:
-            block.attention.add_norms()
+        for attention in self.attentions:
+            attention.add_norms()
+
+    @property
+    def attentions(self) -> list[Attention]:
+        """The attention of each layer."""
+        return [block.attention for block in self.blocks if isinstance(block, Block)]
 
     def counted(self) -> dict[str, int]:
         """Parameters in all, and those of the position encoding."""

@@ -7,14 +7,16 @@ an interval is about the range of the three numbers: it says whether all seeds a
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
+from clockhands.errors import ClockhandsError
 from clockhands.lab import study as studies
-from clockhands.lab.arms import spec_of
+from clockhands.lab.arms import sizes_of, spec_of
 from clockhands.lab.store import Key, Row, Store, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Gate, Study
 from clockhands.specs import describe
@@ -92,8 +94,8 @@ class GateResult:
 
     Attributes:
         gate: As it was written before the run.
-        value: The estimate; None where a trial is missing.
-        holds: Whether it holds; None where nothing was measured.
+        value: The estimate from the seeds that were measured; None where there is none.
+        holds: Whether it holds; None where the number of a seed is missing or is NaN.
     """
 
     gate: Gate
@@ -118,11 +120,10 @@ class Results:
         self._steps: dict[tuple, dict[int, dict[int, float]]] = {}
         for row in rows:
             if row.kind == "evaluation":
+                key = (row.task, row.arm, row.variant, row.protocol, row.length, row.measure)
                 if row.place is None:
-                    key = (row.task, row.arm, row.variant, row.protocol, row.length, row.measure)
                     self._rows.setdefault(key, {})[row.seed] = row.value
                 else:
-                    key = (row.task, row.arm, row.variant, row.protocol, row.length, row.measure)
                     self._places.setdefault(key, {}).setdefault(row.seed, {})[row.place] = row.value
             else:
                 key = (row.task, row.arm, row.kind, row.variant, row.measure)
@@ -145,12 +146,13 @@ class Results:
         return math.fsum(each.seconds or 0.0 for each in self.trials)
 
     def by_seed(
-        self, task: str, arm: str, measure: str, length: int = 0, variant: str = AS_TRAINED, protocol: str = "whole"
+        self, task: str, arm: str, measure: str, length: int = 0, *, variant: str = AS_TRAINED, protocol: str = "whole"
     ) -> dict[int, float]:
         """A measure for each seed; empty where it was not measured. Length 0 is the training length.
 
         Beside what is stored: ``loss_ratio`` is the loss over that at the training length; ``spike`` the loss right
-        after a drop less that right before; ``won_back`` the part of the spike that is gone at the end of training;
+        after a drop less that right before; ``won_back`` the part of the spike that is gone at the end of training,
+        where there is training after the drop;
         ``steps_to_threshold`` the first step of the curve with the task's threshold accuracy, or infinity;
         ``gradient_norm_start`` the norm of the first step's gradient.
         """
@@ -181,11 +183,12 @@ class Results:
         curves = {name: self._steps.get((task, arm, "curve", name, "loss"), {}) for name in ("before drop", "dropped")}
         ends = self._steps.get((task, arm, "curve", AS_TRAINED, "loss"), {})
         for seed, after in curves["dropped"].items():
-            (high,), (low,) = after.values(), curves["before drop"][seed].values()
+            ((step, high),), (low,) = after.items(), curves["before drop"][seed].values()
+            end = max(ends.get(seed, {}), default=0)
             if measure == "spike":
                 found[seed] = high - low
-            elif seed in ends:
-                found[seed] = (high - ends[seed][max(ends[seed])]) / (high - low) if high > low else math.nan
+            elif end > step:
+                found[seed] = (high - ends[seed][end]) / (high - low) if high > low else math.nan
         return found
 
     def value(self, task: str, arm: str, measure: str, **where: Any) -> Estimate | None:
@@ -210,7 +213,7 @@ class Results:
         pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
         return estimate(pairs) if pairs else None
 
-    def places(
+    def places(  # noqa: PLR0917 - the order of a row
         self, task: str, arm: str, measure: str, length: int, variant: str = AS_TRAINED, protocol: str = "whole"
     ) -> dict[int, Estimate]:
         """A measure by position, or depth."""
@@ -248,7 +251,7 @@ class Results:
             )
         else:
             value = self.value(gate.task, gate.arm, gate.measure, variant=gate.variant, **where)
-        if value is None or math.isnan(value.mean):
+        if value is None or math.isnan(value.mean) or set(value.seeds) != set(self.study.tasks[gate.task].seeds):
             return GateResult(gate, value, None)
         low = value.mean if value.low is None else value.low
         high = value.mean if value.high is None else value.high
@@ -298,28 +301,23 @@ class Results:
                     "says": each.gate.says, "holds": each.holds, "task": each.gate.task, "arm": each.gate.arm,
                     "minus": each.gate.minus, "measure": each.gate.measure, "length": each.gate.length,
                     "variant": each.gate.variant, "value": each.value.to_dict() if each.value else None,
-                    "bounds": {
-                        name: bound
-                        for name in ("at_least", "at_most", "interval_above", "interval_below")
-                        if (bound := getattr(each.gate, name)) is not None
-                    },
+                    "bounds": each.gate.bounds,
                 }
                 for each in self.gates()
             ],
         }  # fmt: skip
 
     def _arm(self, name: str) -> dict[str, Any]:
-        plan = next(plan for plan in self.study.tasks.values() if name in plan.arms) if self._used(name) else None
-        arm = self.study.arms[name]
-        spec = None if plan is None else spec_of(arm.code, plan.model, plan.training.length, arm.channels)
-        return {
-            "says": arm.says,
-            "code": "no position encoding" if spec is None else describe(spec),
-            **self.facts(name),
-        }
-
-    def _used(self, name: str) -> bool:
-        return any(name in plan.arms for plan in self.study.tasks.values())
+        arm, code = self.study.arms[name], ""
+        task = next((task for task, plan in self.study.tasks.items() if name in plan.arms), None)
+        if task is not None:
+            key = Key(task, name, 0)
+            model = self.study.model_of(key)
+            with suppress(ClockhandsError):  # its checkpoint may be on another machine
+                model = sizes_of(self.study, key)
+            spec = spec_of(arm.code, model, self.study.training_of(key).length, arm.channels)
+            code = "no position encoding" if spec is None else describe(spec)
+        return {"says": arm.says, "code": code, **self.facts(name)}
 
     def _task(self, name: str) -> dict[str, Any]:
         plan = self.study.tasks[name]

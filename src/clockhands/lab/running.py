@@ -14,8 +14,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clockhands.engines import Event, Failed, Finished, Job, run
+from clockhands.errors import InvalidValue
 from clockhands.lab import arms, codes
+from clockhands.lab.start import provenance as provenance_of_start
 from clockhands.lab.store import Claim, Key, Measurement, Store
 from clockhands.lab.study import Study
 from clockhands.lab.tasks import Language
@@ -57,11 +61,13 @@ class Progress:
         tokens: Training tokens of all trials that were not finished at the start.
         done: How many of them were trained so far, by trial.
         elsewhere: Trials that another lab works on.
+        keys: Trials by the names of their jobs.
     """
 
     tokens: dict[Key, int]
     done: dict[Key, int] = field(default_factory=dict)
     elsewhere: list[Key] = field(default_factory=list)
+    keys: dict[str, Key] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -70,15 +76,48 @@ class Progress:
         return min(1.0, sum(self.done.values()) / whole) if whole > 0 else 1.0
 
 
-def prepare(study: Study, store: Store, command: str, options: Options) -> Progress:
-    """Check a study whole, and enter it and its trials into the store.
+def check(study: Study, options: Options) -> None:
+    """Refuse what cannot be run, before a store is made and anything is trained.
 
     Raises:
-        InvalidValue, InvalidType, TooLarge: An arm, a length or a task of the study cannot be used.
-        StoreError: The store cannot be written.
+        InvalidValue, InvalidType, TooLarge: An arm, a length or a task of the study cannot be used, or an option.
     """
+    if options.engine == "local":
+        for name, given in (("workers", options.workers > 1), ("address", options.address), ("gpus", options.gpus)):
+            if given:
+                raise InvalidValue(
+                    f"`{name}` is for the engine `ray`: the engine `local` has one process for each trial.",
+                    f"Add `--engine ray`, or leave `--{name}` out.",
+                )
+    _check_device(options)
+    for key in study.trial_keys():
+        if options.workers > (sequences := study.training_of(key).sequences):
+            raise InvalidValue(
+                f"{options.workers} workers cannot share the {sequences} sequences of a step of `tasks.{key.task}`.",
+                f"Use at most {sequences} workers.",
+            )
     arms.check(study)
     codes.check(study)
+
+
+def _check_device(options: Options) -> None:
+    try:
+        device = torch.device(options.device)
+    except RuntimeError:
+        raise InvalidValue(f"There is no device {options.device!r}.", "Use cpu, cuda, or cuda:1 and so on.") from None
+    if device.type == "meta":
+        raise InvalidValue("The device `meta` computes nothing.", "Use cpu or cuda.")
+    if options.engine == "local" and device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        have = f"{torch.cuda.device_count()} CUDA devices that PyTorch {torch.__version__} can use"
+        raise InvalidValue(f"The device {options.device} is not there: this machine has {have}.", "Use --device cpu.")
+
+
+def prepare(study: Study, store: Store, command: str, options: Options) -> Progress:
+    """Enter a study that was checked, and its trials, into the store.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
     store.add_study(study.hash, study.name, study.text, provenance(study, command, options))
     store.add_trials(study.hash, study.trial_keys())
     waiting = {each.key for each in store.trials(study.hash) if each.state == "waiting"}
@@ -91,7 +130,6 @@ def events(study: Study, store: Store, options: Options, progress: Progress) -> 
     Closing the generator ends all workers and frees their trials.
     """
     claims: dict[str, Claim] = {}
-    keys: dict[str, Key] = {}
 
     def jobs() -> Iterator[Job]:
         for key in progress.tokens:
@@ -100,7 +138,7 @@ def events(study: Study, store: Store, options: Options, progress: Progress) -> 
                 progress.elsewhere.append(key)
                 continue
             name = str(key)
-            claims[name], keys[name] = claim, key
+            claims[name], progress.keys[name] = claim, key
             yield Job(name, CALL, _arguments(study, key, claim, options), options.gpus, options.workers)
 
     try:
@@ -115,7 +153,7 @@ def events(study: Study, store: Store, options: Options, progress: Progress) -> 
         )
         with closing(running):
             for event in running:
-                key = keys[event.job.name]
+                key = progress.keys[event.job.name]
                 message = getattr(event, "message", None)
                 if isinstance(message, dict) and "step" in message:
                     progress.done[key] = progress.tokens[key] * message["step"] // max(1, message["steps"])
@@ -153,13 +191,14 @@ def _tokens(study: Study, key: Key) -> int:
 
 
 def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
-    """With what, where and on which texts a study is run."""
+    """With what, where, on which texts and from which checkpoints a study is run."""
     packages = ("torch", "numpy", "scipy", "tokenizers", "ray")
     versions = {"python": platform.python_version()}
     for name in packages:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     texts = {name: plan.task.provenance() for name, plan in study.tasks.items() if isinstance(plan.task, Language)}
+    starts = sorted({start for key in study.trial_keys() if (start := study.model_of(key).start)})
     machine = {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -167,6 +206,7 @@ def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
         "threads": options.threads,
         "device": options.device,
         "texts": texts,
+        "starts": {start: provenance_of_start(start) for start in starts},
     }
     return {
         "command": command,

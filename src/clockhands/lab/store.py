@@ -49,9 +49,9 @@ CREATE TABLE trials (
 );
 CREATE TABLE "rows" (
     study TEXT NOT NULL, task TEXT NOT NULL, arm TEXT NOT NULL, seed INTEGER NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('training', 'curve', 'evaluation')), variant TEXT NOT NULL, step INTEGER NOT NULL,
-    protocol TEXT NOT NULL, length INTEGER NOT NULL, place INTEGER, measure TEXT NOT NULL,
-    value REAL, special TEXT NOT NULL DEFAULT '' CHECK (special IN ('', 'nan', 'inf', '-inf')),
+    kind TEXT NOT NULL CHECK (kind IN ('training', 'curve', 'evaluation')),
+    variant TEXT NOT NULL, step INTEGER NOT NULL, protocol TEXT NOT NULL, length INTEGER NOT NULL, place INTEGER,
+    measure TEXT NOT NULL, value REAL, special TEXT NOT NULL DEFAULT '' CHECK (special IN ('', 'nan', 'inf', '-inf')),
     CHECK ((value IS NULL) = (special <> '')),
     FOREIGN KEY (study, task, arm, seed) REFERENCES trials (study, task, arm, seed)
 );

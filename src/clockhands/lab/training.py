@@ -3,37 +3,42 @@
 A trial runs in a process of its own and returns its rows; it writes nothing but its checkpoint, which holds the
 model, the optimiser, the state of every generator and the rows so far. A trial that goes on from a checkpoint gives the
 same rows, bit for bit, as one that was never interrupted.
+
+Where `torch.distributed` is initialised, each process takes its part of every batch and `DistributedDataParallel`
+averages the gradients. The first process alone evaluates, returns rows and writes the checkpoint.
 """
 
 import dataclasses
 import json
 import math
 import os
-import pickle
 import time
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import distributed
 from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 
 from clockhands import sampling
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.lab import study as studies
-from clockhands.lab.arms import setting
+from clockhands.lab.arms import AT_ONCE, Setting, setting, sizes_of
 from clockhands.lab.codes import ModelCode
 from clockhands.lab.model import Transformer
-from clockhands.lab.start import load_start, sizes_of_start
+from clockhands.lab.start import load_start
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tasks import IGNORED, Batch
 
 Tell = Callable[[Mapping[str, Any]], None]
 
-_AT_ONCE = 1 << 14  # tokens of an evaluation batch
 _BUCKETS = 8  # of positions, for each training length
 
 # What the generators of a trial are for: the numbers keep them apart.
@@ -51,7 +56,9 @@ def trial(
 
     Args:
         study: The study's TOML text.
-        task, arm, seed: Which trial.
+        task: The task of the trial.
+        arm: Its arm.
+        seed: Its seed.
         checkpoint: The file in which the trial keeps its state; it goes on from there if the file exists.
         threads: PyTorch's threads. Results are the same only for the same number of threads.
         device: Where the model is.
@@ -73,11 +80,11 @@ class Trial:
 
     def __init__(self, study: Study, key: Key, checkpoint: Path, device: str, tell: Tell) -> None:
         self.study, self.key, self.path, self.device, self.tell = study, key, checkpoint, device, tell
+        self.rank, self.workers = 0, 1
+        if distributed.is_available() and distributed.is_initialized():
+            self.rank, self.workers = distributed.get_rank(), distributed.get_world_size()
         self.plan, self.arm = study.tasks[key.task], study.arms[key.arm]
-        self.task, self.training = self.plan.task, study.training_of(key)
-        self.sizes = study.model_of(key)
-        if self.sizes.start:
-            self.sizes = sizes_of_start(self.sizes)
+        self.task, self.training, self.sizes = self.plan.task, study.training_of(key), sizes_of(study, key)
         self.step, self.seconds, self.rows, self.dropped = 0, 0.0, [], False
         self.steps = self.training.steps
         drop = self.arm.drop
@@ -85,25 +92,30 @@ class Trial:
         self.batches = self._generator(_TRAINING)
         self.positions = self._generator(_POSITIONS)
         self.model = self._built()
+        self.parallel = self._parallel()
         self.optimiser = torch.optim.AdamW(self._groups(self.model.named_parameters()), lr=0.0)
         self.sums = [0.0, 0.0, 0.0, 0.0]  # loss, gradient norm, its maximum, steps
-        self.least_loss: float | None = None
 
     def _generator(self, purpose: int, *more: int) -> np.random.Generator:
         # Without the arm's name: all arms of a seed see the same data in the same order.
         return np.random.default_rng([self.key.seed, zlib.crc32(self.key.task.encode()), purpose, *more])
 
-    def _code(self, length: int, variant: str = AS_TRAINED) -> ModelCode:
-        made = setting(self.arm, self.sizes, self.training.length, length, variant, dropped=self.dropped)
-        return ModelCode(made, self.arm, self.task.causal, self.key.seed + (_CODE << 40)).to(self.device)
+    def _setting(self, length: int, variant: str = AS_TRAINED) -> Setting:
+        return setting(self.arm, self.sizes, self.training.length, length, variant, dropped=self.dropped)
+
+    def _code(self, of: Setting) -> ModelCode:
+        return ModelCode(of, self.arm, self.task.causal, self.key.seed + (_CODE << 40)).to(self.device)
 
     def _built(self) -> Transformer:
-        model = Transformer(
-            self.sizes, self.task.vocabulary, self._code(self.training.length), self.task.causal, self.key.seed
-        )
+        code = self._code(self._setting(self.training.length))
+        model = Transformer(self.sizes, self.task.vocabulary, code, self.task.causal, self.key.seed)
         if self.sizes.start:
-            load_start(model, self.study.tasks[self.key.task].model.start)
+            load_start(model, self.sizes.start)
         return model.to(self.device)
+
+    def _parallel(self) -> torch.nn.Module:
+        """What is called in training: the model, which averages its gradients over the processes if there are many."""
+        return self.model if self.workers == 1 else DistributedDataParallel(self.model, broadcast_buffers=False)
 
     def _groups(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> list[dict[str, Any]]:
         decayed, others = [], []
@@ -136,6 +148,7 @@ class Trial:
             **self.model.counted(),
             "threads": torch.get_num_threads(),
             "device": self.device,
+            "workers": self.workers,
             "steps": self.steps,
             "tokens": tokens,
             "training_seconds": trained,
@@ -153,14 +166,18 @@ class Trial:
         loss.backward()
         limit = self.training.clip or math.inf
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        if self.workers > 1:
+            loss = loss.detach() / self.workers
+            distributed.all_reduce(loss)
         number = float(loss.detach())
-        if not math.isfinite(number) or not math.isfinite(norm):
-            what = "loss" if not math.isfinite(number) else "gradient"
-            raise TrainingFailed(
-                f"The {what} of {self.key.arm} on {self.key.task} (seed {self.key.seed}) is {number if what == 'loss' else norm} "
-                f"at step {self.step}, at learning rate {self._learning_rate():g}.",
-                f"Give the arm a lower learning_rate: `clockhands lab tune` tries {self.study.tuning.learning_rates}.",
-            )
+        for what, value in (("loss", number), ("gradient", norm)):
+            if not math.isfinite(value):
+                raise TrainingFailed(
+                    f"The {what} of {self.key.arm} on {self.key.task} (seed {self.key.seed}) is {value} "
+                    f"at step {self.step}, at learning rate {self._learning_rate():g}.",
+                    "Give the arm a lower learning_rate: `clockhands lab tune` tries "
+                    f"{', '.join(f'{rate:g}' for rate in self.study.tuning.learning_rates)}.",
+                )
         self.optimiser.step()
         self.step += 1
         self.sums = [self.sums[0] + number, self.sums[1] + norm, max(self.sums[2], norm), self.sums[3] + 1]
@@ -171,11 +188,20 @@ class Trial:
             self._curve(AS_TRAINED)
         return number
 
-    def _loss(self, batch: Batch, positions: Any = None) -> torch.Tensor:
-        tokens = torch.from_numpy(batch.tokens).to(self.device)
-        targets = torch.from_numpy(batch.targets).to(self.device)
-        logits = self.model(tokens, positions)
-        return cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+    def _loss(self, batch: Batch, positions: Any) -> torch.Tensor:
+        if self.workers == 1:
+            return cross_entropy(*self._answers(self.model, batch, positions), ignore_index=IGNORED)
+        # This process's part of the sum over the batch; gradients are averaged, so it is counted once for each process.
+        mine = slice(self.rank, None, self.workers)
+        part = dataclasses.replace(batch, tokens=batch.tokens[mine], targets=batch.targets[mine])
+        answers = self._answers(self.parallel, part, None if positions is None else positions[mine])
+        scored = int((batch.targets != IGNORED).sum())
+        return cross_entropy(*answers, ignore_index=IGNORED, reduction="sum") * (self.workers / scored)
+
+    def _answers(self, model: Any, batch: Batch, positions: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits [tokens, vocabulary], and targets [tokens]."""
+        logits = model(torch.from_numpy(batch.tokens).to(self.device), positions)
+        return logits.flatten(0, 1), torch.from_numpy(batch.targets).to(self.device).flatten()
 
     def _drawn_positions(self) -> Any:
         how = self.arm.positions
@@ -204,13 +230,23 @@ class Trial:
             ("gradient_norm", self.sums[1] / count),
             ("gradient_norm_largest", self.sums[2]),
         ):
-            self.rows.append(self._row("training", measure, value, AS_TRAINED, "", self.training.length, None))
+            self._add("training", measure, value)
         self.sums = [0.0, 0.0, 0.0, 0.0]
 
-    def _row(
-        self, kind: str, measure: str, value: float, variant: str, protocol: str, length: int, place: int | None
-    ) -> Measurement:
-        return Measurement(kind, measure, value, self.step, length, place, protocol, variant)
+    def _add(
+        self,
+        kind: str,
+        measure: str,
+        value: float,
+        *,
+        variant: str = AS_TRAINED,
+        protocol: str = "",
+        length: int = 0,
+        place: int | None = None,
+    ) -> None:
+        """One more row; length 0 is the training length."""
+        length = length or self.training.length
+        self.rows.append(Measurement(kind, measure, value, self.step, length, place, protocol, variant))
 
     def _drop_is_due(self) -> bool:
         return not self.dropped and self.drop_step is not None and self.step >= self.drop_step
@@ -224,27 +260,30 @@ class Trial:
     def _without_code(self) -> None:
         assert self.arm.drop is not None
         self.dropped = True
-        self.model.code = self._code(self.training.length)
+        self.model.code = self._code(self._setting(self.training.length))
         if self.arm.drop.qk_norm and not self.sizes.qk_norm:
             known = {id(each) for each in self.model.parameters()}
             self.model.add_query_key_norms()
             new = [(name, each) for name, each in self.model.named_parameters() if id(each) not in known]
             for group in self._groups(new):
                 self.optimiser.add_param_group(group)
+        self.parallel = self._parallel()
 
     # Evaluation
 
     def _curve(self, variant: str) -> None:
-        plan = self.plan.evaluation
-        loss, accuracy = self._measured(self.training.length, plan.curve_sequences, "whole")[None]
+        if self.rank:
+            return
+        loss, accuracy = self._measured(self.training.length, self.plan.evaluation.curve_sequences, "whole")[None]
         for measure, value in (("loss", loss), ("accuracy", accuracy)):
-            self.rows.append(self._row("curve", measure, value, variant, "whole", self.training.length, None))
+            self._add("curve", measure, value, variant=variant, protocol="whole")
 
     def _evaluate_all(self) -> None:
+        if self.rank:
+            return
         plan = self.plan.evaluation
-        lengths = self.study.lengths_of(self.key)
         for variant in (AS_TRAINED, *self.arm.at_test):
-            for length in lengths:
+            for length in self.study.lengths_of(self.key):
                 with self._changed(length, variant):
                     for protocol in plan.protocols:
                         self._evaluate(variant, length, protocol, max(1, plan.sequences * max(plan.lengths) // length))
@@ -252,13 +291,23 @@ class Trial:
         if plan.sinks:
             self._sinks()
 
-    def _changed(self, length: int, variant: str) -> "_Changed":
-        return _Changed(self, length, variant)
+    @contextmanager
+    def _changed(self, length: int, variant: str) -> Iterator[None]:
+        """The model with its code as one evaluation needs it; the learned numbers stay."""
+        made, kept = self._setting(length, variant), self.model.code
+        code, own = self._code(made), dict(kept.named_parameters())
+        for name, each in code.named_parameters():
+            each.data = own[name].data
+        self.model.code, self.model.logit_scale = code, 1 + made.logit_scale * math.log(made.scaled_by)
+        try:
+            yield
+        finally:
+            self.model.code, self.model.logit_scale = kept, 1.0
 
     def _evaluate(self, variant: str, length: int, protocol: str, sequences: int) -> None:
-        for place, (loss, accuracy) in self._measured(length, sequences, protocol).items():
-            for measure, value in (("loss", loss), ("accuracy", accuracy)):
-                self.rows.append(self._row("evaluation", measure, value, variant, protocol, length, place))
+        for place, numbers in self._measured(length, sequences, protocol).items():
+            for measure, value in zip(("loss", "accuracy"), numbers, strict=True):
+                self._add("evaluation", measure, value, variant=variant, protocol=protocol, length=length, place=place)
 
     @torch.no_grad()
     def _measured(self, length: int, sequences: int, protocol: str) -> dict[int | None, tuple[float, float]]:
@@ -266,11 +315,10 @@ class Trial:
         self.model.eval()
         losses: dict[int, np.ndarray] = {}
         rng = self._generator(_EVALUATION, length)
-        for batch in _parts(self.task.evaluation(rng, sequences, length, protocol), max(1, _AT_ONCE // length)):
-            logits = self.model(torch.from_numpy(batch.tokens).to(self.device))
-            targets = torch.from_numpy(batch.targets).to(self.device)
-            loss = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
-            right = (logits.argmax(-1) == targets).flatten()
+        for batch in _parts(self.task.evaluation(rng, sequences, length, protocol), max(1, AT_ONCE // length)):
+            logits, targets = self._answers(self.model, batch)
+            loss = cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
+            right = logits.argmax(-1) == targets
             scored = batch.targets.ravel() != IGNORED
             places = self._places(batch).ravel()[scored]
             numbers = np.stack([loss.double().cpu().numpy()[scored], right.cpu().numpy()[scored], np.ones(len(places))])
@@ -294,21 +342,24 @@ class Trial:
         length = self.training.length
         self.model.eval()
         batch = next(iter(_parts(self.task.evaluation(self._generator(_EVALUATION, length), 64, length, "whole"), 64)))
-        for block in self.model.blocks:
-            block.attention.shares = []
-        self.model(torch.from_numpy(batch.tokens).to(self.device))
-        shares = []
-        for layer, block in enumerate(self.model.blocks):
-            shares.append(float(block.attention.shares[0][length // 2 :].double().mean()))
-            block.attention.shares = None
-            self.rows.append(self._row("evaluation", "sink_share", shares[-1], AS_TRAINED, "whole", length, layer))
+        attentions = self.model.attentions
+        for each in attentions:
+            each.shares = []
+        self._answers(self.model, batch)
+        shares = [float(each.shares[0][length // 2 :].double().mean()) for each in attentions if each.shares]
+        for each in attentions:
+            each.shares = None
+        for layer, share in enumerate(shares):
+            self._add("evaluation", "sink_share", share, protocol="whole", place=layer)
         even = float(np.mean(1 / np.arange(length // 2 + 1, length + 1))) if self.task.causal else 1 / length
         for measure, value in (("sink_share", float(np.mean(shares))), ("even_share", even)):
-            self.rows.append(self._row("evaluation", measure, value, AS_TRAINED, "whole", length, None))
+            self._add("evaluation", measure, value, protocol="whole")
 
     # Checkpoints
 
     def _save(self) -> None:
+        if self.rank:
+            return
         state = {
             "trial": [self.study.hash, *self.key],
             "step": self.step,
@@ -331,58 +382,47 @@ class Trial:
             unfinished.unlink(missing_ok=True)
             raise TrainingFailed(
                 f"The checkpoint {self.path} cannot be written: {error}.",
-                "Make room or choose another place for the store; `clockhands lab resume` goes on from the last checkpoint.",
+                "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one.",
             ) from None
 
     def _resume(self) -> None:
-        if not self.path.exists():
-            return
         try:
-            state = torch.load(self.path, map_location=self.device, weights_only=True)
-            if state["trial"] != [self.study.hash, *self.key]:
-                raise ValueError("it belongs to another trial")
-            if state["dropped"]:
-                self._without_code()
-            self.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
-            self.batches.bit_generator.state, self.positions.bit_generator.state = json.loads(state["generators"])
-            self.rows = [Measurement(*row) for row in state["rows"]]
-            self.step, self.seconds, self.sums, self.dropped = (
-                state["step"],
-                state["seconds"],
-                state["sums"],
-                state["dropped"],
-            )
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            state = self._read()
+            if state is not None:
+                self._restore(state)
+        except (ValueError, KeyError, RuntimeError, TypeError) as error:
             self.path.unlink(missing_ok=True)
-            self.tell(
-                {
-                    "warning": f"The checkpoint of {self.key} cannot be used ({reason}). The trial starts again from step 0."
-                }
-            )
+            said = f"The checkpoint of {self.key} cannot be used ({error}). The trial starts again from step 0."
+            self.tell({"warning": said})
             # A half-loaded model must not be trained on.
             self.__init__(self.study, self.key, self.path, self.device, self.tell)
 
+    def _read(self) -> dict[str, Any] | None:
+        """What the checkpoint holds; None if there is none. Only the first process reads it, for all."""
+        found: list[Any] = [None]
+        if not self.rank and self.path.exists():
+            try:
+                with zipfile.ZipFile(self.path) as archive:  # PyTorch does not look at the checksums
+                    damaged = archive.testzip()
+                found[0] = torch.load(self.path, map_location="cpu", weights_only=True)
+                if damaged is not None or found[0]["trial"] != [self.study.hash, *self.key]:
+                    raise ValueError("it belongs to another trial" if damaged is None else f"{damaged} is damaged")
+            except Exception as error:  # noqa: BLE001 - a damaged file fails in a dozen ways
+                found[0] = ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        if self.workers > 1:
+            distributed.broadcast_object_list(found)
+        if isinstance(found[0], ValueError):
+            raise found[0]
+        return found[0]
 
-class _Changed:
-    """The model of a trial with its code as one evaluation needs it; the learned numbers stay."""
-
-    def __init__(self, of: Trial, length: int, variant: str) -> None:
-        self.model, self.kept = of.model, of.model.code
-        made = setting(of.arm, of.sizes, of.training.length, length, variant, dropped=of.dropped)
-        self.code = of._code(length, variant)
-        own = dict(self.kept.named_parameters())
-        for name, each in self.code.named_parameters():
-            if name in own and own[name].shape == each.shape:
-                each.data = own[name].data
-        self.scale = 1 + made.logit_scale * math.log(made.scaled_by)
-
-    def __enter__(self) -> None:
-        self.model.code, self.model.logit_scale = self.code, self.scale
-
-    def __exit__(self, *_: object) -> None:
-        self.model.code, self.model.logit_scale = self.kept, 1.0
+    def _restore(self, state: dict[str, Any]) -> None:
+        if state["dropped"]:
+            self._without_code()
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.batches.bit_generator.state, self.positions.bit_generator.state = json.loads(state["generators"])
+        self.rows = [Measurement(*row) for row in state["rows"]]
+        self.step, self.seconds, self.sums = state["step"], state["seconds"], state["sums"]
 
 
 def _parts(batches: Batch | Iterable[Batch], sequences: int) -> Iterator[Batch]:

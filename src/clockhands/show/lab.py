@@ -122,9 +122,10 @@ def print_results(results: Results, file: IO[str] | None = None, width: int | No
     if study.scope:
         page.line()
         page.paragraph(f"Scope: {study.scope}")
+    stored = results.stored
     page.paragraph(
-        f"Study {study.hash[:12]}, commit {results.stored.commit_id or 'unknown'}, clockhands {results.stored.version}, "
-        f"torch {results.stored.versions.get('torch', '?')}, {results.stored.machine.get('threads', '?')} thread(s) a trial."
+        f"Study {study.hash[:12]}, commit {stored.commit_id or 'unknown'}, clockhands {stored.version}, "
+        f"torch {stored.versions.get('torch', '?')}, {stored.machine.get('threads', '?')} thread(s) a trial."
     )
 
 
@@ -144,11 +145,7 @@ def gate_in_numbers(each: GateResult) -> str:
     if gate.minus:
         what += f" minus {gate.minus}" + (f" {gate.minus_variant}" if gate.minus_variant else "")
     where = f" at {gate.length:,} tokens" if gate.length else ""
-    bounds = {
-        "at least": gate.at_least, "at most": gate.at_most,
-        "interval above": gate.interval_above, "interval below": gate.interval_below,
-    }  # fmt: skip
-    asked = ", ".join(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None)
+    asked = ", ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in gate.bounds.items())
     return f"{gate.measure.replace('_', ' ')} of {what}{where}: {number(each.value)} (asked: {asked})"
 
 

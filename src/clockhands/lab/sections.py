@@ -1,0 +1,477 @@
+"""The sections of a study file: a frozen dataclass each.
+
+A field's metadata hold its check, its JSON Schema and one sentence, so that the parser, the published schema and the
+documentation cannot disagree.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from clockhands import scaling, specs
+from clockhands.arguments import count, not_negative, positive, real, shown
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+
+SCHEMA = 1
+"""The version of the format that this code reads."""
+
+CODES = {kind.__name__: kind for kind in specs.SPECS}
+SCALINGS = {kind.__name__: kind for kind in specs.PARTS if kind.__module__ == scaling.__name__}
+
+_NO_DEFAULT: Any = dataclasses.MISSING
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """What may have been meant: the nearest valid name, or all of them."""
+    known = list(known)
+    near = get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else f"Valid names: {', '.join(known)}."
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Refuse a name that is not known, with the nearest that is.
+
+    Raises:
+        InvalidValue: There is one.
+    """
+    known = list(known)
+    for name in given:
+        if name not in known:
+            raise InvalidValue(f"{where} has the unknown field {name!r}.", near(name, known))
+
+
+# What a field holds: each of these makes one field of a section.
+
+
+def _field(says: str, check: Callable[[str, Any], Any], schema: Mapping[str, Any], default: Any = _NO_DEFAULT) -> Any:
+    metadata = {"says": says, "check": check, "schema": schema}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _whole(says: str, default: Any = _NO_DEFAULT, least: int = 1) -> Any:
+    return _field(says, lambda name, v: count(name, v, least), {"type": "integer", "minimum": least}, default)
+
+
+def _above_zero(says: str, default: Any = _NO_DEFAULT) -> Any:
+    return _field(says, positive, {"type": "number", "exclusiveMinimum": 0}, default)
+
+
+def _from_zero(says: str, default: Any = _NO_DEFAULT) -> Any:
+    return _field(says, not_negative, {"type": "number", "minimum": 0}, default)
+
+
+def _bound(says: str) -> Any:
+    def check(name: str, value: Any) -> float:
+        if not math.isfinite(real(name, value)):
+            raise InvalidValue(f"`{name}` must be finite, got {shown(value)}.", "Leave it out for no bound.")
+        return value
+
+    return _field(says, check, {"type": "number"}, None)
+
+
+def _word(says: str, words: tuple[str, ...], default: Any = _NO_DEFAULT) -> Any:
+    def check(name: str, value: Any) -> str:
+        if value not in words:
+            raise InvalidValue(
+                f"`{name}` must be one of {', '.join(words)}, got {shown(value)}.", near(str(value), words)
+            )
+        return value
+
+    return _field(says, check, {"enum": list(words)}, default)
+
+
+def _truth(says: str, default: bool) -> Any:
+    return _field(says, _of_kind(bool, "true or false", says), {"type": "boolean"}, default)
+
+
+def _text(says: str, default: Any = _NO_DEFAULT) -> Any:
+    return _field(says, _of_kind(str, "text", says), {"type": "string"}, default)
+
+
+def _of_kind(kind: type, words: str, says: str) -> Callable[[str, Any], Any]:
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise InvalidType(f"`{name}` must be {words}, got {shown(value)}.", says)
+        return value
+
+    return check
+
+
+def _list_of(says: str, item: Any, default: Any = _NO_DEFAULT, least: int = 1) -> Any:
+    inner = item.metadata
+
+    def check(name: str, value: Any) -> tuple:
+        if not isinstance(value, list | tuple):
+            raise InvalidType(f"`{name}` must be a list, got {shown(value)}.", says)
+        made = tuple(inner["check"](name, each) for each in value)
+        if len(made) < least:
+            raise InvalidValue(f"`{name}` must not be empty.", says)
+        twice = [each for place, each in enumerate(made) if each in made[:place]]
+        if twice:
+            raise InvalidValue(f"`{name}` holds {twice[0]} twice.", "Name each once.")
+        return made
+
+    return _field(
+        says, check, {"type": "array", "items": inner["schema"], "minItems": least, "uniqueItems": True}, default
+    )
+
+
+def _or_table(says: str, item: Any, default: Any) -> Any:
+    """One value for all tasks, or a table with one for each task."""
+    inner = item.metadata
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {task: inner["check"](f"{name}.{task}", each) for task, each in value.items()}
+        return inner["check"](name, value)
+
+    schema = {"oneOf": [inner["schema"], {"type": "object", "additionalProperties": inner["schema"]}]}
+    return _field(says, check, schema, default)
+
+
+def _free(says: str, schema: Mapping[str, Any], default: Any = _NO_DEFAULT) -> Any:
+    """A value that is checked later, where more is known."""
+    return _field(says, lambda _name, value: value, schema, default)
+
+
+_UNITS = ("steps", "step", "tokens", "%", "percent")
+
+
+def _duration(says: str, default: Any = _NO_DEFAULT) -> Any:
+    """Steps as a number, or text with a unit: "300 steps", "600_000 tokens", "87.5 %"."""
+    text = {"type": "string", "pattern": rf"^\s*[0-9]\S*\s+({'|'.join(_UNITS)})\s*$"}
+    return _field(says, steps_of, {"oneOf": [{"type": "integer", "minimum": 0}, text]}, default)
+
+
+def steps_of(name: str, value: Any) -> tuple[float, str]:
+    """A duration as a number and its unit: ``steps``, ``tokens`` or ``%``.
+
+    >>> steps_of("duration", 300), steps_of("duration", "87.5 percent")
+    ((300.0, 'steps'), (87.5, '%'))
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(count(name, value, 0)), "steps"
+    parts = value.split() if isinstance(value, str) else []
+    if len(parts) != 2:
+        raise InvalidValue(
+            f"`{name}` must be a number of steps or text with a unit, got {shown(value)}.",
+            'Write 300, "300 steps", "600_000 tokens" or "87.5 %".',
+        )
+    if parts[1] not in _UNITS:
+        raise InvalidValue(f"`{name}` has the unknown unit {parts[1]!r}.", near(parts[1], _UNITS))
+    try:
+        number = float(parts[0].replace(",", ""))
+    except ValueError:
+        raise InvalidValue(f"`{name}` must begin with a number, got {value!r}.", 'Write "300 steps".') from None
+    return not_negative(name, number), {"step": "steps", "percent": "%"}.get(parts[1], parts[1])
+
+
+# The sections.
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands at the top of the file."""
+
+    question: str = _text("What is asked, one sentence.")
+    schema: int = _field("Version of the format.", count, {"const": SCHEMA}, SCHEMA)
+    name: str = _text("What the study is called by; the name of the file if left out.", "")
+    scope: str = _text("What a model of this size can and cannot settle.", "")
+    seeds: tuple[int, ...] = _list_of("Seeds of every trial.", _whole("", least=0), (0, 1, 2))
+    published: tuple[str, ...] = _list_of(
+        "Published figures to be shown beside, one line each with their source.", _text(""), (), least=0
+    )
+
+    def check(self) -> None:
+        """Refuse another version of the format."""
+        if self.schema != SCHEMA:
+            raise InvalidValue(
+                f"The study has schema {self.schema}, and this version reads {SCHEMA}.", "See CHANGELOG.md."
+            )
+
+
+@dataclass(frozen=True)
+class Model:
+    """The transformer that all arms share.
+
+    ``start`` names a checkpoint (``glassllm``, or a ``.gguf`` or ``.npz`` file of a Llama-like model); its weights and
+    sizes replace the fields of this section.
+    """
+
+    layers: int = _whole("Number of layers.", 2)
+    width: int = _whole("Channels of a token.", 64)
+    heads: int = _whole("Attention heads of a layer.", 4)
+    kv_heads: int = _whole("Heads of keys and values; 0 means as many as `heads`.", 0, 0)
+    feed_forward: int = _whole("Hidden channels of the feed-forward part; 0 means four times the width.", 0, 0)
+    norm: str = _word("Normalisation before each part.", ("layer", "rms"), "layer")
+    gated: bool = _truth("Whether the feed-forward part is gated (SwiGLU) instead of GELU.", False)
+    qk_norm: bool = _truth("Whether queries and keys are normalised (RMSNorm) before they are rotated.", False)
+    tied: bool = _truth("Whether the output uses the token embeddings.", False)
+    start: str = _text("A checkpoint to start from instead of random weights.", "")
+
+    @property
+    def head_width(self) -> int:
+        """Channels of a head."""
+        return self.width // self.heads
+
+    def check(self) -> None:
+        """Refuse sizes that do not fit together."""
+        if self.width % self.heads:
+            raise InvalidValue(
+                f"`width` must be a multiple of `heads`, got {self.width} and {self.heads}.",
+                f"Use width = {self.heads * math.ceil(self.width / self.heads)}.",
+            )
+        if self.kv_heads and self.heads % self.kv_heads:
+            raise InvalidValue(
+                f"`heads` must be a multiple of `kv_heads`, got {self.heads} and {self.kv_heads}.",
+                "Leave kv_heads out.",
+            )
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained: AdamW on freshly drawn batches, the same ones for every arm of a seed."""
+
+    length: int = _whole("Tokens of a training sequence.", 64, 2)
+    sequences: int = _whole("Sequences of a step.", 32)
+    duration: tuple[float, str] = _duration(
+        'How long: steps, or text with a unit ("800_000 tokens").', (400.0, "steps")
+    )
+    learning_rate: float = _above_zero("AdamW's learning rate after warm-up; an arm may have its own.", 3e-3)
+    warmup: int = _whole("Steps over which the learning rate rises from 0.", 20, 0)
+    decay: str = _word(
+        "The learning rate after warm-up: constant, or falling to 0.", ("constant", "cosine", "linear"), "constant"
+    )
+    weight_decay: float = _from_zero("AdamW's weight decay, on matrices only.", 0.01)
+    clip: float = _from_zero("Gradients are scaled down to this norm; 0 never.", 1.0)
+    record: int = _whole("Steps between two points of the training curve.", 20)
+    checkpoint: int = _whole("Steps between two checkpoints.", 100)
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps."""
+        return self.in_steps(self.duration)
+
+    def in_steps(self, duration: tuple[float, str]) -> int:
+        """A duration in steps of this training; per cent are of its whole."""
+        number, unit = duration
+        if unit == "tokens":
+            return math.ceil(number / (self.sequences * self.length))
+        return round(self.steps * number / 100) if unit == "%" else int(number)
+
+    def check(self) -> None:
+        """Refuse a duration that refers to itself."""
+        if self.duration[1] == "%":
+            raise InvalidValue("`duration` cannot be in per cent.", 'Write steps or tokens: duration = "400 steps".')
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured when a model is trained, on data that it never saw."""
+
+    lengths: tuple[int, ...] = _list_of("Tokens of a sequence.", _whole("", least=2), (64,))
+    sequences: int = _whole("Sequences at the longest length; shorter ones get more, so that tokens are equal.", 32)
+    protocols: tuple[str, ...] = _list_of(
+        "`whole`: sequences cut one after another. `sliding`: every scored token has a full context.",
+        _word("", ("whole", "sliding")),
+        ("whole",),
+    )
+    curve: int = _whole("Steps between two evaluations at the training length; 0 never.", 0, 0)
+    curve_sequences: int = _whole("Sequences of such an evaluation.", 32)
+    threshold: float = _from_zero("The accuracy at which a task counts as learnt (steps to threshold); 0 never.", 0.0)
+    sinks: bool = _truth("Whether the share of attention on the first token is measured.", False)
+
+
+_CODE = {"$ref": "#/$defs/Code"}
+
+
+@dataclass(frozen=True)
+class AtTest:
+    """One change at test time; everything else stays as it was trained."""
+
+    code: Any = _free('Another code instead of the trained one, as in an arm; "none" removes it.', _CODE, None)
+    scaling: Any = _free(
+        "A scaling of the rotary frequencies: a table with `type`; without `factor` it is length / trained length.",
+        {"type": "object", "required": ["type"], "properties": {"type": {"enum": list(SCALINGS)}}},
+        None,
+    )
+    logit_scale: float = _from_zero(
+        "c of 1 + c ln s, by which attention scores are multiplied; s = length / trained length.", 0.0
+    )
+    fault: str = _text("The code of a fault that the code has at test time only.", "")
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A code that is removed during training (DroPE): all of it, in every layer, at one step."""
+
+    at: tuple[float, str] = _duration('When: steps, or text with a unit ("87.5 %").')
+    learning_rate: float = _from_zero("The learning rate from then on; 0 keeps the schedule.", 0.0)
+    warmup: int = _whole("Steps over which that learning rate rises from 0.", 0, 0)
+    qk_norm: bool = _truth("Whether queries and keys are normalised (RMSNorm) from then on.", False)
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Positions that are drawn anew for each training sequence (`clockhands.sampling`)."""
+
+    draw: str = _word("How they are drawn.", ("randomised", "shifted"))
+    largest: int = _whole("Positions below this are drawn (randomised), or the largest start (shifted).")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One thing that is compared: a code, and how it is trained and tested."""
+
+    code: Any = _free(
+        'A spec as a table with its `type`, a preset with its fields, "none", or a table with `codes` and `pattern`.',
+        _CODE,
+    )
+    says: str = _text("What it is, for the report.", "")
+    learning_rate: Any = _or_table("The arm's own learning rate, or one for each task.", _above_zero(""), None)
+    lengths: Any = _or_table(
+        "Evaluation lengths, or a table of them by task, where they are not those of the task (a learned table ends).",
+        _list_of("", _whole("", least=2)),
+        None,
+    )
+    channels: int = _whole("How many channels of a token get an additive code; 0 means all.", 0, 0)
+    times: float = _above_zero("What a bias, or an additive code, is multiplied by.", 1.0)
+    slopes: str = _word("Slopes of ALiBi: its own, or drawn log-uniformly from their range.", ("own", "drawn"), "own")
+    window: int = _whole("How many tokens a query may look at, itself included; 0 means all.", 0, 0)
+    fault: str = _text("The code of a fault that the code has in training and at test time.", "")
+    drop: Drop | None = _free("See the section `drop`.", {"$ref": "#/$defs/Drop"}, None)
+    positions: Positions | None = _free("See the section `positions`.", {"$ref": "#/$defs/Positions"}, None)
+    at_test: Mapping[str, AtTest] = _free(
+        "Changes at test time by name.", {"type": "object", "additionalProperties": {"$ref": "#/$defs/AtTest"}}, {}
+    )
+    model: Mapping[str, Any] = _free("Fields of the model that this arm has otherwise.", {"$ref": "#/$defs/Model"}, {})
+    training: Mapping[str, Any] = _free(
+        "Fields of the training that this arm has otherwise.", {"$ref": "#/$defs/Training"}, {}
+    )
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A sentence with a number, written before the run: the report says whether it holds.
+
+    The number is the mean over seeds of a measure of ``arm``, less that of ``minus`` where one is named, paired by
+    seed. ``loss_ratio`` is the loss over the same arm's loss at the training length. With a single seed there is no
+    interval, and the number itself is compared.
+    """
+
+    says: str = _text("The sentence.")
+    task: str = _text("The task.")
+    arm: str = _text("The arm.")
+    measure: str = _word(
+        "What is measured.",
+        (
+            "loss",
+            "accuracy",
+            "loss_ratio",
+            "spike",
+            "won_back",
+            "steps_to_threshold",
+            "sink_share",
+            "gradient_norm",
+            "gradient_norm_start",
+        ),
+        "loss",
+    )
+    minus: str = _text("Another arm, whose number is subtracted seed by seed.", "")
+    variant: str = _text("A change at test time.", "")
+    minus_variant: str = _text("A change at test time of the other arm.", "")
+    length: int = _whole("Tokens; 0 means the training length.", 0, 0)
+    protocol: str = _word("How it was evaluated.", ("whole", "sliding"), "whole")
+    at_least: float | None = _bound("The mean must be at least this.")
+    at_most: float | None = _bound("The mean must be at most this.")
+    interval_above: float | None = _bound("The whole interval must lie above this.")
+    interval_below: float | None = _bound("The whole interval must lie below this.")
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The bounds that it has, by name."""
+        named = {name: getattr(self, name) for name in ("at_least", "at_most", "interval_above", "interval_below")}
+        return {name: bound for name, bound in named.items() if bound is not None}
+
+    def check(self) -> None:
+        """Refuse a gate without a bound."""
+        if not self.bounds:
+            raise InvalidValue("A gate needs a bound.", "Give at_least, at_most, interval_above or interval_below.")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which seeds and arms a task takes; all of the study unless it says otherwise."""
+
+    seeds: tuple[int, ...] | None = _list_of("Seeds of its trials.", _whole("", least=0), None)
+    arms: tuple[str, ...] | None = _list_of("Its arms.", _text(""), None)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What `clockhands lab tune` tries; the study's own seeds are never used."""
+
+    learning_rates: tuple[float, ...] = _list_of("The grid.", _above_zero(""), (1e-3, 3e-3, 1e-2))
+    seeds: tuple[int, ...] = _list_of("Seeds of the trials.", _whole("", least=0), (1000,))
+
+
+# From a table of the file to a section, and from a section to its JSON Schema.
+
+
+def a_table(given: Any, where: str) -> Mapping[str, Any]:
+    """What should be a table.
+
+    Raises:
+        InvalidType: It is something else.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidType(f"`{where}` must be a table, got {shown(given)}.", f"Write [{where}].")
+    return given
+
+
+def section(cls: Any, given: Any, where: str, base: Any = None) -> Any:
+    """A section from its table; what is missing comes from ``base``, or is the default.
+
+    Raises:
+        InvalidType, InvalidValue: A field is unknown, missing or not valid; the message says where.
+    """
+    fields = {each.name: each for each in dataclasses.fields(cls)}
+    refuse_unknown(a_table(given, where), fields, where)
+    values = {}
+    try:
+        for name, each in fields.items():
+            if name in given:
+                values[name] = each.metadata["check"](name, given[name])
+            elif base is None and _is_needed(each):
+                raise InvalidValue(f"`{name}` is missing.", each.metadata["says"])
+        made = cls(**values) if base is None else dataclasses.replace(base, **values)
+        if hasattr(made, "check"):
+            made.check()
+    except ClockhandsError as wrong:
+        raise within(where, wrong) from None
+    return made
+
+
+def within(where: str, wrong: ClockhandsError) -> ClockhandsError:
+    """The same error, with the place in the study file at its beginning."""
+    return type(wrong)(f"In `{where}`: {wrong.message}", wrong.hint)
+
+
+def schema_of(cls: Any) -> dict[str, Any]:
+    """The JSON Schema of a section."""
+    fields = dataclasses.fields(cls)
+    return {
+        "type": "object",
+        "properties": {each.name: {"description": each.metadata["says"], **each.metadata["schema"]} for each in fields},
+        "required": [each.name for each in fields if _is_needed(each)],
+        "additionalProperties": False,
+    }
+
+
+def _is_needed(each: dataclasses.Field) -> bool:
+    return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
