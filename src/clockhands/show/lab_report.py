@@ -1,0 +1,319 @@
+"""The report of the lab as one HTML file: it opens from disk, fetches nothing, and prints on paper.
+
+First the question, the answer in sentences made from the numbers, and the gates; then each task; then the published
+figures, the costs, the trials without a result, and the provenance. The results are in the file as JSON, under the id
+`RESULTS`.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from importlib.resources import files
+from statistics import median
+from typing import Any
+
+from clockhands.auditing.findings import spoken
+from clockhands.lab.results import GateResult, Results
+from clockhands.lab.store import Key
+from clockhands.lab.study import Arm, AtTest, Gate
+from clockhands.show.explorer.bundle import source
+from clockhands.show.lab import duration
+from clockhands.show.lab_answers import MEASURES, Line, answers, in_full, listed, verdict
+from clockhands.show.lab_tables import (
+    NONE,
+    VERDICTS,
+    code_words,
+    in_words,
+    kind_of,
+    mark,
+    numbers_table,
+    pairs,
+    paragraphs,
+    said_value,
+    with_look,
+    words_table,
+)
+from clockhands.show.lab_tasks import looks, task_parts, title_of
+from clockhands.show.markup import Markup, document, element, joined
+from clockhands.show.places import IN_TITLES, cut
+
+RESULTS = "clockhands-lab"
+"""The id of the script element that holds what ``clockhands lab report --json`` prints, for each study."""
+
+_NO_SCOPE = (
+    "The study file states no scope. A small model shows the shape of a curve and the order of the arms at its size. "
+    "It does not show the level that a large model reaches, nor that the order is the same there."
+)
+_HOW_TO_READ = (
+    "A number is a mean over seeds; the brackets hold its 95 % bootstrap interval over seeds (with 3 seeds about the "
+    "range of the three numbers). Two arms tie where the interval of their difference, paired by seed, includes zero. "
+    "The rank of an arm is 1 plus the number of arms that are better and do not tie with it."
+)
+
+
+def report(results: Sequence[Results]) -> str:
+    """The page.
+
+    Args:
+        results: The studies, in the order in which they are shown.
+
+    Returns:
+        A whole HTML document.
+    """
+    stated = [each.to_dict() for each in results]
+    sheets = ("report.css", "lab_report.css")
+    style = source("style.css") + "".join(files("clockhands.show").joinpath(each).read_text("utf-8") for each in sheets)
+    several = len(results) != 1
+    title = f"Lab: {len(results)} studies" if several else f"Lab: {cut(results[0].study.name, IN_TITLES)}"
+    articles = (
+        element(
+            "article",
+            _Page(each, values, place + 1, 2 if several else 1).parts(),
+            id=f"study-{place + 1}",
+            class_="report-target",
+        )
+        for place, (each, values) in enumerate(zip(results, stated, strict=True))
+    )
+    shown = element("main", _overview(results) if several else None, articles, _foot(), class_="clockhands report lab")
+    return document(title, style, "", {RESULTS: {"schema": 1, "studies": stated}}, shown)
+
+
+def _overview(results: Sequence[Results]) -> Iterator[Markup]:
+    yield element("h1", f"{len(results)} studies of the lab")
+    rows = (
+        [
+            element("a", cut(each.study.name), href=f"#study-{place + 1}"),
+            each.study.question,
+            joined(mark(_all_hold(each)), verdict(each), f" {_states(each)}" if _incomplete(each) else None),
+        ]
+        for place, each in enumerate(results)
+    )
+    if results:
+        yield words_table(("study", "question", "gates"), rows, "of-studies")
+
+
+def _all_hold(results: Results) -> bool | None:
+    """Whether all gates hold; None where one was not measured, or there are none."""
+    found = [each.holds for each in results.gates()]
+    return False if False in found else None if None in found or not found else True
+
+
+def _incomplete(results: Results) -> bool:
+    return bool(results.states["failed"] or results.states["waiting"])
+
+
+def _states(results: Results) -> str:
+    states = results.states
+    parts = [f"{states['failed']} failed"] if states["failed"] else []
+    parts += [f"{states['waiting']} not finished"] if states["waiting"] else []
+    return f"{states['finished']} of {len(results.trials)} trials are finished, {listed(parts)}."
+
+
+@dataclass(frozen=True)
+class _Page:
+    """The report of one study.
+
+    Attributes:
+        results: The study.
+        stated: The same as JSON values.
+        place: Which study of the page it is, from 1.
+        level: The level of its first heading.
+    """
+
+    results: Results
+    stated: Mapping[str, Any]
+    place: int
+    level: int
+
+    def heading(self, below: int, text: str) -> Markup:
+        return element(f"h{self.level + below}", text, class_="lab-ask" if below > 1 else None)
+
+    def question(self, text: str) -> Markup:
+        return self.heading(2, text)
+
+    def section(self, title: str, *parts: Any, **more: object) -> Markup:
+        return element("section", self.heading(1, title), *parts, **more)
+
+    @cached_property
+    def looks(self) -> dict[Line, int]:
+        return looks(self.results)
+
+    def parts(self) -> Iterator[Markup]:
+        study = self.results.study
+        yield from self.answer()
+        if study.gates:
+            yield self.section("Do the gates hold?", self.gates())
+        yield self.section("What is compared?", self.arms())
+        for name in study.tasks:
+            parts = task_parts(self.results, name, self.stated["tasks"][name], self.looks, self.question)
+            yield self.section(title_of(self.results, name), parts)
+        if study.published:
+            note = paragraphs("Other models, data and sizes: compare shapes, not levels.", kind="note")
+            items = (element("li", each) for each in study.published)
+            yield self.section("What was published?", note, element("ul", items, class_="lab-list"))
+        yield self.section("What did it cost?", self.costs())
+        if _incomplete(self.results):
+            yield self.section("Which trials have no result?", self.missing(), id=f"missing-{self.place}")
+        yield self.section("How was it run?", self.provenance())
+
+    def answer(self) -> Iterator[Markup]:
+        results, study = self.results, self.results.study
+        yield element(f"h{self.level}", cut(study.name), class_="report-name")
+        yield element("p", study.question, class_="lab-question")
+        holds = _all_hold(results)
+        yield element("p", mark(holds), verdict(results), class_=f"report-verdict {kind_of(holds)}")
+        if _incomplete(results):
+            link = element("a", "Which ones", href=f"#missing-{self.place}")
+            failed = False if results.states["failed"] else None
+            words = (mark(failed), f"{_states(results)} ", link, ". All numbers are of finished trials.")
+            yield element("p", *words, class_="answer")
+        for name in study.tasks:
+            if len(study.tasks) > 1:
+                yield element("p", f"Task {name}", class_="report-code")
+            items = (element("li", code_words(each)) for each in answers(results, name))
+            yield element("ul", items, class_="lab-list")
+        yield element("p", element("strong", "Scope: "), study.scope or _NO_SCOPE, class_="answer")
+        yield from paragraphs(_HOW_TO_READ, kind="note")
+
+    def gates(self) -> Iterator[Markup]:
+        yield from paragraphs(f"{verdict(self.results)} The gates are part of the study file, written before the run.")
+        yield words_table(("verdict", "gate", "measured", "asked"), map(self.gate, self.results.gates()), "of-gates")
+
+    def gate(self, each: GateResult) -> list[Markup | str]:
+        gate, seeds = each.gate, len(self.results.study.tasks[each.gate.task].seeds)
+        bounds = {"at least": gate.at_least, "at most": gate.at_most,
+                  "interval above": gate.interval_above, "interval below": gate.interval_below}  # fmt: skip
+        found = in_full(each.value, gate.measure)
+        if each.value is not None and len(each.value.seeds) < seeds:
+            found += f" ({len(each.value.seeds)} of {seeds} seeds)"
+        return [
+            element("span", mark(each.holds), VERDICTS[each.holds], class_=f"lab-verdict {kind_of(each.holds)}"),
+            gate.says,
+            joined(element("strong", found), element("br"), _measured(gate)),
+            listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),
+        ]
+
+    def arms(self) -> Markup:
+        rows = (
+            [with_look(name, self.looks.get(Line(name))), _arm(arm) or NONE, self.stated["arms"][name]["code"]]
+            for name, arm in self.results.study.arms.items()
+        )
+        return words_table(("arm", "what it is", "code"), rows, "of-arms")
+
+    def costs(self) -> Iterator[Markup]:
+        finished = self.results.states["finished"]
+        trials = f"{finished} finished trial{'s' * (finished != 1)}"
+        yield from paragraphs(f"{duration(self.results.seconds)} of training and evaluation, added up over {trials}.")
+        heads = ("arm", "parameters", "of the code", "learning rate", "tokens per second", "seconds per trial")
+        for task, plan in self.results.study.tasks.items():
+            caption = f"Task {task}: parameters, speed and time (medians over seeds)"
+            yield numbers_table(caption, heads, (self.cost(Key(task, arm, 0)) for arm in plan.arms))
+
+    def cost(self, key: Key) -> list[Markup | str]:
+        trials = [each for each in self.results.trials if each[:2] == key[:2] and each.state == "finished"]
+        first = trials[0].facts if trials else {}
+        counted = [spoken(first[name]) if name in first else NONE for name in ("parameters", "code_parameters")]
+        rate = f"{self.results.study.training_of(key).learning_rate:g}"
+        speed = _median(each.facts.get("tokens_per_second") for each in trials)
+        return [cut(key.arm), *counted, rate, speed, _median(each.seconds for each in trials)]
+
+    def missing(self) -> Iterator[Markup]:
+        failed = [each for each in self.results.trials if each.state == "failed"]
+        if failed:
+            yield element("p", mark(False), f"{len(failed)} failed:", class_="answer")
+            rows = ([each.task, each.arm, str(each.seed), each.message or "no message"] for each in failed)
+            yield words_table(("task", "arm", "seed", "message"), rows, "of-failures")
+        waiting: dict[tuple[str, str], list[str]] = {}
+        for each in self.results.trials:
+            if each.state == "waiting":
+                waiting.setdefault((each.task, each.arm), []).append(str(each.seed))
+        if waiting:
+            says = f"{self.results.states['waiting']} not finished; `clockhands lab resume` goes on with them:"
+            yield element("p", mark(None), code_words(says), class_="answer")
+            rows = ([task, arm, ", ".join(seeds)] for (task, arm), seeds in waiting.items())
+            yield words_table(("task", "arm", "seeds"), rows, "of-failures")
+
+    def provenance(self) -> Iterator[Markup]:
+        study, stored = self.results.study, self.results.stored
+        machine = dict(stored.machine)
+        texts = machine.pop("texts", None) or {}
+        yield pairs(
+            [
+                ("command", element("code", stored.command or "unknown")),
+                ("commit", stored.commit_id or "unknown"),
+                ("study, SHA-256", study.hash),
+                ("first run", stored.created or "unknown"),
+                ("clockhands", stored.version or "unknown"),
+                ("versions", in_words(stored.versions)),
+                *((name.replace("_", " "), said_value(value)) for name, value in machine.items()),
+                *((f"text of {task}", in_words({"name": "", **held})) for task, held in texts.items()),
+                *((f"seeds of {task}", ", ".join(map(str, plan.seeds))) for task, plan in study.tasks.items()),
+            ]
+        )
+        lines = joined([joined(line, Markup("\n")) for line in study.text.splitlines()])
+        yield element("details", element("summary", "The study file"), element("pre", lines), class_="lab-file")
+
+
+def _median(values: Iterable[Any]) -> str:
+    known = [float(each) for each in values if isinstance(each, int | float) and math.isfinite(each)]
+    return f"{median(known):,.{0 if median(known) >= 100 else 1}f}" if known else NONE
+
+
+def _measured(gate: Gate) -> str:
+    """What a gate measures, in words."""
+    minus = f" minus {Line(gate.minus, gate.minus_variant)}" if gate.minus else ""
+    length = f" at {gate.length:,} tokens" if gate.length else ""
+    protocol = f" under {gate.protocol}" if gate.protocol != "whole" else ""
+    paired = ", paired by seed" if gate.minus else ""
+    return f"{Line(gate.arm, gate.variant)}{minus} on {gate.task}{length}{protocol}{paired}: {MEASURES[gate.measure]}"
+
+
+def _arm(arm: Arm) -> str:
+    """What an arm is: the words of the study file, and whatever its code does not say."""
+    parts = [arm.says]
+    if arm.channels:
+        parts.append(f"The code is in {arm.channels} channel{'s' * (arm.channels != 1)} of a token.")
+    if arm.times != 1:
+        parts.append(f"The code is multiplied by {arm.times:g}.")
+    if arm.slopes != "own":
+        parts.append("The slopes are drawn.")
+    if arm.window:
+        parts.append(f"A query sees {arm.window:,} tokens.")
+    if arm.fault:
+        parts.append(f"Fault: {arm.fault}.")
+    if arm.drop is not None:
+        rate = f", then learning rate {arm.drop.learning_rate:g}" if arm.drop.learning_rate else ""
+        norm = ", with normalised queries and keys from then on" if arm.drop.qk_norm else ""
+        parts.append(f"The code is dropped at {arm.drop.at[0]:g} {arm.drop.at[1]}{rate}{norm}.")
+    if arm.positions is not None:
+        parts.append(f"Training positions are {arm.positions.draw}, up to {arm.positions.largest:,}.")
+    parts += [f"Model: {_json(arm.model)}."] if arm.model else []
+    parts += [f"Training: {_json(arm.training)}."] if arm.training else []
+    parts += [f"At test, {name}: {_change(change)}." for name, change in arm.at_test.items()]
+    return " ".join(filter(None, parts))
+
+
+def _change(change: AtTest) -> str:
+    """A change at test time in a few words."""
+    parts = []
+    if change.code is not None:
+        parts.append("the code is removed" if change.code == "none" else f"the code is {_json(change.code)}")
+    if change.scaling is not None:
+        parts.append(f"scaling {_json(change.scaling)}")
+    if change.logit_scale:
+        parts.append(f"attention scores times 1 + {change.logit_scale:g} ln(length / trained length)")
+    if change.fault:
+        parts.append(f"fault {change.fault}")
+    return ", ".join(parts) or "nothing changes"
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _foot() -> Markup:
+    words = f"clockhands {version('clockhands')}. The results are in this file as JSON, in the element with the id "
+    return element("p", words, element("code", RESULTS), ".", class_="note report-foot")
