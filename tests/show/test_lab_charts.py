@@ -1,9 +1,9 @@
-"""The charts of the lab's report: values where they belong, labels that can be read, and nothing that cannot be drawn."""
+"""The charts of the lab's report: values where they belong, labels that can be read, any number drawn."""
 
 import math
 import re
 from itertools import pairwise
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def numbers(path: str) -> list[tuple[float, float]]:
 
 def drawn(chart: Chart, kind: str) -> list[dict[str, str]]:
     """The attributes of the elements of a class."""
-    page = ElementTree.fromstring(charts.line_chart(chart, 400, 250))
+    page = ET.fromstring(charts.line_chart(chart, 400, 250))
     return [each.attrib for each in page.iter() if kind in each.attrib.get("class", "").split()]
 
 
