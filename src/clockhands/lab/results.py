@@ -233,6 +233,14 @@ class Results:
         steps = sorted({step for each in seeds.values() for step in each})
         return {step: estimate({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
 
+    def bounds(self, task: str) -> dict[str, dict[str, float]]:
+        """What can be derived about the scores of a task, by length; empty where its text is not on this machine."""
+        plan = self.study.tasks[task]
+        try:
+            return {str(length): plan.task.bounds(length) for length in plan.evaluation.lengths}
+        except ClockhandsError:
+            return {}
+
     def gates(self) -> list[GateResult]:
         """Every gate, judged."""
         return [self._judged(gate) for gate in self.study.gates]
@@ -343,7 +351,7 @@ class Results:
             "training": {"length": training.length, "sequences": training.sequences, "steps": training.steps},
             "seeds": list(plan.seeds),
             "arms": list(plan.arms),
-            "bounds": {str(length): plan.task.bounds(length) for length in plan.evaluation.lengths},
+            "bounds": self.bounds(name),
             "cells": cells,
             "drops": drops,
         }

@@ -179,9 +179,9 @@ def _print_table(page: Page, results: Results, task: str, measure: str) -> None:
     for protocol in plan.evaluation.protocols:
         lengths = sorted({length for arm in plan.arms for length in results.study.lengths_of(Key(task, arm, 0))})
         drawn = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-        drawn.add_column("")
+        drawn.add_column("", no_wrap=True)
         for length in lengths:
-            drawn.add_column(f"{length:,}", justify="right")
+            drawn.add_column(f"{length:,}", justify="right", no_wrap=True)
         for arm in plan.arms:
             for variant in (AS_TRAINED, *results.study.arms[arm].at_test):
                 cells = [
@@ -194,7 +194,14 @@ def _print_table(page: Page, results: Results, task: str, measure: str) -> None:
             page.line()
             cut = {"whole": "", "sliding": ", sliding window"}[protocol] if len(plan.evaluation.protocols) > 1 else ""
             page.line(Text(f"{task}: {_TITLES[measure]}{cut}, by length in tokens", style="bold underline"))
-            page.console.print(drawn)
+            _print_whole(page, drawn)
+
+
+def _print_whole(page: Page, drawn: Table) -> None:
+    """A table as wide as it needs to be: numbers are not broken over lines, also where the terminal is narrower."""
+    wide = page.console.options.update(max_width=10_000, width=10_000)
+    width = max(page.width, page.console.measure(drawn, options=wide).maximum)
+    Console(file=page.console.file, width=width, highlight=False, markup=False).print(drawn)
 
 
 def _print_drops(page: Page, results: Results, task: str) -> None:
