@@ -90,8 +90,8 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
             return None
         name, *fields = code.replace(",", ":").split(":")
         given = {key: _number(value) for key, _, value in (each.partition("=") for each in fields)}
-        made = preset(name)
-        return preset(name, **{**_sizes(type(made), model, trained, channels), **given})
+        sizes = _sizes(type(preset(name)), model, trained, channels)
+        return _fitting(preset(name, **{**sizes, **given}), sizes)
     if not isinstance(code, Mapping):
         raise InvalidType(f"A `code` must be text or a table, got {shown(code)}.", 'Write code = {type = "Rotary"}.')
     if "codes" in code and "type" not in code:
@@ -102,12 +102,11 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
         return LayerMixture(codes, code.get("pattern", range(len(codes))))
     table = dict(code)
     base, share = table.pop("base", None), table.pop("share", None)
-    kind = CODES.get(str(table.get("type")))
-    if kind is None:
-        raise InvalidValue(f"There is no code of type {shown(table.get('type'))}.", near(str(table.get("type")), CODES))
+    kind = _known("code of type", table.get("type"), CODES)
     if kind is additive.NoPosition:
         return None
-    made = specs.from_dict({**_sizes(kind, model, trained, channels), **table})
+    sizes = _sizes(kind, model, trained, channels)
+    made = _fitting(specs.from_dict({**sizes, **table}), sizes)
     if base is not None:
         made = specs.with_fields(made, base=base)
     if share is not None:
@@ -116,6 +115,23 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
         rotated = round(share * model.head_width / 2) * 2
         made = specs.with_fields(made, rotated=rotated)
     return made
+
+
+def _known(what: str, name: Any, kinds: Mapping[str, Any]) -> Any:
+    if not isinstance(name, str) or name not in kinds:
+        raise InvalidValue(f"There is no {what} {shown(name)}.", near(name if isinstance(name, str) else "", kinds))
+    return kinds[name]
+
+
+def _fitting(spec: specs.Spec, sizes: Mapping[str, Any]) -> specs.Spec:
+    """A spec, if it has the channels and heads of the model."""
+    for name in ("width", "heads", "head_width"):
+        if name in sizes and getattr(spec, name) != sizes[name]:
+            raise InvalidValue(
+                f"`{name}` of {type(spec).__name__} is {getattr(spec, name)}, and the model has {sizes[name]}.",
+                "Leave it out.",
+            )
+    return spec
 
 
 def _sizes(kind: type, model: Model, trained: int, channels: int) -> dict[str, Any]:
@@ -150,9 +166,7 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
         raise InvalidValue(f"A scaling is for rotary codes, got {what}.", "Leave `scaling` out.")
     if not isinstance(table, Mapping):
         raise InvalidType(f"`scaling` must be a table, got {shown(table)}.", 'Write scaling = {type = "Yarn"}.')
-    kind = SCALINGS.get(str(table.get("type")))
-    if kind is None:
-        raise InvalidValue(f"There is no scaling {shown(table.get('type'))}.", near(str(table.get("type")), SCALINGS))
+    kind = _known("scaling", table.get("type"), SCALINGS)
     own = {each.name for each in dataclasses.fields(kind)}
     sizes = {name: value for name, value in {"factor": ratio, "original": trained}.items() if name in own}
     fields = {name: value for name, value in table.items() if name != "type"}

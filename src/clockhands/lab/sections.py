@@ -21,6 +21,11 @@ SCHEMA = 1
 CODES = {kind.__name__: kind for kind in specs.SPECS}
 SCALINGS = {kind.__name__: kind for kind in specs.PARTS if kind.__module__ == scaling.__name__}
 
+NAME = r"\w[\w .:%@+-]*"
+"""What a task, an arm or a variant may be called: clear in messages and rows, and as the name of a file."""
+
+NAMED = {"pattern": f"^{NAME}$"}
+
 _NO_DEFAULT: Any = dataclasses.MISSING
 
 
@@ -190,9 +195,7 @@ class Head:
     def check(self) -> None:
         """Refuse another version of the format."""
         if self.schema != SCHEMA:
-            raise InvalidValue(
-                f"The study has schema {self.schema}, and this version reads {SCHEMA}.", "See CHANGELOG.md."
-            )
+            raise InvalidValue(f"`schema` is {self.schema}, and this version reads {SCHEMA}.", "See CHANGELOG.md.")
 
 
 @dataclass(frozen=True)
@@ -347,12 +350,17 @@ class Arm:
     drop: Drop | None = _free("See the section `drop`.", {"$ref": "#/$defs/Drop"}, None)
     positions: Positions | None = _free("See the section `positions`.", {"$ref": "#/$defs/Positions"}, None)
     at_test: Mapping[str, AtTest] = _free(
-        "Changes at test time by name.", {"type": "object", "additionalProperties": {"$ref": "#/$defs/AtTest"}}, {}
+        "Changes at test time by name.",
+        {"type": "object", "propertyNames": NAMED, "additionalProperties": {"$ref": "#/$defs/AtTest"}},
+        {},
     )
     model: Mapping[str, Any] = _free("Fields of the model that this arm has otherwise.", {"$ref": "#/$defs/Model"}, {})
     training: Mapping[str, Any] = _free(
         "Fields of the training that this arm has otherwise.", {"$ref": "#/$defs/Training"}, {}
     )
+
+
+BOUNDS = ("at_least", "at_most", "interval_above", "interval_below")
 
 
 @dataclass(frozen=True)
@@ -395,13 +403,12 @@ class Gate:
     @property
     def bounds(self) -> dict[str, float]:
         """The bounds that it has, by name."""
-        named = {name: getattr(self, name) for name in ("at_least", "at_most", "interval_above", "interval_below")}
-        return {name: bound for name, bound in named.items() if bound is not None}
+        return {name: bound for name in BOUNDS if (bound := getattr(self, name)) is not None}
 
     def check(self) -> None:
         """Refuse a gate without a bound."""
         if not self.bounds:
-            raise InvalidValue("A gate needs a bound.", "Give at_least, at_most, interval_above or interval_below.")
+            raise InvalidValue("a gate needs a bound.", f"Give {' or '.join(BOUNDS)}.")
 
 
 @dataclass(frozen=True)
@@ -440,21 +447,31 @@ def section(cls: Any, given: Any, where: str, base: Any = None) -> Any:
     Raises:
         InvalidType, InvalidValue: A field is unknown, missing or not valid; the message says where.
     """
-    fields = {each.name: each for each in dataclasses.fields(cls)}
-    refuse_unknown(a_table(given, where), fields, where)
-    values = {}
+    values = checked(cls, given, where)
     try:
-        for name, each in fields.items():
-            if name in given:
-                values[name] = each.metadata["check"](name, given[name])
-            elif base is None and _is_needed(each):
-                raise InvalidValue(f"`{name}` is missing.", each.metadata["says"])
+        for each in dataclasses.fields(cls):
+            if base is None and _is_needed(each) and each.name not in values:
+                raise InvalidValue(f"`{each.name}` is missing.", each.metadata["says"])
         made = cls(**values) if base is None else dataclasses.replace(base, **values)
         if hasattr(made, "check"):
             made.check()
     except ClockhandsError as wrong:
         raise within(where, wrong) from None
     return made
+
+
+def checked(cls: Any, given: Any, where: str) -> dict[str, Any]:
+    """The fields that a table gives to a section, each as its check returns it.
+
+    Raises:
+        InvalidType, InvalidValue: A field is unknown or not valid; the message says where.
+    """
+    fields = {each.name: each for each in dataclasses.fields(cls)}
+    refuse_unknown(a_table(given, where), fields, f"`{where}`")
+    try:
+        return {name: fields[name].metadata["check"](name, value) for name, value in given.items()}
+    except ClockhandsError as wrong:
+        raise within(where, wrong) from None
 
 
 def within(where: str, wrong: ClockhandsError) -> ClockhandsError:

@@ -14,7 +14,10 @@ from typing import Any
 from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, Unreadable
 from clockhands.lab.sections import (
+    BOUNDS,
     CODES,
+    NAME,
+    NAMED,
     Arm,
     AtTest,
     Choice,
@@ -27,6 +30,7 @@ from clockhands.lab.sections import (
     Training,
     Tuning,
     a_table,
+    checked,
     near,
     refuse_unknown,
     schema_of,
@@ -159,7 +163,9 @@ def parse(text: str, name: str = "study") -> Study:
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits are ValueErrors
         raise Unreadable(f"The study is not TOML: {error}.", "See docs/lab.md for the format.") from None
     tops = [each.name for each in dataclasses.fields(Head)]
-    refuse_unknown(data, (*tops, *_SECTIONS, "tasks", "arms", "gates", "tuning", "grid"), "the study")
+    refuse_unknown(data, (*tops, *_SECTIONS, "tasks", "arms", "gates", "tuning", "grid"), "The study")
+    for each, cls in _SECTIONS.items():
+        checked(cls, data.get(each, {}), each)
     head: Head = section(Head, {key: value for key, value in data.items() if key in tops}, "study")
     for needed in ("tasks", "arms"):
         if not data.get(needed):
@@ -172,7 +178,7 @@ def parse(text: str, name: str = "study") -> Study:
     for arm, each in arms.items():
         for field in ("learning_rate", "lengths"):
             if isinstance(by_task := getattr(each, field), Mapping):
-                refuse_unknown(by_task, tasks, f"arms.{arm}.{field}")
+                refuse_unknown(by_task, tasks, f"`arms.{arm}.{field}`")
     gates = data.get("gates", [])
     if not isinstance(gates, list):
         raise InvalidType(f"`gates` must be a list of tables, got {shown(gates)}.", "Write [[gates]].")
@@ -233,8 +239,6 @@ def _over_the_grid(study: Study) -> Study:
     return dataclasses.replace(study, arms=arms, tasks=tasks, gates=())
 
 
-_NAME = r"\w[\w .:%@+-]*"
-
 _SECTIONS: Mapping[str, Any] = {"model": Model, "training": Training, "evaluation": Evaluation}
 """The sections that a task may have for itself; its fields come before those of the study."""
 
@@ -245,7 +249,7 @@ def _task(given: Any, where: str, study: Mapping[str, Any], seeds: tuple[int, ..
     if not isinstance(kind, str) or kind not in TASKS:
         raise InvalidValue(f"`{where}.kind` must be a task, got {shown(kind)}.", near(str(kind), TASKS))
     own = _fields_of(TASKS[kind])
-    refuse_unknown(table, (*own, "kind", "seeds", "arms", *_SECTIONS), where)
+    refuse_unknown(table, (*own, "kind", "seeds", "arms", *_SECTIONS), f"`{where}`")
     try:
         task = TASKS[kind](**{key: value for key, value in table.items() if key in own})
     except ClockhandsError as wrong:
@@ -254,10 +258,7 @@ def _task(given: Any, where: str, study: Mapping[str, Any], seeds: tuple[int, ..
     for arm in choice.arms or ():
         if arm not in arms:
             raise InvalidValue(f"`{where}.arms` names the unknown arm {shown(arm)}.", near(arm, arms))
-    both = {
-        name: {**a_table(study.get(name, {}), name), **a_table(table.get(name, {}), f"{where}.{name}")}
-        for name in _SECTIONS
-    }
+    both = {name: {**study.get(name, {}), **a_table(table.get(name, {}), f"{where}.{name}")} for name in _SECTIONS}
     made = {name: section(cls, both[name], f"{where}.{name}") for name, cls in _SECTIONS.items()}
     if "lengths" not in both["evaluation"]:
         made["evaluation"] = dataclasses.replace(made["evaluation"], lengths=(made["training"].length,))
@@ -283,8 +284,8 @@ def _arm(table: Any, where: str) -> Arm:
         name: section(AtTest, each, f"{where}.at_test.{name}")
         for name, each in _named(arm.at_test, f"{where}.at_test").items()
     }
-    for name in ("model", "training"):
-        a_table(getattr(arm, name), f"{where}.{name}")
+    checked(Model, arm.model, f"{where}.model")
+    checked(Training, arm.training, f"{where}.training")
     return dataclasses.replace(arm, **own)
 
 
@@ -294,14 +295,17 @@ def _check_gate(study: Study, gate: Gate) -> None:
         raise InvalidValue(f"there is no task {gate.task!r}.", near(gate.task, study.tasks))
     plan = study.tasks[gate.task]
     of_loss = gate.measure in ("loss", "accuracy", "loss_ratio")
-    for arm, variant in ((gate.arm, gate.variant), (gate.minus, gate.minus_variant)):
-        if arm == "" and variant == "" and gate.arm:
-            continue
+    if gate.minus_variant and not gate.minus:
+        raise InvalidValue("`minus_variant` needs `minus`.", "Name the other arm; it may be the same.")
+    for arm, variant in ((gate.arm, gate.variant), (gate.minus or gate.arm, gate.minus_variant)):
         if arm not in plan.arms:
             raise InvalidValue(f"there is no arm {arm!r} in this task.", near(arm, plan.arms))
-        known = (AS_TRAINED, *study.arms[arm].at_test) if of_loss else (AS_TRAINED,)
-        if variant not in known:
-            raise InvalidValue(f"there is no variant {variant!r} of {gate.measure}.", near(variant, known[1:]))
+        known = study.arms[arm].at_test if of_loss else ()
+        if variant and variant not in known:
+            raise InvalidValue(
+                f"there is no {gate.measure} of {arm} with the change {variant!r}.",
+                near(variant, known) if known else "Leave the variant out.",
+            )
         trained, lengths = study.training_of(Key(gate.task, arm, 0)).length, study.lengths_of(Key(gate.task, arm, 0))
         if not of_loss:
             lengths = (trained,)
@@ -327,7 +331,7 @@ def _check_gate(study: Study, gate: Gate) -> None:
 def _named(given: Any, where: str) -> Mapping[str, Any]:
     """A table of tables whose names are clear in messages, in rows and as names of files."""
     for name in a_table(given, where):
-        if not re.fullmatch(_NAME, name):
+        if not re.fullmatch(NAME, name):
             raise InvalidValue(
                 f"`{where}` has the name {name!r}.",
                 "Begin with a letter, a digit or _; go on with these, spaces and .:%@+-",
@@ -366,7 +370,7 @@ def schema() -> dict[str, Any]:
             "additionalProperties": False,
         },
     ]
-    named = {"type": "object", "propertyNames": {"pattern": f"^{_NAME}$"}, "minProperties": 1}
+    named = {"type": "object", "propertyNames": NAMED, "minProperties": 1}
     top = schema_of(Head)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -384,9 +388,7 @@ def schema() -> dict[str, Any]:
         },
         "$defs": {
             "Code": {"oneOf": code},
-            **{
-                cls.__name__: schema_of(cls)
-                for cls in (*_SECTIONS.values(), AtTest, Drop, Positions, Arm, Gate, Tuning)
-            },
+            **{cls.__name__: schema_of(cls) for cls in (*_SECTIONS.values(), AtTest, Drop, Positions, Arm, Tuning)},
+            "Gate": {**schema_of(Gate), "anyOf": [{"required": [bound]} for bound in BOUNDS]},
         },
     }
