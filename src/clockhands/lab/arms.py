@@ -252,6 +252,16 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
         raise InvalidValue(
             f"`drop.at` is step {step}, and the training ends at step {training.steps}.", 'Write at = "75 %".'
         )
+    code = spec_of(arm.code, model, trained, arm.channels)
+    kinds = code.codes if isinstance(code, LayerMixture) else (code,)
+    added = any(isinstance(each, additive.AdditiveCode) for each in kinds)
+    if arm.channels and (not added or arm.channels > model.width):
+        raise InvalidValue(
+            f"`channels` is for additive codes, in some of the model's {model.width} channels; got {arm.channels}.",
+            "Leave it out.",
+        )
+    if arm.times != 1 and not (added or any(isinstance(each, biases.BiasCode) for each in kinds)):
+        raise InvalidValue("`times` is for additive codes and for biases.", "Leave it out.")
     for variant, length, dropped in wanted(study, key):
         task.check(length)
         spec = setting(arm, model, trained, length, variant, dropped=dropped).spec
@@ -266,7 +276,7 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
                 f"Give the arm lengths = [{trained}], or the code more rows.",
             )
     if arm.positions is not None:
-        _check_positions(arm, spec_of(arm.code, model, trained, arm.channels), arm.positions, trained)
+        _check_positions(arm, code, arm.positions, trained)
     # What one pass holds at least: the scores of a layer where there is a bias, and the logits with their gradient.
     longest = max(trained, *study.lengths_of(key))
     hint = "Use fewer sequences, or shorter ones."

@@ -105,11 +105,19 @@ def _check_device(options: Options) -> None:
         device = torch.device(options.device)
     except RuntimeError:
         raise InvalidValue(f"There is no device {options.device!r}.", "Use cpu, cuda, or cuda:1 and so on.") from None
-    if device.type == "meta":
-        raise InvalidValue("The device `meta` computes nothing.", "Use cpu or cuda.")
-    if options.engine == "local" and device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        have = f"{torch.cuda.device_count()} CUDA devices that PyTorch {torch.__version__} can use"
-        raise InvalidValue(f"The device {options.device} is not there: this machine has {have}.", "Use --device cpu.")
+    if options.engine != "local":
+        return  # it is the cluster that has to have it
+    reason = ""
+    if device.type == "cuda":  # counted, not used: some GPUs belong to one process at a time
+        have = torch.cuda.device_count()
+        reason = f"PyTorch {torch.__version__} finds {have} CUDA devices" if (device.index or 0) >= have else ""
+    else:
+        try:
+            torch.zeros(1, device=device).item()
+        except (RuntimeError, NotImplementedError, AssertionError) as error:
+            reason = str(error).partition("\n")[0].partition(". ")[0]
+    if reason:
+        raise InvalidValue(f"The device {options.device} cannot be used here: {reason}.", "Use --device cpu.")
 
 
 def prepare(study: Study, store: Store, command: str, options: Options) -> Progress:

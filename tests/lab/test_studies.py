@@ -1,0 +1,323 @@
+"""Study files: what is refused, with the nearest valid name; the published schema; what the shipped studies hold."""
+
+import dataclasses
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from clockhands.errors import ClockhandsError, TooLarge, Unreadable
+from clockhands.lab import arms, study
+from clockhands.lab.sections import Model
+from clockhands.lab.store import Key
+from clockhands.rotary import Rotary
+from clockhands.specs import SPECS
+
+STUDY = """\
+question = "Which code copies?"
+seeds = [0, 1]
+
+[model]
+width = 16
+
+[training]
+length = 16
+duration = "10 steps"
+
+[evaluation]
+lengths = [16, 32]
+
+[tasks.copy]
+kind = "copy"
+
+[arms.rotary]
+code = { type = "Rotary" }
+[arms.rotary.at_test.yarn]
+scaling = { type = "Yarn" }
+
+[arms.learned]
+code = { type = "Learned" }
+lengths = [16]
+
+[[gates]]
+says = "Rotary copies."
+task = "copy"
+arm = "rotary"
+measure = "accuracy"
+at_least = 0.5
+"""
+
+
+def changed(old: str, new: str) -> str:
+    assert old in STUDY
+    return STUDY.replace(old, new, 1)
+
+
+def refused(*parts: str) -> list:
+    """Parts of `refused_studies.txt`: each case is a changed text, and the message and hint that refuse it."""
+    text = (Path(__file__).parent / "refused_studies.txt").read_text(encoding="utf-8")
+    cases = []
+    for body in text.split("## ")[1:]:
+        name, *given = body.strip().split("\n\n")
+        for case in given if name.startswith(parts) else ():
+            change, *said = case.splitlines()
+            old, new = (each.replace("\\n", "\n") for each in change.split(" => "))
+            cases.append(pytest.param(changed(old, new), *said, id=re.sub(r"\W+", "-", new)))
+    return cases
+
+
+VALIDATOR = jsonschema.Draft202012Validator(study.schema())
+
+
+def test_the_study_of_these_tests_is_accepted():
+    """Or each refusal below might have another reason."""
+    VALIDATOR.validate(tomllib.loads(STUDY))
+    arms.check(study.parse(STUDY))
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), refused("schema", "parse"))
+def test_a_wrong_study_is_refused(text: str, message: str, hint: str):
+    with pytest.raises(ClockhandsError) as caught:
+        study.parse(text)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_the_schema_refuses_what_a_schema_can():
+    """The rest follows from other fields, or is a rule of the code."""
+    for case in refused("schema"):
+        assert not VALIDATOR.is_valid(tomllib.loads(case.values[0])), case.id
+    for case in refused("parse", "arms", "codes"):
+        if VALIDATOR.is_valid(tomllib.loads(case.values[0])) is False:
+            assert "type" in case.values[0], case.id
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), refused("arms"))
+def test_what_cannot_be_trained_is_refused(text: str, message: str, hint: str):
+    if '"glassllm"' in text:
+        pytest.importorskip("glassllm")
+    with pytest.raises(ClockhandsError) as caught:
+        arms.check(study.parse(text))
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"width": 1 << 20}, "The activations of a training step"),
+        ({"lengths": [16, 10_000_000]}, "The attention bias of the longest sequence"),
+        ({"sequences": 10**9}, "The logits of a training step"),
+        ({"sequences": 1, "vocabulary": 10**8}, "The logits of an evaluation"),
+        ({"sequences": 1, "length": 4, "lengths": [4], "width": 1 << 17, "layers": 200}, "The parameters"),
+    ],
+)
+def test_what_does_not_fit_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], what: str):
+    monkeypatch.setattr("clockhands.memory.available", lambda: 32 << 30)
+    sizes = {"width": 16, "layers": 2, "sequences": 32, "length": 16, "lengths": [16, 32], "vocabulary": 32} | change
+    text = """\
+question = "How much?"
+model = {{ width = {width}, layers = {layers} }}
+training = {{ sequences = {sequences}, length = {length} }}
+evaluation = {{ lengths = {lengths} }}
+tasks.copy = {{ kind = "copy", vocabulary = {vocabulary} }}
+arms.none = {{ code = "none" }}
+"""
+    with pytest.raises(TooLarge, match=rf"In `arms.none` for `tasks.copy`: {what}.*; 32 GiB are available") as caught:
+        arms.check(study.parse(text.format(**sizes)))
+    assert caught.value.hint in {"Use fewer sequences, or shorter ones.", "Use a smaller model."}
+
+
+@pytest.mark.parametrize("text", ["[[gates", "seeds = " + "9" * 5000, "a = " + "[" * 5000])
+def test_what_is_not_toml_is_refused(text: str):
+    with pytest.raises(Unreadable, match=r"^The study is not TOML: ") as caught:
+        study.parse(text)
+    assert caught.value.hint == "See docs/lab.md for the format."
+
+
+def test_a_study_that_is_not_there_is_refused(tmp_path: Path):
+    for name, message, hint in (
+        ("qiuck", "There is no study 'qiuck'.", "Did you mean quick? A file's name ends in .toml."),
+        (
+            tmp_path / "x.toml",
+            f"The study {tmp_path}/x.toml cannot be read: No such file or directory.",
+            "Name a TOML file, or a shipped study.",
+        ),
+    ):
+        with pytest.raises(Unreadable) as caught:
+            study.read(name)
+        assert (caught.value.message, caught.value.hint) == (message, hint)
+    (tmp_path / "latin.toml").write_bytes(b'question = "\xe9"')
+    with pytest.raises(Unreadable, match="cannot be read: 'utf-8' codec"):
+        study.read(tmp_path / "latin.toml")
+
+
+def test_trials_come_seed_by_seed_and_a_changed_text_is_another_study():
+    found = study.parse(changed('kind = "copy"', 'kind = "copy"\nseeds = [1, 5]\n[tasks.order]\nkind = "order"'))
+    names = [(key.task, key.arm, key.seed) for key in found.trial_keys()]
+    assert names == [
+        ("order", "rotary", 0), ("order", "learned", 0),
+        ("copy", "rotary", 1), ("copy", "learned", 1), ("order", "rotary", 1), ("order", "learned", 1),
+        ("copy", "rotary", 5), ("copy", "learned", 5),
+    ]  # fmt: skip
+    assert study.parse(STUDY).hash != study.parse(STUDY + "\n").hash
+    assert study.parse(STUDY).hash == study.parse(STUDY, "another name").hash
+
+
+def test_an_arm_has_its_own_training_model_and_lengths():
+    own = """
+training = { duration = "150 %", sequences = 8 }
+learning_rate = { copy = 0.5 }
+model = { layers = 3 }
+lengths = { copy = [64] }
+"""
+    found = study.parse(changed('code = { type = "Rotary" }\n', f'code = {{ type = "Rotary" }}{own}').split("[[")[0])
+    rotary, learned = Key("copy", "rotary", 0), Key("copy", "learned", 0)
+    assert [found.training_of(key).steps for key in (rotary, learned)] == [15, 10]
+    assert [found.training_of(key).sequences for key in (rotary, learned)] == [8, 32]
+    assert [found.training_of(key).learning_rate for key in (rotary, learned)] == [0.5, 3e-3]
+    assert [found.model_of(key).layers for key in (rotary, learned)] == [3, 2]
+    assert [found.lengths_of(key) for key in (rotary, learned)] == [(64,), (16,)]
+
+
+@pytest.mark.parametrize(
+    ("duration", "steps"),
+    [("7", 7), ('"7 steps"', 7), ('"1 step"', 1), ('"1_000 tokens"', 2), ('"1,025 tokens"', 3), ('"0 steps"', 0)],
+)
+def test_a_duration_has_a_unit(duration: str, steps: int):
+    """A step has 32 sequences of 16 tokens."""
+    found = study.parse(changed('"10 steps"', duration))
+    assert found.training_of(Key("copy", "rotary", 0)).steps == steps
+
+
+def test_the_grid_has_every_arm_at_every_rate():
+    found = study.parse(STUDY + "\n[tuning]\nlearning_rates = [0.1, 0.001]\nseeds = [7, 8]\n[grid]\n")
+    assert list(found.arms) == ["rotary at 0.1", "rotary at 0.001", "learned at 0.1", "learned at 0.001"]
+    assert {key.seed for key in found.trial_keys()} == {7, 8}
+    assert len(found.trial_keys()) == 8
+    key = Key("copy", "learned at 0.1", 7)
+    assert (found.training_of(key).learning_rate, found.lengths_of(key), found.gates) == (0.1, (16,), ())
+    own = study.parse(changed("lengths = [16]\n", "lengths = [8]\ntraining = { length = 8 }\n") + "[grid]\n")
+    assert own.lengths_of(Key("copy", "learned at 0.001", 1000)) == (8,)
+
+
+# What a code says
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ("none", None),
+        ({"type": "NoPosition"}, None),
+        ({"type": "Rotary"}, Rotary(4)),
+        ({"type": "Rotary", "base": 100, "share": 0.5}, Rotary(4, base=100, rotated=2)),
+        ("llama2", Rotary(4)),
+    ],
+)
+def test_a_code_gets_the_sizes_of_the_model(code: object, made: object):
+    assert arms.spec_of(code, Model(width=16), 16) == made
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.__name__)
+def test_every_code_is_made_or_refused_with_a_sentence(kind: type):
+    """Those that need more than a line of tokens say so."""
+    code = {"type": kind.__name__}
+    if kind.__name__ in {"LogWindow", "LayerMixture"}:
+        with pytest.raises(ClockhandsError, match=f"A {kind.__name__} cannot be made from these fields"):
+            arms.spec_of(code, Model(width=32), 16)
+        return
+    made = arms.spec_of(code, Model(width=32), 16)
+    assert made is None or isinstance(made, kind)
+
+
+@pytest.mark.parametrize("scaling", ["Linear", "Ntk", "Dynamic", "Yarn"])
+def test_a_scaling_at_test_time_is_the_ratio_of_the_lengths(scaling: str):
+    text = changed('{ type = "Yarn" }', f'{{ type = "{scaling}" }}')
+    found = study.parse(text).arms["rotary"]
+    at = {length: arms.setting(found, Model(width=16), 16, length, "yarn").spec for length in (8, 16, 32)}
+    assert at[8] == at[16] == Rotary(4)
+    made = at[32].scaling
+    assert type(made).__name__ == scaling
+    assert getattr(made, "factor", 2.0) == 2.0
+    assert getattr(made, "original", 16) == 16
+    assert not np.array_equal(at[32].rates, at[16].rates)
+
+
+def test_after_a_drop_there_is_neither_code_nor_fault():
+    arm = dataclasses.replace(study.parse(STUDY).arms["rotary"], fault="other-layout")
+    kept, dropped = (arms.setting(arm, Model(width=16), 16, 32, dropped=each) for each in (False, True))
+    assert (kept.spec, kept.fault, kept.scaled_by) == (Rotary(4), "other-layout", 2.0)
+    assert (dropped.spec, dropped.fault) == (None, "")
+    again = dataclasses.replace(arm.at_test["yarn"], scaling=None, code={"type": "Rotary"})
+    arm = dataclasses.replace(arm, at_test={"again": again})
+    assert arms.setting(arm, Model(width=16), 16, 32, "again", dropped=True).spec == Rotary(4)
+
+
+def test_a_learned_table_may_end_where_it_is_dropped():
+    text = changed("lengths = [16]\n", 'drop = { at = "50 %" }\n')
+    arms.check(study.parse(text))
+
+
+# The shipped studies
+
+
+@pytest.mark.parametrize("name", study.shipped())
+def test_a_shipped_study_is_valid(name: str):
+    found = study.read(name)
+    VALIDATOR.validate(tomllib.loads(found.text))
+    assert found.gates
+    if any(plan.model.start for plan in found.tasks.values()) and importlib.util.find_spec("glassllm") is None:
+        pytest.skip("glassllm is not installed")
+    arms.check(found)
+
+
+SHIPPED = {"quick", "naive", "extrapolation", "ablation", "spacing", "drope", "scaling", "slopes", "faults"}
+SHIPPED |= {"base-bound", "sinks"}
+
+# The fields of an arm that say which of the codes of the issue it is; `at_test` stands for a scaling.
+WANTED = {
+    "none": {"code": "none", "window": 0},
+    "counter": {"code": {"type": "Counter"}, "channels": 0},
+    "counter in one channel": {"code": {"type": "Counter"}, "channels": 1},
+    "normalised counter": {"code": {"type": "NormalizedCounter"}},
+    "sinusoidal, base 100": {"code": {"type": "Sinusoidal", "base": 100}},
+    "sinusoidal, base 8,192": {"code": {"type": "Sinusoidal", "base": 8192}},
+    "sinusoidal, base 1,000,000": {"code": {"type": "Sinusoidal", "base": 1_000_000}},
+    "rotary 25 %": {"code": {"type": "Rotary", "share": 0.25}},
+    "ALiBi halved": {"code": {"type": "Alibi"}, "times": 0.5},
+    "ALiBi doubled": {"code": {"type": "Alibi"}, "times": 2.0},
+    "ALiBi drawn": {"code": {"type": "Alibi"}, "slopes": "drawn"},
+    **{
+        kind: {"code": {"type": kind}, "times": 1.0, "slopes": "own"}
+        for kind in (
+            "Binary",
+            "SingleFrequency",
+            "SineOnly",
+            "Learned",
+            "Sinusoidal",
+            "EvenlySpaced",
+            "Rotary",
+            "Alibi",
+            "Buckets",
+            "Kerple",
+            "Fire",
+        )
+    },
+}
+
+
+def test_the_codes_of_the_issue_are_arms_of_shipped_studies():
+    assert set(study.shipped()) >= SHIPPED
+    found = [arm for name in study.shipped() for arm in study.read(name).arms.values()]
+    for name, fields in WANTED.items():
+        assert any(all(getattr(arm, key) == value for key, value in fields.items()) for arm in found), name
+    assert any(arm.window for arm in found)
+    assert any(arm.positions and arm.positions.draw == "randomised" for arm in found)
+    assert any(arm.drop for arm in found)
+    changes = [change for arm in found for change in arm.at_test.values()]
+    assert {change.scaling["type"] for change in changes if change.scaling} >= {"Linear", "Ntk", "Dynamic", "Yarn"}
+    assert any(change.fault for change in changes)
+    assert any(change.logit_scale for change in changes)
