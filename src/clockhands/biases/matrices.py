@@ -154,7 +154,7 @@ def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, caus
         made = [_matrix(spec, grid, values, causal) for grid in at.grids()] if math.prod(shape) else []
     whole = xp.reshape(xp.stack(made), shape) if made else values.reals(np.empty(shape))
     given = getattr(xp, kind.name, None)
-    result = whole if given is None else xp.astype(whole, given)
+    result = whole if given is None or given == whole.dtype else xp.astype(whole, given)  # which always copies
     if kind.name not in str(result.dtype):
         raise InvalidValue(
             f"The library of `values` gives {result.dtype} where {kind.name} is asked for.",

@@ -85,7 +85,9 @@ class Turn(torch.autograd.Function):
         spec: Rotary = ctx.spec
         if spec.reordered:
             return _turn_back(gradient, cos, sin, spec), None, None, None
-        return Turn.apply(gradient, cos, -sin, spec), None, None, None
+        if torch.compiler.is_compiling() or _is_watched(gradient):
+            return Turn.apply(gradient, cos, -sin, spec), None, None, None
+        return _turn(gradient, cos, -sin, spec), None, None, None
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> torch.Tensor:
