@@ -137,9 +137,10 @@ class FaultyCode(held.PositionModule):
         super().__init__()
         self.spec, self.fault = spec, fault
         self._made: dict[int, Any] = {}
-        if not isinstance(spec, additive.AdditiveCode | rotary.Rotary | biases.BiasCode) or spec_learned(spec):
+        if not isinstance(spec, additive.AdditiveCode | rotary.Rotary | biases.BiasCode) or _is_learned(spec):
+            what = "no position encoding" if spec is None else type(spec).__name__
             raise InvalidValue(
-                f"The fault {fault!r} cannot be built into {type(spec).__name__}.",
+                f"The fault {fault!r} cannot be built into {what}.",
                 "Faults are built into computed codes of one kind for all layers.",
             )
 
@@ -163,6 +164,11 @@ class FaultyCode(held.PositionModule):
         if causal:
             later = torch.ones(queries, queries, dtype=torch.bool, device=like.device).triu(1)
             mask = mask.masked_fill(later, -math.inf)
+        elif mask.isnan().any():
+            raise InvalidValue(
+                f"The fault {self.fault!r} of {type(self.spec).__name__} has no bias for keys after their query.",
+                "Build it into a task that is causal.",
+            )
         return held.Prepared(mask)
 
     def _numbers(self, length: int, positions: Any) -> Any:
@@ -185,7 +191,7 @@ class _PreparedMatrices(held.Prepared):
         return _times(self._matrices[0], queries), _times(self._matrices[1], keys)
 
 
-def spec_learned(spec: Any) -> bool:
+def _is_learned(spec: Any) -> bool:
     """Whether a code has learned numbers."""
     return bool(getattr(spec, "learned", False))
 
@@ -262,8 +268,10 @@ def _affine(made: Any, width: int, length: int) -> tuple[torch.Tensor, torch.Ten
 
 
 def _scores(made: Any, length: int) -> torch.Tensor | None:
-    """The bias, [heads, length, length]; None where it is not finite."""
+    """The bias, [heads, length, length], NaN where a key after its query has none; None if one before it has none."""
     at = np.arange(length)
     matrix = np.asarray(made(at, at), np.float64)
-    low = np.tril(np.ones((length, length), bool))
-    return torch.tensor(np.where(low, matrix, 0.0), dtype=torch.float32) if np.isfinite(matrix[:, low]).all() else None
+    finite = np.isfinite(matrix)
+    if not finite[:, np.tri(length, dtype=bool)].all():
+        return None
+    return torch.tensor(np.where(finite, matrix, np.nan), dtype=torch.float32)

@@ -1,0 +1,287 @@
+"""What is said of the numbers of a study: intervals, pairs, drops, thresholds and the verdicts of gates."""
+
+import itertools
+import json
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+
+from clockhands.lab import study as studies
+from clockhands.lab.results import LEVEL, RESAMPLES, GateResult, Results, estimate
+from clockhands.lab.store import Key, Measurement, Row, StoredStudy, Trial
+from clockhands.lab.tuning import best, tuning_study
+
+STUDY = """\
+question = "Which is better?"
+seeds = [0, 1, 2]
+training = {{ length = 8, duration = "40 steps" }}
+evaluation = {{ lengths = [8, 32], curve = 10, threshold = 0.9 }}
+tasks.copy = {{ kind = "copy" }}
+arms.one = {{ code = "none" }}
+arms.two = {{ code = {{ type = "Rotary" }}, drop = {{ at = "50 %" }} }}
+{more}
+"""
+
+
+def results(rows: list[Row], more: str = "", failed: tuple[Key, ...] = ()) -> Results:
+    study = studies.parse(STUDY.format(more=more))
+    keys = study.trial_keys()
+    facts = {"parameters": 100, "code_parameters": 0, "tokens_per_second": 10.0}
+    trials = [
+        Trial(
+            *key, *(("failed", "It is nan.", None, {}, None) if key in failed else ("finished", "", 2.0, facts, "now"))
+        )
+        for key in keys
+    ]
+    stored = StoredStudy(study.hash, study.name, study.text, "now", "lab run", "0.1.0", "abc", {}, {})
+    return Results(study, stored, trials, rows)
+
+
+def rows(arm: str, values: Mapping[int, float], kind: str = "evaluation", measure: str = "loss", **more) -> list[Row]:
+    more = {"step": 40, "length": 8, "protocol": "whole"} | more
+    return [Row("", "copy", arm, seed, kind=kind, measure=measure, value=value, **{"variant": "", "place": None} | more)
+            for seed, value in values.items()]  # fmt: skip
+
+
+# Intervals
+
+
+def test_an_interval_is_scipys_percentile_bootstrap_of_the_mean():
+    values = [0.3, 0.9, 0.4, 0.7]
+    by_scipy = bootstrap(
+        (values,), np.mean, confidence_level=0.95, n_resamples=9_999, method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval  # fmt: skip
+    found = estimate(dict(enumerate(values)))
+    assert (found.low, found.high) == (by_scipy.low, by_scipy.high)
+    assert found.mean == pytest.approx(0.575)
+    assert (LEVEL, RESAMPLES) == (0.95, 9_999)
+
+
+@pytest.mark.parametrize("values", [(1.0, 3.0), (1.0, 2.0, 4.0), (1.0, 2.0, 4.0, 8.0, 9.0)])
+def test_an_interval_is_that_of_all_resamples(values: tuple[float, ...]):
+    """Of two or three seeds these are the smallest and the largest number."""
+    means = sorted(np.mean(each) for each in itertools.product(values, repeat=len(values)))
+    low, high = np.quantile(means, [0.025, 0.975], method="inverted_cdf")
+    found = estimate(dict(enumerate(values)))
+    steps = np.unique(means)
+    for exact, drawn in ((low, found.low), (high, found.high)):
+        place = int(np.searchsorted(steps, exact))
+        assert steps[max(0, place - 1)] - 1e-9 <= drawn <= steps[min(len(steps) - 1, place + 1)] + 1e-9
+    if len(values) < 4:
+        assert (found.low, found.high) == (values[0], values[-1])
+
+
+def test_one_seed_has_no_interval_and_equal_ones_have_none_to_speak_of():
+    assert estimate({3: 2.0}).to_dict() == {"mean": 2.0, "low": None, "high": None, "seeds": {"3": 2.0}}
+    assert estimate({0: 2.0, 1: 2.0}).to_dict() == {"mean": 2.0, "low": 2.0, "high": 2.0, "seeds": {"0": 2.0, "1": 2.0}}
+    for special in (math.nan, math.inf):
+        found = estimate({0: 1.0, 1: special})
+        assert (found.low, found.high) == (None, None)
+        assert found.to_dict()["mean"] is None
+        assert found.to_dict()["seeds"] == {"0": 1.0, "1": None}
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [((1, 2, 3), "above"), ((-3, -2, -1), "below"), ((-1, 2, 3), "tie"), ((0, 0, 0), "tie"), ((5,), "tie")],
+)
+def test_an_interval_that_holds_zero_is_a_tie(values: tuple[float, ...], verdict: str):
+    assert estimate(dict(enumerate(values))).verdict == verdict
+
+
+def test_differences_are_paired_by_seed():
+    """Seeds differ by 10 and the arms by 0.1 in every one: unpaired, that would be a tie."""
+    one = rows("one", {0: 10.1, 1: 20.1, 2: 30.1, 7: 99.0})
+    two = rows("two", {2: 30.0, 1: 20.0, 0: 10.0, 8: 0.0})
+    found = results(one + two).difference("copy", "one", "two", "loss")
+    assert found.seeds == {seed: pytest.approx(0.1) for seed in range(3)}
+    assert found.verdict == "above"
+    assert (
+        results(one + two).value("copy", "one", "loss").low < 20 < results(one + two).value("copy", "two", "loss").high
+    )
+    assert results(one).difference("copy", "one", "two", "loss") is None
+
+
+# What is derived
+
+
+def test_a_loss_ratio_is_of_the_same_seed_and_change():
+    measured = results(
+        [*rows("one", {0: 2.0, 1: 4.0}), *rows("one", {0: 3.0, 1: 5.0, 2: 6.0}, length=32)]
+        + [*rows("one", {0: 8.0}, variant="x"), *rows("one", {0: 4.0}, variant="x", length=32)]
+    )
+    assert measured.by_seed("copy", "one", "loss_ratio", 32) == {0: 1.5, 1: 1.25}
+    assert measured.by_seed("copy", "one", "loss_ratio") == {0: 1.0, 1: 1.0}
+    assert measured.by_seed("copy", "one", "loss_ratio", 32, variant="x") == {0: 0.5}
+    assert measured.by_seed("copy", "one", "loss", 32) == {0: 3.0, 1: 5.0, 2: 6.0}
+
+
+def drop(before: float, after: float, curve: Mapping[int, float]) -> list[Row]:
+    return [
+        *rows("two", {0: before}, "curve", step=20, variant="before drop"),
+        *rows("two", {0: after}, "curve", step=20, variant="dropped"),
+        *(row for step, value in curve.items() for row in rows("two", {0: value}, "curve", step=step)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "curve", "spike", "back"),
+    [
+        (1.0, 5.0, {10: 2.0, 20: 1.0, 30: 3.0, 40: 2.0}, 4.0, 0.75),
+        (1.0, 5.0, {40: 1.0}, 4.0, 1.0),
+        (1.0, 5.0, {40: 6.0}, 4.0, -0.25),
+        (1.0, 5.0, {10: 2.0, 20: 1.0}, 4.0, None),  # nothing was trained after the drop
+        (2.0, 1.0, {40: 1.0}, -1.0, math.nan),
+    ],
+)
+def test_a_drop_has_a_spike_and_what_is_won_back(before, after, curve, spike, back):
+    found = results(drop(before, after, curve))
+    assert found.by_seed("copy", "two", "spike") == {0: spike}
+    expected = {} if back is None else {0: pytest.approx(back, nan_ok=True)}
+    assert found.by_seed("copy", "two", "won_back") == expected
+    assert found.by_seed("copy", "one", "spike") == {}
+    steps = {step: each.mean for step, each in found.curve("copy", "two", "loss", "curve").items()}
+    assert steps == {**curve, 20: after}
+
+
+def test_steps_to_a_threshold_are_the_first_or_infinite():
+    found = results(
+        [row for seed, curve in enumerate(({10: 0.1, 20: 0.9, 30: 0.5}, {10: 0.95}, {10: 0.2, 40: 0.89}))
+         for step, value in curve.items() for row in rows("one", {seed: value}, "curve", "accuracy", step=step)]
+    )  # fmt: skip
+    assert found.by_seed("copy", "one", "steps_to_threshold") == {0: 20.0, 1: 10.0, 2: math.inf}
+    assert found.value("copy", "one", "steps_to_threshold").mean == math.inf
+
+
+def test_gradient_norms_are_those_of_the_first_and_the_last_record():
+    found = results([row for step, value in ((1, 9.0), (20, 2.0), (40, 1.0))
+                     for row in rows("one", {0: value}, "training", "gradient_norm", step=step)])  # fmt: skip
+    assert found.by_seed("copy", "one", "gradient_norm_start") == {0: 9.0}
+    assert found.by_seed("copy", "one", "gradient_norm") == {0: 1.0}
+
+
+def test_places_are_averaged_over_the_seeds_that_have_them():
+    measured = [
+        *(row for place in range(3) for row in rows("one", {0: place, 1: place + 2}, place=place)),
+        *rows("one", {0: 7.0}, place=5),
+    ]
+    found = results(measured).places("copy", "one", "loss", 8)
+    assert {place: each.mean for place, each in found.items()} == {0: 1.0, 1: 2.0, 2: 3.0, 5: 7.0}
+
+
+# Gates
+
+GATE = '\n[[gates]]\nsays = "It holds."\ntask = "copy"\narm = "one"\n'
+
+
+def judged(gate: str, measured: list[Row]) -> GateResult:
+    (found,) = results(measured, GATE + gate).gates()
+    return found
+
+
+THREE = {0: 1.0, 1: 2.0, 2: 3.0}
+
+
+@pytest.mark.parametrize(
+    ("bound", "holds"),
+    [
+        ("at_least = 2.0", True), ("at_least = 2.01", False),
+        ("at_most = 2.0", True), ("at_most = 1.99", False),
+        ("interval_above = 0.99", True), ("interval_above = 1.0", False),
+        ("interval_below = 3.01", True), ("interval_below = 3.0", False),
+        ("at_least = 1.5\nat_most = 2.5", True), ("at_least = 1.5\nat_most = 1.9", False),
+        ("at_least = 0", True), ("at_most = 0", False),
+    ],
+)  # fmt: skip
+def test_each_bound_is_held_to_the_mean_or_to_the_interval(bound: str, holds: bool):
+    found = judged(bound, rows("one", THREE))
+    assert found.holds is holds
+    assert found.value.mean == 2.0
+
+
+def test_a_gate_compares_two_arms_or_two_changes():
+    more = rows("two", {0: 1.5, 1: 2.5, 2: 3.5})
+    assert judged('minus = "two"\ninterval_below = 0', rows("one", THREE) + more).holds is True
+    assert judged('minus = "two"\ninterval_above = 0', rows("one", THREE) + more).holds is False
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        [],
+        rows("one", {0: 1.0, 1: 1.0}),
+        rows("one", {0: 1.0, 1: 1.0, 2: math.nan}),
+        rows("one", {0: 1.0, 1: 1.0, 5: 1.0}),
+    ],
+)
+def test_a_gate_is_not_judged_while_the_number_of_a_seed_is_missing(measured: list[Row]):
+    """A seed that failed is no reason to leave it out of the mean."""
+    assert judged("at_least = 0", measured).holds is None
+    assert judged("at_least = 0", rows("one", THREE)).holds is True
+
+
+def test_a_difference_is_not_judged_while_one_of_a_pair_is_missing():
+    more = rows("two", {0: 0.0, 1: 0.0})
+    assert judged('minus = "two"\ninterval_above = 0', rows("one", THREE) + more).holds is None
+
+
+def test_an_infinite_number_is_judged():
+    never = rows("one", dict.fromkeys(range(3), 0.1), "curve", "accuracy", step=40)
+    assert judged('measure = "steps_to_threshold"\nat_most = 40', never).holds is False
+    assert judged('measure = "steps_to_threshold"\nat_least = 40', never).holds is True
+
+
+# As JSON
+
+
+def test_results_are_json_whatever_was_measured():
+    failed = Key("copy", "two", 2)
+    measured = [
+        *rows("one", {0: 1.0, 1: math.inf, 2: math.nan}),
+        *rows("one", {0: 1.0}, measure="accuracy"),
+        *drop(1.0, 5.0, {40: 2.0}),
+    ]
+    found = results(measured, GATE + "at_least = 1", failed=(failed,))
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert document["trials"] == {"finished": 5, "failed": 1, "waiting": 0}
+    assert document["failures"] == [{"task": "copy", "arm": "two", "seed": 2, "message": "It is nan."}]
+    assert document["gates"][0]["holds"] is None
+    assert document["gates"][0]["bounds"] == {"at_least": 1}
+    assert document["tasks"]["copy"]["drops"]["two"]["won_back"]["mean"] == 0.75
+    assert document["arms"]["two"]["code"].startswith("rotary")
+    assert document["arms"]["one"]["tokens_per_second"] == {"copy": 10.0}
+    assert found.seconds == 10.0
+    (cell,) = (each for each in document["tasks"]["copy"]["cells"] if each["measure"] == "accuracy")
+    assert (cell["mean"], cell["length"], cell["protocol"]) == (1.0, 8, "whole")
+
+
+# Tuning
+
+
+def test_the_best_rate_has_the_lowest_loss_of_all_its_seeds():
+    study = studies.parse(STUDY.format(more="[tuning]\nseeds = [7, 8]\n"))
+    tuned = tuning_study(study)
+    assert {key.seed for key in tuned.trial_keys()} == {7, 8}
+    losses = {"0.001": (3.0, 3.0), "0.003": (1.0, 2.0), "0.01": (0.5, math.nan)}
+    measured = [
+        Row("", "copy", f"one at {rate}", seed, "evaluation", "", 40, "whole", 8, None, "loss", value)
+        for rate, values in losses.items()
+        for seed, value in zip((7, 8), values, strict=True)
+    ]
+    stored = StoredStudy(tuned.hash, "", tuned.text, "", "", "", "", {}, {})
+    one, two = best(study, Results(tuned, stored, [], measured))
+    assert (one.arm, one.best, one.current, one.at_end) == ("one", 0.003, 0.003, False)
+    assert one.losses == {0.001: 3.0, 0.003: 1.5, 0.01: pytest.approx(math.nan, nan_ok=True)}
+    assert (two.arm, two.best, two.at_end) == ("two", None, False)
+    last = [row._replace(value=0.1) if row.arm.endswith("0.01") else row for row in measured]
+    assert best(study, Results(tuned, stored, [], last))[0][3:] == (0.01, 0.003, True)
+
+
+def test_a_measurement_is_a_row_without_its_trial():
+    (row,) = rows("one", {3: 1.0})
+    assert row.measurement == Measurement("evaluation", "loss", 1.0, 40, 8, None, "whole", "")
+    assert row.key == Key("copy", "one", 3)
