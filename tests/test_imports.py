@@ -40,6 +40,10 @@ ENTRY_POINTS = {
         FRAMEWORKS | COMMAND_LINE | (LATE - {"array_api_compat"}),
     ),
     "a rotary ladder": ("import clockhands as ch\nch.Rotary(head_width=8).rates", FRAMEWORKS | COMMAND_LINE | LATE),
+    "a study of the lab": (
+        "from clockhands.lab import arms, study, tuning\nfor name in study.shipped():\n    study.read(name)",
+        FRAMEWORKS | COMMAND_LINE | (LATE - {"array_api_compat", "safetensors"}),
+    ),
     "the command line": ("import clockhands.cli", FRAMEWORKS | (LATE - {"array_api_compat"})),
     "an audit": (
         "import clockhands as ch\nch.audit('vaswani2017').to_dict()",

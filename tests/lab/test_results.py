@@ -111,8 +111,12 @@ def test_differences_are_paired_by_seed():
 
 def test_a_loss_ratio_is_of_the_same_seed_and_change():
     measured = results(
-        [*rows("one", {0: 2.0, 1: 4.0}), *rows("one", {0: 3.0, 1: 5.0, 2: 6.0}, length=32)]
-        + [*rows("one", {0: 8.0}, variant="x"), *rows("one", {0: 4.0}, variant="x", length=32)]
+        [
+            *rows("one", {0: 2.0, 1: 4.0}),
+            *rows("one", {0: 3.0, 1: 5.0, 2: 6.0}, length=32),
+            *rows("one", {0: 8.0}, variant="x"),
+            *rows("one", {0: 4.0}, variant="x", length=32),
+        ]
     )
     assert measured.by_seed("copy", "one", "loss_ratio", 32) == {0: 1.5, 1: 1.25}
     assert measured.by_seed("copy", "one", "loss_ratio") == {0: 1.0, 1: 1.0}

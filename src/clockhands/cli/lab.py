@@ -78,7 +78,7 @@ def _running_options(function: Any) -> Any:
 @click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page, too.")
 @click.option("--force", is_flag=True, help="Replace the HTML file if it is there.")
 def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> int:
-    """Run a study, or what of it is not in the store yet, and print the results."""
+    """Run what is missing of a study, and print the results."""
     from clockhands.lab.store import Store
     from clockhands.lab.study import read
 
@@ -162,9 +162,9 @@ def list_(store: Path | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--csv", type=OutPath(), metavar="FILE", help="Write every measured number as CSV.")
 def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
-    """Print what a store says about a study: the answer, the gates, the numbers with their intervals.
+    """Print the gates and the numbers of a study.
 
-    STUDY is a name, a TOML file, or the beginning of a hash; without it, the newest study of the store is shown.
+    Each number is a mean over seeds with its 95 % interval. STUDY is a name, a TOML file, or the beginning of a hash; without it, the newest study of the store is shown.
     """
     from clockhands.lab.store import Store
 
@@ -188,10 +188,10 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
 @_store_option
 @_running_options
 def tune(study: str, store: Path, **how: Any) -> None:
-    """Try the study's grid of learning rates for every arm and task, and print the best.
+    """Find the best learning rate for every arm and task.
 
-    The grid and its seeds are in the section `tuning`; the study's own seeds are not used. The best rate is the one
-    with the lowest held-out loss at the training length, averaged over the tuning seeds.
+    The rates that are tried, and the seeds, are in the section `tuning` of the study; its own seeds are not used. The
+    best rate is the one with the lowest held-out loss at the training length, averaged over the tuning seeds.
     """
     from clockhands.lab.store import Store
     from clockhands.lab.study import read

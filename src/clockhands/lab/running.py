@@ -25,7 +25,8 @@ from clockhands.lab.study import Study
 from clockhands.lab.tasks import Language
 
 CALL = "clockhands.lab.training:trial"
-PRELOAD = ("torch", "clockhands.lab.training")
+# PyTorch's optimisers import `torch._dynamo` at their first step, which takes a second.
+PRELOAD = ("torch", "torch._dynamo", "clockhands.lab.training")
 
 
 @dataclass(frozen=True)

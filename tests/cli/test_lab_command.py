@@ -1,0 +1,310 @@
+"""`clockhands lab`: what it prints and where, what it refuses before it begins, and its exit codes."""
+
+import csv
+import importlib.util
+import json
+import math
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from clockhands.lab.store import Measurement, Store
+from clockhands.lab.study import parse, shipped
+
+STUDY = """\
+question = "Does a code help?"
+seeds = [0, 1]
+model = { width = 16, heads = 2 }
+training = { length = 8, sequences = 4, duration = "6 steps" }
+evaluation = { lengths = [8, 16], sequences = 4 }
+tuning = { learning_rates = [0.01, 0.1], seeds = [7] }
+tasks.copy = { kind = "copy" }
+arms.none = { code = "none" }
+arms.rotary = { code = { type = "Rotary" }, at_test.removed = { code = "none" } }
+
+[[gates]]
+says = "Rotary copies better."
+task = "copy"
+arm = "rotary"
+minus = "none"
+measure = "accuracy"
+interval_above = BOUND
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study whose gate holds whatever is measured, and one whose gate never does; there is no store yet."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.toml").write_text(STUDY.replace("BOUND", "-2"), encoding="utf-8")
+    (tmp_path / "bad.toml").write_text(STUDY.replace("BOUND", "2"), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def filled(folder: Path) -> Path:
+    """With a store that holds the first study, all of it finished, and the second, nothing of it."""
+    study = parse((folder / "good.toml").read_text(encoding="utf-8"), "good")
+    with Store.open("lab.sqlite") as store:
+        for each, name in ((study, "good"), (parse((folder / "bad.toml").read_text(encoding="utf-8")), "bad")):
+            store.add_study(each.hash, name, each.text, {"commit_id": "abc", "versions": {"torch": "2"}})
+            store.add_trials(each.hash, each.trial_keys())
+        for key in study.trial_keys():
+            better = key.arm == "rotary"
+            rows = [
+                Measurement("evaluation", measure, value, 6, length, None, "whole", variant)
+                for length in (8, 16)
+                for measure, value in (("accuracy", 0.2 + better / 2), ("loss", 3.0 - better + key.seed / 8))
+                for variant in (("", "removed") if better else ("",))
+            ]
+            facts = {"parameters": 1000, "code_parameters": 0, "tokens_per_second": 5.0}
+            store.finish(study.hash, key, rows, facts, 2.0)
+    return folder
+
+
+@pytest.fixture
+def torch() -> None:
+    pytest.importorskip("torch")
+
+
+# What needs no PyTorch
+
+
+def test_shipped_studies_are_listed(run):
+    done = run("lab", "list")
+    assert (done.code, done.err) == (0, "")
+    document = json.loads(run("lab", "list", "--json").out)
+    assert [each["name"] for each in document["studies"]] == shipped()
+    for each in document["studies"]:
+        assert f"  {each['name']}" in done.out
+        assert each["trials"] > 0
+        assert " ".join(each["question"].split()) in " ".join(done.out.split())
+
+
+@pytest.mark.usefixtures("filled")
+def test_studies_of_a_store_are_listed(run):
+    done = run("lab", "list", "--store", "lab.sqlite")
+    assert (done.code, done.err) == (0, "")
+    assert "4 finished; " in done.out
+    assert "4 waiting; " in done.out
+    (good, bad) = json.loads(run("lab", "list", "--store", "lab.sqlite", "--json").out)["studies"]
+    assert (good["name"], good["trials"]) == ("good", {"waiting": 0, "finished": 4, "failed": 0})
+    assert (bad["name"], bad["trials"], bad["commit"]) == ("bad", {"waiting": 4, "finished": 0, "failed": 0}, "abc")
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_report_says_gates_and_numbers(run):
+    done = run("lab", "report", "good")
+    assert (done.code, done.err) == (0, "")
+    for line in (
+        "Does a code help?",
+        "4 trials; 8 s of training and evaluation.",
+        "1 of 1 gates hold.",
+        "  holds        Rotary copies better.",
+        "accuracy of rotary minus none: 0.500 [0.500, 0.500] (asked: interval above -2)",
+        "copy: Accuracy (share of answers that are right), by length in tokens",
+        "none             0.200 [0.200, 0.200]  0.200 [0.200, 0.200]",
+        "rotary, removed  2.062 [2.000, 2.125]  2.062 [2.000, 2.125]",
+    ):
+        assert line in done.out, line
+    unfinished = run("lab", "report")
+    assert unfinished.code == 0
+    assert "0 trials, 4 not run yet" in unfinished.out
+    assert "  not measured Rotary copies better." in unfinished.out
+
+
+def test_a_report_as_json_and_csv(run, filled: Path):
+    done = run("lab", "report", "good", "--json", "--csv", "numbers.csv")
+    document = json.loads(done.out)
+    assert (done.code, done.err, document["schema"]) == (0, "", 1)
+    assert document["gates"][0]["holds"] is True
+    assert document["gates"][0]["value"]["mean"] == pytest.approx(0.5)
+    with (filled / "numbers.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * (4 + 8)
+    assert {float(row["value"]) for row in rows if row["measure"] == "accuracy"} == {0.2, 0.7}
+
+
+def test_a_report_as_a_page(run, filled: Path):
+    done = run("lab", "report", "good", "--html", "page.html")
+    assert (done.code, done.err) == (0, "wrote page.html\n")
+    assert "Does a code help?" in (filled / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_a_file_that_is_there_is_kept(run, filled: Path, option: str):
+    (filled / "kept").write_text("mine", encoding="utf-8")
+    done = run("lab", "report", "good", option, "kept")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: kept is already there.\n")
+    assert (filled / "kept").read_text(encoding="utf-8") == "mine"
+    assert run("lab", "report", "good", option, "kept", "--force").code == 0
+    assert (filled / "kept").read_text(encoding="utf-8") != "mine"
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_gate_that_fails_is_exit_code_1(run):
+    with Store.open("lab.sqlite") as store:
+        bad = store.studies()[1]
+        for key in parse(bad.text).trial_keys():
+            store.finish(bad.hash, key, [Measurement("evaluation", "accuracy", 0.5, 6, 8, None, "whole", "")],
+                         {"parameters": 1, "code_parameters": 0, "tokens_per_second": 1.0})  # fmt: skip
+    for more in ((), ("--json",)):
+        assert run("lab", "report", "bad", *more).code == 1
+    assert run("lab", "report", bad.hash[:8]).code == 1
+    assert run("lab", "report", "bad.toml").code == 1
+    assert run("lab", "report", "good.toml").code == 0
+
+
+def test_the_schema_is_one_that_the_study_fits(run, folder: Path):
+    done = run("lab", "schema")
+    assert (done.code, done.err) == (0, "")
+    jsonschema.validate(tomllib.loads((folder / "good.toml").read_text(encoding="utf-8")), json.loads(done.out))
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("report",), "There is no store of results at ", "Check the name, or run a study into it first."),
+        (("resume",), "There is no store of results at ", "Check the name, or run a study into it first."),
+        (("list", "--store", "absent"), "There is no store of results at ", "Check the name, or run a study into"),
+        (("run", "qiuck"), "There is no study 'qiuck'.", "Did you mean quick? A file's name ends in .toml."),
+        (("run", "absent.toml"), "The study absent.toml cannot be read: No such file or directory.", "Name a TOML"),
+        (("tune", "absent.toml"), "The study absent.toml cannot be read: No such file or directory.", "Name a TOML"),
+        (("rnu", "quick"), "No such command 'rnu'.", "See `clockhands lab --help`."),
+    ],
+)
+def test_what_is_not_there_is_named(run, folder: Path, words: tuple[str, ...], message: str, hint: str):
+    done = run("lab", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {message}"), done.err
+    assert f"\nhint: {hint}" in done.err
+    assert not list(folder.glob("*sqlite*"))
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_study_that_the_store_does_not_hold_is_named(run):
+    done = run("lab", "report", "naive")
+    assert (done.code, done.out) == (2, "")
+    assert "holds no study 'naive'.\nhint: It holds: good, bad." in done.err
+
+
+def test_without_pytorch_the_way_to_install_it_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else name)
+    done = run("lab", "run", "good.toml")
+    expected = "error: This needs torch, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
+    assert (done.code, done.out, done.err) == (2, "", expected)
+    assert not (folder / "lab.sqlite").exists()
+
+
+# What trains
+
+
+@pytest.mark.usefixtures("torch", "folder")
+def test_a_study_is_run_and_its_results_are_printed(run):
+    done = run("lab", "run", "good.toml", "--jobs", "2", "--html", "page.html")
+    assert done.code == 0
+    assert done.out.startswith("Does a code help?\n4 trials; ")
+    assert "1 of 1 gates hold." in done.out
+    first, *_, last, wrote = done.err.splitlines()
+    assert first == "0 of 4 trials, 0% of the training"
+    assert last.startswith("4 of 4 trials, 100% of the training")
+    assert wrote == "wrote page.html"
+    again = run("lab", "run", "good.toml")
+    assert (again.code, again.out, again.err) == (0, done.out, "")
+    assert run("lab", "report", "--json").code == 0
+    assert run("lab", "run", "bad.toml", "--jobs", "2").code == 1
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize(
+    ("change", "words", "said"),
+    [
+        (("Rotary", "Rotray"), (), ("There is no code of type 'Rotray'.", "Did you mean Rotary?")),
+        (('kind = "copy"', 'kind = "cpoy"'), (), ("must be a task, got 'cpoy'.", "Did you mean copy?")),
+        (("sequences", "sequence"), (), ("the unknown field 'sequence'.", "Did you mean sequences?")),
+        (("6 steps", "6 setps"), (), ("the unknown unit 'setps'.", "Did you mean steps?")),
+        (("[8, 16]", "[2, 8]"), (), ("`length` must be at least 4 tokens for this copy task, got 2.", "Use a greater")),
+        (("", ""), ("--workers", "2"), ("`workers` is for the engine `ray`", "Add `--engine ray`")),
+        (("", ""), ("--device", "cuda:77"), ("The device cuda:77 cannot be used here: ", "Use --device cpu.")),
+        (("", ""), ("--html", "good.toml"), ("good.toml is already there.", "Give another name, or `--force`")),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_a_store_is_made(run, folder: Path, change, words, said):
+    text = (folder / "good.toml").read_text(encoding="utf-8").replace(*change, 1)
+    (folder / "mine.toml").write_text(text, encoding="utf-8")
+    done = run("lab", "run", "mine.toml", *words)
+    assert (done.code, done.out) == (2, "")
+    error, hint = done.err.splitlines()
+    assert error.startswith("error: ")
+    assert said[0] in error
+    assert hint.startswith(f"hint: {said[1]}")
+    assert sorted(file.name for file in folder.iterdir()) == ["bad.toml", "good.toml", "mine.toml"]
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_failed_trial_is_told_and_tried_again(run, folder: Path):
+    text = (
+        (folder / "good.toml")
+        .read_text(encoding="utf-8")
+        .replace('code = "none"', 'code = "none", learning_rate = 1e30', 1)
+    )
+    (folder / "wild.toml").write_text(text.replace('"6 steps" }', '"6 steps", clip = 0 }'), encoding="utf-8")
+    for words in (("run", "wild.toml"), ("resume",)):
+        done = run("lab", *words, "--jobs", "2")
+        assert done.code == 1
+        assert "2 trials, 2 failed" in " ".join(done.out.split())
+        assert done.err.count("failed: copy, none, seed ") == 2
+        assert "Give the arm a lower learning_rate" in done.err
+    assert "  not measured Rotary copies better." in done.out
+
+
+@pytest.mark.usefixtures("torch")
+def test_ctrl_c_says_how_to_go_on(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    from clockhands.lab import running
+
+    real = running.events
+
+    def interrupted(*arguments):
+        for number, event in enumerate(real(*arguments)):
+            if number == 6:
+                raise KeyboardInterrupt
+            yield event
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "events", interrupted)
+        done = run("lab", "run", "good.toml", "--jobs", "1", "--store", "my store.sqlite")
+    assert (done.code, done.out) == (130, "")
+    again = f"`clockhands lab resume --store '{folder}/my store.sqlite'`"
+    assert f"Interrupted: 1 of 4 trials are finished and kept. {again} goes on.\n" in done.err
+    done = run("lab", "resume", "--store", "my store.sqlite", "--jobs", "2")
+    assert done.code == 0
+    assert done.err.splitlines()[1] == "0 of 3 trials, 0% of the training"
+
+
+@pytest.mark.usefixtures("torch", "folder")
+def test_learning_rates_are_tuned_on_seeds_of_their_own(run):
+    done = run("lab", "tune", "good.toml", "--jobs", "2")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["# arms.none, task copy", "# arms.rotary, task copy"]
+    for line in lines:
+        losses = dict(each.split(": ") for each in line.partition("losses ")[2].split(", "))
+        best = min(losses, key=lambda rate: float(losses[rate]))
+        assert f"learning_rate = {best} (at the end of the grid)" in line
+        assert all(math.isfinite(float(each)) for each in losses.values())
+    (stored,) = json.loads(run("lab", "list", "--store", "lab.sqlite", "--json").out)["studies"]
+    assert (stored["name"], stored["trials"]["finished"]) == ("good (tuning)", 4)
+
+
+@pytest.mark.usefixtures("torch")
+def test_without_tensorboard_the_way_to_install_it_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else name)
+    done = run("lab", "run", "good.toml", "--tensorboard", "events")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: This needs tensorboard, which is not installed.\nhint: pip install 'clockhands[tensorboard]'\n"
+    )
+    assert not (folder / "lab.sqlite").exists()

@@ -1,0 +1,144 @@
+"""Running a study: what is stored, failures beside successes, options, another lab on the same store."""
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from clockhands.engines import Failed, Finished, Started
+from clockhands.errors import InvalidValue
+from clockhands.lab import study as studies
+from clockhands.lab.store import Key, Store
+
+torch = pytest.importorskip("torch")
+
+from clockhands.lab import running  # noqa: E402
+from clockhands.lab.running import Options, check, commit, events, prepare  # noqa: E402
+from clockhands.lab.training import trial  # noqa: E402
+
+STUDY = """\
+question = "Does it run?"
+seeds = [0, 1]
+model = { width = 16, heads = 2 }
+training = { length = 8, sequences = 4, duration = "8 steps", checkpoint = 3, clip = 0 }
+evaluation = { lengths = [8, 16], sequences = 4, curve = 4 }
+tasks.copy = { kind = "copy" }
+arms.none = { code = "none" }
+arms.rotary = { code = { type = "Rotary" }, drop = { at = 5 } }
+"""
+
+
+def ran(study: studies.Study, store: Store, **options) -> list:
+    given = Options(**{"at_once": 2} | options)
+    progress = prepare(study, store, "clockhands lab run", given)
+    with closing(events(study, store, given, progress)) as running:
+        found = list(running)
+    assert progress.share == 1.0
+    return found
+
+
+def test_what_is_stored_is_what_the_trials_measure(tmp_path: Path):
+    study = studies.parse(STUDY, "small")
+    check(study, Options())
+    with Store.open(tmp_path / "lab.sqlite") as store:
+        found = ran(study, store)
+        assert sum(isinstance(event, Finished) for event in found) == 4
+        assert ran(study, store) == []
+        for key in study.trial_keys():
+            checkpoint = str(tmp_path / "state.pt")
+            own = trial(study=STUDY, **key._asdict(), checkpoint=checkpoint, tell=lambda _: None)
+            stored = {row.measurement for row in store.rows(study.hash, **key._asdict())}
+            assert stored == {tuple(row) for row in own["rows"]}
+            Path(checkpoint).unlink()
+        (kept,) = store.studies()
+        assert (kept.name, kept.text, kept.command) == ("small", STUDY, "clockhands lab run")
+        assert {"torch", "numpy", "python"} <= set(kept.versions)
+        assert {"processor", "cores", "threads", "device", "texts", "starts"} <= set(kept.machine)
+        assert {each.facts["steps"] for each in store.trials(study.hash)} == {8}
+    assert not [file for file in (tmp_path / "lab.sqlite.checkpoints").rglob("*") if file.is_file()]
+
+
+def test_a_trial_that_fails_leaves_the_others_alone(tmp_path: Path):
+    study = studies.parse(STUDY.replace('code = "none"', 'code = "none", learning_rate = 1e30'))
+    with Store.open(tmp_path / "lab.sqlite") as store:
+        found = ran(study, store)
+        failures = [event for event in found if isinstance(event, Failed)]
+        assert {event.job.name for event in failures} == {"copy, none, seed 0", "copy, none, seed 1"}
+        states = {each.key: (each.state, each.message) for each in store.trials(study.hash)}
+        for seed in (0, 1):
+            state, message = states["copy", "none", seed]
+            assert state == "failed"
+            assert re.match(rf"The (loss|gradient) of none on copy \(seed {seed}\) is (nan|inf) at step \d, ", message)
+            assert "Give the arm a lower learning_rate" in message
+            assert states["copy", "rotary", seed] == ("finished", "")
+        assert ran(study, store) == []
+        assert store.retry(study.hash) == 2
+        assert sum(isinstance(event, Failed) for event in ran(study, store)) == 2
+
+
+def test_a_run_that_is_closed_frees_its_trials_and_goes_on_later(tmp_path: Path):
+    study = studies.parse(STUDY)
+    with Store.open(tmp_path / "lab.sqlite") as store:
+        options = Options(at_once=1)
+        progress = prepare(study, store, "", options)
+        with closing(events(study, store, options, progress)) as opened:
+            for event in opened:
+                if isinstance(event, Started) and event.job.name == "copy, rotary, seed 0":
+                    break
+        assert [each.state for each in store.trials(study.hash)].count("finished") == 1
+        for key in study.trial_keys()[1:]:
+            claim = store.claim(study.hash, key)
+            assert claim is not None, key
+            claim.release()
+        assert sum(isinstance(event, Finished) for event in ran(study, store)) == 3
+
+
+def test_what_another_lab_works_on_is_left_to_it(tmp_path: Path):
+    study = studies.parse(STUDY)
+    with Store.open(tmp_path / "lab.sqlite") as store, Store.open(tmp_path / "lab.sqlite") as other:
+        progress = prepare(study, store, "", Options())
+        with other.claim(study.hash, Key("copy", "none", 1)):
+            with closing(events(study, store, Options(at_once=2), progress)) as opened:
+                names = {event.job.name for event in opened}
+            assert names == {"copy, none, seed 0", "copy, rotary, seed 0", "copy, rotary, seed 1"}
+            assert progress.elsewhere == [("copy", "none", 1)]
+            assert progress.share == 1.0
+        assert len(ran(study, store)) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        (
+            {"workers": 2},
+            "`workers` is for the engine `ray`: the engine `local` has one process for each trial.",
+            "Add `--engine ray`, or leave `--workers` out.",
+        ),
+        ({"gpus": 1}, "`gpus` is for the engine `ray`: the engine `local` has one process for each trial.", ""),
+        ({"address": "auto"}, "`address` is for the engine `ray`: the engine `local` has one process for each", ""),
+        ({"device": "gpu"}, "There is no device 'gpu'.", "Use cpu, cuda, or cuda:1 and so on."),
+        ({"device": "meta"}, "The device meta cannot be used here: ", "Use --device cpu."),
+        ({"device": "cuda:99"}, "The device cuda:99 cannot be used here: PyTorch ", "Use --device cpu."),
+        (
+            {"workers": 5, "engine": "ray"},
+            "5 workers cannot share the 4 sequences of a step of `tasks.copy`.",
+            "Use at most 4 workers.",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict, message: str, hint: str):
+    with pytest.raises(InvalidValue) as caught:
+        check(studies.parse(STUDY), Options(**options))
+    assert caught.value.message.startswith(message)
+    assert hint in caught.value.hint
+
+
+def test_a_cluster_may_have_the_device_that_this_machine_lacks():
+    check(studies.parse(STUDY), Options(engine="ray", device="cuda:99", gpus=1, workers=4))
+
+
+def test_the_commit_is_that_of_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    assert re.fullmatch(r"([0-9a-f]{12}\+?)?", commit())
+    monkeypatch.setattr(running, "__file__", str(tmp_path / "running.py"))
+    assert commit() == ""
