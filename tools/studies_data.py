@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from clockhands.claims.measured import AS_TRAINED, OF_TRAINING, estimated
@@ -66,13 +66,13 @@ def kept(results: Any) -> dict[str, Any]:
     }
 
 
-def row(value: Any, seeds: Iterable[int]) -> list[Any]:
-    """An estimate: mean, low, high, then the number of each seed, to six digits."""
+def row(value: Any, seeds: Iterable[int], digits: int = 6) -> list[Any]:
+    """An estimate: mean, low, high, then the number of each seed."""
 
     def short(number: float | None) -> Any:
         if number is None:
             return None
-        return float(f"{number:.6g}") if math.isfinite(number) else str(number)
+        return float(f"{number:.{digits}g}") if math.isfinite(number) else str(number)
 
     return [short(each) for each in (value.mean, value.low, value.high, *(value.seeds.get(seed) for seed in seeds))]
 
@@ -92,27 +92,28 @@ def gate(judged: Any, seeds: Iterable[int]) -> dict[str, Any]:
 
 
 def arm(results: Any, name: str) -> dict[str, Any]:
-    """What an arm is, and what it cost."""
+    """What an arm is, and by task how it was trained and what it cost."""
     told = results.to_dict()["arms"][name]
-    rates = {task: round(number) for task, number in told["tokens_per_second"].items()}
-    keys = {key.task: key for key in results.study.trial_keys() if key.arm == name}
-    training = {task: results.study.training_of(key) for task, key in keys.items()}
-    return {
-        "says": told["says"],
-        "code": told["code"],
-        "parameters": told.get("parameters"),
-        "code_parameters": told.get("code_parameters"),
-        "tokens_per_second": rates,
-        "steps": {task: each.steps for task, each in training.items()},
-        "learning_rate": {task: each.learning_rate for task, each in training.items()},
-    }
+    study, tasks = results.study, {}
+    for key in study.trial_keys():
+        if key.arm == name and key.task not in tasks:
+            facts = [each.facts for each in results.trials if each.key[:2] == key[:2] and each.state == "finished"]
+            tasks[key.task] = {
+                "steps": study.training_of(key).steps,
+                "learning_rate": study.training_of(key).learning_rate,
+                "layers": study.model_of(key).layers,
+                "parameters": facts[0]["parameters"] if facts else None,
+                "code_parameters": facts[0]["code_parameters"] if facts else None,
+                "tokens_per_second": round(median(each["tokens_per_second"] for each in facts)) if facts else None,
+            }
+    return {"says": told["says"], "code": told["code"], "tasks": tasks}
 
 
 def task(results: Any, name: str) -> dict[str, Any]:
     """What was measured in a task."""
     plan = results.study.tasks[name]
     kind = type(plan.task).__name__
-    measures = ["loss", "loss_ratio", "sink_share"] if kind == "Language" else ["accuracy", "loss", "loss_ratio"]
+    measures = ["loss", "sink_share", "even_share"] if kind == "Language" else ["accuracy", "loss"]
     cells: dict[str, Any] = {}
     training: dict[str, Any] = {}
     for each in plan.arms:
@@ -129,11 +130,11 @@ def task(results: Any, name: str) -> dict[str, Any]:
         for measure in OF_TRAINING:
             value = results.value(name, each, measure)
             if value is not None and (measure != "steps_to_threshold" or plan.evaluation.threshold):
-                training.setdefault(each, {})[measure] = row(value, plan.seeds)
+                training.setdefault(each, {})[measure] = row(value, plan.seeds, 4)
         steps = results.curve(name, each, "gradient_norm_largest").values()
         largest = {seed: max(step.seeds[seed] for step in steps if seed in step.seeds) for seed in trained(steps)}
         if largest:
-            training[each]["gradient_norm_largest"] = row(estimated(largest), plan.seeds)
+            training[each]["gradient_norm_largest"] = row(estimated(largest), plan.seeds, 4)
     return {
         "kind": kind,
         "length": plan.training.length,
@@ -145,12 +146,11 @@ def task(results: Any, name: str) -> dict[str, Any]:
             "layers": plan.model.layers, "width": plan.model.width, "heads": plan.model.heads,
             "start": plan.model.start,
         },
-        "layers": {each: results.study.model_of(key_of(results, name, each)).layers for each in plan.arms},
         "drops": [each for each in plan.arms if results.study.arms[each].drop is not None],
         "bounds": {
-            bound: {str(length): float(f"{plan.task.bounds(length)[bound]:.6g}") for length in plan.evaluation.lengths}
+            bound: {length: float(f"{each[bound]:.6g}") for length, each in results.bounds(name).items()}
             for bound in ("chance_accuracy", "bag_accuracy")
-            if bound in plan.task.bounds(plan.training.length)
+            if bound in next(iter(results.bounds(name).values()), ())
         },
         "cells": cells,
         "training": training,
@@ -161,11 +161,6 @@ def task(results: Any, name: str) -> dict[str, Any]:
 def trained(steps: Iterable[Any]) -> list[int]:
     """The seeds of a training curve."""
     return sorted({seed for step in steps for seed in step.seeds})
-
-
-def key_of(results: Any, task: str, arm: str) -> Any:
-    """A trial of an arm."""
-    return next(key for key in results.study.trial_keys() if (key.task, key.arm) == (task, arm))
 
 
 def places(results: Any, name: str, kind: str) -> dict[str, Any]:
@@ -188,7 +183,7 @@ def places(results: Any, name: str, kind: str) -> dict[str, Any]:
         for inside in bins.values():
             here = [at[place].seeds for place in inside if place in at]
             seeds = {seed: fmean(one[seed] for one in here if seed in one) for seed in (here[0] if here else ())}
-            rows.append(row(estimated(seeds), plan.seeds) if seeds else None)
+            rows.append(row(estimated(seeds), plan.seeds, 4) if seeds else None)
         if all(rows):  # a learned table ends before the longest length
             arms[each] = rows
     names = [f"{inside[0]}–{inside[-1] + width - 1}" if step > 1 else str(first) for first, inside in bins.items()]
@@ -197,9 +192,9 @@ def places(results: Any, name: str, kind: str) -> dict[str, Any]:
 
 def written(data: Mapping[str, Any]) -> str:
     """The data as JSON, one estimate a line."""
-    text = json.dumps(data, indent=1, ensure_ascii=False)
+    text = json.dumps(data, indent=0, ensure_ascii=False)
     return re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", _on_one_line, text) + "\n"
 
 
 def _on_one_line(found: re.Match[str]) -> str:
-    return "[" + re.sub(r",\n\s+", ", ", found[1]) + "]"
+    return "[" + re.sub(r",\n\s*", ",", found[1]) + "]"

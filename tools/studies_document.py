@@ -9,6 +9,7 @@ A store is read and never written. It must hold a shipped study as it is now, wi
 import argparse
 import json
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -54,6 +55,11 @@ NAMES = {
     "gradient_norm_largest": "largest of a step",
     "gradient_norm": "over the last steps",
 }
+FACTS = ("parameters", "code_parameters", "tokens_per_second")
+ABOVE_ONE = (
+    "A part above 1 is no sign of recovery: the whole model went on learning its text after the drop. The differences "
+    "from the control that kept its code say what the drop cost."
+)
 NAMES_IN_GATES = {
     "won_back": "part of the spike won back",
     "sink_share": "share of the first token",
@@ -112,10 +118,12 @@ def gates_of(study: Measured) -> str:
     if failed:
         say += f" {len(failed)} fail{'s' if len(failed) == 1 else ''}: " + " ".join(f"“{g['says']}”" for g in failed)
     if absent:
-        say += f" {len(absent)} could not be measured: " + " ".join(f"“{g['says']}”" for g in absent)
+        say += f" {len(absent)} cannot be judged without a number for every seed: " + " ".join(
+            f"“{g['says']}”" for g in absent
+        )
     rows = [
         (
-            {True: "holds", False: "**fails**", None: "**not measured**"}[each["holds"]],
+            {True: "holds", False: "**fails**", None: "**not judged**"}[each["holds"]],
             each["says"],
             what_of(study, each),
             number_of(each["value"], study.data["tasks"][each["task"]]["seeds"]),
@@ -164,15 +172,17 @@ def task_of(study: Measured, name: str) -> str:
         ),
     ]
     for measure, protocol in shown_of(data):
-        lengths = sorted({int(n) for each in variants(data) for n in cell(each, protocol, measure)})
-        rows = [
-            (
-                labelled(arm, variant),
-                *(number_of(cell(each, protocol, measure).get(str(n)), data["seeds"]) for n in lengths),
-            )
-            for arm, variant, each in ((a, v, (data["cells"][a][v])) for a in data["cells"] for v in data["cells"][a])
-            if cell(each, protocol, measure)
-        ]
+        found = {
+            labelled(arm, variant): known(study, name, (arm, variant), protocol, measure)
+            for arm in data["cells"]
+            for variant in data["cells"][arm]
+        }
+        if measure == "sink_share":
+            found["an even share"] = known(study, name, (next(iter(data["cells"])), AS_TRAINED), protocol, "even_share")
+        lengths = sorted(set().union(*found.values()))
+        rows = [(arm, *(in_numbers(each.get(n)) for n in lengths)) for arm, each in found.items() if each]
+        if measure == "loss_ratio" and lengths == [data["length"]]:
+            continue  # it is 1
         windows = f", {protocol} windows" if data["kind"] == "Language" and measure != "sink_share" else ""
         parts += [f"{NAMES[measure]}{windows}, by length in tokens:\n", table(("arm", *map(str, lengths)), rows)]
     if data["kind"] != "Language":
@@ -185,10 +195,8 @@ def shown_of(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Which measures a task shows, under which protocols."""
     measures = ("loss", "loss_ratio", "sink_share") if data["kind"] == "Language" else ("accuracy", "loss")
     protocols = [p for p in ("whole", "sliding") if any(p in each for each in variants(data))]
-    found = [(m, p) for m in measures for p in protocols if any(cell(each, p, m) for each in variants(data))]
-    # A ratio at the training length alone is 1 by definition.
-    longer = {int(n) for each in variants(data) for n in cell(each, "whole", "loss")} - {data["length"]}
-    return [(m, p) for m, p in found if m != "loss_ratio" or longer]
+    stored = {(m, p) for each in variants(data) for p in each for m in each[p]}
+    return [(m, p) for m in measures for p in protocols if ("loss" if m == "loss_ratio" else m, p) in stored]
 
 
 def variants(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -196,9 +204,12 @@ def variants(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for arm in data["cells"].values() for each in arm.values()]
 
 
-def cell(variant: Mapping[str, Any], protocol: str, measure: str) -> Mapping[str, Any]:
-    """A measure by length; empty where it was not measured."""
-    return variant.get(protocol, {}).get(measure, {})
+def known(study: Measured, task: str, of: tuple[str, str], protocol: str, measure: str) -> dict[int, Estimate]:
+    """A measure of an arm and its change at test time by length; empty where it was not measured."""
+    arm, variant = of
+    own = study.data["tasks"][task]["cells"][arm][variant].get(protocol, {})
+    lengths = map(int, own.get("loss" if measure == "loss_ratio" else measure, {}))
+    return {n: study.value(task, arm, measure, length=n, variant=variant, protocol=protocol) for n in lengths}
 
 
 def bounds_in_words(bounds: Mapping[str, Mapping[str, float]]) -> str:
@@ -232,23 +243,31 @@ def drops(study: Measured, task: str) -> str:
         (
             arm,
             arms[arm]["says"],
-            str(arms[arm]["steps"][task]),
+            str(arms[arm]["tasks"][task]["steps"]),
             *(number_of(data["training"].get(arm, {}).get(name), data["seeds"]) for name in ("spike", "won_back")),
         )
         for arm in data["drops"]
     ]
-    pairs = [
-        ((arm, labelled(control, variant)), (arm, AS_TRAINED), (control, variant))
-        for arm in data["drops"]
-        for control in data["cells"]
-        if control not in data["drops"] and data["layers"][arm] == data["layers"][control]
-        for variant in data["cells"][control]
-    ]
+    sizes = {arm: [arms[arm]["tasks"][task][name] for name in ("layers", "parameters")] for arm in data["cells"]}
+    pairs = []
+    for arm in data["drops"]:
+        for control in data["cells"]:
+            # Of the same depth, and without normalisation that the dropped model lacks.
+            if (
+                control not in data["drops"]
+                and sizes[arm][0] == sizes[control][0]
+                and sizes[arm][1] >= sizes[control][1]
+            ):
+                for variant in data["cells"][control]:
+                    own = variant if variant in data["cells"][arm] else AS_TRAINED
+                    pairs.append(((labelled(arm, own), labelled(control, variant)), (arm, own), (control, variant)))
     heads = ("arm", "what it is", "steps", NAMES["spike"], NAMES["won_back"])
+    more = any(row["won_back"][0] > 1 for row in data["training"].values() if "won_back" in row)
     return "\n".join(
         (
             "The drop, at the training length:\n",
             table(heads, rows, right=2),
+            *filter(None, [wrapped(ABOVE_ONE) if more else ""]),
             compared(study, task, "After the drop: final {} less that of a control", ("dropped", "less"), pairs),
         )
     )
@@ -260,19 +279,20 @@ def compared(study: Measured, task: str, says: str, heads: tuple[str, ...], pair
     measure = "loss" if data["kind"] == "Language" else "accuracy"
     parts = []
     for protocol in ("whole", "sliding"):
-        lengths = sorted({int(n) for each in variants(data) for n in cell(each, protocol, measure)})
-        rows = []
+        rows, lengths = [], set()
         for labels, (arm, variant), (minus, other) in pairs:
-            known = (cell(data["cells"][a][v], protocol, measure) for a, v in ((arm, variant), (minus, other)))
-            both = set.intersection(*map(set, known))
+            own = known(study, task, (arm, variant), protocol, measure)
+            both = set(own) & set(known(study, task, (minus, other), protocol, measure))
             where = {"variant": variant, "minus_variant": other, "protocol": protocol}
-            found = {n: study.difference(task, arm, minus, measure, length=int(n), **where) for n in both}
-            if both:
-                rows.append((*labels, *(in_numbers(found[str(n)]) if str(n) in both else "–" for n in lengths)))
-        if rows:
+            rows.append((labels, {n: study.difference(task, arm, minus, measure, length=n, **where) for n in both}))
+            lengths |= both
+        if lengths:
             windows = f", {protocol} windows" if data["kind"] == "Language" else ""
             parts.append(f"{says.format(measure)}{windows}, by length:\n")
-            parts.append(table((*heads, *map(str, lengths)), rows, right=len(heads)))
+            filled = [
+                (*labels, *(in_numbers(found.get(n)) for n in sorted(lengths))) for labels, found in rows if found
+            ]
+            parts.append(table((*heads, *map(str, sorted(lengths))), filled, right=len(heads)))
     return "\n".join(parts)
 
 
@@ -312,24 +332,24 @@ def training(data: Mapping[str, Any]) -> str:
 
 def cost(study: Measured) -> str:
     """What it cost, and where the numbers are from."""
-    run, arms = study.data["run"], study.data["arms"]
-    tasks = list(study.data["tasks"])
+    run = study.data["run"]
     rows = [
         (
             name,
             each["says"],
-            "–" if each["parameters"] is None else f"{each['parameters']:,}",
-            "–" if each["code_parameters"] is None else f"{each['code_parameters']:,}",
-            *(f"{each['tokens_per_second'][task]:,}" if task in each["tokens_per_second"] else "–" for task in tasks),
+            task,
+            f"{own['learning_rate']:g}",
+            *("–" if own[fact] is None else f"{own[fact]:,}" for fact in ("steps", *FACTS)),
         )
-        for name, each in arms.items()
+        for name, each in study.data["arms"].items()
+        for task, own in each["tasks"].items()
     ]
-    heads = ("arm", "what it is", "parameters", "of the code", *(f"tokens/s, {task}" for task in tasks))
+    heads = ("arm", "what it is", "task", "learning rate", "steps", "parameters", "of the code", "tokens/s")
     machine, versions = run["machine"], run["versions"]
     trials = f"{run['finished']} trials finished, {len(run['failed'])} failed"
     parts = [
         "What it cost:\n",
-        table(heads, rows, right=2),
+        table(heads, rows, right=3),
         wrapped(
             f"Measured by `{run['command']}` on {run['created'][:10]}, at commit {run['commit'] or 'unknown'} of "
             f"clockhands {run['version']}. {trials}; {duration(run['wall_seconds'])} from the start to the last trial, "
@@ -364,16 +384,21 @@ def number_of(row: list[Any] | None, seeds: list[int], *, interval: bool = True)
     return "–" if row is None else in_numbers(estimate_of(row, seeds), interval=interval)
 
 
-def in_numbers(value: Estimate, *, interval: bool = True) -> str:
+def in_numbers(value: Estimate | None, *, interval: bool = True) -> str:
     """A mean, with its interval where there is one."""
+    if value is None:
+        return "–"
     if math.isinf(value.mean):
         reached = sum(math.isfinite(each) for each in value.seeds.values())
         return f"reached with {reached} of {len(value.seeds)} seeds" if reached else "never"
     digits = 3 if abs(value.mean) < 100 else 0
-    written = f"{value.mean:.{digits}f}"
-    if not interval or value.low is None or value.high is None:
-        return written
-    return f"{written} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    mean, low, high = (None if n is None else f"{round(n, digits) + 0.0:.{digits}f}" for n in values_of(value))
+    return mean if not interval or low is None else f"{mean} [{low}, {high}]"
+
+
+def values_of(value: Estimate) -> tuple[float, float | None, float | None]:
+    """The mean and the ends of the interval."""
+    return value.mean, value.low, value.high
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], right: int = 1) -> str:
@@ -405,9 +430,9 @@ def wrapped(text: str, indent: str = "") -> str:
 
 def escaped(text: str) -> str:
     """Text in which nothing is markup."""
-    for mark in ("*", "_", "|", "<"):
+    for mark in ("*", "|", "<"):
         text = text.replace(mark, f"\\{mark}")
-    return text
+    return re.sub(r"\b_|_\b", r"\_", text)  # inside a word it is none
 
 
 def main() -> None:

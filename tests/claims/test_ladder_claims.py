@@ -142,6 +142,7 @@ INDEPENDENT = {
         "first_distance_at_which_likeness_counts_against_base_10000": fails_at(10_000),
         "first_distance_with_base_500000": fails_at(500_000),
         "smallest_sound_base_for_4096_tokens_in_thousands": smallest_sound(4096) / 1000,
+        "first_distance_with_base_100_in_16_pairs": fails_at(100, 16),
     },
     "larger-base-is-safer": lambda: {
         f"base_{base}_fails_at": fails_at(base) for base in (26_960, 28_000, 35_000, 60_000)
@@ -149,9 +150,9 @@ INDEPENDENT = {
 }
 
 
-def fails_at(base):
-    """The first distance with a negative sum over 64 pairs, each hand turned on token by token."""
-    hands, turn = np.ones(64, complex), np.exp(1j * float(base) ** (-np.arange(64) / 64))
+def fails_at(base, pairs=64):
+    """The first distance with a negative sum over the pairs, each hand turned on token by token."""
+    hands, turn = np.ones(pairs, complex), np.exp(1j * float(base) ** (-np.arange(pairs) / pairs))
     for distance in range(20_000):
         if hands.real.sum() < 0:
             return distance

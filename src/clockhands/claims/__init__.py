@@ -17,6 +17,7 @@ from clockhands.claims import (
     rotary,
     stretching,
     tables,
+    trained,
 )
 from clockhands.claims.claim import Claim, Recomputed, recompute
 
@@ -36,6 +37,7 @@ SUBJECTS = MappingProxyType(
         "Biases of the scores": _claims_in(biases),
         "Attention and order": _claims_in(attention),
         "Longer texts": _claims_in(stretching),
+        "Trained models": _claims_in(trained),
         "Rounding": _claims_in(precision),
     }
 )

@@ -46,6 +46,16 @@ class Estimate:
     high: float | None
     seeds: Mapping[int, float]
 
+    @property
+    def least(self) -> float:
+        """The low end of the interval; the mean where there is a single seed."""
+        return self.mean if self.low is None else self.low
+
+    @property
+    def most(self) -> float:
+        """The high end of the interval; the mean where there is a single seed."""
+        return self.mean if self.high is None else self.high
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -93,10 +103,15 @@ class Measured:
     ) -> Estimate:
         """A measure over all seeds. Length 0 is the training length.
 
+        ``loss_ratio`` is not stored: it is the loss over the same model's loss at the training length, seed by seed.
+
         Raises:
             InvalidValue: It was not measured.
         """
-        seeds = self._task(task)["seeds"]
+        where = {"variant": variant, "protocol": protocol}
+        if measure == "loss_ratio":
+            own, trained = (self.value(task, arm, length=each, **where).seeds for each in (length, 0))
+            return estimated({seed: own[seed] / trained[seed] for seed in own})
         path = ("training", arm, measure)
         if measure not in OF_TRAINING:
             path = ("cells", arm, variant, protocol, measure, str(length or self._task(task)["length"]))
@@ -108,7 +123,7 @@ class Measured:
                     f"There is: {', '.join(map(str, found))}.",
                 )
             found = found[step]
-        return estimate_of(found, seeds)
+        return estimate_of(found, self._task(task)["seeds"])
 
     def difference(
         self,
