@@ -41,7 +41,7 @@ ENTRY_POINTS = {
     ),
     "a rotary ladder": ("import clockhands as ch\nch.Rotary(head_width=8).rates", FRAMEWORKS | COMMAND_LINE | LATE),
     "a study of the lab": (
-        "from clockhands.lab import arms, study, tuning\nfor name in study.shipped():\n    study.read(name)",
+        "from clockhands.lab import arms, study, tuning\nstudy.shipped_studies()",
         FRAMEWORKS | COMMAND_LINE | (LATE - {"array_api_compat", "safetensors"}),
     ),
     "the command line": ("import clockhands.cli", FRAMEWORKS | (LATE - {"array_api_compat"})),

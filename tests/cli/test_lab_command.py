@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from clockhands.errors import InvalidValue
 from clockhands.lab.store import Measurement, Store
 from clockhands.lab.study import parse, shipped
 
@@ -79,8 +80,22 @@ def test_shipped_studies_are_listed(run):
     assert [each["name"] for each in document["studies"]] == shipped()
     for each in document["studies"]:
         assert f"  {each['name']}" in done.out
-        assert each["trials"] > 0
-        assert " ".join(each["question"].split()) in " ".join(done.out.split())
+        assert each.get("trials") or each["needs"].startswith("Run `pip install --no-deps glassllm`")
+        assert " ".join(each.get("question", each.get("needs")).split()) in " ".join(done.out.split())
+
+
+def test_a_study_that_needs_a_package_says_so_and_hides_no_other(run, monkeypatch: pytest.MonkeyPatch):
+    def absent(name: str, *_: str) -> Path:
+        raise InvalidValue(f'"{name}" needs the package {name}, which is not installed.', f"pip install {name}")
+
+    monkeypatch.setattr("clockhands.lab.tokens.read", absent)
+    done = run("lab", "list")
+    assert (done.code, done.err) == (0, "")
+    said = " ".join(done.out.split())
+    assert '"glassllm" needs the package glassllm, which is not installed. pip install glassllm' in said
+    listed = {each["name"]: each for each in json.loads(run("lab", "list", "--json").out)["studies"]}
+    assert listed["drope"] == {"name": "drope", "needs": "pip install glassllm"}
+    assert "question" in listed["quick"]
 
 
 @pytest.mark.usefixtures("filled")

@@ -1,7 +1,6 @@
 """Study files: what is refused, with the nearest valid name; the published schema; what the shipped studies hold."""
 
 import dataclasses
-import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -264,13 +263,19 @@ def test_a_learned_table_may_end_where_it_is_dropped():
 # The shipped studies
 
 
+def shipped(name: str) -> study.Study:
+    """A shipped study; without the package that one of them needs, that one is skipped."""
+    text = (Path(study.__file__).parent / "studies" / f"{name}.toml").read_text(encoding="utf-8")
+    if "glassllm" in text:
+        pytest.importorskip("glassllm")
+    return study.read(name)
+
+
 @pytest.mark.parametrize("name", study.shipped())
 def test_a_shipped_study_is_valid(name: str):
-    found = study.read(name)
+    found = shipped(name)
     VALIDATOR.validate(tomllib.loads(found.text))
     assert found.gates
-    if any(plan.model.start for plan in found.tasks.values()) and importlib.util.find_spec("glassllm") is None:
-        pytest.skip("glassllm is not installed")
     arms.check(found)
 
 
@@ -311,6 +316,7 @@ WANTED = {
 
 def test_the_codes_of_the_issue_are_arms_of_shipped_studies():
     assert set(study.shipped()) >= SHIPPED
+    pytest.importorskip("glassllm")
     found = [arm for name in study.shipped() for arm in study.read(name).arms.values()]
     for name, fields in WANTED.items():
         assert any(all(getattr(arm, key) == value for key, value in fields.items()) for arm in found), name

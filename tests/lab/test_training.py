@@ -450,6 +450,9 @@ def test_a_checkpoint_has_checksums_and_nothing_beside_it(tmp_path: Path, monkey
     state = torch.load(file, weights_only=True)
     assert (state["step"], len(json.loads(state["generators"]))) == (5, 2)
     assert list(tmp_path.iterdir()) == [file]
+    (tmp_path / "state.pt.12345.unfinished").touch()  # by a process that was killed while it wrote
+    rows(tmp_path, "drawn")
+    assert list(tmp_path.iterdir()) == []
 
 
 # What goes wrong

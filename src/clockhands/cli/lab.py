@@ -10,7 +10,7 @@ import click
 
 from clockhands.cli.group import talk
 from clockhands.cli.output import OutPath, not_there, print_json, write_whole
-from clockhands.errors import InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue
 
 if TYPE_CHECKING:
     from clockhands.lab.results import Results
@@ -126,13 +126,18 @@ def list_(store: Path | None, as_json: bool) -> None:
     from clockhands.show.lab import print_shipped, print_stored
 
     if store is None:
-        from clockhands.lab.study import read, shipped
+        from clockhands.lab.study import shipped_studies
 
-        studies = [read(name) for name in shipped()]
+        studies = shipped_studies()
         if not as_json:
             print_shipped(studies)
             return
-        listed = [{"name": each.name, "question": each.question, "trials": len(each.trial_keys())} for each in studies]
+        listed = [
+            {"name": name, "needs": found.hint}
+            if isinstance(found, ClockhandsError)
+            else {"name": name, "question": found.question, "trials": len(found.trial_keys())}
+            for name, found in studies.items()
+        ]
     else:
         from clockhands.lab.store import STATES, Store
 
@@ -164,7 +169,8 @@ def list_(store: Path | None, as_json: bool) -> None:
 def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
     """Print the gates and the numbers of a study.
 
-    Each number is a mean over seeds with its 95 % interval. STUDY is a name, a TOML file, or the beginning of a hash; without it, the newest study of the store is shown.
+    Each number is a mean over seeds with its 95 % interval. STUDY is a name, a TOML file, or the beginning of a hash;
+    without it, the newest study of the store is shown.
     """
     from clockhands.lab.store import Store
 

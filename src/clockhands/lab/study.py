@@ -128,6 +128,17 @@ def shipped() -> list[str]:
     )
 
 
+def shipped_studies() -> dict[str, Study | ClockhandsError]:
+    """The studies that come with the library, by name; an error for one that needs a package that is not installed."""
+    found: dict[str, Study | ClockhandsError] = {}
+    for name in shipped():
+        try:
+            found[name] = read(name)
+        except ClockhandsError as missing:
+            found[name] = missing
+    return found
+
+
 def read(name: str | Path) -> Study:
     """A study by the name of a shipped one, or from a file.
 

@@ -9,6 +9,7 @@ averages the gradients. The first process alone evaluates, returns rows and writ
 """
 
 import dataclasses
+import glob
 import json
 import math
 import os
@@ -386,6 +387,8 @@ class Trial:
             ) from None
 
     def _resume(self) -> None:
+        for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.unfinished"):  # by one that was killed
+            left.unlink(missing_ok=True)
         try:
             state = self._read()
             if state is not None:

@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO, Self
 
@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from clockhands.errors import ClockhandsError
 from clockhands.lab.results import Estimate, GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
@@ -214,11 +215,12 @@ def _print_drops(page: Page, results: Results, task: str) -> None:
             )
 
 
-def print_shipped(studies: Sequence[Study]) -> None:
-    """The studies that come with the library, a line each."""
+def print_shipped(studies: Mapping[str, Study | ClockhandsError]) -> None:
+    """The studies that come with the library, a line each; what one needs that cannot be read."""
     page = Page(Console(highlight=False, markup=False))
-    for each in studies:
-        page.row(each.name, f"{each.question} ({len(each.trial_keys())} trials)")
+    for name, each in studies.items():
+        known = not isinstance(each, ClockhandsError)
+        page.row(name, f"{each.question} ({len(each.trial_keys())} trials)" if known else f"{each.message} {each.hint}")
 
 
 def print_stored(found: Sequence[tuple[StoredStudy, Sequence[Trial]]]) -> None:
