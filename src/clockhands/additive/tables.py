@@ -201,6 +201,8 @@ def _sum(x: Any, rows: Any, axes: int, work: Any) -> Any:
     xp, shape = library(x), tuple(x.shape)
     middle = (1,) * (len(shape) - 3)
     rows = xp.reshape(rows, (rows.shape[0], *middle, *shape[-2:]) if axes == 2 else shape[-2:])
+    if x.dtype == work == rows.dtype:  # `astype` copies always
+        return x + rows
     return xp.astype(xp.astype(x, work) + rows, x.dtype)
 
 
