@@ -581,7 +581,7 @@ def _inspected(connection: sqlite3.Connection, file: Path) -> bool:
         way = (
             "Update clockhands (pip install --upgrade clockhands)"
             if version > VERSION
-            else "Export it with the clockhands that wrote it (clockhands lab export)"
+            else "Export it with the clockhands that wrote it (clockhands lab report --csv FILE)"
         )
         raise OtherVersion(
             f"{file} is a store of version {version}; this clockhands reads version {VERSION}. It was not changed.",
