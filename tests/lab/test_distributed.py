@@ -1,0 +1,135 @@
+"""A trial of several processes measures what one process measures, up to rounding, and only the first one speaks."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from clockhands.lab.store import Measurement  # noqa: E402
+from clockhands.lab.training import trial  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+# Induction with a drawn period scores another number of tokens in each sequence, and 5 sequences are no pairs.
+STUDY = """\
+question = "Do several processes measure the same?"
+model = { width = 16, heads = 2 }
+training = { length = 16, sequences = 5, duration = "12 steps", record = 2, checkpoint = 5 }
+evaluation = { lengths = [16, 32], sequences = 8, curve = 4 }
+tasks.induction = { kind = "induction", period = "drawn" }
+arms.dropped = { code = { type = "Rotary" }, drop = { at = 7, qk_norm = true } }
+arms.t5 = { code = { type = "Buckets" } }
+arms.drawn = { code = { type = "Learned", rows = 64 }, positions = { draw = "randomised", largest = 64 } }
+"""
+
+# One process of several, as Ray Train starts them. It does all that is tested, so that PyTorch is imported once.
+PROCESS = """
+import json, sys
+from pathlib import Path
+import torch
+from clockhands.lab import training
+
+rank, folder, study = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+real, found = training.Trial._train_step, {}
+
+class Killed(BaseException):
+    pass
+
+def dying(self):
+    if self.step == 8:
+        raise Killed
+    return real(self)
+
+def run(name, arm):
+    told, checkpoint = [], folder / f"{arm}.pt"
+    torch.distributed.barrier()
+    try:
+        done = training.trial(
+            study=study, task="induction", arm=arm, seed=0, checkpoint=str(checkpoint), tell=told.append
+        )
+        found[name] = done["rows"], done["facts"]["workers"], [each["warning"] for each in told if "warning" in each]
+    except Killed:
+        found[name] = checkpoint.exists()
+
+for arm in ("dropped", "t5", "drawn"):
+    run(arm, arm)
+    torch.distributed.barrier()
+    (folder / f"{arm}.pt").unlink(missing_ok=True)
+training.Trial._train_step = dying
+run("killed", "dropped")
+training.Trial._train_step = real
+run("resumed", "dropped")
+torch.distributed.barrier()
+if rank == 0:
+    (folder / "dropped.pt").write_bytes(b"damaged")
+run("restarted", "dropped")
+print(json.dumps(found))
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("distributed")
+
+
+@pytest.fixture(scope="module")
+def both(folder: Path) -> list[dict]:
+    """What each of two processes says."""
+    words = [sys.executable, "-c", PROCESS]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen([*words, str(rank), str(folder), STUDY], **pipes) for rank in range(2)]
+    found = []
+    for process in started:
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        found.append(json.loads(output))
+    return found
+
+
+def alone(folder: Path, arm: str) -> list[Measurement]:
+    done = trial(study=STUDY, task="induction", arm=arm, seed=0, checkpoint=str(folder / "own"), tell=lambda _: None)
+    return [Measurement(*row) for row in done["rows"]]
+
+
+def close(measured: list, expected: list[Measurement]) -> bool:
+    rows = [Measurement(*row) for row in measured]
+    assert [row._replace(value=0.0) for row in rows] == [row._replace(value=0.0) for row in expected]
+    exact = [row for row in expected if row.measure != "accuracy"]  # one answer more or less is no rounding
+    values = [row.value for row in rows if row.measure != "accuracy"]
+    return np.allclose(values, [row.value for row in exact], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("arm", ["dropped", "t5", "drawn"])
+def test_two_processes_measure_what_one_measures(tmp_path: Path, both: list[dict], arm: str):
+    expected = alone(tmp_path, arm)
+    (first, *counts), (second, *others) = (each[arm] for each in both)
+    assert counts == others == [2, []]
+    assert close(first, expected)
+    assert {row[0] for row in second} == {"training"}
+    assert close(second, [row for row in expected if row.kind == "training"])
+
+
+def test_two_processes_go_on_from_the_checkpoint_of_the_first(both: list[dict], folder: Path):
+    for each in both:
+        assert each["killed"] is True
+        assert each["resumed"][2] == []
+        (warning,) = each["restarted"][2]
+        assert "cannot be used (File is not a zip file)" in warning
+    first = both[0]
+    assert first["resumed"][0] == first["restarted"][0] == first["dropped"][0]
+    assert not list(folder.glob("*.unfinished"))
+
+
+def test_the_comparison_can_fail(tmp_path: Path):
+    expected = alone(tmp_path, "t5")
+    wrong = [row._replace(value=row.value * 1.001) for row in expected]
+    assert close(expected, expected)
+    assert not close(wrong, expected)
