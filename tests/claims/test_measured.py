@@ -1,6 +1,7 @@
 """The stored results of studies: complete, consistent, of the shipped studies, and missed loudly."""
 
 import copy
+import hashlib
 import json
 import math
 from importlib import resources
@@ -40,8 +41,8 @@ def test_the_file_is_small():
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_results_are_of_the_shipped_study_as_it_is(name):
-    studies = pytest.importorskip("clockhands.lab.study")
-    assert STUDIES[name]["run"]["hash"] == studies.read(name).hash, f"run {name} again: its file was changed"
+    text = resources.files("clockhands.lab").joinpath("studies", f"{name}.toml").read_bytes()
+    assert STUDIES[name]["run"]["hash"] == hashlib.sha256(text).hexdigest(), f"run {name} again: its file was changed"
 
 
 @pytest.mark.parametrize("name", STUDIES)

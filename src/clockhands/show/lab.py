@@ -85,7 +85,7 @@ def duration(seconds: float) -> str:
     """Seconds as people say them.
 
     >>> duration(4.2), duration(95), duration(4000)
-    ('4 s', '1 min 35 s', '1 h 7 min')
+    ('4 s', '1 min 35 s', '1 h 6 min')
     """
     whole = round(seconds)
     if whole < 60:
