@@ -469,16 +469,13 @@ def test_a_loss_that_is_not_finite_ends_the_trial_with_a_sentence(tmp_path: Path
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_trial_with_a_sentence(tmp_path: Path, monkeypatch):
-    def full(_state: Any, file: Any) -> None:
-        file.write(b"some of it")
+    def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(training.torch, "save", full)
+    monkeypatch.setattr(training.os, "fsync", full)
     with pytest.raises(TrainingFailed) as caught:
         rows(tmp_path)
-    assert caught.value.message == (
-        f"The checkpoint {tmp_path}/state.pt cannot be written: [Errno 28] No space left on device."
-    )
+    assert caught.value.message == f"The checkpoint {tmp_path}/state.pt cannot be written: No space left on device."
     assert caught.value.hint == (
         "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one."
     )

@@ -10,6 +10,7 @@ averages the gradients. The first process alone evaluates, returns rows and writ
 
 import dataclasses
 import glob
+import io
 import json
 import math
 import os
@@ -372,17 +373,19 @@ class Trial:
             "rows": [list(row) for row in self.rows],
             "sums": self.sums,
         }
+        written = io.BytesIO()  # of a full disk PyTorch's own writer says nothing that helps
+        torch.save(state, written)
         unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.unfinished")
         try:
             with unfinished.open("wb") as file:
-                torch.save(state, file)
+                file.write(written.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(self.path)
-        except (OSError, RuntimeError) as error:  # PyTorch's writer turns a full disk into a RuntimeError
+        except OSError as error:
             unfinished.unlink(missing_ok=True)
             raise TrainingFailed(
-                f"The checkpoint {self.path} cannot be written: {error}.",
+                f"The checkpoint {self.path} cannot be written: {error.strerror or error}.",
                 "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one.",
             ) from None
 

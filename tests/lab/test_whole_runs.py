@@ -1,0 +1,169 @@
+"""`clockhands lab` as a process of its own: event files, Ctrl-C, a full disk, stores that cannot be used."""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clockhands.lab.store import VERSION, Row, Store
+from lab.test_interrupted import at_work, finished, lab, wait_until, workers
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+STUDY = """\
+question = "Does it run as a whole?"
+seeds = [0]
+model = { width = 16, heads = 2 }
+training = { length = 16, sequences = 8, duration = "60 steps", checkpoint = 20 }
+evaluation = { lengths = [16, 32], sequences = 8, curve = 20 }
+tasks.copy = { kind = "copy" }
+arms.none = { code = "none", training = { checkpoint = 1000 } }
+arms.rotary = { code = { type = "Rotary" }, model = { width = 128 } }
+arms.dropped = { code = { type = "Rotary" }, drop = { at = "50 %" } }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("whole")
+    (made / "mine.toml").write_text(STUDY, encoding="utf-8")
+    return made
+
+
+def run(*words: object, folder: Path, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(lab(*words), cwd=folder, capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> list[Row]:
+    """The rows of a run with event files, which are read in the first test."""
+    done = run("run", "mine.toml", "--tensorboard", "events", "--store", "whole.sqlite", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Does it run as a whole?\n3 trials; ")
+    assert "Traceback" not in done.stderr
+    return finished(folder / "whole.sqlite")[0]
+
+
+def test_event_files_hold_what_was_measured(folder: Path, undisturbed: list[Row]):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for arm in ("none", "rotary", "dropped"):
+        events = EventAccumulator(str(folder / "events" / "copy" / arm / "seed 0"), size_guidance={"scalars": 0})
+        events.Reload()
+        found = {(tag, event.step): event.value for tag in events.Tags()["scalars"] for event in events.Scalars(tag)}
+        expected = {}
+        for row in undisturbed:
+            if row.arm == arm and row.place is None:
+                tag = "/".join(part for part in (row.kind, row.measure, row.variant, row.protocol) if part)
+                expected[tag, row.length if row.kind == "evaluation" else row.step] = row.value
+        assert found == pytest.approx(expected)
+        assert {"training/loss", "curve/loss/whole", "evaluation/accuracy/whole"} <= {tag for tag, _ in found}
+        assert (("curve/loss/dropped/whole", 30) in found) == (arm == "dropped")
+    assert not list(folder.rglob("*.unfinished"))
+
+
+def test_ctrl_c_keeps_what_was_finished_and_says_how_to_go_on(folder: Path, undisturbed: list[Row]):
+    store = folder / "stopped.sqlite"
+    command = lab("run", "mine.toml", "--store", store, "--jobs", "1")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes) as running:
+        wait_until(lambda: at_work(store) or running.poll() is not None)
+        below = workers(running.pid)
+        assert below
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        output, told = running.communicate(timeout=60)
+    assert (running.returncode, output) == (130, "")
+    said = f"Interrupted: 1 of 3 trials are finished and kept. `clockhands lab resume --store {store}` goes on."
+    assert told.split("\n")[-3:] == [said, "", ""]
+    assert "Traceback" not in told
+    wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in below))
+    assert not any(Path(f"/proc/{each}").exists() for each in below)
+    done = run("resume", "--store", store, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 2 trials" in done.stderr
+    assert finished(store) == (undisturbed, 3)
+
+
+def test_a_full_disk_keeps_what_fits(folder: Path, undisturbed: list[Row]):
+    """Files of at most 400 kB: the store fits, and so do the checkpoints of small models."""
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+
+    done = run("run", "mine.toml", "--store", "full.sqlite", folder=folder, preexec_fn=small_files)
+    assert done.returncode == 1, done.stderr
+    (failed,) = (line for line in done.stderr.splitlines() if line.startswith("failed: "))
+    assert failed.startswith("failed: copy, rotary, seed 0: The checkpoint ")
+    assert "cannot be written: File too large. Make room or choose another place" in failed
+    rows, trials = finished(folder / "full.sqlite")
+    assert (rows, trials) == ([row for row in undisturbed if row.arm != "rotary"], 2)
+    assert not [*folder.rglob("*.unfinished")]
+    done = run("resume", "--store", "full.sqlite", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert finished(folder / "full.sqlite") == (undisturbed, 3)
+
+
+def test_a_store_that_cannot_grow_is_named_and_keeps_what_is_in_it(folder: Path, undisturbed: list[Row]):
+    store = folder / "grown.sqlite"
+    assert run("run", "mine.toml", "--store", store, folder=folder).returncode == 0
+    (folder / "other.toml").write_text(STUDY + "# another study\n", encoding="utf-8")
+
+    def no_larger() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
+
+    done = run("run", "other.toml", "--store", store, folder=folder, preexec_fn=no_larger)
+    assert (done.returncode, done.stdout) == (2, "")
+    first, second = done.stderr.splitlines()[-2:]
+    assert first.startswith(f"error: {store} cannot be used: disk I/O error"), done.stderr
+    assert second == "hint: Check the file and its disk. What was finished is not touched."
+    with Store.open(store, create=False, write=False) as opened:
+        assert opened.rows(opened.studies()[0].hash) == undisturbed
+
+
+def test_a_store_that_is_read_only_is_named_and_can_be_read(folder: Path, undisturbed: list[Row]):
+    closed = folder / "closed"
+    closed.mkdir()
+    store = closed / "lab.sqlite"
+    store.write_bytes((folder / "whole.sqlite").read_bytes())
+    store.chmod(0o444)
+    closed.chmod(0o555)
+
+    def as_anybody() -> None:  # also where root runs this: PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+        ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
+
+    try:
+        done = run("run", "mine.toml", "--store", store, folder=folder, preexec_fn=as_anybody)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.splitlines()[-2:] == [
+            f"error: {store} cannot be written: the file or its folder is read-only.",
+            "hint: Allow writing to both, or copy the store to another folder. What was finished is kept and can be "
+            "read.",
+        ]
+        shown = run("report", "--store", store, "--json", folder=folder, preexec_fn=as_anybody)
+        assert shown.returncode == 0, shown.stderr
+        assert json.loads(shown.stdout)["trials"]["finished"] == 3
+    finally:
+        closed.chmod(0o755)
+    assert undisturbed
+
+
+def test_a_store_of_another_version_is_named_and_not_changed(folder: Path, undisturbed: list[Row]):
+    store = folder / "newer.sqlite"
+    store.write_bytes((folder / "whole.sqlite").read_bytes())
+    with sqlite3.connect(store) as database:
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    database.close()
+    before = store.read_bytes()
+    done = run("run", "mine.toml", "--store", store, folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    said = f"{store} is a store of version {VERSION + 1}; this clockhands reads version {VERSION}. It was not changed."
+    assert done.stderr.startswith(f"error: {said}\n")
+    assert store.read_bytes() == before
+    assert undisturbed
