@@ -1,4 +1,4 @@
-"""Time and memory of tables, rotations, imports, audits, checks and the explorer; run by `make bench`.
+"""Time and memory of tables, rotations, imports, audits, checks, training and the explorer; run by `make bench`.
 
 Every figure is a ratio of medians of interleaved runs: one repetition times every contestant once, in an order that
 is drawn anew, and positions start elsewhere in each repetition. Read ratios, not milliseconds.
@@ -14,7 +14,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +262,7 @@ def processes(repetitions: int) -> tuple[dict[str, float], list[Target]]:
     ]
 
 
-PARTS = ("tables", "linear", "next", "memory", "start", "audit", "check", "explorer", "rotations")
+PARTS = ("tables", "linear", "next", "memory", "start", "audit", "check", "explorer", "training", "rotations")
 
 
 def draw_targets(show: Console, targets: Iterable[Target]) -> None:
@@ -279,6 +279,14 @@ def draw_targets(show: Console, targets: Iterable[Target]) -> None:
             "yes" if target.met else "[red]no[/red]",
         )
     show.print(drawn)
+
+
+def installed(name: str) -> str:
+    """The version of a package; without `make bench` not all are there, nor needed for all parts."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "is not installed"
 
 
 def main() -> None:
@@ -299,7 +307,7 @@ def main() -> None:
         "positional-encodings",
         "rotary-embedding-torch",
     )
-    versions = {"python": sys.version.split()[0], **{name: version(name) for name in names}}
+    versions = {"python": sys.version.split()[0], **{name: installed(name) for name in names}}
     show.print("; ".join(f"{name} {number}" for name, number in versions.items()))
     show.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}: medians of interleaved runs; read the ratios")
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
@@ -336,6 +344,11 @@ def main() -> None:
             show.print(f"{name} ({units[name]}): " + "; ".join(f"{key} {value:.2f}" for key, value in measured.items()))
     if "explorer" in asked.only:
         figures["explorer"], reached = frames(2.0 / share, show)
+        targets += reached
+    if "training" in asked.only:
+        from training import training
+
+        figures["training"], reached = training(63 // share, show)
         targets += reached
     if "rotations" in asked.only:  # last: it changes how memory is kept
         figures["rotations"], reached = rotations(63 // share, show)
