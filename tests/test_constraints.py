@@ -28,6 +28,7 @@ def bounds(requirements: list[str]) -> dict[str, str]:
     found = {}
     for requirement in requirements:
         name, _, least = requirement.partition(">=")
+        name = re.sub(r"\[[\w,-]+\]$", "", name)  # an extra of the package, such as ray[train]
         assert re.fullmatch(r"[\w.-]+", name), f"only a lower bound, if any: {requirement}"
         found[normal(name)] = least
     return found

@@ -158,8 +158,10 @@ def test_closing_the_run_ends_its_workers_and_what_they_started(tmp_path: Path):
 
 
 # A script without `if __name__ == "__main__"`, as in a notebook: workers must not run it again.
+# A run in the background ignores Ctrl-C, and its children inherit that.
 DRIVER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from clockhands.engines import Job, run
 sys.path.insert(0, {tests!r})
 jobs = [Job(str(n), "engines.calls:{call}", {arguments!r}) for n in range(2)]

@@ -71,7 +71,8 @@ def test_event_files_hold_what_was_measured(folder: Path, undisturbed: list[Row]
 
 def test_ctrl_c_keeps_what_was_finished_and_says_how_to_go_on(folder: Path, undisturbed: list[Row]):
     store = folder / "stopped.sqlite"
-    command = lab("run", "mine.toml", "--store", store, "--jobs", "1")
+    # A run in the background ignores Ctrl-C, and its children inherit that.
+    command = ["env", "--default-signal=INT", *lab("run", "mine.toml", "--store", store, "--jobs", "1")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes) as running:
         wait_until(lambda: at_work(store) or running.poll() is not None)

@@ -49,7 +49,7 @@ def module(
     ...     print(type(code).__name__, None if mask is None else list(mask.shape))
     Additive None
     Rotary None
-    Bias [2, 5, 5]
+    Bias [1, 2, 5, 5]
     NoCode None
     """
     if isinstance(spec, mixtures.LayerMixture):
