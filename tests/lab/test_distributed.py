@@ -1,6 +1,7 @@
 """A trial of several processes measures what one process measures, up to rounding, and only the first one speaks."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from clockhands.lab.store import Measurement  # noqa: E402
+from clockhands.lab.store import Measurement, Store  # noqa: E402
 from clockhands.lab.training import trial  # noqa: E402
+from lab.test_interrupted import lab  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +128,25 @@ def test_two_processes_go_on_from_the_checkpoint_of_the_first(both: list[dict], 
     first = both[0]
     assert first["resumed"][0] == first["restarted"][0] == first["dropped"][0]
     assert not list(folder.glob("*.unfinished"))
+
+
+def test_the_lab_gives_a_trial_to_two_workers_of_ray(tmp_path: Path):
+    pytest.importorskip("ray")
+    (tmp_path / "mine.toml").write_text(STUDY.replace('"drawn" }', '"drawn", arms = ["t5"] }'), encoding="utf-8")
+    command = lab("run", "mine.toml", "--engine", "ray", "--workers", "2", "--jobs", "1")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    with Store.open(tmp_path / "lab.sqlite", write=False) as store:
+        (stored,) = store.studies()
+        found = {row.measurement for row in store.rows(stored.hash, seed=0)}
+        assert store.trials(stored.hash)[0].facts["workers"] == 2
+    expected = alone(tmp_path, "t5")
+
+    def order(row: Measurement) -> tuple:
+        return row[:2], row[3:5], -1 if row.place is None else row.place
+
+    assert close(sorted(found, key=order), sorted(expected, key=order))
 
 
 def test_the_comparison_can_fail(tmp_path: Path):
