@@ -276,6 +276,20 @@ def test_a_failed_trial_is_told_and_tried_again(run, folder: Path):
     assert "  not measured Rotary copies better." in done.out
 
 
+@pytest.mark.usefixtures("torch", "folder")
+def test_a_terminal_gets_a_bar_and_standard_output_the_results_alone(run, monkeypatch: pytest.MonkeyPatch):
+    plain = run("lab", "run", "good.toml", "--jobs", "2")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    drawn = run("lab", "run", "good.toml", "--jobs", "2", "--store", "other.sqlite")
+    assert drawn.code == 0
+    assert "4 of 4 trials, 100% of the training" in drawn.err
+    assert "ended:" in plain.err
+    assert "ended:" not in drawn.err
+    monkeypatch.delenv("FORCE_COLOR")
+    numbers = [run("lab", "report", "--store", store).out.splitlines() for store in ("lab.sqlite", "other.sqlite")]
+    assert numbers[0][2:] == numbers[1][2:]  # but for the seconds
+
+
 @pytest.mark.usefixtures("torch")
 def test_ctrl_c_says_how_to_go_on(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     from clockhands.lab import running
