@@ -220,7 +220,7 @@ def parse(text: str, name: str = "study") -> Study:
 
 def at_rate(arm: str, rate: float) -> str:
     """The name of an arm at a learning rate of the grid."""
-    return f"{arm} at {rate:g}"
+    return f"{arm} at {rate!r}"
 
 
 def _over_the_grid(study: Study) -> Study:
