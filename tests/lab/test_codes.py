@@ -59,7 +59,7 @@ def test_every_code_of_a_shipped_study_can_be_built_and_computed_elsewhere(name:
     for key in dict.fromkeys(each._replace(seed=0) for each in study.trial_keys()):
         arm, sizes, task = study.arms[key.arm], sizes_of(study, key), study.tasks[key.task].task
         for variant in ("", *arm.at_test) if key.task == next(iter(study.tasks)) else ():
-            code = ModelCode(setting(arm, sizes, 16, LENGTH, variant), arm, task.causal, 0)
+            code = ModelCode(setting(arm, sizes, 16, LENGTH, variant, causal=task.causal), arm, task.causal, 0)
             model = Transformer(sizes, 32, code, task.causal, 0).to("meta")
             drawn = arm.positions and sampling.randomised(LENGTH, 64, rng=0, batch=2)
             model(torch.zeros(2, LENGTH, dtype=torch.long, device="meta"), drawn).sum().backward()

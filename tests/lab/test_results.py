@@ -257,7 +257,9 @@ def test_results_are_json_whatever_was_measured():
     assert document["gates"][0]["bounds"] == {"at_least": 1}
     assert document["tasks"]["copy"]["drops"]["two"]["won_back"]["mean"] == 0.75
     assert document["arms"]["two"]["code"].startswith("rotary")
-    assert document["arms"]["one"]["tokens_per_second"] == {"copy": 10.0}
+    assert document["arms"]["one"]["tasks"]["copy"] == {
+        "parameters": 100, "code_parameters": 0, "tokens_per_second": 10.0,
+    }  # fmt: skip
     assert found.seconds == 10.0
     (cell,) = (each for each in document["tasks"]["copy"]["cells"] if each["measure"] == "accuracy")
     assert (cell["mean"], cell["length"], cell["protocol"]) == (1.0, 8, "whole")

@@ -10,11 +10,13 @@ import jsonschema
 import numpy as np
 import pytest
 
-from clockhands.errors import ClockhandsError, TooLarge, Unreadable
+from clockhands.biases import Alibi, bias
+from clockhands.errors import ClockhandsError, InvalidValue, TooLarge, Unreadable
 from clockhands.lab import arms, study
-from clockhands.lab.sections import Model
+from clockhands.lab.sections import GRID_CODES, Model
 from clockhands.lab.store import Key
 from clockhands.rotary import Rotary
+from clockhands.scaling import Linear
 from clockhands.specs import SPECS
 
 STUDY = """\
@@ -109,19 +111,29 @@ def test_what_cannot_be_trained_is_refused(text: str, message: str, hint: str):
     [
         ({"width": 1 << 20}, "The activations of a training step"),
         ({"lengths": [16, 10_000_000]}, "The attention bias of the longest sequence"),
-        ({"sequences": 10**9}, "The logits of a training step"),
+        ({"sequences": 10**9}, "The evaluation of the training curve|The logits of a training step"),
+        ({"sequences": 1, "evaluated": 10**9}, "The evaluation at length 16"),
         ({"sequences": 1, "vocabulary": 10**8}, "The logits of an evaluation"),
         ({"sequences": 1, "length": 4, "lengths": [4], "width": 1 << 17, "layers": 200}, "The parameters"),
     ],
 )
 def test_what_does_not_fit_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], what: str):
     monkeypatch.setattr("clockhands.memory.available", lambda: 32 << 30)
-    sizes = {"width": 16, "layers": 2, "sequences": 32, "length": 16, "lengths": [16, 32], "vocabulary": 32} | change
+    sizes = {
+        "width": 16,
+        "layers": 2,
+        "sequences": 32,
+        "length": 16,
+        "lengths": [16, 32],
+        "vocabulary": 32,
+        "evaluated": 32,
+    }
+    sizes |= change
     text = """\
 question = "How much?"
 model = {{ width = {width}, layers = {layers} }}
 training = {{ sequences = {sequences}, length = {length} }}
-evaluation = {{ lengths = {lengths} }}
+evaluation = {{ lengths = {lengths}, sequences = {evaluated} }}
 tasks.copy = {{ kind = "copy", vocabulary = {vocabulary} }}
 arms.none = {{ code = "none" }}
 """
@@ -224,8 +236,8 @@ def test_a_code_gets_the_sizes_of_the_model(code: object, made: object):
 def test_every_code_is_made_or_refused_with_a_sentence(kind: type):
     """Those that need more than a line of tokens say so."""
     code = {"type": kind.__name__}
-    if kind.__name__ in {"LogWindow", "LayerMixture"}:
-        with pytest.raises(ClockhandsError, match=f"A {kind.__name__} cannot be made from these fields"):
+    if kind.__name__ in {*GRID_CODES, "LayerMixture"}:
+        with pytest.raises(ClockhandsError, match=r"is a code of grids|has no `type` in a study"):
             arms.spec_of(code, Model(width=32), 16)
         return
     made = arms.spec_of(code, Model(width=32), 16)
@@ -237,12 +249,66 @@ def test_a_scaling_at_test_time_is_the_ratio_of_the_lengths(scaling: str):
     text = changed('{ type = "Yarn" }', f'{{ type = "{scaling}" }}')
     found = study.parse(text).arms["rotary"]
     at = {length: arms.setting(found, Model(width=16), 16, length, "yarn").spec for length in (8, 16, 32)}
-    assert at[8] == at[16] == Rotary(4)
+    for length in (8, 16):
+        assert np.array_equal(at[length].rates, Rotary(4).rates)
+        assert at[length].attention_factor == 1
     made = at[32].scaling
     assert type(made).__name__ == scaling
     assert getattr(made, "factor", 2.0) == 2.0
     assert getattr(made, "original", 16) == 16
     assert not np.array_equal(at[32].rates, at[16].rates)
+
+
+def test_a_scaling_with_its_own_factor_acts_at_every_length():
+    found = study.parse(changed('{ type = "Yarn" }', '{ type = "Linear", factor = 4 }')).arms["rotary"]
+    for length in (8, 16, 32):
+        assert arms.setting(found, Model(width=16), 16, length, "yarn").spec.scaling == Linear(4)
+
+
+@pytest.mark.parametrize(
+    ("code", "field", "causal", "both_sides"),
+    [
+        ({"type": "Alibi"}, "form", "distance", "symmetric"),
+        ("bloom", "form", "key", "symmetric"),
+        ({"type": "Buckets"}, "bidirectional", False, True),
+        ({"type": "Kerple"}, "symmetric", False, True),
+    ],
+)
+def test_a_bias_in_an_encoder_knows_later_keys(code: object, field: str, causal: object, both_sides: object):
+    """One-sided, it would give all later keys one number, or prefer them."""
+    assert getattr(arms.spec_of(code, Model(width=32, heads=32), 16), field) == causal
+    made = arms.spec_of(code, Model(width=32, heads=32), 16, causal=False)
+    assert getattr(made, field) == both_sides
+    rng = np.random.default_rng(0)
+    values = {name: rng.uniform(0.5, 1, shape) for name, shape in getattr(made, "shapes", {}).items()}
+    assert len(set(bias(made, 4, 4, values=values or None)[0, 0].tolist())) == 4
+
+
+def test_what_is_written_in_the_study_is_not_replaced():
+    made = arms.spec_of({"type": "Alibi", "form": "past"}, Model(width=16), 16, causal=False)
+    assert made == Alibi(4, form="past")
+
+
+@pytest.mark.parametrize(
+    "code", [{"type": "Fire"}, {"type": "Decay"}, {"codes": ["none", {"type": "Fire"}]}], ids=["fire", "decay", "mixed"]
+)
+def test_codes_for_earlier_keys_only_are_refused_in_an_encoder(code: object):
+    with pytest.raises(InvalidValue, match="is defined for keys up to the query, and this task is an encoder's"):
+        arms.spec_of(code, Model(width=16), 16, causal=False)
+    arms.spec_of(code, Model(width=16), 16)
+
+
+def test_a_study_of_encoders_uses_biases_of_both_sides():
+    text = changed('kind = "copy"', 'kind = "order"')
+    found = study.parse(text.replace('{ type = "Rotary" }', '{ type = "Alibi" }').replace("scaling", "#"))
+    arms.check(found)
+    with pytest.raises(InvalidValue, match=r"In `arms\.rotary` for `tasks\.copy`: Fire is defined for keys up to"):
+        arms.check(study.parse(text.replace('{ type = "Rotary" }', '{ type = "Fire" }').replace("scaling", "#")))
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path: Path):
+    (tmp_path / "marked.toml").write_text(STUDY, encoding="utf-8-sig")
+    assert study.read(tmp_path / "marked.toml").hash == study.parse(STUDY).hash
 
 
 def test_after_a_drop_there_is_neither_code_nor_fault():

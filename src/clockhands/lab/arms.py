@@ -9,7 +9,18 @@ from clockhands import additive, biases, rotary, specs
 from clockhands.arguments import real, shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults import FAULTS
-from clockhands.lab.sections import CODES, SCALINGS, Arm, AtTest, Model, Positions, Training, near, refuse_unknown
+from clockhands.lab.sections import (
+    CODES,
+    GRID_CODES,
+    SCALINGS,
+    Arm,
+    AtTest,
+    Model,
+    Positions,
+    Training,
+    near,
+    refuse_unknown,
+)
 from clockhands.lab.start import sizes_of_start
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED, Study
@@ -44,7 +55,14 @@ class Setting:
 
 
 def setting(
-    arm: Arm, model: Model, trained: int, length: int, variant: str = AS_TRAINED, *, dropped: bool = False
+    arm: Arm,
+    model: Model,
+    trained: int,
+    length: int,
+    variant: str = AS_TRAINED,
+    *,
+    dropped: bool = False,
+    causal: bool = True,
 ) -> Setting:
     """What an arm computes for sequences of a length.
 
@@ -55,22 +73,23 @@ def setting(
         length: Tokens of the sequence.
         variant: The name of a change at test time; "" is as trained.
         dropped: Whether the code has been dropped in training.
+        causal: Whether the task is causal; see `spec_of`.
 
     Raises:
         InvalidValue, InvalidType: The code does not exist, or not at these sizes.
     """
     ratio = max(1.0, length / trained)
     change = AtTest() if variant == AS_TRAINED else arm.at_test[variant]
-    made = None if dropped else spec_of(arm.code, model, trained, arm.channels)
+    made = None if dropped else spec_of(arm.code, model, trained, arm.channels, causal=causal)
     if change.code is not None:
-        made = spec_of(change.code, model, trained, arm.channels)
-    if change.scaling is not None and ratio > 1:
+        made = spec_of(change.code, model, trained, arm.channels, causal=causal)
+    if change.scaling is not None:
         made = _scaled(made, change.scaling, ratio, trained, length)
     fault = change.fault or ("" if dropped else arm.fault)
     return Setting(_at_length(made, length), fault, change.logit_scale, ratio)
 
 
-def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
+def spec_of(code: Any, model: Model, trained: int, channels: int = 0, *, causal: bool = True) -> Code:
     """The spec that a study file's ``code`` says, at the sizes of a model.
 
     Args:
@@ -81,16 +100,31 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
         model: Its sizes.
         trained: Tokens of a training sequence: the rows of a learned table unless it says otherwise.
         channels: The width of an additive code, where it is not the model's.
+        causal: Whether a query sees only keys up to its own position. Where it also sees later keys (an encoder), a
+            bias is made for both sides unless its fields say otherwise: ALiBi and KERPLE of ``|q - k|``, T5's buckets
+            bidirectional. Codes that are defined for earlier keys only are refused.
 
     Raises:
         InvalidValue, InvalidType: There is no such code, or not at these sizes.
     """
+    made = _made(code, model, trained, channels, causal)
+    if not causal:
+        for each in made.codes if isinstance(made, LayerMixture) else (made,):
+            _refuse_one_sided(each)
+    return made
+
+
+def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) -> Code:
     if isinstance(code, str):
         if code == NONE:
             return None
         name, *fields = code.replace(",", ":").split(":")
+        kinds = {each.lower(): each for each in (*CODES, NONE)}
+        if name not in kinds and (kind := kinds.get(name.lower())):
+            right = f'code = "{NONE}"' if kind == NONE else f'code = {{ type = "{kind}" }}'
+            raise InvalidValue(f"There is no preset {shown(name)}.", f"Write {right}.")
         given = {key: _number(value) for key, _, value in (each.partition("=") for each in fields)}
-        sizes = _sizes(type(preset(name)), model, trained, channels)
+        sizes = _sizes(type(preset(name)), model, trained, channels, causal)
         return _fitting(preset(name, **{**sizes, **given}), sizes)
     if not isinstance(code, Mapping):
         raise InvalidType(f"A `code` must be text or a table, got {shown(code)}.", 'Write code = {type = "Rotary"}.')
@@ -98,14 +132,20 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0) -> Code:
         refuse_unknown(code, ("codes", "pattern"), "`code`")
         if not isinstance(code["codes"], list):
             raise InvalidType(f"`codes` must be a list, got {shown(code['codes'])}.", "Write codes = [A, B].")
-        codes: Any = tuple(spec_of(each, model, trained, channels) for each in code["codes"])
+        codes: Any = tuple(_made(each, model, trained, channels, causal) for each in code["codes"])
         return LayerMixture(codes, code.get("pattern", range(len(codes))))
     table = dict(code)
     base, share = table.pop("base", None), table.pop("share", None)
+    if table.get("type") in GRID_CODES:
+        raise InvalidValue(
+            f"{table['type']} is a code of grids, and the lab's tasks are lines of tokens.", "Use another."
+        )
+    if table.get("type") == LayerMixture.__name__:
+        raise InvalidValue("A mixture of layers has no `type` in a study.", "Write code = { codes = [A, B] }.")
     kind = _known("code of type", table.get("type"), CODES)
     if kind is additive.NoPosition:
         return None
-    sizes = _sizes(kind, model, trained, channels)
+    sizes = _sizes(kind, model, trained, channels, causal)
     made = _fitting(specs.from_dict({**sizes, **table}), sizes)
     if base is not None:
         made = specs.with_fields(made, base=base)
@@ -134,9 +174,19 @@ def _fitting(spec: specs.Spec, sizes: Mapping[str, Any]) -> specs.Spec:
     return spec
 
 
-def _sizes(kind: type, model: Model, trained: int, channels: int) -> dict[str, Any]:
-    """The fields of a spec that follow from the model."""
-    sizes = {
+def _refuse_one_sided(spec: Code) -> None:
+    """Refuse a code that says nothing, or nonsense, about keys after the query."""
+    if isinstance(spec, biases.Decay | biases.Fire) or getattr(spec, "xpos", None) is not None:
+        name = "Rotary with xpos" if isinstance(spec, rotary.Rotary) else type(spec).__name__
+        raise InvalidValue(
+            f"{name} is defined for keys up to the query, and this task is an encoder's, which also sees later keys.",
+            "Give the task its own `arms` without this one.",
+        )
+
+
+def _sizes(kind: type, model: Model, trained: int, channels: int, causal: bool) -> dict[str, Any]:
+    """The fields of a spec that follow from the model and the task."""
+    sizes: dict[str, Any] = {
         "width": channels or model.width,
         "heads": model.heads,
         "head_width": model.head_width,
@@ -149,7 +199,12 @@ def _sizes(kind: type, model: Model, trained: int, channels: int) -> dict[str, A
     if issubclass(kind, rotary.Rotary):
         known.discard("length")
     if issubclass(kind, biases.Buckets):
-        return {"heads": model.heads, "bidirectional": False}
+        return {"heads": model.heads, "bidirectional": not causal}
+    if not causal:
+        if issubclass(kind, biases.Alibi):
+            sizes["form"] = "symmetric"
+        if issubclass(kind, biases.Kerple):
+            sizes["symmetric"] = True
     return {name: size for name, size in sizes.items() if name in known}
 
 
@@ -171,7 +226,12 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
     sizes = {name: value for name, value in {"factor": ratio, "original": trained}.items() if name in own}
     fields = {name: value for name, value in table.items() if name != "type"}
     refuse_unknown(fields, own, kind.__name__)
-    return dataclasses.replace(spec, scaling=kind(**{**sizes, **fields}), length=length)
+    needed = [each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]
+    if missing := [name for name in needed if name not in sizes and name not in fields]:
+        raise InvalidValue(f"The scaling {kind.__name__} lacks `{missing[0]}`.", f"It needs {', '.join(needed)}.")
+    # Lists become tuples: a TOML file has no tuples.
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return dataclasses.replace(spec, scaling=kind(**{**sizes, **given}), length=length)
 
 
 def _at_length(spec: Code, length: int) -> Code:
@@ -244,7 +304,8 @@ def in_arm(key: Key, wrong: ClockhandsError, variant: str = AS_TRAINED) -> Clock
 
 
 def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
-    model, task, trained = sizes_of(study, key), study.tasks[key.task].task, training.length
+    model, plan, trained = sizes_of(study, key), study.tasks[key.task], training.length
+    task = plan.task
     for fault in (arm.fault, *(change.fault for change in arm.at_test.values())):
         if fault and fault not in FAULTS:
             raise InvalidValue(f"there is no fault {fault!r}.", near(fault, FAULTS))
@@ -252,7 +313,7 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
         raise InvalidValue(
             f"`drop.at` is step {step}, and the training ends at step {training.steps}.", 'Write at = "75 %".'
         )
-    code = spec_of(arm.code, model, trained, arm.channels)
+    code = spec_of(arm.code, model, trained, arm.channels, causal=task.causal)
     kinds = code.codes if isinstance(code, LayerMixture) else (code,)
     added = any(isinstance(each, additive.AdditiveCode) for each in kinds)
     if arm.channels and (not added or arm.channels > model.width):
@@ -260,11 +321,13 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
             f"`channels` is for additive codes, in some of the model's {model.width} channels; got {arm.channels}.",
             "Leave it out.",
         )
+    if arm.slopes == "drawn" and not any(isinstance(each, biases.Alibi) for each in kinds):
+        raise InvalidValue('`slopes = "drawn"` is for Alibi.', "Leave it out.")
     if arm.times != 1 and not (added or any(isinstance(each, biases.BiasCode) for each in kinds)):
         raise InvalidValue("`times` is for additive codes and for biases.", "Leave it out.")
     for variant, length, dropped in wanted(study, key):
         task.check(length)
-        spec = setting(arm, model, trained, length, variant, dropped=dropped).spec
+        spec = setting(arm, model, trained, length, variant, dropped=dropped, causal=task.causal).spec
         if isinstance(spec, LayerMixture) and len(spec.pattern) > model.layers:
             raise InvalidValue(
                 f"`pattern` names {len(spec.pattern)} layers, and the model has {model.layers}.", "Shorten it."
@@ -281,6 +344,11 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
     longest = max(trained, *study.lengths_of(key))
     hint = "Use fewer sequences, or shorter ones."
     for shape, what in (
+        *(
+            ((plan.evaluation.at_length(length), length, 6), f"The evaluation at length {length}")
+            for length in study.lengths_of(key)
+        ),
+        ((plan.evaluation.curve_sequences, trained, 6), "The evaluation of the training curve"),
         ((training.sequences, trained, task.vocabulary, 3), "The logits of a training step"),
         ((model.layers, training.sequences, trained, model.width, 16), "The activations of a training step"),
         ((max(AT_ONCE, longest), task.vocabulary, 2), "The logits of an evaluation"),

@@ -35,7 +35,8 @@ def check(study: Study) -> None:
         causal, learned = study.tasks[key.task].task.causal, None
         for variant, length, dropped in wanted(study, key):
             try:
-                code = ModelCode(setting(arm, model, trained, length, variant, dropped=dropped), arm, causal, 0)
+                made = setting(arm, model, trained, length, variant, dropped=dropped, causal=causal)
+                code = ModelCode(made, arm, causal, 0)
                 numbers = {name: each.shape for name, each in code.named_parameters()}
                 learned = numbers if learned is None else learned
                 if not numbers.items() <= ({} if dropped else learned).items():

@@ -273,14 +273,14 @@ class Results:
         )
         return GateResult(gate, value, holds)
 
-    def facts(self, arm: str) -> dict[str, Any]:
-        """What the trials of an arm say about its model: parameters, and tokens per second by task."""
-        found: dict[str, Any] = {"tokens_per_second": {}}
-        for each in self.trials:
-            if each.arm == arm and each.state == "finished":
-                found |= {name: each.facts[name] for name in ("parameters", "code_parameters")}
-                found["tokens_per_second"].setdefault(each.task, []).append(each.facts["tokens_per_second"])
-        found["tokens_per_second"] = {task: float(np.median(each)) for task, each in found["tokens_per_second"].items()}
+    def facts(self, arm: str) -> dict[str, dict[str, Any]]:
+        """By task, what the trials of an arm say: its model's parameters, and the median of tokens per second."""
+        found = {}
+        for task in self.study.tasks:
+            facts = [each.facts for each in self.trials if (each.task, each.arm, each.state) == (task, arm, "finished")]
+            if facts:
+                found[task] = {name: facts[0][name] for name in ("parameters", "code_parameters")}
+                found[task]["tokens_per_second"] = float(np.median([each["tokens_per_second"] for each in facts]))
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -323,9 +323,10 @@ class Results:
             model = self.study.model_of(key)
             with suppress(ClockhandsError):  # its checkpoint may be on another machine
                 model = sizes_of(self.study, key)
-            spec = spec_of(arm.code, model, self.study.training_of(key).length, arm.channels)
+            causal = self.study.tasks[task].task.causal
+            spec = spec_of(arm.code, model, self.study.training_of(key).length, arm.channels, causal=causal)
             code = "no position encoding" if spec is None else describe(spec)
-        return {"says": arm.says, "code": code, **self.facts(name)}
+        return {"says": arm.says, "code": code, "tasks": self.facts(name)}
 
     def _task(self, name: str) -> dict[str, Any]:
         plan = self.study.tasks[name]

@@ -18,13 +18,19 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 SCHEMA = 1
 """The version of the format that this code reads."""
 
-CODES = {kind.__name__: kind for kind in specs.SPECS}
+GRID_CODES = ("AxialSinusoidal", "FourierFeatures", "LogWindow")
+"""Codes of points in a plane or in space; the lab's tasks are lines of tokens."""
+
+CODES = {kind.__name__: kind for kind in specs.SPECS if kind.__name__ not in (*GRID_CODES, "LayerMixture")}
 SCALINGS = {kind.__name__: kind for kind in specs.PARTS if kind.__module__ == scaling.__name__}
 
 NAME = r"\w[\w .:%@+-]*"
 """What a task, an arm or a variant may be called: clear in messages and rows, and as the name of a file."""
 
 NAMED = {"pattern": f"^{NAME}$"}
+
+LARGEST_RATE = 1e30
+"""A learning rate far above this is not a number of float32."""
 
 _NO_DEFAULT: Any = dataclasses.MISSING
 
@@ -58,12 +64,29 @@ def _field(says: str, check: Callable[[str, Any], Any], schema: Mapping[str, Any
     return field(default=default, metadata=metadata)
 
 
-def _whole(says: str, default: Any = _NO_DEFAULT, least: int = 1) -> Any:
-    return _field(says, lambda name, v: count(name, v, least), {"type": "integer", "minimum": least}, default)
+def _whole(says: str, default: Any = _NO_DEFAULT, least: int = 1, most: int = 2**31 - 1) -> Any:
+    def check(name: str, value: Any) -> int:
+        number = count(name, value, least)
+        _refuse_above(name, number, most, says)
+        return number
+
+    return _field(says, check, {"type": "integer", "minimum": least, "maximum": most}, default)
 
 
-def _above_zero(says: str, default: Any = _NO_DEFAULT) -> Any:
-    return _field(says, positive, {"type": "number", "exclusiveMinimum": 0}, default)
+def _above_zero(says: str, most: float, default: Any = _NO_DEFAULT) -> Any:
+    def check(name: str, value: Any) -> float:
+        number = positive(name, value)
+        _refuse_above(name, number, most, says)
+        return number
+
+    return _field(says, check, {"type": "number", "exclusiveMinimum": 0, "maximum": most}, default)
+
+
+def _refuse_above(name: str, number: float, most: float, says: str) -> None:
+    if number > most:
+        raise InvalidValue(
+            f"`{name}` must be at most {most:,.15g}, got {shown(number)}.", says or "Give a smaller number."
+        )
 
 
 def _from_zero(says: str, default: Any = _NO_DEFAULT) -> Any:
@@ -173,7 +196,12 @@ def steps_of(name: str, value: Any) -> tuple[float, str]:
         number = float(parts[0].replace(",", ""))
     except ValueError:
         raise InvalidValue(f"`{name}` must begin with a number, got {value!r}.", 'Write "300 steps".') from None
-    return not_negative(name, number), {"step": "steps", "percent": "%"}.get(parts[1], parts[1])
+    unit = {"step": "steps", "percent": "%"}.get(parts[1], parts[1])
+    if unit != "%" and not number.is_integer():
+        raise InvalidValue(
+            f"`{name}` must be a whole number of {unit}, got {value!r}.", f'Write "{number:.0f} {unit}".'
+        )
+    return not_negative(name, number), unit
 
 
 # The sections.
@@ -245,7 +273,9 @@ class Training:
     duration: tuple[float, str] = _duration(
         'How long: steps, or text with a unit ("800_000 tokens").', (400.0, "steps")
     )
-    learning_rate: float = _above_zero("AdamW's learning rate after warm-up; an arm may have its own.", 3e-3)
+    learning_rate: float = _above_zero(
+        "AdamW's learning rate after warm-up; an arm may have its own.", LARGEST_RATE, 3e-3
+    )
     warmup: int = _whole("Steps over which the learning rate rises from 0.", 20, 0)
     decay: str = _word(
         "The learning rate after warm-up: constant, or falling to 0.", ("constant", "cosine", "linear"), "constant"
@@ -289,6 +319,10 @@ class Evaluation:
     threshold: float = _from_zero("The accuracy at which a task counts as learnt (steps to threshold); 0 never.", 0.0)
     sinks: bool = _truth("Whether the share of attention on the first token is measured.", False)
 
+    def at_length(self, length: int) -> int:
+        """Sequences at a length."""
+        return max(1, self.sequences * max(self.lengths) // length)
+
 
 _CODE = {"$ref": "#/$defs/Code"}
 
@@ -318,6 +352,11 @@ class Drop:
     warmup: int = _whole("Steps over which that learning rate rises from 0.", 0, 0)
     qk_norm: bool = _truth("Whether queries and keys are normalised (RMSNorm) from then on.", False)
 
+    def check(self) -> None:
+        """Refuse a warm-up of a learning rate that is not given."""
+        if self.warmup and not self.learning_rate:
+            raise InvalidValue("`warmup` needs `learning_rate`.", "Give the learning rate after the drop.")
+
 
 @dataclass(frozen=True)
 class Positions:
@@ -336,16 +375,20 @@ class Arm:
         _CODE,
     )
     says: str = _text("What it is, for the report.", "")
-    learning_rate: Any = _or_table("The arm's own learning rate, or one for each task.", _above_zero(""), None)
+    learning_rate: Any = _or_table(
+        "The arm's own learning rate, or one for each task.", _above_zero("", LARGEST_RATE), None
+    )
     lengths: Any = _or_table(
         "Evaluation lengths, or a table of them by task, where they are not those of the task (a learned table ends).",
         _list_of("", _whole("", least=2)),
         None,
     )
     channels: int = _whole("How many channels of a token get an additive code; 0 means all.", 0, 0)
-    times: float = _above_zero("What a bias, or an additive code, is multiplied by.", 1.0)
+    times: float = _above_zero("What a bias, or an additive code, is multiplied by.", 1e6, 1.0)
     slopes: str = _word("Slopes of ALiBi: its own, or drawn log-uniformly from their range.", ("own", "drawn"), "own")
-    window: int = _whole("How many tokens a query may look at, itself included; 0 means all.", 0, 0)
+    window: int = _whole(
+        "How many tokens a query may look at, itself included; 0 means all. It stays when the code is dropped.", 0, 0
+    )
     fault: str = _text("The code of a fault that the code has in training and at test time.", "")
     drop: Drop | None = _free("See the section `drop`.", {"$ref": "#/$defs/Drop"}, None)
     positions: Positions | None = _free("See the section `positions`.", {"$ref": "#/$defs/Positions"}, None)
@@ -423,7 +466,7 @@ class Choice:
 class Tuning:
     """What `clockhands lab tune` tries; the study's own seeds are never used."""
 
-    learning_rates: tuple[float, ...] = _list_of("The grid.", _above_zero(""), (1e-3, 3e-3, 1e-2))
+    learning_rates: tuple[float, ...] = _list_of("The grid.", _above_zero("", LARGEST_RATE), (1e-3, 3e-3, 1e-2))
     seeds: tuple[int, ...] = _list_of("Seeds of the trials.", _whole("", least=0), (1000,))
 
 

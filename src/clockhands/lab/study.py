@@ -149,7 +149,7 @@ def read(name: str | Path) -> Study:
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         try:
-            return parse(path.read_text("utf-8"), path.stem)
+            return parse(path.read_text("utf-8-sig"), path.stem)  # Windows' editors write a byte order mark
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise Unreadable(
@@ -320,6 +320,11 @@ def _check_gate(study: Study, gate: Gate) -> None:
         trained, lengths = study.training_of(Key(gate.task, arm, 0)).length, study.lengths_of(Key(gate.task, arm, 0))
         if not of_loss:
             lengths = (trained,)
+        if gate.minus and not gate.length and trained != study.training_of(Key(gate.task, gate.arm, 0)).length:
+            raise InvalidValue(
+                f"{gate.arm} and {gate.minus} are trained at different lengths, and the gate names no `length`.",
+                "Give it a length at which both are evaluated.",
+            )
         for length in (gate.length or trained, *((trained,) if gate.measure == "loss_ratio" else ())):
             if length not in lengths:
                 raise InvalidValue(
@@ -328,7 +333,7 @@ def _check_gate(study: Study, gate: Gate) -> None:
                 )
         lacking = {
             "spike": study.arms[arm].drop is None and "`drop` in the arm",
-            "won_back": not (study.arms[arm].drop and plan.evaluation.curve) and "`drop` in the arm, and a `curve`",
+            "won_back": not _goes_on_after_drop(study, Key(gate.task, arm, 0)) and "training after a `drop` in the arm",
             "steps_to_threshold": not (plan.evaluation.curve and plan.evaluation.threshold)
             and "a `curve` and a `threshold`",
             "sink_share": not plan.evaluation.sinks and "`sinks = true`",
@@ -337,6 +342,11 @@ def _check_gate(study: Study, gate: Gate) -> None:
             raise InvalidValue(f"{gate.measure} needs {lacking}.", "Add it, or measure something else.")
     if gate.protocol not in (plan.evaluation.protocols if of_loss else ("whole",)):
         raise InvalidValue(f"the protocol {gate.protocol!r} is not evaluated.", "Add it to `protocols`.")
+
+
+def _goes_on_after_drop(study: Study, key: Key) -> bool:
+    drop, training = study.arms[key.arm].drop, study.training_of(key)
+    return drop is not None and training.in_steps(drop.at) < training.steps
 
 
 def _named(given: Any, where: str) -> Mapping[str, Any]:
