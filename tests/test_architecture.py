@@ -51,7 +51,7 @@ ALLOWED = {
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "probes": {"torch", "jax"},
     "engines": {"ray"},
-    "lab": {"ray", "scipy", "torch"},
+    "lab": {"ray", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "matplotlib", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
 }

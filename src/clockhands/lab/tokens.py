@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +112,13 @@ def load_library(tokenizer: str) -> Any:
         InvalidValue: It is not installed.
     """
     try:
-        # By name: an optional package that only this needs.
-        return import_module("tokenizers")
+        import tokenizers
     except ImportError:
         raise InvalidValue(
             f'`tokenizer` is "{tokenizer}", and the `tokenizers` package is not installed.',
             'Run `pip install tokenizers`, or set `tokenizer` to "bytes".',
         ) from None
+    return tokenizers
 
 
 def is_name(name: object) -> bool:
