@@ -4,6 +4,8 @@ import csv
 import importlib.util
 import json
 import math
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from clockhands.errors import InvalidValue
 from clockhands.lab.store import Measurement, Store
 from clockhands.lab.study import parse, shipped
+from clockhands.lab.tuning import tuning_study
 
 STUDY = """\
 question = "Does a code help?"
@@ -125,7 +128,7 @@ def test_a_report_says_gates_and_numbers(run):
     ):
         assert line in done.out, line
     unfinished = run("lab", "report")
-    assert unfinished.code == 0
+    assert unfinished.code == 1
     assert "0 trials, 4 not run yet" in unfinished.out
     assert "  not measured Rotary copies better." in unfinished.out
 
@@ -171,6 +174,109 @@ def test_a_gate_that_fails_is_exit_code_1(run):
     assert run("lab", "report", bad.hash[:8]).code == 1
     assert run("lab", "report", "bad.toml").code == 1
     assert run("lab", "report", "good.toml").code == 0
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_gate_that_cannot_be_judged_is_exit_code_1(run):
+    with Store.open("lab.sqlite") as store:
+        bad = store.studies()[1]
+        for key in parse(bad.text).trial_keys():
+            store.finish(bad.hash, key, [Measurement("evaluation", "accuracy", math.nan, 6, 8, None, "whole", "")],
+                         {"parameters": 1, "code_parameters": 0, "tokens_per_second": 1.0})  # fmt: skip
+    done = run("lab", "report", "bad")
+    assert "  not measured Rotary copies better." in done.out
+    assert done.code == 1
+    assert run("lab", "report", "bad", "--json").code == 1
+
+
+WITHOUT = """\
+import sys
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == sys.argv[1]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from clockhands.cli import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("words", [(), ("--json",), ("--html", "page.html")])
+def test_a_report_needs_no_pytorch(words: tuple[str, ...]):
+    command = [sys.executable, "-c", WITHOUT, "torch", "lab", "report", "good", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "wrote page.html\n" if "--html" in words else "")
+    assert "Rotary copies better." in done.stdout
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("words", [("report", "good"), ("run", "good.toml"), ("tune", "good.toml")])
+def test_without_scipy_the_way_to_install_it_is_named(run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "scipy" else name)
+    done = run("lab", *words)
+    expected = "error: This needs scipy, which is not installed.\nhint: pip install 'clockhands[lab]'\n"
+    assert (done.code, done.out, done.err) == (2, "", expected)
+
+
+def test_without_ray_the_way_to_install_it_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else name)
+    done = run("lab", "run", "good.toml", "--engine", "ray")
+    expected = "error: This needs ray, which is not installed.\nhint: pip install 'clockhands[ray]'\n"
+    assert (done.code, done.out, done.err) == (2, "", expected)
+    assert not (folder / "lab.sqlite").exists()
+
+
+def tuned(text: str, losses: dict[str, dict[float, float]]) -> None:
+    """A store with the grid of a study: the loss of each arm at each rate; a trial that has none failed."""
+    grid = tuning_study(parse(text, "good"))
+    with Store.open("lab.sqlite") as store:
+        store.add_study(grid.hash, grid.name, grid.text, {})
+        store.add_trials(grid.hash, grid.trial_keys())
+        for key in grid.trial_keys():
+            arm, _, rate = key.arm.rpartition(" at ")
+            if (loss := losses[arm].get(float(rate))) is None:
+                store.fail(grid.hash, key, "no")
+            else:
+                store.finish(grid.hash, key, [Measurement("evaluation", "loss", loss, 6, 8, None, "whole", "")])
+
+
+@pytest.mark.usefixtures("torch")
+def test_the_best_rates_are_lines_of_toml_with_all_their_digits(run, folder: Path):
+    text = (folder / "good.toml").read_text(encoding="utf-8").replace("[0.01, 0.1]", "[0.01, 0.0100000001, 0.1]")
+    text = text.replace("arms.rotary", 'arms."rotary 25 %"').replace('arm = "rotary"', 'arm = "rotary 25 %"')
+    (folder / "good.toml").write_text(text, encoding="utf-8")
+    tuned(text, {"none": {0.01: 2.0, 0.0100000001: 1.0, 0.1: 3.0}, "rotary 25 %": {0.1: 0.5}})
+    done = run("lab", "tune", "good.toml")
+    assert (done.code, done.err) == (0, "")
+    assert (
+        done.out
+        == """\
+# For the study file: each line belongs to the arm of that name.
+
+[arms.none]
+# copy: losses 0.01: 2.0000, 0.0100000001: 1.0000, 0.1: 3.0000
+learning_rate = { copy = 0.0100000001 }
+
+[arms."rotary 25 %"]
+# copy: losses 0.01: nan, 0.0100000001: nan, 0.1: 0.5000; the best is at the end of the grid
+learning_rate = { copy = 0.1 }
+"""
+    )
+    assert tomllib.loads(done.out)["arms"]["rotary 25 %"] == {"learning_rate": {"copy": 0.1}}
+
+
+@pytest.mark.usefixtures("torch")
+def test_an_arm_without_any_rate_is_exit_code_1(run, folder: Path):
+    tuned((folder / "good.toml").read_text(encoding="utf-8"), {"none": {0.1: 2.0}, "rotary": {}})
+    done = run("lab", "tune", "good.toml")
+    assert done.code == 1
+    assert done.out.endswith(
+        "\n[arms.rotary]\n# copy: losses 0.01: nan, 0.1: nan; every rate failed or is not finished\n"
+    )
+    assert tomllib.loads(done.out)["arms"] == {"none": {"learning_rate": {"copy": 0.1}}, "rotary": {}}
 
 
 def test_the_schema_is_one_that_the_study_fits(run, folder: Path):
@@ -285,6 +391,7 @@ def test_a_terminal_gets_a_bar_and_standard_output_the_results_alone(run, monkey
     assert "4 of 4 trials, 100% of the training" in drawn.err
     assert "ended:" in plain.err
     assert "ended:" not in drawn.err
+    assert "100 %" not in drawn.err, "the share twice"
     monkeypatch.delenv("FORCE_COLOR")
     numbers = [run("lab", "report", "--store", store).out.splitlines() for store in ("lab.sqlite", "other.sqlite")]
     assert numbers[0][2:] == numbers[1][2:]  # but for the seconds
@@ -306,24 +413,84 @@ def test_ctrl_c_says_how_to_go_on(run, folder: Path, monkeypatch: pytest.MonkeyP
         patched.setattr(running, "events", interrupted)
         done = run("lab", "run", "good.toml", "--jobs", "1", "--store", "my store.sqlite")
     assert (done.code, done.out) == (130, "")
-    again = f"`clockhands lab resume --store '{folder}/my store.sqlite'`"
+    again = f"`clockhands lab resume --store '{folder}/my store.sqlite' --jobs 1`"
     assert f"Interrupted: 1 of 4 trials are finished and kept. {again} goes on.\n" in done.err
     done = run("lab", "resume", "--store", "my store.sqlite", "--jobs", "2")
     assert done.code == 0
     assert done.err.splitlines()[1] == "0 of 3 trials, 0% of the training"
 
 
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("torch", "folder")
+def test_ctrl_c_before_anything_is_stored_says_so(run, monkeypatch: pytest.MonkeyPatch):
+    from clockhands.lab import running
+
+    monkeypatch.setattr(running, "check", interrupt)
+    done = run("lab", "run", "good.toml")
+    said = "Interrupted before the first trial began: nothing was stored. The same command begins again.\n"
+    assert (done.code, done.out, done.err.rstrip() + "\n") == (130, "", said)
+
+
+@pytest.mark.usefixtures("torch")
+def test_the_command_that_goes_on_has_the_options_that_were_given(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    from clockhands.lab import running
+
+    monkeypatch.setattr(running, "events", interrupt)
+    given = ("--device", "cpu", "--threads", "2", "--jobs", "1", "--tensorboard", "events")
+    resumed = f"--store {folder}/lab.sqlite --jobs 1 --threads 2 --device cpu --tensorboard {folder}/events` goes on.\n"
+    done = run("lab", "run", "good.toml", *given)
+    assert done.code == 130
+    assert f"Interrupted: 0 of 4 trials are finished and kept. `clockhands lab resume {resumed}" in done.err
+    hash_ = parse((folder / "bad.toml").read_text(encoding="utf-8")).hash
+    assert f"`clockhands lab resume {hash_[:12]} {resumed}" in run("lab", "run", "bad.toml", *given).err
+    assert f"`clockhands lab tune good.toml {resumed}" in run("lab", "tune", "good.toml", *given).err
+
+
+@pytest.mark.usefixtures("torch", "folder")
+def test_a_study_goes_on_with_the_threads_that_it_was_begun_with(run, monkeypatch: pytest.MonkeyPatch):
+    from clockhands.lab import running
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "events", interrupt)
+        run("lab", "run", "good.toml", "--threads", "2")
+    done = run("lab", "resume", "--threads", "1")
+    assert (done.code, done.out) == (2, "")
+    assert "error: The study good was begun with `--threads 2`, got `--threads 1`: all its trials" in done.err
+    assert "hint: Give `--threads 2` or leave `--threads` out; or run the study into another file" in done.err
+    assert run("lab", "resume").code == 0
+    with Store.open("lab.sqlite") as store:
+        assert {each.facts["threads"] for each in store.trials(store.studies()[0].hash)} == {2}
+
+
+@pytest.mark.usefixtures("torch", "folder")
+def test_a_study_that_goes_on_with_another_engine_or_version_says_so(run):
+    text = Path("good.toml").read_text(encoding="utf-8")
+    study = parse(text, "good")
+    with Store.open("lab.sqlite") as store:
+        store.add_study(study.hash, "good", text, {})
+        store.add_trials(study.hash, study.trial_keys())
+        facts = {"parameters": 1, "code_parameters": 0, "tokens_per_second": 1.0, "torch": "1.0", "engine": "local"}
+        for key in study.trial_keys()[:3]:
+            store.finish(study.hash, key, [], facts)
+    lines = run("lab", "run", "good.toml").err.splitlines()
+    assert [line for line in lines if "warning" in line] == lines[:1]
+    assert lines[0].startswith("warning: Finished trials were made with torch 1.0 (now ")
+
+
 @pytest.mark.usefixtures("torch", "folder")
 def test_learning_rates_are_tuned_on_seeds_of_their_own(run):
     done = run("lab", "tune", "good.toml", "--jobs", "2")
     assert done.code == 0
-    lines = done.out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["# arms.none, task copy", "# arms.rotary, task copy"]
-    for line in lines:
-        losses = dict(each.split(": ") for each in line.partition("losses ")[2].split(", "))
-        best = min(losses, key=lambda rate: float(losses[rate]))
-        assert f"learning_rate = {best} (at the end of the grid)" in line
-        assert all(math.isfinite(float(each)) for each in losses.values())
+    comments = [line for line in done.out.splitlines() if line.startswith("# copy: losses ")]
+    for arm, line in zip(("none", "rotary"), comments, strict=True):
+        tried = line.removeprefix("# copy: losses ").removesuffix("; the best is at the end of the grid")
+        losses = {float(rate): float(loss) for rate, loss in (each.split(": ") for each in tried.split(", "))}
+        assert all(map(math.isfinite, losses.values()))
+        best = min(losses, key=losses.__getitem__)
+        assert tomllib.loads(done.out)["arms"][arm] == {"learning_rate": {"copy": best}}
     (stored,) = json.loads(run("lab", "list", "--store", "lab.sqlite", "--json").out)["studies"]
     assert (stored["name"], stored["trials"]["finished"]) == ("good (tuning)", 4)
 
@@ -337,3 +504,35 @@ def test_without_tensorboard_the_way_to_install_it_is_named(run, folder: Path, m
         "error: This needs tensorboard, which is not installed.\nhint: pip install 'clockhands[tensorboard]'\n"
     )
     assert not (folder / "lab.sqlite").exists()
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_folder_for_event_files_that_cannot_be_one_is_refused_before_a_store_is_made(run, folder: Path):
+    (folder / "events").touch()
+    done = run("lab", "run", "good.toml", "--tensorboard", "events")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: The folder events for TensorBoard's event files cannot be written: it is a file.\n"
+        "hint: Name another folder by `--tensorboard`.\n"
+    )
+    assert not (folder / "lab.sqlite").exists()
+
+
+@pytest.mark.usefixtures("torch")
+def test_event_files_that_cannot_be_written_are_told_once_and_cost_no_training(
+    run, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from clockhands.lab import tensorboard
+
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(tensorboard, "writer", full)
+    done = run("lab", "run", "good.toml", "--tensorboard", "events", "--jobs", "2")
+    assert done.code == 0
+    (warning,) = [line for line in done.err.splitlines() if "warning" in line]
+    assert warning.startswith("warning: The folder events/copy/")
+    assert "for TensorBoard's event files cannot be written: No space left on device. Training goes on" in warning
+    assert "4 trials; " in done.out
+    assert not [each for each in (folder / "events").rglob("*") if each.is_file()]

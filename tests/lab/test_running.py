@@ -2,6 +2,8 @@
 
 import re
 from contextlib import closing
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from clockhands.engines import Failed, Finished, Started
 from clockhands.errors import InvalidValue
 from clockhands.lab import study as studies
+from clockhands.lab import texts
 from clockhands.lab.store import Key, Store
+from clockhands.lab.tasks import Language
 
 torch = pytest.importorskip("torch")
 
@@ -54,8 +58,12 @@ def test_what_is_stored_is_what_the_trials_measure(tmp_path: Path):
         (kept,) = store.studies()
         assert (kept.name, kept.text, kept.command) == ("small", STUDY, "clockhands lab run")
         assert {"torch", "numpy", "python"} <= set(kept.versions)
-        assert {"processor", "cores", "threads", "device", "texts", "starts"} <= set(kept.machine)
-        assert {each.facts["steps"] for each in store.trials(study.hash)} == {8}
+        assert {"processor", "cores", "threads", "device", "workers", "texts", "starts"} <= set(kept.machine)
+        assert kept.bounds == {"copy": {str(length): study.tasks["copy"].task.bounds(length) for length in (8, 16)}}
+        made_with = {"threads": 1, "device": "cpu", "workers": 1, "engine": "local", "torch": version("torch"),
+                     "clockhands": version("clockhands"), "commit": commit(), "steps": 8}  # fmt: skip
+        for each in store.trials(study.hash):
+            assert {name: each.facts[name] for name in made_with} == made_with
     assert not [file for file in (tmp_path / "lab.sqlite.checkpoints").rglob("*") if file.is_file()]
 
 
@@ -132,6 +140,134 @@ def test_options_that_do_not_go_together_are_refused(options: dict, message: str
         check(studies.parse(STUDY), Options(**options))
     assert caught.value.message.startswith(message)
     assert hint in caught.value.hint
+
+
+# A study that goes on
+
+
+def begun(folder: Path, study: studies.Study, **options) -> Store:
+    """A store in which a study was begun and one trial of it was finished."""
+    store = Store.open(folder / "lab.sqlite")
+    progress = prepare(study, store, "", Options(**options))
+    store.finish(study.hash, study.trial_keys()[0], [], {**progress.facts, "threads": 1})
+    return store
+
+
+def refused(study: studies.Study, store: Store, **options) -> InvalidValue:
+    with pytest.raises(InvalidValue) as caught:
+        prepare(study, store, "", Options(**options))
+    return caught.value
+
+
+WRITTEN = STUDY.replace('kind = "copy"', 'kind = "language", text = "mine.txt", longest = 16').replace("[8, 16]", "[8]")
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "mine.txt"
+    file.write_text("a text that a study reads " * 200)
+    texts._read.cache_clear()  # as in a new process
+    return file
+
+
+def test_a_text_that_changed_is_refused_while_there_is_something_to_train(tmp_path: Path, written: Path):
+    study = studies.parse(WRITTEN, "mine")
+    old = sha256(written.read_bytes()).hexdigest()[:12]
+    with begun(tmp_path, study) as store:
+        assert prepare(study, store, "", Options()).warning == ""
+        written.write_text("another text of the user's own" * 200)
+        texts._read.cache_clear()
+        new = sha256(written.read_bytes()).hexdigest()[:12]
+        error = refused(study, store)
+        assert error.message == (
+            f"The text of `tasks.copy` is not the one that the study was begun with: its SHA-256 was {old} (mine.txt), "
+            f"now it is {new} (mine.txt)."
+        )
+        assert error.hint == "Restore what it was, or run the study into another file by `--store`."
+        for key in study.trial_keys():
+            store.fail(study.hash, key, "")
+        assert not prepare(study, store, "", Options()).tokens  # what is there can still be shown
+        with pytest.raises(InvalidValue, match=r"The text of `tasks\.copy` is not the one"):
+            prepare(study, store, "", Options(), again=True)
+        assert "waiting" not in {each.state for each in store.trials(study.hash)}
+        assert set(store.study(study.hash).bounds["copy"]) == {"8"}
+
+
+@pytest.mark.usefixtures("written")
+def test_a_tokenizer_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "mine.json"
+    file.write_text('{"alphabet": ["a", "t"], "merges": []}')
+    monkeypatch.setattr(Language, "bounds", lambda *_: {})
+    monkeypatch.setattr(
+        Language, "provenance", lambda self: {**self.source().provenance(), "tokenizer": self.tokenizer}
+    )
+    study = studies.parse(WRITTEN.replace("longest", 'tokenizer = "mine.json", longest'))
+    with begun(tmp_path, study) as store:
+        prepare(study, store, "", Options())
+        file.write_text('{"alphabet": ["t", "a"], "merges": []}')
+        assert refused(study, store).message.startswith("The tokenizer of `tasks.copy` is not the one that the study")
+
+
+def test_a_checkpoint_that_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    study = studies.parse(STUDY.replace("width = 16, heads = 2", 'start = "mine.npz"'))
+    digest = iter(("a" * 64, "a" * 64, "b" * 64))
+    monkeypatch.setattr(
+        running, "provenance_of_start", lambda name: {"sha256": next(digest), "package": "", "file": name}
+    )
+    with begun(tmp_path, study) as store:
+        prepare(study, store, "", Options())
+        assert refused(study, store).message == (
+            "The checkpoint `mine.npz` is not the one that the study was begun with: its SHA-256 was aaaaaaaaaaaa "
+            "(mine.npz), now it is bbbbbbbbbbbb (mine.npz)."
+        )
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "given", "asked"),
+    [
+        ({"threads": 2}, {}, "--threads 1", "--threads 2"),
+        ({}, {"device": "cuda:1"}, "--device cuda:1", "--device cpu"),
+        ({"workers": 2}, {"workers": 3}, "--workers 3", "--workers 2"),
+    ],
+)
+def test_what_changes_the_numbers_cannot_change_in_a_study(tmp_path: Path, first, then, given: str, asked: str):
+    study = studies.parse(STUDY, "small")
+    with begun(tmp_path, study, **first) as store:
+        prepare(study, store, "", Options(**first))
+        error = refused(study, store, **then)
+        assert error.message.startswith(f"The study small was begun with `{asked}`, got `{given}`: all its trials must")
+        assert error.hint.startswith(f"Give `{asked}` or leave `{asked.split(maxsplit=1)[0]}` out;")
+
+
+def test_any_gpu_is_the_same_device(tmp_path: Path):
+    study = studies.parse(STUDY)
+    with begun(tmp_path, study, device="cuda") as store:
+        assert prepare(study, store, "", Options(device="cuda:3")).tokens
+
+
+def test_trials_made_otherwise_are_told_in_one_sentence(tmp_path: Path):
+    study = studies.parse(STUDY)
+    with begun(tmp_path, study) as store:
+        other = {"torch": "1.0", "engine": "ray", "commit": "", "clockhands": version("clockhands")}
+        store.finish(study.hash, study.trial_keys()[1], [], other)
+        assert prepare(study, store, "", Options()).warning == (
+            f"Finished trials were made with engine ray (now local) and torch 1.0 (now {version('torch')}); the same "
+            "numbers are certain only with the same."
+        )
+        for key in study.trial_keys():
+            store.finish(study.hash, key, [])
+        assert prepare(study, store, "", Options()).warning == ""
+
+
+def test_a_store_from_before_inputs_were_compared_goes_on(tmp_path: Path):
+    study = studies.parse(STUDY)
+    with Store.open(tmp_path / "lab.sqlite") as store:
+        store.add_study(study.hash, "old", STUDY, {})
+        store.add_trials(study.hash, study.trial_keys())
+        store.finish(study.hash, study.trial_keys()[0], [], {"threads": 1})
+        progress = prepare(study, store, "", Options(threads=2))
+        assert (len(progress.tokens), progress.warning) == (3, "")
 
 
 def test_a_cluster_may_have_the_device_that_this_machine_lacks():

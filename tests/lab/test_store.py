@@ -87,6 +87,20 @@ def test_a_study_is_kept_with_where_it_came_from(store: Store):
     assert study.created.endswith("+00:00")
 
 
+def test_bounds_are_kept_apart_from_the_machine(store: Store):
+    bounds = {"copy": {"64": {"chance_accuracy": 1 / 32}}}
+    store.add_study("other", "", "", {"machine": {"cores": 1}, "bounds": bounds})
+    kept = store.study("other")
+    assert (kept.machine, kept.bounds) == ({"cores": 1}, bounds)
+    assert store.study(STUDY).bounds == {}
+    assert store.study("none") is None
+
+
+def test_a_store_from_before_there_were_bounds_is_read(store: Store):
+    store._connection.execute("UPDATE studies SET machine = '{\"cores\": 3}'")
+    assert store.study(STUDY)[-2:] == ({"cores": 3}, {})
+
+
 def test_a_study_added_twice_changes_nothing(store: Store):
     store.finish(STUDY, FIRST, measured())
     before = store.studies(), store.trials(STUDY), store.rows(STUDY)
@@ -237,6 +251,18 @@ def test_a_claim_is_exclusive_until_it_is_released(store: Store, path: Path):
     with pytest.raises(InvalidValue, match="was released"):
         second.fileno()
     assert list(claim.checkpoint.parent.iterdir()) == []
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_refused(store: Store):
+    folder = store.checkpoint_path(STUDY, FIRST)
+    folder.mkdir(parents=True)
+    with pytest.raises(StoreError) as raised:
+        store.claim(STUDY, FIRST)
+    assert str(raised.value) == (
+        f"The checkpoint of trial copy, none, seed 0 cannot be written: {folder} is a folder.\n"
+        "hint: Move the folder away, then run `clockhands lab resume`. Every finished trial is kept."
+    )
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 def test_a_finished_trial_cannot_be_claimed(store: Store):

@@ -81,7 +81,9 @@ def test_ctrl_c_keeps_what_was_finished_and_says_how_to_go_on(folder: Path, undi
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         output, told = running.communicate(timeout=60)
     assert (running.returncode, output) == (130, "")
-    said = f"Interrupted: 1 of 3 trials are finished and kept. `clockhands lab resume --store {store}` goes on."
+    said = (
+        f"Interrupted: 1 of 3 trials are finished and kept. `clockhands lab resume --store {store} --jobs 1` goes on."
+    )
     assert told.split("\n")[-3:] == [said, "", ""]
     assert "Traceback" not in told
     wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in below))

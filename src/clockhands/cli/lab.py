@@ -2,11 +2,13 @@
 
 import shlex
 import sys
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from clockhands.cli.group import talk
 from clockhands.cli.output import OutPath, not_there, print_json, write_whole
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from clockhands.lab.study import Study
 
 STORE = "lab.sqlite"
+
+_AS_BEGUN = "without it {}, or what the study was begun with, which cannot be changed."
 
 EXAMPLES = """\b
 Examples:
@@ -38,7 +42,8 @@ def command() -> None:
     A STUDY is a TOML file, or the name of one that comes with clockhands (`clockhands lab list`). Results go to a
     store, one SQLite file. A study that was interrupted goes on from its last checkpoints when it is run again.
 
-    Exit codes: 0 all gates of the study hold, 1 a gate or a trial failed, 2 could not, 130 interrupted.
+    Exit codes: 0 every trial is finished and every gate holds; 1 a gate fails or cannot be judged, or a trial failed
+    or is not finished; 2 could not; 130 interrupted.
     """
 
 
@@ -56,13 +61,14 @@ def _running_options(function: Any) -> Any:
             click.option("--address", metavar="A", help="The Ray cluster to connect to; without it, Ray starts here."),
             click.option("--jobs", type=click.IntRange(1, 256), metavar="N",
                          help="Trials at the same time; without it, as many as there are cores for."),
-            click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N",
-                         help="Threads of a trial. Results are the same only for the same number."),
-            click.option("--device", default="cpu", show_default=True, help="Where models are: cpu, cuda, cuda:1, ..."),
+            click.option("--threads", type=click.IntRange(1, 256), metavar="N",
+                         help=f"Threads of a trial; {_AS_BEGUN.format(1)}"),
+            click.option("--device", metavar="D",
+                         help=f"Where models are, cpu, cuda or cuda:1; {_AS_BEGUN.format('cpu')}"),
             click.option("--gpus", type=click.FloatRange(min=0), default=0.0, show_default=True, metavar="X",
                          help="GPUs that Ray reserves for a trial."),
-            click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-                         help="Processes of one trial, through Ray Train."),
+            click.option("--workers", type=click.IntRange(min=1), metavar="N",
+                         help=f"Processes of one trial, through Ray Train; {_AS_BEGUN.format(1)}"),
             click.option("--tensorboard", type=OutPath(folder=True), metavar="DIR",
                          help="Write TensorBoard event files of every finished trial to this folder."),
         )
@@ -79,17 +85,11 @@ def _running_options(function: Any) -> Any:
 @click.option("--force", is_flag=True, help="Replace the HTML file if it is there.")
 def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> int:
     """Run what is missing of a study, and print the results."""
-    from clockhands.lab.store import Store
     from clockhands.lab.study import read
 
     if html is not None:
         not_there(html, force=force)
-    chosen = read(study)
-    options = _checked(chosen, **how)
-    with Store.open(store) as opened:
-        failed = _run(chosen, opened, options, how["tensorboard"])
-        code = _report(_results(opened, chosen.hash), html, force)
-    return max(code, 1 if failed else 0)
+    return _report(_run(read(study), store, how), html, force)
 
 
 @command.command("resume")
@@ -104,15 +104,12 @@ def resume(study: str | None, store: Path, **how: Any) -> int:
     from clockhands.lab.store import Store
     from clockhands.lab.study import parse
 
-    code = 0
     with Store.open(store, create=False) as opened:
-        for stored in _chosen(opened, study):
-            talk(f"{stored.name} ({stored.hash[:12]})")
-            chosen = parse(stored.text, stored.name)
-            options = _checked(chosen, **how)
-            opened.retry(stored.hash)
-            failed = _run(chosen, opened, options, how["tensorboard"])
-            code = max(code, _report(_results(opened, stored.hash), None, False), 1 if failed else 0)
+        chosen = _chosen(opened, study)
+    code = 0
+    for stored in chosen:
+        talk(f"{stored.name} ({stored.hash[:12]})")
+        code = max(code, _report(_run(parse(stored.text, stored.name), store, how, again=True), None, False))
     return code
 
 
@@ -172,14 +169,16 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
     Each number is a mean over seeds with its 95 % interval. STUDY is a name, a TOML file, or the beginning of a hash;
     without it, the newest study of the store is shown.
     """
+    from clockhands.lab.results import Results
     from clockhands.lab.store import Store
 
+    _need("scipy", "lab")
     for path in (html, csv):
         if path is not None:
             not_there(path, force=force)
     with Store.open(store, create=False, write=False) as opened:
         stored = _chosen(opened, study)[-1]
-        results = _results(opened, stored.hash)
+        results = Results.load(opened, stored)
         if csv is not None:
 
             def write_csv(path: Path) -> None:
@@ -193,24 +192,21 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
 @click.argument("study", metavar="STUDY")
 @_store_option
 @_running_options
-def tune(study: str, store: Path, **how: Any) -> None:
+def tune(study: str, store: Path, **how: Any) -> int:
     """Find the best learning rate for every arm and task.
 
     The rates that are tried, and the seeds, are in the section `tuning` of the study; its own seeds are not used. The
-    best rate is the one with the lowest held-out loss at the training length, averaged over the tuning seeds.
+    best rate is the one with the lowest held-out loss at the training length, averaged over the tuning seeds. They are
+    printed as TOML for the study file. The exit code is 1 if every rate of an arm failed or is not finished.
     """
-    from clockhands.lab.store import Store
     from clockhands.lab.study import read
     from clockhands.lab.tuning import best, tuning_study
     from clockhands.show.lab import print_tuned
 
     read_study = read(study)
-    tuned = tuning_study(read_study)
-    options = _checked(tuned, **how)
-    with Store.open(store) as opened:
-        _run(tuned, opened, options, how["tensorboard"])
-        found = best(read_study, _results(opened, tuned.hash))
+    found = best(read_study, _run(tuning_study(read_study), store, how))
     print_tuned(found)
+    return 1 if any(each.best is None for each in found) else 0
 
 
 @command.command("schema")
@@ -223,74 +219,139 @@ def schema() -> None:
     click.echo(json.dumps(made(), indent=2))
 
 
-def _checked(study: "Study", *, tensorboard: Path | None, jobs: int | None, **how: Any) -> "Options":
-    """The options of a run; refuses what cannot be run before anything is written."""
+def _need(package: str, extra: str) -> None:
     from importlib.util import find_spec
 
-    for package, extra in (("torch", "lab"), ("scipy", "lab"), ("tensorboard", "tensorboard")):
-        if find_spec(package) is None and (package != "tensorboard" or tensorboard is not None):
-            raise InvalidValue(f"This needs {package}, which is not installed.", f"pip install 'clockhands[{extra}]'")
-    from clockhands.lab.running import Options, check
+    if find_spec(package) is None:
+        raise InvalidValue(f"This needs {package}, which is not installed.", f"pip install 'clockhands[{extra}]'")
 
-    options = Options(at_once=jobs, **how)
+
+def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
+    """The options of a run; refuses what cannot be run before anything is written."""
+    for package in ("torch", "scipy"):
+        _need(package, "lab")
+    if how["engine"] == "ray":
+        _need("ray", "ray")
+    if how["tensorboard"] is not None:
+        _need("tensorboard", "tensorboard")
+    from clockhands.lab.running import AS_BEGUN, Options, check
+    from clockhands.lab.store import Store
+
+    given = {name: value for name, value in how.items() if value is not None and name not in ("jobs", "tensorboard")}
+    if path.is_file() and path.stat().st_size:  # else there is nothing to go on with
+        with Store.open(path, write=False) as store:
+            begun = store.study(study.hash)
+        machine = {} if begun is None else begun.machine
+        given = {name: machine[name] for name in AS_BEGUN if name in machine} | given
+    options = Options(at_once=how["jobs"], **given)
     check(study, options)
+    if how["tensorboard"] is not None:
+        from clockhands.lab.tensorboard import check_folder
+
+        check_folder(how["tensorboard"])
     return options
 
 
-def _run(study: "Study", store: "Store", options: "Options", tensorboard: Path | None) -> bool:
-    """Run what is missing of a study, with progress; whether a trial failed."""
+def _run(study: "Study", path: Path, how: Mapping[str, Any], *, again: bool = False) -> "Results":
+    """Check a study, run what is missing of it, failed trials too if ``again``, and read what was measured."""
+    from clockhands.lab.results import Results
+    from clockhands.lab.store import Store
+
+    try:
+        options = _checked(study, path, how)
+        with Store.open(path) as store:
+            _train(study, store, options, how["tensorboard"], again)
+            stored = store.study(study.hash)
+            assert stored is not None
+            return Results.load(store, stored)
+    except KeyboardInterrupt:
+        _say_interrupted(study, path, how)
+        raise
+
+
+def _say_interrupted(study: "Study", path: Path, how: Mapping[str, Any]) -> None:
+    """What is kept, and the command that goes on, with the options that were given."""
+    from clockhands.lab.store import Store
+
+    held, trials = [], []
+    with suppress(ClockhandsError), Store.open(path, create=False, write=False) as store:
+        held = [each.hash for each in store.studies()]
+        trials = store.trials(study.hash) if study.hash in held else []
+    if not trials:
+        talk("Interrupted before the first trial began: nothing was stored. The same command begins again.")
+        return
+    context = click.get_current_context()
+    if context.info_name == "tune":  # `resume` would not say the best rates
+        words = ["tune", context.params["study"]]
+    else:
+        words = ["resume", *([study.hash[:12]] if len(held) > 1 else [])]
+    words += ["--store", str(path.resolve())]
+    for name in (option.name or "" for option in context.command.params):  # in one order, however they were given
+        if name in how and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            words += [f"--{name}", str(how[name].resolve() if isinstance(how[name], Path) else how[name])]
+    done = sum(each.state == "finished" for each in trials)
+    talk(
+        f"Interrupted: {done} of {len(trials)} trials are finished and kept. "
+        f"`{shlex.join(['clockhands', 'lab', *words])}` goes on."
+    )
+
+
+def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path | None, again: bool) -> None:
+    """Train what is missing of a study, with progress."""
     from clockhands.engines import Failed, Finished, Lost, Started, Told
     from clockhands.lab.running import events, prepare
     from clockhands.show.lab import Progress
 
-    progress = prepare(study, store, shlex.join(["clockhands", *sys.argv[1:]]), options)
-    trials = store.trials(study.hash)
-    for each in trials:
+    progress = prepare(study, store, shlex.join(["clockhands", *sys.argv[1:]]), options, again=again)
+    files = _EventFiles(tensorboard, study, store)
+    for each in store.trials(study.hash):
         if each.state == "finished":
-            _write_events(tensorboard, study, store, each.key)
-    failed = any(each.state == "failed" for each in trials)
+            files.write(each.key, talk)
+    if progress.warning:
+        talk(f"warning: {progress.warning}")
     if not progress.tokens:
-        return failed
-    try:
-        with Progress(len(progress.tokens)) as shown, closing(events(study, store, options, progress)) as running:
-            for event in running:
-                match event:
-                    case Finished():
-                        shown.trial_ended(event.job.name, progress.share)
-                        _write_events(tensorboard, study, store, progress.keys[event.job.name])
-                    case Failed():
-                        failed = True
-                        shown.trial_ended(event.job.name, progress.share)
-                        shown.say(f"failed: {event.job.name}: {event.message} {event.hint}".strip())
-                    case Lost():
-                        shown.say(f"lost: {event.job.name}: {event.reason} It goes on from its last checkpoint.")
-                    case Told(message={"warning": warning}):
-                        shown.say(f"warning: {warning}")
-                    case Started() | Told():
-                        shown.update(progress.share)
-    except KeyboardInterrupt:
-        done = sum(each.state == "finished" for each in store.trials(study.hash))
-        again = shlex.join(["clockhands", "lab", "resume", "--store", str(store.path)])
-        talk(f"Interrupted: {done} of {len(trials)} trials are finished and kept. `{again}` goes on.")
-        raise
+        return
+    with Progress(len(progress.tokens)) as shown, closing(events(study, store, options, progress)) as running:
+        for event in running:
+            match event:
+                case Finished():
+                    shown.trial_ended(event.job.name, progress.share)
+                    files.write(progress.keys[event.job.name], shown.say)
+                case Failed():
+                    shown.trial_ended(event.job.name, progress.share)
+                    shown.say(f"failed: {event.job.name}: {event.message} {event.hint}".strip())
+                case Lost():
+                    shown.say(f"lost: {event.job.name}: {event.reason} It goes on from its last checkpoint.")
+                case Told(message={"warning": warning}):
+                    shown.say(f"warning: {warning}")
+                case Started() | Told():
+                    shown.update(progress.share)
     if progress.elsewhere:
         count = len(progress.elsewhere)
         talk(f"{count} trials are run by another lab on this store; run this again to see their results.")
-    return failed
 
 
-def _write_events(folder: Path | None, study: "Study", store: "Store", key: "Key") -> None:
-    """The event file of a trial, where a folder for them was given."""
-    if folder is not None:
+class _EventFiles:
+    """Event files of finished trials, where a folder for them was given and for as long as it can be written."""
+
+    def __init__(self, folder: Path | None, study: "Study", store: "Store") -> None:
+        self.folder, self.study, self.store = folder, study, store
+
+    def write(self, key: "Key", say: Callable[[str], None]) -> None:
+        """The file of one trial; what goes wrong is said once, and costs no training."""
+        if self.folder is None:
+            return
         from clockhands.lab.tensorboard import write_trial
 
-        write_trial(folder, study, store.rows(study.hash, **key._asdict()))
-
-
-def _results(store: "Store", hash_: str) -> "Results":
-    from clockhands.lab.results import Results
-
-    return Results.load(store, next(each for each in store.studies() if each.hash == hash_))
+        rows = self.store.rows(self.study.hash, **key._asdict())
+        try:
+            write_trial(self.folder, self.study, rows)
+        except ClockhandsError as error:
+            self.folder = None
+            say(
+                f"warning: {error.message} Training goes on without event files; `--tensorboard` with the same "
+                "command writes those of all finished trials later."
+            )
 
 
 def _chosen(store: "Store", study: str | None) -> "list[StoredStudy]":
@@ -335,6 +396,6 @@ def _report(results: "Results", html: Path | None, force: bool, *, as_json: bool
 
 
 def _exit_code(results: "Results") -> int:
-    if any(gate.holds is False for gate in results.gates()) or results.states["failed"]:
-        return 1
-    return 0
+    """0 only if every trial is finished and every gate holds: a gate that cannot be judged does not hold."""
+    ended = results.states["finished"] == len(results.trials)
+    return 0 if ended and all(gate.holds for gate in results.gates()) else 1

@@ -3,11 +3,12 @@
 This process alone writes to the store. A trial is claimed when it is handed out, and finished in one transaction.
 """
 
+import hashlib
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -18,9 +19,9 @@ import torch
 
 from clockhands.engines import Event, Failed, Finished, Job, run
 from clockhands.errors import InvalidValue
-from clockhands.lab import arms, codes
+from clockhands.lab import arms, codes, tokens
 from clockhands.lab.start import provenance as provenance_of_start
-from clockhands.lab.store import Claim, Key, Measurement, Store
+from clockhands.lab.store import Claim, Key, Measurement, Store, StoredStudy, Trial
 from clockhands.lab.study import Study
 from clockhands.lab.tasks import Language
 
@@ -28,10 +29,13 @@ CALL = "clockhands.lab.training:trial"
 # PyTorch's optimisers import `torch._dynamo` at their first step, which takes a second.
 PRELOAD = ("torch", "torch._dynamo", "clockhands.lab.training")
 
+AS_BEGUN = ("threads", "device", "workers")
+"""Options that change the numbers in their last digits: a study goes on with those that it was begun with."""
+
 
 @dataclass(frozen=True)
 class Options:
-    """How a study is run; none of it changes what is measured but ``threads`` and ``device``.
+    """How a study is run; none of it changes what is measured but what is in `AS_BEGUN`.
 
     Attributes:
         engine: ``local`` or ``ray``.
@@ -63,12 +67,16 @@ class Progress:
         done: How many of them were trained so far, by trial.
         elsewhere: Trials that another lab works on.
         keys: Trials by the names of their jobs.
+        facts: With what the trials are made, stored with each.
+        warning: In what that differs from the trials that are finished; "" if it does not.
     """
 
     tokens: dict[Key, int]
     done: dict[Key, int] = field(default_factory=dict)
     elsewhere: list[Key] = field(default_factory=list)
     keys: dict[str, Key] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    warning: str = ""
 
     @property
     def share(self) -> float:
@@ -121,16 +129,96 @@ def _check_device(options: Options) -> None:
         raise InvalidValue(f"The device {options.device} cannot be used here: {reason}.", "Use --device cpu.")
 
 
-def prepare(study: Study, store: Store, command: str, options: Options) -> Progress:
-    """Enter a study that was checked, and its trials, into the store.
+def prepare(study: Study, store: Store, command: str, options: Options, *, again: bool = False) -> Progress:
+    """Enter a study that was checked, and its trials, into the store; failed ones wait again if ``again``.
 
     Raises:
         StoreError: The store cannot be written.
+        InvalidValue: The study was begun with another text, checkpoint, device or number of threads or workers.
     """
-    store.add_study(study.hash, study.name, study.text, provenance(study, command, options))
+    made = provenance(study, command, options)
+    begun = store.study(study.hash)
+    if begun is None:
+        store.add_study(study.hash, study.name, study.text, {**made, "bounds": _bounds(study)})
+        begun = store.study(study.hash)
+        assert begun is not None
+    _refuse_other_options(begun, options)  # also what was just added: another lab may have been first
     store.add_trials(study.hash, study.trial_keys())
-    waiting = {each.key for each in store.trials(study.hash) if each.state == "waiting"}
-    return Progress({key: _tokens(study, key) for key in study.trial_keys() if key in waiting})
+    trials = store.trials(study.hash)
+    if any(each.state == "waiting" or (again and each.state == "failed") for each in trials):
+        _refuse_other_inputs(begun.machine, made["machine"])
+    if again:
+        store.retry(study.hash)
+        trials = store.trials(study.hash)
+    waiting = {each.key for each in trials if each.state == "waiting"}
+    facts = {
+        "engine": options.engine,
+        "torch": made["versions"]["torch"],
+        "clockhands": made["version"],
+        "commit": made["commit_id"],
+    }
+    tokens = {key: _tokens(study, key) for key in study.trial_keys() if key in waiting}
+    return Progress(tokens, facts=facts, warning=_mixed(trials, facts) if tokens else "")
+
+
+def _refuse_other_options(begun: StoredStudy, options: Options) -> None:
+    for name in AS_BEGUN:
+        before, now = begun.machine.get(name), getattr(options, name)
+        if name == "device" and before is not None:  # any of the GPUs
+            same = before.partition(":")[0] == now.partition(":")[0]
+        else:
+            same = before in (None, now)  # None: the store is older than the option
+        if not same:
+            raise InvalidValue(
+                f"The study {begun.name} was begun with `--{name} {before}`, got `--{name} {now}`: all its trials must "
+                "have the same, or their numbers cannot be compared.",
+                f"Give `--{name} {before}` or leave `--{name}` out; or run the study into another file by `--store`.",
+            )
+
+
+def _refuse_other_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    known, found = _inputs(before), _inputs(now)
+    for what in known.keys() & found.keys():
+        (old, was), (new, is_now) = known[what], found[what]
+        if old != new:
+            raise InvalidValue(
+                f"The {what} is not the one that the study was begun with: its SHA-256 was {old[:12]} ({was}), now it "
+                f"is {new[:12]} ({is_now}).",
+                "Restore what it was, or run the study into another file by `--store`.",
+            )
+
+
+def _inputs(machine: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """SHA-256 and name of everything that a study reads beside its own text, by the words for it."""
+    found = {}
+    for task, each in machine.get("texts", {}).items():
+        found[f"text of `tasks.{task}`"] = each["sha256"], f"{each['name']} {each['version']}".strip()
+        if "tokenizer_sha256" in each:
+            found[f"tokenizer of `tasks.{task}`"] = each["tokenizer_sha256"], each["tokenizer"]
+    for start, each in machine.get("starts", {}).items():
+        found[f"checkpoint `{start}`"] = each["sha256"], each["package"] or each["file"]
+    return found
+
+
+def _mixed(trials: Iterable[Trial], now: Mapping[str, str]) -> str:
+    """In what the finished trials were made otherwise, one sentence."""
+    facts = [each.facts for each in trials if each.state == "finished"]
+    parts = []
+    for name, value in now.items():
+        others = sorted({each[name] for each in facts if each.get(name)} - {value})
+        if others and value:
+            parts.append(f"{name} {', '.join(others)} (now {value})")
+    if not parts:
+        return ""
+    return f"Finished trials were made with {' and '.join(parts)}; the same numbers are certain only with the same."
+
+
+def _bounds(study: Study) -> dict[str, dict[str, dict[str, float]]]:
+    """What can be derived about the scores, by task and length; kept because its text may be gone later."""
+    return {
+        name: {str(length): plan.task.bounds(length) for length in plan.evaluation.lengths}
+        for name, plan in study.tasks.items()
+    }
 
 
 def events(study: Study, store: Store, options: Options, progress: Progress) -> Generator[Event, None, None]:
@@ -168,7 +256,8 @@ def events(study: Study, store: Store, options: Options, progress: Progress) -> 
                     progress.done[key] = progress.tokens[key] * message["step"] // max(1, message["steps"])
                 if isinstance(event, Finished):
                     rows = [Measurement(*row) for row in event.result["rows"]]
-                    store.finish(study.hash, key, rows, event.result["facts"], event.result["seconds"])
+                    facts = {**event.result["facts"], **progress.facts}
+                    store.finish(study.hash, key, rows, facts, event.result["seconds"])
                 elif isinstance(event, Failed):
                     store.fail(study.hash, key, f"{event.message} {event.hint}".strip())
                 if isinstance(event, Finished | Failed):
@@ -206,7 +295,7 @@ def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
     for name in packages:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
-    texts = {name: plan.task.provenance() for name, plan in study.tasks.items() if isinstance(plan.task, Language)}
+    texts = {name: _text(plan.task) for name, plan in study.tasks.items() if isinstance(plan.task, Language)}
     starts = sorted({start for key in study.trial_keys() if (start := study.model_of(key).start)})
     machine = {
         "processor": _processor(),
@@ -214,6 +303,7 @@ def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "threads": options.threads,
         "device": options.device,
+        "workers": options.workers,
         "texts": texts,
         "starts": {start: provenance_of_start(start) for start in starts},
     }
@@ -224,6 +314,16 @@ def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
         "versions": versions,
         "machine": machine,
     }
+
+
+def _text(task: Language) -> dict[str, Any]:
+    """Where a text comes from, and the tokenizer where it is a file."""
+    found, name = task.provenance(), task.tokenizer
+    if name not in ("bytes", "bpe"):
+        path = tokens.package_file(name, *tokens.PACKAGED[name]) if name in tokens.PACKAGED else Path(name)
+        with path.open("rb") as file:
+            found["tokenizer_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def commit() -> str:

@@ -22,7 +22,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self, TextIO, TypeAlias
 
 from clockhands.arguments import count, one_of, real, shown
@@ -162,7 +162,12 @@ class Row(NamedTuple):
 
 
 class StoredStudy(NamedTuple):
-    """One study: its file, and where and with what it was first run."""
+    """One study: its file, and where and with what it was first run.
+
+    Attributes:
+        machine: Where, with which threads and device, on which texts and from which checkpoints.
+        bounds: What was derived about the scores, by task and by length (as text); empty in older stores.
+    """
 
     hash: str
     name: str
@@ -173,6 +178,7 @@ class StoredStudy(NamedTuple):
     commit_id: str
     versions: dict[str, Any]
     machine: dict[str, Any]
+    bounds: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType({})
 
 
 class Trial(NamedTuple):
@@ -309,16 +315,18 @@ class Store:
             hash: What identifies the study.
             name: Its name for people.
             text: The study file.
-            provenance: ``command``, ``version``, ``commit_id``, ``versions``, ``machine`` and ``created``, as far as
-                known; ``created`` is now unless given.
+            provenance: ``command``, ``version``, ``commit_id``, ``versions``, ``machine``, ``bounds`` and ``created``,
+                as far as known; ``created`` is now unless given.
         """
         given: dict[str, Any] = {"created": _now(), "command": "", "version": "", "commit_id": ""}
-        given |= {"versions": {}, "machine": {}}
+        given |= {"versions": {}, "machine": {}, "bounds": {}}
         for each in provenance:
             one_of("provenance", each, given, f"Give any of: {', '.join(given)}.")
         given |= provenance
         values = [hash, name, text, *(given[each] for each in ("created", "command", "version", "commit_id"))]
-        values += [_json("versions", given["versions"]), _json("machine", given["machine"])]
+        # The bounds are in the column of the machine: so stores that were made before there were any can be read.
+        machine = {**given["machine"], "bounds": dict(given["bounds"])}
+        values += [_json("versions", given["versions"]), _json("machine", machine)]
         with self._writing(f"study {name}") as database:
             database.execute("INSERT INTO studies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", values)
 
@@ -401,6 +409,11 @@ class Store:
         if self._state(study, key) != "waiting":
             return None
         checkpoint = self.checkpoint_path(study, key)
+        if checkpoint.is_dir():
+            raise StoreError(
+                f"The checkpoint of trial {key} cannot be written: {checkpoint} is a folder.",
+                "Move the folder away, then run `clockhands lab resume`. Every finished trial is kept.",
+            )
         lock = checkpoint.with_suffix(".lock")
         with _said(checkpoint.parent, f"the lock of trial {key}", self._patience):
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -431,8 +444,16 @@ class Store:
 
     def studies(self) -> list[StoredStudy]:
         """All studies, in the order in which they were added."""
-        found = self._read("SELECT * FROM studies ORDER BY rowid")
-        return [StoredStudy._make((*each[:7], json.loads(each[7]), json.loads(each[8]))) for each in found]
+        read = []
+        for *words, versions, machine in self._read("SELECT * FROM studies ORDER BY rowid"):
+            where = json.loads(machine)
+            bounds = where.pop("bounds", {})
+            read.append(StoredStudy._make((*words, json.loads(versions), where, bounds)))
+        return read
+
+    def study(self, hash: str) -> StoredStudy | None:  # noqa: A002
+        """The study with this hash, if the store holds it."""
+        return next((each for each in self.studies() if each.hash == hash), None)
 
     def trials(self, study: str) -> list[Trial]:
         """All trials of a study, in the order in which they were added."""

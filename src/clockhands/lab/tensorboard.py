@@ -3,11 +3,26 @@
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from clockhands.errors import ClockhandsError
 from clockhands.lab.store import Row
 from clockhands.lab.study import Study
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder for event files, and refuse one that cannot be written, before anything is trained.
+
+    Raises:
+        ClockhandsError: It is a file, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            file.write(b"0")
+    except OSError as error:
+        raise _unwritable(folder, error) from None
 
 
 def write_trial(folder: Path, study: Study, rows: Iterable[Row]) -> None:
@@ -40,7 +55,15 @@ def write_trial(folder: Path, study: Study, rows: Iterable[Row]) -> None:
                 events.add_scalar(tag, row.value, row.length if row.kind == "evaluation" else row.step)
         unfinished.rename(run)
     except OSError as error:
-        raise ClockhandsError(f"{run} cannot be written: {error.strerror or error}.", "Name another folder.") from None
+        raise _unwritable(run, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> ClockhandsError:
+    reason = "it is a file" if folder.is_file() else error.strerror or error
+    return ClockhandsError(
+        f"The folder {folder} for TensorBoard's event files cannot be written: {reason}.",
+        "Name another folder by `--tensorboard`.",
+    )
 
 
 def writer(folder: Path) -> Any:

@@ -1,6 +1,7 @@
 """The lab on a terminal: progress while a study runs, then the answer, the gates and the numbers."""
 
 import math
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -30,12 +31,7 @@ class Progress:
         self.trials, self.ended, self.began, self.told = trials, 0, time.monotonic(), time.monotonic()
         self.console = Console(stderr=True, highlight=False, markup=False)
         self.bar = (
-            Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:3.0f} %"),
-                console=self.console,
-            )
+            Bar(TextColumn("{task.description}"), BarColumn(), console=self.console)
             if self.console.is_terminal
             else None
         )
@@ -233,10 +229,21 @@ def print_stored(found: Sequence[tuple[StoredStudy, Sequence[Trial]]]) -> None:
 
 
 def print_tuned(found: Sequence[Tuned], file: IO[str] | None = None) -> None:
-    """The best learning rates as lines for a study file, each with the losses that it was chosen by."""
+    """The best learning rates as TOML for the study file, with the losses that each was chosen by as comments."""
     out = file or sys.stdout
-    for each in found:
-        tried = ", ".join(f"{rate:g}: {loss:.4f}" for rate, loss in each.losses.items())
-        end = " (at the end of the grid)" if each.at_end else ""
-        chosen = "every rate failed" if each.best is None else f"learning_rate = {each.best:g}"
-        print(f"# arms.{each.arm}, task {each.task}: {chosen}{end}; losses {tried}", file=out)
+    print("# For the study file: each line belongs to the arm of that name.", file=out)
+    for arm in dict.fromkeys(each.arm for each in found):
+        print(f"\n[arms.{_toml_key(arm)}]", file=out)
+        mine = [each for each in found if each.arm == arm]
+        for each in mine:
+            tried = ", ".join(f"{rate!r}: {loss:.4f}" for rate, loss in each.losses.items())
+            end = "; the best is at the end of the grid" if each.at_end else ""
+            end = "; every rate failed or is not finished" if each.best is None else end
+            print(f"# {each.task}: losses {tried}{end}", file=out)
+        if rates := [f"{_toml_key(each.task)} = {each.best!r}" for each in mine if each.best is not None]:
+            print(f"learning_rate = {{ {', '.join(rates)} }}", file=out)
+
+
+def _toml_key(name: str) -> str:
+    # What else a name of a study may hold needs no escape.
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else f'"{name}"'
