@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clockhands.lab import results as lab_results
@@ -19,8 +20,9 @@ from clockhands.lab import study as studies
 from clockhands.lab.results import Estimate, Results, estimate
 from clockhands.lab.store import Key, Measurement, Row, Store, StoredStudy, Trial
 from clockhands.show import lab_charts as charts
-from clockhands.show.lab_answers import Line, Ranking, answers, early_tokens, lines_of, value_of, verdict
+from clockhands.show.lab_answers import Ranking, answers, early_tokens, lines_of
 from clockhands.show.lab_charts import LOOKS
+from clockhands.show.lab_numbers import Line, by_chance, value_of, verdict
 from clockhands.show.lab_report import RESULTS, report
 from clockhands.show.lab_tasks import looks
 
@@ -259,18 +261,18 @@ def test_question_answer_gates_and_the_rest_come_in_this_order():
     told = text(lengths_page())
     order = ["Which codes still work past the trained length?", "2 of 3 gates hold, 1 fails.", "At 64 tokens (the ",
              "Scope: Two small layers. Levels", "Do the gates hold?", "What is compared?", "Task copy\n",
-             "Task language\n", "What was published?", "What did it cost?", "How was it run?"]  # fmt: skip
+             "Task language\n", "What do publications report?", "What did it cost?", "How was it run?"]  # fmt: skip
     places = [told.rindex(words) if words.startswith("Task") else told.index(words) for words in order]
     assert places == sorted(places)
 
 
-def test_the_answer_says_what_is_best_at_both_lengths_and_a_tie_is_a_tie():
+def test_the_answer_says_what_is_best_at_both_lengths():
     found = answers(made(LENGTHS, LOSSES, spread=0.02), "copy")
     assert found == [
-        "At 64 tokens (the trained length), rotary has the highest accuracy: 0.975 [0.956, 0.995]. The next is "
-        "learned, 0.971; the last is none, 0.147.",
+        "At 64 tokens (the trained length), rotary has the highest accuracy: 0.975 [0.956, 0.995]. The best "
+        "of the other 3 is learned, 0.971; the worst is none, 0.147.",
         "At 256 tokens (4 × the trained length), rotary + yarn has the highest accuracy: 0.654 [0.641, 0.667]. The "
-        "next is rotary, 0.438; the last is none, 0.133. No result: learned.",
+        "best of the other 3 is rotary, 0.438; the worst is none, 0.133. No result: learned.",
     ]
 
 
@@ -291,12 +293,12 @@ def noisy(*values) -> Ranking:
     return Ranking(results, "copy", 64, "whole", [Line(name) for name in names])
 
 
-def test_two_arms_tie_where_the_paired_interval_includes_zero():
+def test_two_arms_are_not_distinguishable_where_the_paired_interval_includes_zero():
     # The second arm is better by mean, and worse at one seed; the third is worse than both at every seed.
     ranking = noisy((0.80, 0.90), (0.79, 0.95), (0.5, 0.6))
     assert ranking.sentence == (
-        "At 64 tokens (the trained length), arm 1 and arm 0 tie for the highest accuracy: 0.870 and 0.850. "
-        "The next is arm 2, 0.550."
+        "At 64 tokens (the trained length), arm 1 has the highest accuracy: 0.870 [0.790, 0.950]; not distinguishable "
+        "from it: arm 0 (0.850). Worse: arm 2, 0.550."
     )
     assert ranking.ranks == {Line("arm 1"): 1, Line("arm 0"): 1, Line("arm 2"): 3}
     # Pairs matter: this one is better at each seed by less than the seeds differ.
@@ -304,41 +306,55 @@ def test_two_arms_tie_where_the_paired_interval_includes_zero():
     assert paired.best == [Line("arm 1")]
 
 
-def test_many_ties_are_counted_and_all_ties_are_said():
+def test_arms_that_were_not_compared_with_each_other_are_not_called_equal():
+    # Both are within reach of the best, and one is better than the other at both seeds.
+    ranking = noisy((0.80, 0.90), (0.78, 0.91), (0.77, 0.905))
+    assert ranking.best == [Line("arm 0"), Line("arm 1"), Line("arm 2")]
+    assert ranking.better(Line("arm 1"), Line("arm 2"))
+    assert "arm 0 has the highest accuracy: 0.850 [0.800, 0.900]; not distinguishable from it: arm 1 (0.845) and" in (
+        ranking.sentence
+    )
+    assert " tie" not in ranking.sentence
+    assert ranking.ranks[Line("arm 2")] == 2
+
+
+def test_many_arms_that_are_not_distinguishable_are_counted_and_named():
     crossing = [(0.5 + n / 100, 0.6 - n / 90) for n in range(6)]
-    assert "all 6 tie: accuracy 0.550 to 0.547." in noisy(*crossing).sentence
+    names = "(arm 1, arm 2, arm 3, arm 4 and arm 5), 0.549 to 0.547."
+    assert f"not distinguishable from it: all 5 others {names}" in noisy(*crossing).sentence
     told = noisy(*crossing, (0.1, 0.2)).sentence
-    assert "arm 0 has the highest accuracy: 0.550 [0.500, 0.600]; 5 others tie with it, down to arm 5, 0.547." in told
-    assert told.endswith("The next is arm 6, 0.150.")
+    assert f"arm 0 has the highest accuracy: 0.550 [0.500, 0.600]; not distinguishable from it: 5 arms {names}" in told
+    assert told.endswith("Worse: arm 6, 0.150.")
 
 
 def test_what_was_measured_once_is_not_compared_with_what_was_measured_thrice():
     ranking = noisy((0.5, 0.6), (0.9, None), (math.nan, 0.4))
     assert list(ranking.ranks) == [Line("arm 0")]
     assert "arm 0 has an accuracy of 0.550" in ranking.sentence
-    assert "Not a number: arm 2. Measured with one seed only, so not compared: arm 1." in ranking.sentence
+    assert "Not a number: arm 2. Measured with one seed, so not compared: arm 1." in ranking.sentence
 
 
 def test_one_seed_has_an_order_and_no_claim():
     results = made(LENGTHS.replace("[0, 1, 2]", "[0]"), LOSSES)
     told = answers(results, "copy")
-    assert told[-1] == "There is one seed, so there are no intervals, and the order of the arms may be chance."
-    assert told[0].startswith("At 64 tokens (the trained length), rotary has the highest accuracy: 0.995. The next is")
+    assert told[-1] == "One seed, no interval. The order of the arms may be chance."
+    assert told[0].startswith("At 64 tokens (the trained length), rotary has the highest accuracy: 0.995. The best of")
     page = text(report([results]))
     assert "rank at" not in page
-    assert " tie for " not in page
+    assert "distinguishable" not in page
+    assert "by chance" not in page
     assert "[" not in page.partition("What is compared?")[0].replace("[tasks", "")
 
 
 def test_gates_have_a_verdict_a_number_and_a_bound():
     found = after(lines(lengths_page()), "Do the gates hold?")
-    assert found[1] == "verdict gate measured asked"
+    assert found[1] == "verdict gate measured required"
     assert found[2] == (
         "holds Rotary copies at the trained length. 0.993 [0.991, 0.995]rotary on copy: accuracy at least 0.9"
     )
     assert found[3] == (
         "holds ALiBi keeps its loss under sliding windows. 1.000 [1.000, 1.000]alibi on language at 256 tokens under "
-        "sliding: loss over the loss at the trained length at most 1.03"
+        "sliding: loss / loss at the trained length at most 1.03"
     )
     assert found[4].startswith(
         "fails None is better than rotary. -0.844 [-0.845, -0.842]none minus rotary on copy, paired"
@@ -346,15 +362,39 @@ def test_gates_have_a_verdict_a_number_and_a_bound():
     assert found[4].endswith("interval above 0")
 
 
-def test_a_gate_without_all_seeds_is_not_measured():
+def test_a_gate_without_all_seeds_says_how_many_there_are():
     found = after(lines(report([made(LENGTHS, LOSSES, failed=[Key("copy", "rotary", 2)])])), "Do the gates hold?")
-    assert found[2].startswith("not measured Rotary copies at the trained length. 0.994 [0.993, 0.995] (2 of 3 seeds)")
+    assert found[2].startswith("2 of 3 seeds Rotary copies at the trained length. 0.994 [0.993, 0.995]rotary on copy")
+
+
+def test_a_number_from_some_seeds_says_so():
+    page = text(report([made(LENGTHS, LOSSES, failed=[Key("copy", "rotary", 2)])]))
+    assert "rotary 0.994[0.993, 0.995]2 of 3 seeds" in page
+    assert "of 3 seeds" not in text(lengths_page())
+
+
+def test_what_few_seeds_show_by_chance_is_said_once():
+    found = [line for line in lines(lengths_page()) if "by chance" in line]
+    assert len(found) == 1
+    assert "With 3 seeds, the interval of a difference excludes zero by chance in 25 % of the comparisons" in found[0]
+
+
+@pytest.mark.parametrize(("seeds", "share"), [(2, "50 %"), (3, "25 %"), (4, "at least 12.5 %"), (5, "at least 6.25 %")])
+def test_how_often_an_interval_excludes_zero_by_chance(seeds, share, monkeypatch):
+    """Up to three seeds it does where all differences have one sign: the interval is their range. Else it is narrower."""
+    monkeypatch.undo()
+    assert f" {share} of the comparisons" in by_chance(seeds)
+    values = np.random.default_rng(0).normal(size=seeds)
+    found = estimate(dict(enumerate(values)))
+    assert (found.low == values.min() and found.high == values.max()) == (seeds <= 3)
+    assert found.low >= values.min()
+    assert found.high <= values.max()
 
 
 def test_verdicts_differ_by_shape():
     results = made(LENGTHS, LOSSES, waiting=[Key("language", "alibi", seed) for seed in range(3)])
     page = report([results])
-    assert "1 of 3 gates holds, 1 fails, 1 is not measured." in text(page) == text(page)
+    assert "1 of 3 gates holds, 1 fails, 1 cannot be judged." in text(page)
     section = page.partition("Do the gates hold?")[2].partition("</section>")[0]
     shapes = re.findall(r'lab-verdict (is-\w+)"><svg[^>]*><path d="([^"]+)"></path></svg>([\w ]+)<', section)
     assert [(kind, word) for kind, _, word in shapes] == [
@@ -390,11 +430,11 @@ def test_ranks_and_missing_lengths_are_in_the_table():
 def test_protocols_are_explained_and_the_early_token_gain_is_named():
     results = made(LENGTHS, LOSSES)
     (early, flat) = early_tokens(results, "language")
-    assert "more than half of the fall of the loss under `whole` is absent under `sliding` for alibi" in early
-    assert "Flat under `sliding` (within 1 % of the loss at the trained length): alibi (× 1.000)." in flat
+    assert "more than half of that fall is absent under `sliding`, for alibi" in early
+    assert "The loss under `sliding` stays within 1 % of that at the trained length for alibi (× 1.000): " in flat
     told = text(report([results]))
     assert "early-token curse" in told
-    assert "every scored token has a nearly full context" in told
+    assert "Every scored token has a nearly full context" in told
     assert "early-token curse" not in text(report([made(MANY)]))
 
 
@@ -402,11 +442,11 @@ def test_a_drop_has_its_rise_its_recovery_and_a_mark():
     page = report([made(DROP, {"rotary": (1.0, 0.2), "dropped": (1.0, 0.1)})])
     told = text(page)
     assert (
-        "dropped: removing the code at step 300 raises the held-out loss by 2.000 [2.000, 2.000] nats per token. "
-        "At step 400, the end of training, 0.750 [0.750, 0.750] of that rise is gone."
+        "dropped: removing the position encoding at step 300 raises the held-out loss by 2.000 [2.000, 2.000] nats per "
+        "token. Recovered by the end of training (step 400): 0.750 [0.750, 0.750] of that rise."
     ) in told
-    assert "dropped 300 1.002 3.002 2.000[2.000, 2.000] 1.502 0.750[0.750, 0.750] 100 steps" in told
-    assert "The code is dropped at 75 %." in told
+    assert "dropped 300 1.002 3.002 2.000[2.000, 2.000] 1.502 0.750[0.750, 0.750] 100" in told
+    assert "The encoding is dropped at 75 %." in told
     assert told.count("drop 300") == 6  # three charts, each for a wide page and for a phone
     # The held-out curve is at both heights at the step of the drop.
     chart = page.partition('aria-label="held-out loss (nats per token)"')[2].partition("</svg>")[0]
@@ -424,9 +464,9 @@ def test_a_drop_that_changes_nothing_is_not_called_a_rise(monkeypatch):
         return changed.get(measure) if arm == "dropped" and measure in changed else real(task, arm, measure, **where)
 
     monkeypatch.setattr(results, "value", value)
-    told = answers(results, "copy")[-1]
+    told = answers(results, "copy")[0]
     assert told == (
-        "dropped: removing the code at step 300 does not clearly raise the held-out loss: it changes by 0.001 "
+        "dropped: removing the position encoding at step 300 does not clearly raise the held-out loss: it changes by 0.001 "
         "[-0.200, 0.200] nats per token."
     )
 
@@ -434,16 +474,16 @@ def test_a_drop_that_changes_nothing_is_not_called_a_rise(monkeypatch):
 @pytest.mark.parametrize(
     ("back", "end"),
     [
-        (-0.5, "-0.500 of that rise is gone, so the loss is higher still."),
-        (1.2, "1.200 of that rise is gone, and more than all of it."),
+        (-0.5, "-0.500 of that rise; the loss is higher than after the drop."),
+        (1.2, "1.200 of that rise."),
     ],
 )
-def test_what_is_won_back_may_be_more_than_all_or_less_than_nothing(monkeypatch, back, end):
+def test_what_is_recovered_may_be_more_than_all_or_less_than_nothing(monkeypatch, back, end):
     results = made(DROP)
     real = results.value
     changed = {"spike": estimate({0: 1.0}), "won_back": estimate({0: back})}
     monkeypatch.setattr(results, "value", lambda *given, **where: changed.get(given[2]) or real(*given, **where))
-    assert answers(results, "copy")[-1].endswith(end)
+    assert answers(results, "copy")[0].endswith(end)
 
 
 def test_the_by_position_chart_marks_the_trained_length():
@@ -464,10 +504,10 @@ def test_published_figures_bounds_costs_and_provenance_are_in_it():
     results, told = made(LENGTHS, LOSSES), text(lengths_page())
     for words in (
         "Press et al. 2022, Table 2: 2.17 for sinusoidal.",
-        "chance, without the input, accuracy 0.031 0.031 0.031",
-        "best without the order of the tokens, accuracy 0.130 0.101 0.081",
+        "chance, accuracy 0.031 0.031 0.031",
+        "best without the order of the tokens (bag of words), accuracy 0.130 0.101 0.081",
         "rotary 104,032 64 0.003 26,400 12.0",
-        "4 min 12 s of training and evaluation, added up over 21 finished trials.",
+        "4 min 12 s of training and evaluation, the sum over 21 finished trials.",
         "clockhands lab run it.toml",
         "abc123def456+",
         "python 3.11.7, torch 2.9.0",
@@ -476,7 +516,7 @@ def test_published_figures_bounds_costs_and_provenance_are_in_it():
         results.study.hash,
     ):
         assert words in told
-    assert "A query sees 32 tokens." in told
+    assert "Attention window: 32 tokens." in told
     assert 'At test, yarn: scaling {"type": "Yarn"}.' in told
     assert "lengths = { copy = [64] }" in told  # the study file
 
@@ -498,7 +538,7 @@ def test_nothing_measured_yet_is_a_report_too():
     page = report([made(LENGTHS, waiting=study.trial_keys())])
     told = text(page)
     assert "Nothing was measured yet." in told
-    assert "0 of 3 gates hold, 3 are not measured." in told
+    assert "0 of 3 gates hold, 3 cannot be judged." in told
     assert "0 of 21 trials are finished, 21 not finished." in told
 
 

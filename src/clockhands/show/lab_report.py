@@ -5,7 +5,6 @@ figures, the costs, the trials without a result, and the provenance. The results
 `RESULTS`.
 """
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +20,13 @@ from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, AtTest, Gate
 from clockhands.show.explorer.bundle import source
 from clockhands.show.lab import duration
-from clockhands.show.lab_answers import MEASURES, Line, answers, in_full, listed, verdict
+from clockhands.show.lab_answers import answers
+from clockhands.show.lab_drops import rise_of
+from clockhands.show.lab_numbers import MEASURES, Line, chance_note, in_full, listed, verdict, verdict_of
 from clockhands.show.lab_tables import (
     NONE,
-    VERDICTS,
     code_words,
+    in_terms,
     in_words,
     kind_of,
     mark,
@@ -47,10 +48,11 @@ _NO_SCOPE = (
     "The study file states no scope. A small model shows the shape of a curve and the order of the arms at its size. "
     "It does not show the level that a large model reaches, nor that the order is the same there."
 )
+_OTHER_SIZES = "Published with other models, data and sizes: compare the order of methods, not the values."
 _HOW_TO_READ = (
-    "A number is a mean over seeds; the brackets hold its 95 % bootstrap interval over seeds (with 3 seeds about the "
-    "range of the three numbers). Two arms tie where the interval of their difference, paired by seed, includes zero. "
-    "The rank of an arm is 1 plus the number of arms that are better and do not tie with it."
+    "A number is a mean over seeds; the brackets hold its 95 % bootstrap interval over seeds. Two arms are "
+    "distinguishable if the interval of their difference, paired by seed, excludes zero. The rank of an arm is 1 plus "
+    "the number of arms that are distinguishably better; several arms may have the same rank."
 )
 
 
@@ -151,9 +153,9 @@ class _Page:
             parts = task_parts(self.results, name, self.stated["tasks"][name], self.looks, self.question)
             yield self.section(title_of(self.results, name), parts)
         if study.published:
-            note = paragraphs("Other models, data and sizes: compare shapes, not levels.", kind="note")
+            note = paragraphs(_OTHER_SIZES, kind="note")
             items = (element("li", each) for each in study.published)
-            yield self.section("What was published?", note, element("ul", items, class_="lab-list"))
+            yield self.section("What do publications report?", note, element("ul", items, class_="lab-list"))
         yield self.section("What did it cost?", self.costs())
         if _incomplete(self.results):
             yield self.section("Which trials have no result?", self.missing(), id=f"missing-{self.place}")
@@ -176,21 +178,22 @@ class _Page:
             items = (element("li", code_words(each)) for each in answers(results, name))
             yield element("ul", items, class_="lab-list")
         yield element("p", element("strong", "Scope: "), study.scope or _NO_SCOPE, class_="answer")
-        yield from paragraphs(_HOW_TO_READ, kind="note")
+        several = any(len(plan.seeds) > 1 for plan in study.tasks.values())
+        yield from paragraphs(f"{_HOW_TO_READ if several else ''} {chance_note(results)}".strip(), kind="note")
 
     def gates(self) -> Iterator[Markup]:
         yield from paragraphs(f"{verdict(self.results)} The gates are part of the study file, written before the run.")
-        yield words_table(("verdict", "gate", "measured", "asked"), map(self.gate, self.results.gates()), "of-gates")
+        yield words_table(("verdict", "gate", "measured", "required"), map(self.gate, self.results.gates()), "of-gates")
 
     def gate(self, each: GateResult) -> list[Markup | str]:
-        gate, seeds = each.gate, len(self.results.study.tasks[each.gate.task].seeds)
+        gate = each.gate
         bounds = {"at least": gate.at_least, "at most": gate.at_most,
                   "interval above": gate.interval_above, "interval below": gate.interval_below}  # fmt: skip
-        found = in_full(each.value, gate.measure)
-        if each.value is not None and len(each.value.seeds) < seeds:
-            found += f" ({len(each.value.seeds)} of {seeds} seeds)"
+        one = gate.measure == "spike" and not gate.minus and each.value is not None
+        found = rise_of(self.results, gate.task, gate.arm) if one else in_full(each.value, gate.measure)
+        says = verdict_of(self.results, each)
         return [
-            element("span", mark(each.holds), VERDICTS[each.holds], class_=f"lab-verdict {kind_of(each.holds)}"),
+            element("span", mark(each.holds), says, class_=f"lab-verdict {kind_of(each.holds)}"),
             gate.says,
             joined(element("strong", found), element("br"), _measured(gate)),
             listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),
@@ -198,16 +201,16 @@ class _Page:
 
     def arms(self) -> Markup:
         rows = (
-            [with_look(name, self.looks.get(Line(name))), _arm(arm) or NONE, self.stated["arms"][name]["code"]]
-            for name, arm in self.results.study.arms.items()
+            [with_look(name, self.looks.get(Line(name))), _arm(arm) or NONE, in_terms(stated["code"])]
+            for (name, arm), stated in zip(self.results.study.arms.items(), self.stated["arms"].values(), strict=True)
         )
-        return words_table(("arm", "what it is", "code"), rows, "of-arms")
+        return words_table(("arm", "what it is", "position encoding"), rows, "of-arms")
 
     def costs(self) -> Iterator[Markup]:
         finished = self.results.states["finished"]
         trials = f"{finished} finished trial{'s' * (finished != 1)}"
-        yield from paragraphs(f"{duration(self.results.seconds)} of training and evaluation, added up over {trials}.")
-        heads = ("arm", "parameters", "of the code", "learning rate", "tokens per second", "seconds per trial")
+        yield from paragraphs(f"{duration(self.results.seconds)} of training and evaluation, the sum over {trials}.")
+        heads = ("arm", "parameters", "of the encoding", "learning rate", "tokens per second", "seconds per trial")
         for task, plan in self.results.study.tasks.items():
             caption = f"Task {task}: parameters, speed and time (medians over seeds)"
             yield numbers_table(caption, heads, (self.cost(Key(task, arm, 0)) for arm in plan.arms))
@@ -272,27 +275,29 @@ def _measured(gate: Gate) -> str:
 
 
 def _arm(arm: Arm) -> str:
-    """What an arm is: the words of the study file, and whatever its code does not say."""
+    """What an arm is: the words of the study file, and everything that its encoding does not say."""
     parts = [arm.says]
     if arm.channels:
-        parts.append(f"The code is in {arm.channels} channel{'s' * (arm.channels != 1)} of a token.")
+        parts.append(f"The encoding is in {arm.channels} channel{'s' * (arm.channels != 1)} of a token.")
     if arm.times != 1:
-        parts.append(f"The code is multiplied by {arm.times:g}.")
+        parts.append(f"The encoding is multiplied by {arm.times:g}.")
     if arm.slopes != "own":
-        parts.append("The slopes are drawn.")
+        parts.append("The slopes are drawn at random.")
     if arm.window:
-        parts.append(f"A query sees {arm.window:,} tokens.")
+        parts.append(f"Attention window: {arm.window:,} tokens.")
     if arm.fault:
         parts.append(f"Fault: {arm.fault}.")
     if arm.drop is not None:
         rate = f", then learning rate {arm.drop.learning_rate:g}" if arm.drop.learning_rate else ""
         norm = ", with normalised queries and keys from then on" if arm.drop.qk_norm else ""
-        parts.append(f"The code is dropped at {arm.drop.at[0]:g} {arm.drop.at[1]}{rate}{norm}.")
+        parts.append(f"The encoding is dropped at {arm.drop.at[0]:g} {arm.drop.at[1]}{rate}{norm}.")
     if arm.positions is not None:
-        parts.append(f"Training positions are {arm.positions.draw}, up to {arm.positions.largest:,}.")
-    parts += [f"Model: {_json(arm.model)}."] if arm.model else []
-    parts += [f"Training: {_json(arm.training)}."] if arm.training else []
-    parts += [f"At test, {name}: {_change(change)}." for name, change in arm.at_test.items()]
+        draw, largest = arm.positions.draw, arm.positions.largest
+        parts.append(f"Training positions are {draw}, below {largest:,}." if draw == "randomised" else
+                     f"Training positions are {draw}: the first is below {largest:,}.")  # fmt: skip
+    parts += [f"Model: {_fields(arm.model)}."] if arm.model else []
+    parts += [f"Training: {_fields(arm.training)}."] if arm.training else []
+    parts += [f"At test time, {name}: {_change(change)}." for name, change in arm.at_test.items()]
     return " ".join(filter(None, parts))
 
 
@@ -300,18 +305,37 @@ def _change(change: AtTest) -> str:
     """A change at test time in a few words."""
     parts = []
     if change.code is not None:
-        parts.append("the code is removed" if change.code == "none" else f"the code is {_json(change.code)}")
+        parts.append("no position encoding" if change.code == "none" else f"position encoding {_fields(change.code)}")
     if change.scaling is not None:
-        parts.append(f"scaling {_json(change.scaling)}")
+        parts.append(f"RoPE scaling {_fields(change.scaling)}")
     if change.logit_scale:
         parts.append(f"attention scores times 1 + {change.logit_scale:g} ln(length / trained length)")
     if change.fault:
         parts.append(f"fault {change.fault}")
-    return ", ".join(parts) or "nothing changes"
+    return ", ".join(parts) or "no change"
 
 
-def _json(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+_TERMS = {
+    "qk_norm true": "queries and keys normalised", "Yarn": "YaRN", "Ntk": "NTK-aware", "Dynamic": "dynamic NTK",
+    "Linear": "linear", "LongRope": "LongRoPE", "Llama3": "llama3", "Rotary": "RoPE", "Alibi": "ALiBi",
+}  # fmt: skip
+
+
+def _fields(value: Any) -> str:
+    """A value or a table of a study file without the marks of TOML and JSON.
+
+    >>> _fields({"type": "Yarn", "factor": 4.0}), _fields({"qk_norm": True}), _fields({"layers": 4})
+    ('YaRN, factor 4', 'queries and keys normalised', 'layers 4')
+    """
+    if isinstance(value, Mapping):
+        kind = [_fields(value["type"])] if "type" in value else []
+        said = [f"{name} {_fields(each)}" for name, each in value.items() if name != "type"]
+        return ", ".join([*kind, *(_TERMS.get(each, each.replace("_", " ", 1)) for each in said)])
+    if isinstance(value, list | tuple):
+        return listed(map(_fields, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else _TERMS.get(str(value), str(value))
 
 
 def _foot() -> Markup:

@@ -1,12 +1,13 @@
 """Pieces of the lab's report: verdicts, numbers with their intervals, tables, and charts beside each other."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing.findings import spoken
 from clockhands.lab.results import Estimate
-from clockhands.show.lab_answers import interval_of, value_of
 from clockhands.show.lab_charts import swatch
+from clockhands.show.lab_numbers import interval_of, some_seeds, value_of
 from clockhands.show.markup import Markup, element, joined
 from clockhands.show.places import cut
 
@@ -16,7 +17,6 @@ NONE = "–"
 _HALF, _FULL, _PHONE = 384, 800, 320  # px of a chart: two beside each other, one alone, and on a phone
 _NAME = 48  # letters of an arm's name in a table
 
-VERDICTS = {True: "holds", False: "fails", None: "not measured"}
 _MARKS = {
     True: ("is-sound", "M2,9L6,13L14,3"),
     False: ("is-error", "M3,3L13,13M13,3L3,13"),
@@ -55,12 +55,46 @@ def with_look(name: str, look: int | None) -> Markup:
     return joined(swatch(look), f" {cut(name, _NAME)}")
 
 
-def number(value: Estimate | None, measure: str) -> Markup | str:
-    """A mean, with its interval below it."""
+def number(value: Estimate | None, measure: str, seeds: int = 0) -> Markup | str:
+    """A mean, with its interval below it, and how many seeds were measured where it is fewer than ``seeds``."""
     if value is None:
         return NONE
-    interval = interval_of(value, measure)
-    return joined(value_of(value.mean, measure), element("span", interval, class_="lab-interval") if interval else None)
+    return with_note(value_of(value.mean, measure), interval_of(value, measure), some_seeds(value, seeds))
+
+
+def with_note(text: str, *notes: str) -> Markup:
+    """A cell with lines of small print."""
+    return joined(text, [element("span", each, class_="lab-interval") for each in notes if each])
+
+
+_TERMS = (
+    (r"^rotary\b", "RoPE"),
+    (r"\bhalves\b", "half-split layout"),
+    (r"\binterleaved\b", "interleaved layout"),
+    (r"\blayout (\S+ layout)", r"\1"),
+    (r"(\d+) of (\d+) channels", r"RoPE dimensions \1 of \2 per head"),
+    (r"geometric \(base ([^,]+), open\)", r"base \1"),
+    (r"^Alibi\b", "ALiBi"),
+    (r"^Buckets\b", "T5 buckets"),
+    (r"^Kerple\b", "KERPLE"),
+    (r"^Fire\b", "FIRE"),
+    (r", [a-z ]+ False\b", ""),
+    (r"(, [a-z ]+) True\b", r"\1"),
+    (r"(\d)\.0\b(?!\d)", r"\1"),
+)
+
+
+def in_terms(described: str) -> str:
+    """What `clockhands.describe` says about a spec, with the terms that papers and model configs use.
+
+    >>> in_terms("rotary, halves, 16 of 16 channels, geometric (base 10000, open)")
+    'RoPE, half-split layout, RoPE dimensions 16 of 16 per head, base 10000'
+    >>> in_terms("Buckets, heads 4, buckets 32, max distance 128, bidirectional False, epsilon 0.0, scale 1.0")
+    'T5 buckets, heads 4, buckets 32, max distance 128, epsilon 0, scale 1'
+    """
+    for pattern, words in _TERMS:
+        described = re.sub(pattern, words, described)
+    return described
 
 
 def pairs(rows: Iterable[tuple[str, Markup | str]]) -> Markup:
@@ -90,10 +124,11 @@ def words_table(heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], ki
 
 
 def numbers_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Markup | str]]) -> Markup:
-    """A table of numbers, which scrolls sideways beside the names where it is too wide."""
+    """A table of numbers; where it is too wide it scrolls sideways in a box with a visible edge, beside the names."""
     made = element("table", _parts(heads, rows), class_="numbers lab-numbers")
     box = element("div", made, class_="scrolled", tabindex=0, role="region", aria_label=caption)
-    return element("figure", element("figcaption", caption), box, class_="lab-figure")
+    kind = "lab-figure is-wide" if len(heads) > 3 else "lab-figure"
+    return element("figure", element("figcaption", caption), box, class_=kind)
 
 
 def _parts(heads: Sequence[str], rows: Iterable[Sequence[Markup | str]]) -> tuple[Markup, Markup]:

@@ -16,24 +16,26 @@ from clockhands.lab.study import AS_TRAINED, TaskPlan
 from clockhands.lab.tasks import NAMES
 from clockhands.show import lab_charts as charts
 from clockhands.show.lab_answers import (
-    MEASURES,
-    Line,
     Ranking,
-    drop_step,
     early_tokens,
-    lengths_of,
     lines_of,
-    listed,
-    measure_of,
-    of_drop,
     one_seed,
     rankings,
     ratios,
-    value_of,
     with_length,
 )
 from clockhands.show.lab_charts import LOOKS, Axis, Chart, Point, Series
-from clockhands.show.lab_tables import NONE, number, numbers_table, panels, paragraphs, with_look
+from clockhands.show.lab_drops import (
+    compared,
+    drop_step,
+    dropped_arms,
+    is_one_number,
+    of_drop,
+    recovered,
+    references_of,
+)
+from clockhands.show.lab_numbers import MEASURES, Line, lengths_of, listed, measure_of, value_of
+from clockhands.show.lab_tables import NONE, number, numbers_table, panels, paragraphs, with_look, with_note
 from clockhands.show.markup import Markup, element
 
 _LABEL = 24  # letters of a label in a chart
@@ -41,16 +43,16 @@ _BEST = 6  # lines that stand out where there are more than `LOOKS`
 _BINS = 32  # points of a chart by position, at most
 
 _PROTOCOLS = {
-    "whole": "`whole` cuts the text into sequences one after another and scores every token. The first tokens of a "
-    "sequence have little context, and they are a smaller share of a longer sequence, so the loss falls with length "
-    "for that reason alone (the early-token curse, Press et al. 2022).",
-    "sliding": "`sliding` moves a window of the given length over the text and scores its last tokens only: every "
-    "scored token has a nearly full context, so what changes with length is what the model does with that context.",
+    "whole": "`whole`: the text is cut into sequences that do not overlap, and every token is scored. The first tokens "
+    "of a sequence have little context, and they are a smaller share of a longer sequence, so the loss falls with "
+    "length for that reason alone (early-token curse, Press et al. 2022).",
+    "sliding": "`sliding`: a window of the given length moves over the text, and its last tokens are scored. Every "
+    "scored token has a nearly full context, so a change of the loss with length comes from longer context.",
 }
 _BOUNDS = {
-    "chance": "chance, without the input",
-    "bag": "best without the order of the tokens",
-    "unigram": "frequencies of the tokens alone",
+    "chance": "chance",
+    "bag": "best without the order of the tokens (bag of words)",
+    "unigram": "token frequencies only (unigram)",
     "best": "best possible",
 }
 
@@ -58,8 +60,9 @@ _BOUNDS = {
 def looks(results: Results) -> dict[Line, int]:
     """Which lines stand out, with the look of each, the same in all charts of a study.
 
-    All lines if there are few enough; else all arms as trained; else one without a code, and then the best of each
-    task, at its longest and at its trained length in turn.
+    All lines if there are few enough; else all arms as trained; else, where encodings are dropped, the dropped arms and
+    the arm that they are compared with; else one without an encoding, and then the best of each task, at its longest
+    and at its trained length in turn.
     """
     every = list(dict.fromkeys(line for task in results.study.tasks for line in lines_of(results, task)))
     trained = [line for line in every if line.variant == AS_TRAINED]
@@ -73,9 +76,31 @@ def looks(results: Results) -> dict[Line, int]:
     if len(trained) <= LOOKS:
         chosen = dict.fromkeys([*trained, *best])
         return {line: look for look, line in enumerate(list(chosen)[:LOOKS])}
+    if any(dropped_arms(results, task) for task in results.study.tasks):
+        return _looks_of_drops(results)
     without = [line for line in trained if results.study.arms[line.arm].code == "none"]
     chosen = dict.fromkeys([*without[:1], *best, *trained])
     return {line: look for look, line in enumerate(list(chosen)[:_BEST])}
+
+
+def _looks_of_drops(results: Results) -> dict[Line, int]:
+    """The looks where encodings are dropped: in each task the arm that is kept, then the dropped arms.
+
+    Those that are in several tasks come first. Two lines have the same look only if no task has both.
+    """
+    tasks, found = results.study.tasks, dict[Line, int]()
+    for task, plan in tasks.items():
+        arms = sorted(dropped_arms(results, task), key=lambda arm: -sum(arm in each.arms for each in tasks.values()))
+        kept = [line for _, lines in references_of(results, task, arms, scaled=False)[:1] for line in lines.values()]
+        chosen = [*kept[:1], *map(Line, arms), *kept]
+        if not arms:
+            chosen = [line for each in rankings(results, task, plan.evaluation.protocols[0], lines_of(results, task))
+                      for line in each.values][:_BEST]  # fmt: skip
+        for line in dict.fromkeys(chosen):
+            taken = {look for each, look in found.items() if each.arm in plan.arms}
+            if line not in found and len(taken) < LOOKS:
+                found[line] = next(look for look in range(LOOKS) if look not in taken)
+    return found
 
 
 def title_of(results: Results, task: str) -> str:
@@ -148,9 +173,12 @@ class _Task:
         where = {"length": length, "variant": line.variant, "protocol": protocol}
         return self.results.value(self.name, line.arm, measure, **where)
 
+    def number(self, value: Estimate | None, measure: str) -> Markup | str:
+        return number(value, measure, len(self.plan.seeds))
+
     def setting(self) -> str:
         model, training, arms, seeds = self.plan.model, self.plan.training, len(self.plan.arms), len(self.plan.seeds)
-        size = f"{model.layers} layers of width {model.width}, {model.heads} heads"
+        size = f"{model.layers} layer{'s' * (model.layers != 1)} of width {model.width}, {model.heads} heads"
         return (
             f"{arms} arm{'s' * (arms != 1)}, {seeds} seed{'s' * (seeds != 1)}. "
             f"Model: {f'starts from {model.start}' if model.start else size}. "
@@ -164,8 +192,7 @@ class _Task:
         several = len(self.lengths) > 1
         yield self.heading("Which arms still work past the trained length?" if several else "Which arms work best?")
         for protocol, made in self.rankings.items():
-            found = [*(each.sentence for each in made), *with_length(self.results, self.name, protocol)]
-            yield from paragraphs(" ".join(found))
+            yield from paragraphs(*(each.sentence for each in made), *with_length(self.results, self.name, protocol))
         yield from paragraphs(*one_seed(self.results, self.name))
         if len(self.protocols) > 1:
             yield from paragraphs(*(_PROTOCOLS[each] for each in self.protocols), kind="note")
@@ -281,9 +308,9 @@ class _Task:
         rows = []
         for line in self.lines:
             values = [self.value(line, measure, length, protocol) for length in self.lengths]
-            cells: list[Markup | str] = [number(each, measure) for each in values]
-            cells += [number(found[each].get(line), "loss_ratio") for each in further]
-            cells += [_rank(each.ranks, line) for each in ranked]
+            cells: list[Markup | str] = [self.number(each, measure) for each in values]
+            cells += [self.number(found[each].get(line), "loss_ratio") for each in further]
+            cells += [str(each.ranks.get(line, NONE)) for each in ranked]
             if any(values):
                 rows.append([with_look(str(line), self.looks.get(line)), *cells])
         ratio = (
@@ -363,7 +390,7 @@ class _Task:
                 y = _axis(title, measure, series)
                 made.append(Chart(Axis("training step", holds=(0.0,)), y, tuple(series), self.drop_marks, title))
         if made:
-            yield self.heading("Did every arm learn, and how fast?")
+            yield self.heading("How does the loss fall during training?")
             yield from paragraphs(*self.learnt())
             yield from self.figure(made, 230)
 
@@ -397,25 +424,56 @@ class _Task:
         return [f"The last {which} loss is lowest for {first}, and highest for {last}."]
 
     def drops(self) -> Iterator[Markup]:
-        arms = [arm for arm in self.arms if self.results.value(self.name, arm, "spike") is not None]
+        arms = dropped_arms(self.results, self.name)
         if not arms:
             return
-        yield self.heading("What does dropping the code do, and how much of it is won back?")
+        yield self.heading("What does dropping the position encoding do, and how much of it is recovered?")
         yield from paragraphs(*(of_drop(self.results, self.name, arm) for arm in arms))
-        heads = ("arm", "dropped at step", "right before", "right after", "rise", "at the end", "part won back",
-                 "half won back after")  # fmt: skip
-        yield numbers_table("Held-out loss (nats per token) around the drop", heads, map(self.drop, arms))
+        heads = ("arm", "dropped at step", "right before", "right after", "rise", "at the end", "recovered share",
+                 "steps to half")  # fmt: skip
+        caption = (
+            "Held-out loss (nats per token) around the drop; the steps are those after the drop until half of the rise "
+            "is recovered"
+        )
+        yield numbers_table(caption, heads, map(self.drop, arms))
+        yield from self.against(arms)
 
     def drop(self, arm: str) -> list[Markup | str]:
-        spike, back = (self.results.value(self.name, arm, measure) for measure in ("spike", "won_back"))
+        spike, back = self.results.value(self.name, arm, "spike"), recovered(self.results, self.name, arm)
         found = self.results.curve(self.name, arm, "loss", "curve")
         at = drop_step(self.results, self.name, arm) or 0
         high = found[at].mean if at in found else math.nan
         low = high - spike.mean if spike is not None else math.nan
         half = [step - at for step, value in found.items() if step > at and value.mean <= (low + high) / 2]
-        losses = [value_of(low), value_of(high), number(spike, "loss"), value_of(found[max(found)].mean)]
-        ends = [number(back, "won_back"), f"{half[0]:,} steps" if half else "never"]
-        return [with_look(arm, self.looks.get(Line(arm))), f"{at:,}", *losses, *ends]
+        if is_one_number(self.results, self.name, arm) and spike is not None:
+            rise = with_note(value_of(spike.mean), "the same for every seed")
+        else:
+            rise = self.number(spike, "spike")
+        losses = [value_of(low), value_of(high), rise, value_of(found[max(found)].mean)]
+        after = NONE if back is None else f"{half[0]:,}" if half else "never"
+        return [with_look(arm, self.looks.get(Line(arm))), f"{at:,}", *losses, self.number(back, "won_back"), after]
+
+    def against(self, arms: Sequence[str]) -> Iterator[Markup]:
+        """The differences of dropped arms and those that they are compared with, at two lengths."""
+        columns = [
+            (reference, length, compared(self.results, self.name, reference, length))
+            for length in dict.fromkeys((self.trained, self.lengths[-1]))
+            for reference in references_of(self.results, self.name, arms, scaled=length != self.trained)
+        ]
+        columns = [each for each in columns if each[2]]
+        if not columns:
+            return
+        heads = ["arm"]
+        for (_, lines), length, _ in columns:
+            names = list(dict.fromkeys(map(str, lines.values())))
+            heads.append(f"at {length:,}, minus {' / '.join(names)}")
+        rows = []
+        for arm in arms:
+            cells = [self.number(found.get(arm), self.measure) for _, _, found in columns]
+            rows.append([with_look(arm, self.looks.get(Line(arm))), *cells])
+        unit = " (nats per token)" if self.measure == "loss" else ""
+        caption = f"Difference of {self.measure}{unit}, paired by seed, by length in tokens"
+        yield numbers_table(caption, heads, rows)
 
     def others(self) -> Iterator[Markup]:
         """What else was measured, a row for each arm."""
@@ -423,7 +481,7 @@ class _Task:
             ("gradient_norm_start", MEASURES["gradient_norm_start"]),
             ("gradient_norm", MEASURES["gradient_norm"]),
         ]
-        columns += [("sink_share", MEASURES["sink_share"]), ("even_share", "that share if attention were even")]
+        columns += [("sink_share", MEASURES["sink_share"]), ("even_share", "that share with uniform attention")]
         if self.plan.evaluation.threshold:
             columns.append(("steps_to_threshold", f"steps to accuracy {self.plan.evaluation.threshold:g}"))
         found = [
@@ -432,18 +490,15 @@ class _Task:
         ]
         found = [each for each in found if any(each[2].values())]
         rows = [
-            [with_look(arm, self.looks.get(Line(arm))), *(number(values[arm], measure) for measure, _, values in found)]
+            [
+                with_look(arm, self.looks.get(Line(arm))),
+                *(self.number(values[arm], measure) for measure, _, values in found),
+            ]
             for arm in self.arms
             if any(values[arm] for _, _, values in found)
         ]
         if rows:
             yield numbers_table("Also measured", ["arm", *(says for _, says, _ in found)], rows)
-
-
-def _rank(ranks: Mapping[Line, int], line: Line) -> str:
-    if line not in ranks:
-        return NONE
-    return f"{ranks[line]} tie" if list(ranks.values()).count(ranks[line]) > 1 else str(ranks[line])
 
 
 def _axis(title: str, measure: str, series: Iterable[Series]) -> Axis:
