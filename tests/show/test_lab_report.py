@@ -381,7 +381,7 @@ def test_what_few_seeds_show_by_chance_is_said_once():
 
 @pytest.mark.parametrize(("seeds", "share"), [(2, "50 %"), (3, "25 %"), (4, "at least 12.5 %"), (5, "at least 6.25 %")])
 def test_how_often_an_interval_excludes_zero_by_chance(seeds, share, monkeypatch):
-    """Up to three seeds it does where all differences have one sign: the interval is their range. Else it is narrower."""
+    """Up to three seeds the interval is the range, so all differences must have one sign; with more it is narrower."""
     monkeypatch.undo()
     assert f" {share} of the comparisons" in by_chance(seeds)
     values = np.random.default_rng(0).normal(size=seeds)
@@ -466,8 +466,8 @@ def test_a_drop_that_changes_nothing_is_not_called_a_rise(monkeypatch):
     monkeypatch.setattr(results, "value", value)
     told = answers(results, "copy")[0]
     assert told == (
-        "dropped: removing the position encoding at step 300 does not clearly raise the held-out loss: it changes by 0.001 "
-        "[-0.200, 0.200] nats per token."
+        "dropped: removing the position encoding at step 300 does not clearly raise the held-out loss: it changes by "
+        "0.001 [-0.200, 0.200] nats per token."
     )
 
 
@@ -517,7 +517,7 @@ def test_published_figures_bounds_costs_and_provenance_are_in_it():
     ):
         assert words in told
     assert "Attention window: 32 tokens." in told
-    assert 'At test, yarn: scaling {"type": "Yarn"}.' in told
+    assert "At test time, yarn: RoPE scaling YaRN." in told
     assert "lengths = { copy = [64] }" in told  # the study file
 
 
@@ -593,6 +593,102 @@ def test_a_reference_without_a_code_stands_out():
     others = one.replace('"none"', '{ type = "Rotary" }').replace('{ type = "Rotary" }', '"none"', 1)
     results = made(others, {"arm 0": (9.0, 0.0)})
     assert looks(results)[Line("arm 0")] == 0
+
+
+def test_codes_of_arms_are_in_the_terms_of_papers():
+    told = text(lengths_page())
+    assert "RoPE, half-split layout, RoPE dimensions 16 of 16 per head, base 10000" in told
+    assert "ALiBi, heads 4," in told
+    assert "False" not in told
+    assert '{"' not in told.partition("The study file")[0]
+
+
+CHECKPOINT = """
+name = "checkpoint"
+question = "What does dropping the code of a trained model do?"
+seeds = [0, 1, 2]
+[tasks.language]
+kind = "language"
+arms = ["kept", "dropped", "normed"]
+model = { start = "glassllm" }
+training = { length = 64, duration = "100 steps" }
+evaluation = { lengths = [64, 128], curve = 50 }
+[arms.kept]
+code = { type = "Rotary" }
+at_test = { yarn = { scaling = { type = "Yarn" } } }
+[arms.dropped]
+code = { type = "Rotary" }
+drop = { at = 0 }
+[arms.normed]
+code = { type = "Rotary" }
+drop = { at = 0, qk_norm = true }
+[[gates]]
+says = "Removing the code raises the loss."
+task = "language"
+arm = "dropped"
+measure = "spike"
+interval_above = 0
+"""
+
+
+def from_a_checkpoint() -> Results:
+    """Three arms of one checkpoint."""
+    return made(CHECKPOINT, {"kept": (1.0, 0.4), "dropped": (1.5, 0.0), "normed": (1.25, 0.0)})
+
+
+def test_the_rise_of_one_checkpoint_is_one_number(monkeypatch):
+    results = from_a_checkpoint()
+    real = results.by_seed
+
+    def by_seed(task, arm, measure, *where, **more):
+        rises = {"dropped": 0.5, "normed": 0.25}
+        at_drop = {"spike": rises, "won_back": dict.fromkeys(rises, 3.0)}.get(measure, {})
+        return dict.fromkeys(range(3), at_drop[arm]) if arm in at_drop else real(task, arm, measure, *where, **more)
+
+    monkeypatch.setattr(results, "by_seed", by_seed)
+    told = answers(results, "language")
+    assert told[0] == (
+        "Removing the position encoding raises the held-out loss by 0.250 (normed) to 0.500 (dropped) nats per token, "
+        "the same for every seed. The recovered share is not given for an arm that starts from a checkpoint: it learns "
+        "a new text as well."
+    )
+    found = after(lines(report([results])), "Do the gates hold?")
+    assert "0.500 (the same for every seed)dropped on language" in found[2]
+    page = text(report([results]))
+    assert "dropped: removing the position encoding at step 0 raises the held-out loss by 0.500 (the same for" in page
+    (row,) = (line for line in page.splitlines() if "the same for every seed" in line and line.startswith("dropped 0 "))
+    assert "0.500the same for every seed" in row
+    assert "[0.500" not in row
+    assert "3.000" not in page
+
+
+def test_a_study_of_drops_answers_that_first():
+    told = answers(from_a_checkpoint(), "language")
+    assert told[1:] == [
+        "At 64 tokens (the trained length), against the same model with its encoding kept (kept), the loss is higher "
+        "for both dropped arms, by 0.250 (normed) to 0.500 (dropped).",
+        "At 128 tokens (2 × the trained length), against the same model with its encoding kept (kept), the loss is "
+        "higher for 1 of 2, by 0.100 (dropped); lower for 1 of 2, by 0.150 (normed).",
+        "At 128 tokens (2 × the trained length), against the same model with its encoding kept and scaled at test time "
+        "(kept + yarn), the loss is higher for both dropped arms, by 0.050 (normed) to 0.300 (dropped).",
+    ]
+    (rise, *others) = answers(made(DROP, {"rotary": (1.0, 0.2), "dropped": (1.0, 0.1)}), "copy")
+    assert rise.startswith("dropped: removing the position encoding at step 300 raises")
+    assert others[0] == (
+        "At 64 tokens (the trained length), the accuracy of dropped is not distinguishable from that of the same model "
+        "with its encoding kept (rotary): the difference is 0 [0, 0]."
+    )
+    assert "At 128 tokens (2 × the trained length), the accuracy of dropped is higher than that of" in others[1]
+
+
+def test_dropped_arms_and_what_they_are_compared_with_stand_out():
+    others = "".join(f'[arms."other {number}"]\ncode = "none"\n' for number in range(12))
+    drops = "".join(
+        f'[arms.d{number}]\ncode = {{ type = "Rotary" }}\ndrop = {{ at = "75 %" }}\n' for number in range(4)
+    )
+    chosen = looks(made(DROP + others + drops))
+    assert set(chosen) == {Line(each) for each in ("rotary", "dropped", "d0", "d1", "d2", "d3")}
+    assert len(set(chosen.values())) == 6
 
 
 def test_several_studies_begin_with_all_verdicts():

@@ -1,0 +1,153 @@
+"""How the lab writes numbers, intervals and names, on a terminal and in its report."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from clockhands.lab.results import Estimate, GateResult, Results
+from clockhands.lab.store import Key
+from clockhands.lab.study import AS_TRAINED
+from clockhands.lab.tasks import Language
+
+
+class Line(NamedTuple):
+    """An arm as it was trained, or with one change at test time."""
+
+    arm: str
+    variant: str = AS_TRAINED
+
+    def __str__(self) -> str:
+        return f"{self.arm} + {self.variant}" if self.variant else self.arm
+
+
+MEASURES = {
+    "loss": "loss (nats per token)",
+    "accuracy": "accuracy",
+    "loss_ratio": "loss / loss at the trained length",
+    "spike": "rise of the loss at the drop (nats per token)",
+    "won_back": "share of that rise recovered by the end of training",
+    "steps_to_threshold": "steps until the task is learnt",
+    "sink_share": "share of attention on the first token",
+    "gradient_norm": "gradient norm at the end of training",
+    "gradient_norm_start": "gradient norm of the first step",
+}
+
+
+def value_of(number: float | None, measure: str = "loss") -> str:
+    """A number with three decimals, or four digits where it is greater.
+
+    >>> value_of(1.73642), value_of(24.0204), value_of(20431.2), value_of(420.0, "steps_to_threshold")
+    ('1.736', '24.02', '20,431', '420')
+    >>> value_of(0.00004), value_of(0.0), value_of(math.nan), value_of(math.inf, "steps_to_threshold")
+    ('0.00004', '0', 'not a number', 'never')
+    """
+    if number is None:
+        return "not measured"
+    if not math.isfinite(number):
+        never = measure == "steps_to_threshold" and number > 0
+        return "not a number" if math.isnan(number) else "never" if never else "infinite"
+    if measure == "steps_to_threshold" or abs(number) >= 1000:
+        return f"{number:,.0f}"
+    if abs(number) < 0.0005:
+        return f"{number:.5f}" if abs(number) >= 0.000005 and measure != "accuracy" else "0"
+    return f"{number:.{min(3, 3 - math.floor(math.log10(abs(number))))}f}"
+
+
+def interval_of(value: Estimate | None, measure: str = "loss") -> str:
+    """The interval in brackets; nothing where there is none.
+
+    >>> interval_of(Estimate(0.5, 0.4, 0.61, {})), interval_of(None)
+    ('[0.400, 0.610]', '')
+    """
+    if value is None or value.low is None or value.high is None:
+        return ""
+    return f"[{value_of(value.low, measure)}, {value_of(value.high, measure)}]"
+
+
+def in_full(value: Estimate | None, measure: str = "loss") -> str:
+    """A mean with its interval."""
+    return f"{value_of(None if value is None else value.mean, measure)} {interval_of(value, measure)}".strip()
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed("abc")
+    ('a', 'a and b', 'a, b and c')
+    """
+    every = [str(each) for each in names]
+    return " and ".join(filter(None, (", ".join(every[:-1]), every[-1]))) if every else "none"
+
+
+def measure_of(results: Results, task: str) -> str:
+    """By what a task is judged: the loss of a language model, else the accuracy."""
+    return "loss" if isinstance(results.study.tasks[task].task, Language) else "accuracy"
+
+
+def lengths_of(results: Results, task: str) -> list[int]:
+    """Every length that an arm of a task is evaluated at, in order."""
+    arms = results.study.tasks[task].arms
+    return sorted({length for arm in arms for length in results.study.lengths_of(Key(task, arm, 0))})
+
+
+def at_length(results: Results, task: str, length: int) -> str:
+    """A length at the beginning of a sentence, and how often the trained one it is."""
+    trained = results.study.tasks[task].training.length
+    ratio = "the trained length" if length == trained else f"{length / trained:.3g} × the trained length"
+    return f"At {length:,} tokens ({ratio})"
+
+
+def by_chance(seeds: int) -> str:
+    """How often the interval of a difference excludes zero although two arms do not differ.
+
+    With up to three seeds the interval is the range of the differences, so that it excludes zero exactly where all of
+    them have the same sign. With more it is narrower than the range.
+
+    >>> by_chance(1)
+    'One seed, no interval.'
+    """
+    if seeds == 1:
+        return "One seed, no interval."
+    least = "at least " if seeds > 3 else ""
+    return (
+        f"With {seeds} seeds, the interval of a difference excludes zero by chance in {least}{200 * 0.5**seeds:.3g} % "
+        f"of the comparisons of arms that do not differ (2 × 0.5^{seeds})."
+    )
+
+
+def chance_note(results: Results) -> str:
+    """`by_chance` for the numbers of seeds of a study's tasks."""
+    return " ".join(map(by_chance, sorted({len(plan.seeds) for plan in results.study.tasks.values()})))
+
+
+def some_seeds(value: Estimate | None, seeds: int) -> str:
+    """How many seeds were measured, where it is some and not all.
+
+    >>> some_seeds(Estimate(0.5, 0.4, 0.6, {0: 0.4, 2: 0.6}), 3), some_seeds(None, 3)
+    ('2 of 3 seeds', '')
+    """
+    return f"{len(value.seeds)} of {seeds} seeds" if value is not None and len(value.seeds) < seeds else ""
+
+
+def verdict_of(results: Results, each: GateResult) -> str:
+    """The verdict of a gate in two or three words; why there is none, where it cannot be judged."""
+    if each.holds is not None:
+        return "holds" if each.holds else "fails"
+    seeds = len(results.study.tasks[each.gate.task].seeds)
+    return some_seeds(each.value, seeds) or ("not measured" if each.value is None else "not a number")
+
+
+def verdict(results: Results) -> str:
+    """How many gates hold.
+
+    The verdicts themselves are those of `Results.gates`.
+    """
+    found = [each.holds for each in results.gates()]
+    if not found:
+        return "The study has no gates."
+    parts = [f"{found.count(True)} of {len(found)} gates {'holds' if found.count(True) == 1 else 'hold'}"]
+    if found.count(False):
+        parts.append(f"{found.count(False)} fail{'s' if found.count(False) == 1 else ''}")
+    if found.count(None):
+        parts.append(f"{found.count(None)} cannot be judged")
+    return f"{', '.join(parts)}."
