@@ -197,6 +197,23 @@ def test_no_worker_survives_the_driver(tmp_path: Path, how: signal.Signals, stat
     assert "calls.py" not in errors
 
 
+SERVER = """
+from multiprocessing import forkserver
+from pathlib import Path
+from clockhands.engines.local import LocalPool
+
+LocalPool(1, 1, None, ())
+status = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/status").read_text()
+print(next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_ctrl_c_does_not_reach_the_server_while_it_imports():
+    done = subprocess.run([sys.executable, "-c", SERVER], capture_output=True, text=True, check=True)
+    assert int(done.stdout, 16) & 1 << (signal.SIGINT - 1)
+
+
 def test_what_workers_print_stays_out_of_the_output(tmp_path: Path):
     with driver(tmp_path, "chatty") as process:
         output, errors = process.communicate(timeout=60)

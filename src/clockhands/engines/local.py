@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType
@@ -112,6 +112,7 @@ class LocalPool:
     def _ensure_server(self) -> None:
         """Start the server where none runs: with few threads, and with Ctrl-C blocked for all its children."""
         before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+        resource_tracker.ensure_running()  # the server's start would start it, and that unblocks Ctrl-C again
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(self._threads)))
