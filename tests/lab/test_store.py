@@ -21,20 +21,18 @@ import numpy as np
 import pytest
 
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.lab import claiming
 from clockhands.lab import store as module
-from clockhands.lab.store import (
-    VERSION,
+from clockhands.lab.records import Key, Measurement, Row
+from clockhands.lab.store import VERSION, Store
+from clockhands.lab.store_errors import (
     Busy,
     Corrupted,
     DiskFull,
-    Key,
-    Measurement,
     NoLocks,
     NotAStore,
     OtherVersion,
     ReadOnly,
-    Row,
-    Store,
     StoreError,
 )
 
@@ -278,7 +276,7 @@ def test_a_trial_finished_just_before_the_lock_cannot_be_claimed(store: Store, m
 
 
 def test_a_lock_file_that_its_owner_just_removed_is_no_claim(store: Store, monkeypatch: pytest.MonkeyPatch):
-    locked, seen = module._locked, []
+    locked, seen = claiming._locked, []
 
     def removed_first(handle: int, path: Path) -> bool:
         seen.append(handle)
@@ -286,7 +284,7 @@ def test_a_lock_file_that_its_owner_just_removed_is_no_claim(store: Store, monke
             store.checkpoint_path(STUDY, FIRST).with_suffix(".lock").unlink()
         return locked(handle, path)
 
-    monkeypatch.setattr(module, "_locked", removed_first)
+    monkeypatch.setattr(claiming, "_locked", removed_first)
     with store.claim(STUDY, FIRST) as claim:
         assert len(seen) == 2
         assert os.path.samestat(os.fstat(claim.fileno()), claim.checkpoint.with_suffix(".lock").stat())

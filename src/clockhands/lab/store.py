@@ -7,26 +7,26 @@ that keeps a second lab away) lies beside the store, in the folder ``<store>.che
 
 import csv
 import difflib
-import errno
 import hashlib
 import json
 import math
 import os
 import re
-import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, Self, TextIO, TypeAlias
+from types import TracebackType
+from typing import Any, Self, TextIO
 
 from clockhands.arguments import count, one_of, real, shown
-from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.lab.claiming import Claim, hold
+from clockhands.lab.records import AnyKey, Key, Measurement, Row, StoredStudy, Trial
+from clockhands.lab.store_errors import NotAStore, OtherVersion, StoreError, code_of, corrupted, read_only, said
 
 # Both lie in the header of the file: `PRAGMA application_id` and `PRAGMA user_version`.
 APPLICATION = 0x434C4B48  # "CLKH"
@@ -60,184 +60,6 @@ CREATE UNIQUE INDEX one_row_each ON "rows" (
     study, task, arm, seed, kind, variant, step, protocol, length, (place IS NULL), (coalesce(place, 0)), measure
 )
 """
-
-
-class StoreError(ClockhandsError, RuntimeError):
-    """A store of results cannot be used; what was finished before is kept."""
-
-
-class NotAStore(StoreError):
-    """The file is missing, or it is not a store of this program."""
-
-
-class OtherVersion(StoreError):
-    """The store was written by a clockhands with another version of the tables."""
-
-
-class ReadOnly(StoreError):
-    """The store or its folder cannot be written."""
-
-
-class DiskFull(StoreError):
-    """There is no space left for what was to be written."""
-
-
-class Busy(StoreError):
-    """Another program kept the store locked for too long."""
-
-
-class Corrupted(StoreError):
-    """The database is damaged."""
-
-
-class NoLocks(StoreError):
-    """The file system cannot lock files, so two labs could do one trial twice."""
-
-
-# Any tuple of these three is taken as a key.
-AnyKey: TypeAlias = tuple[str, str, int]
-
-
-class Key(NamedTuple):
-    """Which trial of a study: a task, an arm and a seed."""
-
-    task: str
-    arm: str
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.task}, {self.arm}, seed {self.seed}"
-
-
-class Measurement(NamedTuple):
-    """One number that a trial measured.
-
-    Attributes:
-        kind: ``training`` (the mean over the steps since the last such row), ``curve`` (held-out data while training)
-            or ``evaluation`` (held-out data at the end).
-        measure: What was measured: ``loss``, ``accuracy``, ``gradient_norm``, ...
-        value: The number. NaN and infinities are kept; SQLite drops the sign of a zero.
-        step: After how many training steps.
-        length: The sequence length, in tokens.
-        place: A position bucket or a depth; ``None`` for an average over all.
-        protocol: How the text was cut: ``whole``, ``sliding``, or ``''``.
-        variant: The change at test time; ``''`` is as trained. In a curve, ``before drop`` or ``dropped``.
-    """
-
-    kind: str
-    measure: str
-    value: float
-    step: int
-    length: int
-    place: int | None = None
-    protocol: str = ""
-    variant: str = ""
-
-
-class Row(NamedTuple):
-    """One measurement of one trial, as it is stored and exported."""
-
-    study: str
-    task: str
-    arm: str
-    seed: int
-    kind: str
-    variant: str
-    step: int
-    protocol: str
-    length: int
-    place: int | None
-    measure: str
-    value: float
-
-    @property
-    def key(self) -> Key:
-        """The trial that measured it."""
-        return Key(self.task, self.arm, self.seed)
-
-    @property
-    def measurement(self) -> Measurement:
-        """What was measured, without the trial."""
-        return Measurement(**{name: getattr(self, name) for name in Measurement._fields})
-
-
-class StoredStudy(NamedTuple):
-    """One study: its file, and where and with what it was first run.
-
-    Attributes:
-        machine: Where, with which threads and device, on which texts and from which checkpoints.
-        bounds: What was derived about the scores, by task and by length (as text); empty in older stores.
-    """
-
-    hash: str
-    name: str
-    text: str
-    created: str
-    command: str
-    version: str
-    commit_id: str
-    versions: dict[str, Any]
-    machine: dict[str, Any]
-    bounds: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType({})
-
-
-class Trial(NamedTuple):
-    """One trial and its state: ``waiting``, ``finished`` or ``failed``."""
-
-    task: str
-    arm: str
-    seed: int
-    state: str
-    message: str
-    seconds: float | None
-    facts: dict[str, Any]
-    finished_at: str | None
-
-    @property
-    def key(self) -> Key:
-        """Which trial it is."""
-        return Key(self.task, self.arm, self.seed)
-
-
-@dataclass
-class Claim:
-    """The right to work on one trial, until it is released or the process ends, however it ends.
-
-    A child process that inherits the file (``fileno``, by ``fork`` or ``pass_fds``) keeps the claim alive when its
-    parent dies, so that no second lab starts a trial that an orphan still works on.
-    """
-
-    study: str
-    key: Key
-    checkpoint: Path
-    _lock: Path = field(repr=False)
-    _handle: int | None = field(repr=False)
-    _process: int = field(default_factory=os.getpid, repr=False)
-
-    def fileno(self) -> int:
-        """The file descriptor that holds the lock."""
-        if self._handle is None:
-            raise InvalidValue(f"The claim on {self.key} was released.", "Claim the trial again.")
-        return self._handle
-
-    def release(self) -> None:
-        """Lets other labs claim the trial; a second call does nothing."""
-        handle, self._handle = self._handle, None
-        if handle is None:
-            return
-        if os.getpid() == self._process:  # a forked child only closes its own copy
-            with suppress(OSError):
-                self._lock.unlink()  # while it is locked; whoever opened it before looks again, see `Store.claim`
-            _unlock(handle)
-        os.close(handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
 
 
 class Store:
@@ -275,7 +97,7 @@ class Store:
             raise NotAStore(f"There is no folder {file.parent}.", f"Make it first: mkdir -p {file.parent}")
         if not file.exists() and not (create and write):
             raise NotAStore(f"There is no store of results at {file}.", "Check the name, or run a study into it first.")
-        with _said(file, "the new store", patience):
+        with said(file, "the new store", patience):
             # First to read only, so that a file of another program is not changed, not even by SQLite's recovery.
             # Never by Python's `open`: closing a file drops all locks that this process has on it, SQLite's too.
             known = file.exists() and file.stat().st_size > 0 and _inspected_read_only(file, patience)
@@ -288,7 +110,7 @@ class Store:
                 connection.execute("PRAGMA foreign_keys = ON")
                 damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if damage != "ok":
-                    raise _corrupted(file, damage.replace("\n", " "))
+                    raise corrupted(file, damage.replace("\n", " "))
             except BaseException:
                 connection.close()
                 raise
@@ -404,7 +226,7 @@ class Store:
             ``None`` if another lab works on it, or if it is finished or has failed.
         """
         if not self.writable:
-            raise _read_only(self.path)
+            raise read_only(self.path)
         key = _checked(key)
         if self._state(study, key) != "waiting":
             return None
@@ -415,21 +237,11 @@ class Store:
                 "Move the folder away, then run `clockhands lab resume`. Every finished trial is kept.",
             )
         lock = checkpoint.with_suffix(".lock")
-        with _said(checkpoint.parent, f"the lock of trial {key}", self._patience):
+        with said(checkpoint.parent, f"the lock of trial {key}", self._patience):
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            while True:
-                handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
-                try:
-                    if not _locked(handle, self.path):
-                        os.close(handle)
-                        return None
-                    with suppress(FileNotFoundError):
-                        if os.path.samestat(os.fstat(handle), lock.stat()):
-                            break
-                except BaseException:
-                    os.close(handle)
-                    raise
-                os.close(handle)  # its owner removed the file between our opening and our locking it
+            handle = hold(lock, self.path)
+        if handle is None:
+            return None
         claim = Claim(study, key, checkpoint, lock, handle)
         try:
             if self._state(study, key) == "waiting":  # it may have been finished before we had the lock
@@ -502,7 +314,7 @@ class Store:
             return len(rows)
         file = Path(target)
         unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # so that no half of a file is left
-        with _said(file, "the CSV file", self._patience):
+        with said(file, "the CSV file", self._patience):
             try:
                 with unfinished.open("w", encoding="utf-8", newline="") as opened:
                     _write_csv(rows, opened)
@@ -515,7 +327,7 @@ class Store:
 
     def _read(self, command: str, *values: Any) -> list[Any]:
         self._same_process()
-        with self._turn, _said(self.path, "nothing", self._patience):
+        with self._turn, said(self.path, "nothing", self._patience):
             return self._connection.execute(command, values).fetchall()
 
     @contextmanager
@@ -523,8 +335,8 @@ class Store:
         """One transaction, from the lock to the commit; after an error nothing of it is left."""
         self._same_process()
         if not self.writable:
-            raise _read_only(self.path)
-        with self._turn, _said(self.path, what, self._patience), _transaction(self._connection, self._patience):
+            raise read_only(self.path)
+        with self._turn, said(self.path, what, self._patience), _transaction(self._connection, self._patience):
             yield self._connection
 
     def _same_process(self) -> None:
@@ -571,7 +383,7 @@ def _reader(file: Path, patience: float) -> sqlite3.Connection:
             connection.execute("PRAGMA query_only = 1")
             return connection
         logs = [file.with_name(file.name + end) for end in ("-wal", "-journal")]
-        if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or any(
+        if code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or any(
             log.exists() and log.stat().st_size
             for log in logs  # they hold what `immutable` would not see
         ):
@@ -639,7 +451,7 @@ def _patiently(action: Any, patience: float) -> Any:
         try:
             return action()
         except sqlite3.OperationalError as error:
-            if _code(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or time.monotonic() >= end:
+            if code_of(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or time.monotonic() >= end:
                 raise
             time.sleep(0.02)
 
@@ -709,88 +521,3 @@ def _safe(name: str) -> str:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
     return f"{re.sub(r'[^a-z0-9_-]+', '-', name.lower())[:60]}~{digest}"
-
-
-# Locks
-
-
-def _locked(handle: int, store: Path) -> bool:
-    """Whether the file could be locked; an error where files cannot be locked at all."""
-    hint = "Put the store on a local disk of Linux or macOS. Reading it works anywhere."
-    try:
-        import fcntl
-    except ImportError:
-        raise NoLocks("This system has no file locks that end with their process (`fcntl`).", hint) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
-            raise NoLocks(f"The file system of {store} cannot lock files ({error.strerror}).", hint) from error
-        raise
-    return True
-
-
-def _unlock(handle: int) -> None:
-    import fcntl
-
-    fcntl.flock(handle, fcntl.LOCK_UN)  # also for a child that inherited it
-
-
-# What went wrong, in sentences
-
-
-@contextmanager
-def _said(path: Path, what: str, patience: float) -> Iterator[None]:
-    """Errors of SQLite and of the system as errors of this library."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise _sentence(path, what, patience, error) from error
-
-
-def _sentence(path: Path, what: str, patience: float, error: sqlite3.Error | OSError) -> StoreError:
-    code = _code(error)
-    number = error.errno if isinstance(error, OSError) else None
-    folder = path if path.is_dir() else path.parent
-    if code == sqlite3.SQLITE_NOTADB:
-        return NotAStore(f"{path} is no SQLite database. It was not changed.", "Name another file.")
-    if code == sqlite3.SQLITE_CORRUPT:
-        return _corrupted(path, str(error))
-    # SQLite reports a full disk as an input or output error when it is the shared memory that does not fit.
-    no_space = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(folder).free < 2**20
-    if code == sqlite3.SQLITE_FULL or no_space or number in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"The disk of {path} is full, so {what} was not written.",
-            "Free some space, then try again or run `clockhands lab resume`. Every finished trial is kept.",
-        )
-    closed = code == sqlite3.SQLITE_CANTOPEN and not os.access(folder, os.W_OK)
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or closed or number in (errno.EACCES, errno.EROFS):
-        return _read_only(path)
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Busy(
-            f"Another program kept {path} locked for {patience:g} seconds, so {what} was not written.",
-            "Wait until it has ended, or stop it; then run `clockhands lab resume`.",
-        )
-    return StoreError(
-        f"{path} cannot be used: {error}.", "Check the file and its disk. What was finished is not touched."
-    )
-
-
-def _code(error: Exception) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits hold details
-
-
-def _read_only(path: Path) -> ReadOnly:
-    return ReadOnly(
-        f"{path} cannot be written: the file or its folder is read-only.",
-        "Allow writing to both, or copy the store to another folder. What was finished is kept and can be read.",
-    )
-
-
-def _corrupted(path: Path, why: str) -> Corrupted:
-    return Corrupted(
-        f"The database {path} is damaged: {why}. It was not changed.",
-        f"Keep a copy, then save what can be read: sqlite3 {path} .recover; or run the study into a new file.",
-    )
