@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import math
+import re
 import subprocess
 import sys
 import tomllib
@@ -112,6 +113,15 @@ def test_studies_of_a_store_are_listed(run):
     assert (bad["name"], bad["trials"], bad["commit"]) == ("bad", {"waiting": 4, "finished": 0, "failed": 0}, "abc")
 
 
+def test_columns_of_the_list_do_not_touch(run):
+    """The longest name of a shipped study is as wide as the column of names elsewhere."""
+    found = run("lab", "list").out.splitlines()
+    starts = [re.match(r"  (\S+)( {2,})\S", line) for line in found if re.match(r"  \S", line)]
+    assert [each[1] for each in starts] == shipped()
+    assert len({each.end() for each in starts}) == 1
+    assert max(map(len, found)) <= 80
+
+
 @pytest.mark.usefixtures("filled")
 def test_a_report_says_gates_and_numbers(run):
     done = run("lab", "report", "good")
@@ -121,7 +131,7 @@ def test_a_report_says_gates_and_numbers(run):
         "4 trials; 8 s of training and evaluation.",
         "1 of 1 gates hold.",
         "  holds        Rotary copies better.",
-        "accuracy of rotary minus none: 0.500 [0.500, 0.500] (asked: interval above -2)",
+        "accuracy of rotary minus none: 0.500 [0.500, 0.500] (required: interval above -2)",
         "copy: Accuracy (share of answers that are right), by length in tokens",
         "none             0.200 [0.200, 0.200]  0.200 [0.200, 0.200]",
         "rotary, removed  2.062 [2.000, 2.125]  2.062 [2.000, 2.125]",
@@ -184,7 +194,7 @@ def test_a_gate_that_cannot_be_judged_is_exit_code_1(run):
             store.finish(bad.hash, key, [Measurement("evaluation", "accuracy", math.nan, 6, 8, None, "whole", "")],
                          {"parameters": 1, "code_parameters": 0, "tokens_per_second": 1.0})  # fmt: skip
     done = run("lab", "report", "bad")
-    assert "  not measured Rotary copies better." in done.out
+    assert "  not a number Rotary copies better." in done.out
     assert done.code == 1
     assert run("lab", "report", "bad", "--json").code == 1
 

@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import hashlib
+import io
 import json
 import math
 import re
@@ -20,6 +21,7 @@ from clockhands.lab import study as studies
 from clockhands.lab.results import Estimate, Results, estimate
 from clockhands.lab.store import Key, Measurement, Row, Store, StoredStudy, Trial
 from clockhands.show import lab_charts as charts
+from clockhands.show.lab import print_results, print_stored
 from clockhands.show.lab_answers import Ranking, answers, early_tokens, lines_of
 from clockhands.show.lab_charts import LOOKS
 from clockhands.show.lab_numbers import Line, by_chance, value_of, verdict
@@ -839,6 +841,49 @@ def test_the_colours_can_be_read_on_paper_in_both_themes():
         for colour, under in zip(pair, paper, strict=True):
             light, dark = sorted((luminance(colour), luminance(under)), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+# On a terminal
+
+
+def printed(results) -> str:
+    out = io.StringIO()
+    print_results(results, out, 200)
+    return out.getvalue()
+
+
+def test_what_few_seeds_show_by_chance_is_a_footnote():
+    told = printed(made(LENGTHS, LOSSES))
+    assert told.count("by chance in 25 % of") == 1
+    one = printed(made(LENGTHS.replace("[0, 1, 2]", "[0]"), LOSSES))
+    assert "One seed, no interval." in one
+    assert "by chance" not in one
+
+
+def test_numbers_and_gates_of_some_seeds_say_so():
+    told = printed(made(LENGTHS, LOSSES, failed=[Key("copy", "rotary", 2)]))
+    assert "  2 of 3 seeds Rotary copies at the trained length." in told
+    assert "0.994 [0.993, 0.995] (2 of 3 seeds)" in told
+    assert "0.000] (3 of 3" not in told
+
+
+def test_drops_come_before_the_tables():
+    told = printed(made(DROP, {"rotary": (1.0, 0.2), "dropped": (1.0, 0.1)}))
+    assert told.index("copy: what dropping the position encoding does") < told.index("copy: Accuracy")
+    assert "  - dropped: removing the position encoding at step 300 raises the held-out loss by 2.000" in " ".join(
+        told.split("\n    ")
+    )
+
+
+def test_long_names_of_studies_have_a_line_of_their_own(capsys):
+    names = ("short", "x" * 40)
+    stored = made(ONE).stored
+    found = [(stored._replace(name=name), made(ONE).trials) for name in names]
+    print_stored(found)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("  short  ")
+    assert lines[1] == "  " + "x" * 40
+    assert lines[2].startswith(" " * 9)
 
 
 # In a browser

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO, Self
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
@@ -19,6 +20,8 @@ from clockhands.lab.results import Estimate, GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tuning import Tuned
+from clockhands.show.lab_drops import drop_answers, rise_of
+from clockhands.show.lab_numbers import chance_note, some_seeds, verdict_of
 from clockhands.show.page import Page, safe
 
 _EVERY = 15.0  # seconds between two lines where there is no terminal
@@ -111,39 +114,47 @@ def print_results(results: Results, file: IO[str] | None = None, width: int | No
         page.line()
         page.paragraph(f"{held} of {len(gates)} gates hold.", style="bold green" if held == len(gates) else "bold red")
         for each in gates:
-            _print_gate(page, each)
+            _print_gate(page, results, each)
+    for task in study.tasks:
+        _print_drops(page, results, task)
     for task in study.tasks:
         for measure in ("accuracy", "loss", "loss_ratio"):
             _print_table(page, results, task, measure)
-        _print_drops(page, results, task)
+    page.line()
+    if any(len(plan.seeds) > 1 for plan in study.tasks.values()):
+        page.paragraph("A number is a mean over seeds; the brackets hold its 95 % bootstrap interval over seeds.")
+    page.paragraph(chance_note(results))
     if study.scope:
-        page.line()
         page.paragraph(f"Scope: {study.scope}")
     stored = results.stored
     page.paragraph(
         f"Study {study.hash[:12]}, commit {stored.commit_id or 'unknown'}, clockhands {stored.version}, "
-        f"torch {stored.versions.get('torch', '?')}, {stored.machine.get('threads', '?')} thread(s) a trial."
+        f"torch {stored.versions.get('torch', '?')}, threads per trial: {stored.machine.get('threads', '?')}."
     )
 
 
-_MARKS = {True: ("holds", "green"), False: ("fails", "bold red"), None: ("not measured", "yellow")}
+_STYLES = {True: "green", False: "bold red", None: "yellow"}
 
 
-def _print_gate(page: Page, each: GateResult) -> None:
-    word, style = _MARKS[each.holds]
-    page.line(Text(f"  {word:<13}", style=style) + Text(f"{safe(each.gate.says)}"))
-    page.line(Text(f"               {gate_in_numbers(each)}", style="dim"))
+def _print_gate(page: Page, results: Results, each: GateResult) -> None:
+    word, style = verdict_of(results, each), _STYLES[each.holds]
+    page.line(Text(f"  {word:<12} ", style=style) + Text(f"{safe(each.gate.says)}"))
+    page.line(Text(f"               {safe(gate_in_numbers(results, each))}", style="dim"))
 
 
-def gate_in_numbers(each: GateResult) -> str:
-    """What was measured, and what was asked."""
+def gate_in_numbers(results: Results, each: GateResult) -> str:
+    """What was measured, and what is required."""
     gate = each.gate
     what = gate.arm + (f" {gate.variant}" if gate.variant else "")
     if gate.minus:
         what += f" minus {gate.minus}" + (f" {gate.minus_variant}" if gate.minus_variant else "")
     where = f" at {gate.length:,} tokens" if gate.length else ""
-    asked = ", ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in gate.bounds.items())
-    return f"{gate.measure.replace('_', ' ')} of {what}{where}: {number(each.value)} (asked: {asked})"
+    required = ", ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in gate.bounds.items())
+    found = number(each.value)
+    if gate.measure == "spike" and not gate.minus and each.value is not None:
+        found = rise_of(results, gate.task, gate.arm)
+    measure = {"spike": "rise at the drop", "won_back": "recovered share of the rise"}.get(gate.measure, gate.measure)
+    return f"{measure.replace('_', ' ')} of {what}{where}: {found} (required: {required})"
 
 
 def number(value: Estimate | None, digits: int = 3) -> str:
@@ -163,7 +174,7 @@ def number(value: Estimate | None, digits: int = 3) -> str:
 _TITLES = {
     "accuracy": "Accuracy (share of answers that are right)",
     "loss": "Loss (nats per token)",
-    "loss_ratio": "Loss over the loss at the training length",
+    "loss_ratio": "Loss / loss at the training length",
 }
 
 
@@ -181,9 +192,13 @@ def _print_table(page: Page, results: Results, task: str, measure: str) -> None:
             drawn.add_column(f"{length:,}", justify="right", no_wrap=True)
         for arm in plan.arms:
             for variant in (AS_TRAINED, *results.study.arms[arm].at_test):
-                cells = [
-                    number(results.value(task, arm, measure, length=length, variant=variant, protocol=protocol))
+                found = [
+                    results.value(task, arm, measure, length=length, variant=variant, protocol=protocol)
                     for length in lengths
+                ]
+                few = (some_seeds(value, len(plan.seeds)) for value in found)
+                cells = [
+                    f"{number(value)}{f' ({note})' if note else ''}" for value, note in zip(found, few, strict=True)
                 ]
                 if any(cell != "-" for cell in cells):
                     drawn.add_row(safe(f"{arm}{f', {variant}' if variant else ''}"), *cells)
@@ -202,30 +217,48 @@ def _print_whole(page: Page, drawn: Table) -> None:
 
 
 def _print_drops(page: Page, results: Results, task: str) -> None:
-    for arm in results.study.tasks[task].arms:
-        spike, back = (results.value(task, arm, measure) for measure in ("spike", "won_back"))
-        if spike is not None:
-            page.paragraph(
-                f"{arm}: removing the code raised the held-out loss by {number(spike)} nats; "
-                f"{number(back, 2)} of that was gone at the end of training."
-            )
+    said = drop_answers(results, task)
+    if said:
+        page.line()
+        page.line(Text(f"{task}: what dropping the position encoding does", style="bold underline"))
+        for each in said:
+            page.beside(each, "  - ", ())
 
 
 def print_shipped(studies: Mapping[str, Study | ClockhandsError]) -> None:
     """The studies that come with the library, a line each; what one needs that cannot be read."""
-    page = Page(Console(highlight=False, markup=False))
+    rows = []
     for name, each in studies.items():
         known = not isinstance(each, ClockhandsError)
-        page.row(name, f"{each.question} ({len(each.trial_keys())} trials)" if known else f"{each.message} {each.hint}")
+        rows.append(
+            (name, f"{each.question} ({len(each.trial_keys())} trials)" if known else f"{each.message} {each.hint}")
+        )
+    _print_rows(rows)
 
 
 def print_stored(found: Sequence[tuple[StoredStudy, Sequence[Trial]]]) -> None:
     """The studies of a store, a line each."""
-    page = Page(Console(highlight=False, markup=False))
+    rows = []
     for each, trials in found:
         states = {state: sum(t.state == state for t in trials) for state in ("finished", "failed", "waiting")}
-        told = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-        page.row(each.name, f"{told}; {each.hash[:12]}, run first {each.created}")
+        counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+        rows.append((each.name, f"{counts}; {each.hash[:12]}, first run {each.created}"))
+    _print_rows(rows)
+
+
+_LONGEST = 30  # letters of a name beside which there is still room for words
+
+
+def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
+    """Names, and words beside them in one column; a name that is too long for that has a line of its own."""
+    page = Page(Console(highlight=False, markup=False))
+    width = max((cell_len(safe(name)) for name, _ in rows if cell_len(safe(name)) <= _LONGEST), default=0) + 4
+    for name, words in rows:
+        label = f"  {safe(name)}"
+        if cell_len(label) + 2 > width:
+            page.line(label)
+            label = ""
+        page.beside(words, label + " " * (width - cell_len(label)), ())
 
 
 def print_tuned(found: Sequence[Tuned], file: IO[str] | None = None) -> None:
