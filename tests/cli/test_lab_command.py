@@ -5,9 +5,11 @@ import importlib.util
 import json
 import math
 import re
+import sqlite3
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import jsonschema
@@ -473,6 +475,17 @@ def test_a_study_goes_on_with_the_threads_that_it_was_begun_with(run, monkeypatc
     assert run("lab", "resume").code == 0
     with Store.open("lab.sqlite") as store:
         assert {each.facts["threads"] for each in store.trials(store.studies()[0].hash)} == {2}
+
+
+@pytest.mark.usefixtures("torch", "folder")
+def test_a_store_that_was_only_begun_to_be_made_is_used(run, monkeypatch: pytest.MonkeyPatch):
+    from clockhands.lab import running
+
+    with closing(sqlite3.connect("lab.sqlite")) as database:  # as a lab leaves it that is killed before the tables
+        database.execute("PRAGMA journal_mode = WAL")
+    assert Path("lab.sqlite").stat().st_size
+    monkeypatch.setattr(running, "events", interrupt)
+    assert "Interrupted: 0 of 4 trials are finished" in run("lab", "run", "good.toml").err
 
 
 @pytest.mark.usefixtures("torch", "folder")

@@ -236,13 +236,14 @@ def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
         _need("tensorboard", "tensorboard")
     from clockhands.lab.running import AS_BEGUN, Options, check
     from clockhands.lab.store import Store
+    from clockhands.lab.store_errors import NotAStore
 
     given = {name: value for name, value in how.items() if value is not None and name not in ("jobs", "tensorboard")}
-    if path.is_file() and path.stat().st_size:  # else there is nothing to go on with
-        with Store.open(path, write=False) as store:
-            begun = store.study(study.hash)
-        machine = {} if begun is None else begun.machine
-        given = {name: machine[name] for name in AS_BEGUN if name in machine} | given
+    begun = None
+    with suppress(NotAStore), Store.open(path, create=False, write=False) as store:  # if it is none, it will be one
+        begun = store.study(study.hash)
+    if begun is not None:
+        given = {name: begun.machine[name] for name in AS_BEGUN if name in begun.machine} | given
     options = Options(at_once=how["jobs"], **given)
     check(study, options)
     if how["tensorboard"] is not None:
