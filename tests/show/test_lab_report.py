@@ -683,6 +683,19 @@ def test_a_study_of_drops_answers_that_first():
     assert "At 128 tokens (2 × the trained length), the accuracy of dropped is higher than that of" in others[1]
 
 
+def test_comparisons_of_drops_name_the_protocol_where_there_are_two():
+    both = CHECKPOINT.replace("curve = 50", 'curve = 50, protocols = ["whole", "sliding"]')
+    assert "At 64 tokens (the trained length) under `whole`, against" in answers(made(both), "language")[1]
+
+
+def test_a_wide_table_scrolls_in_a_box_with_an_edge():
+    page = lengths_page()
+    assert re.search(r"\.lab-figure \.scrolled \{[^}]*border: 1px solid", Parts(page).style)
+    figures = re.findall(r'<figure class="(lab-figure[^"]*)">.*?<thead>(.*?)</thead>', page, re.DOTALL)
+    assert {kind for kind, head in figures if head.count("<th") > 3} == {"lab-figure is-wide"}
+    assert all('class="scrolled"' in each for each in re.findall(r"<figure class=.*?</figure>", page, re.DOTALL))
+
+
 def test_dropped_arms_and_what_they_are_compared_with_stand_out():
     others = "".join(f'[arms."other {number}"]\ncode = "none"\n' for number in range(12))
     drops = "".join(
@@ -858,6 +871,8 @@ def test_what_few_seeds_show_by_chance_is_a_footnote():
     one = printed(made(LENGTHS.replace("[0, 1, 2]", "[0]"), LOSSES))
     assert "One seed, no interval." in one
     assert "by chance" not in one
+    some = printed(made(LENGTHS.replace('kind = "copy"', 'kind = "copy"\nseeds = [0]', 1), LOSSES))
+    assert "A task with one seed has no intervals. With 3 seeds, the interval" in " ".join(some.split())
 
 
 def test_numbers_and_gates_of_some_seeds_say_so():

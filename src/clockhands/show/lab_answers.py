@@ -13,7 +13,7 @@ from itertools import combinations
 from clockhands.lab.results import Estimate, Results
 from clockhands.lab.study import AS_TRAINED
 from clockhands.show.lab_drops import drop_answers
-from clockhands.show.lab_numbers import Line, at_length, in_full, lengths_of, listed, measure_of, value_of
+from clockhands.show.lab_numbers import Line, at_length, in_full, lengths_of, listed, measure_of, under, value_of
 
 _NAMED = 4  # arms that are named with their numbers in a sentence
 _FLAT = 0.01  # a loss that changes by less, as a share, is called flat
@@ -156,11 +156,7 @@ class Ranking:
     @property
     def where(self) -> str:
         """The length, how often the trained one it is, and the protocol where there are two."""
-        return f"{at_length(self.results, self.task, self.length)}{_under(self.results, self.task, self.protocol)},"
-
-
-def _under(results: Results, task: str, protocol: str) -> str:
-    return f" under `{protocol}`" if len(results.study.tasks[task].evaluation.protocols) > 1 else ""
+        return f"{at_length(self.results, self.task, self.length)}{under(self.results, self.task, self.protocol)},"
 
 
 def rankings(results: Results, task: str, protocol: str, lines: Sequence[Line]) -> list[Ranking]:
@@ -205,7 +201,7 @@ def with_length(results: Results, task: str, protocol: str) -> list[str]:
         return []
     order = sorted(found, key=lambda line: found[line].mean)
     return [
-        f"From {trained:,} to {longest:,} tokens{_under(results, task, protocol)} the loss changes by a factor of "
+        f"From {trained:,} to {longest:,} tokens{under(results, task, protocol)} the loss changes by a factor of "
         f"{in_full(found[order[0]])} for {order[0]} (lowest) to {in_full(found[order[-1]])} for {order[-1]} (highest)."
     ]
 

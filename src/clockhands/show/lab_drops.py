@@ -12,6 +12,7 @@ from clockhands.show.lab_numbers import (
     lengths_of,
     listed,
     measure_of,
+    under,
     value_of,
 )
 
@@ -173,7 +174,8 @@ def _against(results: Results, task: str, reference: Reference, length: int) -> 
     found = compared(results, task, reference, length)
     if not found:
         return ""
-    what, where = measure_of(results, task), at_length(results, task, length)
+    protocol = results.study.tasks[task].evaluation.protocols[0]
+    what, where = measure_of(results, task), at_length(results, task, length) + under(results, task, protocol)
     groups: dict[str, dict[str, Estimate]] = {"higher": {}, "lower": {}, "": {}}
     for arm, value in found.items():
         side = value.verdict if value.low is not None else "above" if value.mean > 0 else "below"

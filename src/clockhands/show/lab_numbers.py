@@ -97,6 +97,11 @@ def at_length(results: Results, task: str, length: int) -> str:
     return f"At {length:,} tokens ({ratio})"
 
 
+def under(results: Results, task: str, protocol: str) -> str:
+    """The protocol in a sentence, where a task has more than one."""
+    return f" under `{protocol}`" if len(results.study.tasks[task].evaluation.protocols) > 1 else ""
+
+
 def by_chance(seeds: int) -> str:
     """How often the interval of a difference excludes zero although two arms do not differ.
 
@@ -117,7 +122,10 @@ def by_chance(seeds: int) -> str:
 
 def chance_note(results: Results) -> str:
     """`by_chance` for the numbers of seeds of a study's tasks."""
-    return " ".join(map(by_chance, sorted({len(plan.seeds) for plan in results.study.tasks.values()})))
+    counts = sorted({len(plan.seeds) for plan in results.study.tasks.values()})
+    if len(counts) > 1 and counts[0] == 1:
+        return " ".join(["A task with one seed has no intervals.", *map(by_chance, counts[1:])])
+    return " ".join(map(by_chance, counts))
 
 
 def some_seeds(value: Estimate | None, seeds: int) -> str:
