@@ -25,7 +25,7 @@ MEASURES = {
     "accuracy": "accuracy",
     "loss_ratio": "loss / loss at the trained length",
     "spike": "rise of the loss at the drop (nats per token)",
-    "won_back": "share of that rise recovered by the end of training",
+    "won_back": "share of the rise at the drop that is recovered by the end of training",
     "steps_to_threshold": "steps until the task is learnt",
     "sink_share": "share of attention on the first token",
     "gradient_norm": "gradient norm at the end of training",
