@@ -234,7 +234,12 @@ class Results:
         return {step: estimate({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
 
     def bounds(self, task: str) -> dict[str, dict[str, float]]:
-        """What can be derived about the scores of a task, by length; empty where its text is not on this machine."""
+        """What can be derived about the scores of a task, by length, as stored when the study was run.
+
+        Empty for a store without them whose text is not on this machine.
+        """
+        if kept := self.stored.bounds.get(task):
+            return dict(kept)
         plan = self.study.tasks[task]
         try:
             return {str(length): plan.task.bounds(length) for length in plan.evaluation.lengths}
