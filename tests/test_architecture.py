@@ -25,7 +25,9 @@ additive rotary biases
 mixtures
 specs
 presets
-torch jax measures recognition faults heads engines
+jax measures recognition faults heads engines
+diagnosis
+torch
 claims sources
 readers testing
 auditing conversion probes lab

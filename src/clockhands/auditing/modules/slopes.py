@@ -6,9 +6,9 @@ import numpy as np
 
 from clockhands.auditing.checks import Case
 from clockhands.auditing.modules.held import Held, Walked
-from clockhands.auditing.modules.ladders import Verdict, fits
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.biases import Alibi
+from clockhands.diagnosis import Verdict, fits
 from clockhands.sources.resolved import Code, layer_ranges
 
 # Powers of two, made by `pow` in float32.
