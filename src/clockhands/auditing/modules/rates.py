@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.checks import Case
+from clockhands.auditing.expected import Expected
 from clockhands.auditing.modules.held import Held, Walked, parameters_of
-from clockhands.auditing.modules.serving import Declared, Expected, joined
+from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.diagnosis import ROUNDED, Verdict, judged, recognised_spec, unlike_any
 from clockhands.sources.resolved import Code, layer_ranges
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.modules.serving import Expected
+from clockhands.auditing.expected import Expected
 from clockhands.diagnosis import ROUNDED, Verdict, judged
 from clockhands.dtypes import output_dtype
 

@@ -16,9 +16,7 @@ _AGAIN = (
 
 
 def _place(evidence: Evidence) -> str:
-    name = next(
-        (name.removeprefix("model:") for name, _ in stated(evidence) if name.startswith("model:")), "the module"
-    )
+    name = next((name.removeprefix("model:") for name, _ in stated(evidence)), "the module")
     more = evidence.get("tensors", 1) - 1
     return name + (f" and {spoken(more)} more like it" if more > 0 else "")
 
@@ -421,9 +419,9 @@ _RULES: Mapping[str, Rule] = {
         _rounded,
         "Rates of a loaded model rounded to few bits",
         (
-            "Casting a whole model to bfloat16 or float16 casts its computed rates too, to 8 or 11 bits. Phases are"
-            " then off by a share of the position: nothing to see at the start of a text, radians at its end. Casting"
-            " back does not undo it. Loading with the type that is wanted (`from_pretrained(..., dtype=torch.bfloat16)`"
+            "Casting a whole model to bfloat16 or float16 casts its computed rates too, to 8 or 11 bits, and casting"
+            " back does not undo it. Phases are then off by a share of the position: nothing to see at the start of a"
+            " text, radians at its end. Loading with the type that is wanted (`from_pretrained(..., dtype=torch.bfloat16)`"
             " in Transformers) keeps the rates in float32."
         ),
         cases=("NVIDIA-NeMo/Automodel#2549 (June 2026)",),
