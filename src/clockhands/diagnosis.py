@@ -30,6 +30,7 @@ _FASTEST = (0.01, 100.0)
 _SLOWEST = 1e-12
 _ROUNDS = 12
 _LARGEST = 50.0  # the logarithm of a base that nobody has
+_FEWEST = 4  # rates by which a ladder can be recognised
 _EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
 
 
@@ -401,7 +402,7 @@ def _of_other_bases(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> 
 
 
 def _in_another_order(numbers: np.ndarray, reference: Reference) -> Iterator[Way]:
-    """The declared ladder, or the plain one, in another order of its pairs, or times one number."""
+    """The declared ladder, or the plain one, in another order of its pairs; or the declared one times a number."""
     place = np.argsort(np.argsort(-numbers, kind="stable"), kind="stable")
     for ladder, code in ((reference.rates, "buffer-differs"), (reference.plain, "buffer-unscaled")):
         if ladder is None or len(ladder) != len(numbers):
@@ -409,13 +410,13 @@ def _in_another_order(numbers: np.ndarray, reference: Reference) -> Iterator[Way
         words = "the declared rates" if code == "buffer-differs" else "the plain rates"
         more = {} if code == "buffer-differs" else {"effective factor": 1.0, "base": reference.base}
         yield code, np.sort(ladder)[::-1][place], {**more, "it is": f"{words} in another order of pairs"}
-        for times in _written(float(np.median(numbers / ladder)), 1.0):
-            yield code, times * ladder, {**more, "it is": f"{words} times {times:g}"}
+    for times in _written(float(np.median(numbers / reference.rates)), 1.0):
+        yield "buffer-differs", times * reference.rates, {"it is": f"the declared rates times {times:g}"}
 
 
 def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> Iterator[Way]:
     """What a rule that nobody declared makes, told by what it has otherwise: its base, its scaling, or the factor."""
-    if isinstance(spec.scaling, LongRope):
+    if isinstance(spec.scaling, LongRope) or len(numbers) < _FEWEST:
         return
     found = recognised_spec(numbers, max(slack, _unit(numbers, dtype)))
     if found is None or not isinstance(found.spacing, Geometric):
@@ -463,17 +464,18 @@ def _exponents(numbers: np.ndarray, spec: Rotary) -> Iterator[float]:
     # The slope of all logarithms is the best of them where numbers are rounded.
     slope = -float(np.polyfit(np.arange(len(numbers)), np.log(numbers), 1)[0])
     found = [steps * slope, of(numbers), steps * math.log(numbers[0] / numbers[1])]
-    exponent = math.log(spec.spacing.base)
-    for _ in range(_ROUNDS if spec.scaling is not None else 0):
-        scaled, plain = (_with_base(spec, math.exp(exponent), scaling) for scaling in (spec.scaling, None))
-        if scaled is None or plain is None or not all(scaled.rates):
-            break
-        last, exponent = exponent, of(numbers * np.array(plain.rates) / np.array(scaled.rates))
-        if not 0 < exponent < _LARGEST:
-            break
-        if abs(exponent - last) < 1e-7:
-            found.append(exponent)
-            break
+    for times in (1, 2) if spec.scaling is not None else ():  # scaled once, or twice
+        exponent = math.log(spec.spacing.base)
+        for _ in range(_ROUNDS):
+            scaled, plain = (_with_base(spec, math.exp(exponent), scaling) for scaling in (spec.scaling, None))
+            if scaled is None or plain is None or not all(scaled.rates):
+                break
+            last, exponent = exponent, of(numbers * (np.array(plain.rates) / np.array(scaled.rates)) ** times)
+            if not 0 < exponent < _LARGEST:
+                break
+            if abs(exponent - last) < 1e-7:
+                found.append(exponent)
+                break
     for each in dict.fromkeys(found):
         if 0 < each < _LARGEST:
             yield each

@@ -156,7 +156,8 @@ STORED = [
     *_HELD_AND_STORED,
     (
         "stored-frequencies-rounded",
-        INV_FREQ | {"tensors": 1, "pair": 3, "stored": 0.5005, "declared": 0.5, "rounded to": "float16", "loaded": "no"},
+        INV_FREQ
+        | {"tensors": 1, "pair": 3, "stored": 0.5005, "declared": 0.5, "rounded to": "float16", "loaded": "no"},
         "note",
         "The rates in model.safetensors:layers.0.inv_freq are the declared ones rounded to float16: pair 3 turns by"
         " 0.5005 rad a token, where the config says 0.5.",

@@ -6,9 +6,10 @@ what the spec makes, within the rounding of its dtype and of the float32 arithme
 left out and nothing is said. Or it is something else (another base, a forgotten scaling, rates that were rounded to
 bfloat16, memory that nobody filled): then loading fails and says by how much it differs, and from which pair on.
 
-How much is allowed: a rate made in float32 is off by at most ``|ln base| <= 21`` roundings, from the exponent, and
-those of eight further operations: ``29 x 2**-24 < ARITHMETIC = 2**-19``, relative. A number of a table is off by that
-much of its phase and two units of a float32 function; everything by one rounding to the dtype that it is held in.
+What rates of a rotary code are is asked of `clockhands.diagnosis`, which derives how far they may be off. For the
+others: a rate made in float32 is off by at most ``|ln base| <= 21`` roundings, from the exponent, and those of eight
+further operations: ``29 x 2**-24 < ARITHMETIC = 2**-19``, relative. A number of a table is off by that much of its
+phase and two units of a float32 function; everything by one rounding to the dtype that it is held in.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,9 @@ import numpy as np
 import torch
 
 from clockhands import additive, biases, rotary
+from clockhands.diagnosis import Verdict, of_rates, slack_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.faults import FAULTS
 from clockhands.layouts import pair_channels
 from clockhands.phases import units
 from clockhands.positions import positions_of
@@ -108,7 +111,7 @@ def _is_named_for_one(key: str) -> bool:
 def _of_rotary(spec: rotary.Rotary, key: str, name: str, tensor: torch.Tensor) -> bool:
     rates = np.array(spec.rates)
     if name in _RATES and not tensor.is_complex() and tensor.dim() <= 1:
-        return _rates(key, tensor, rates)
+        return _diagnosed(key, tensor, spec)
     if name not in _COSINES | _SINES | _TURNS or spec.axes is not None:
         return False
     dtype = tensor.dtype
@@ -200,6 +203,41 @@ def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> Non
         f"({where}: {held[worst]:.6g} there, {numbers[worst]:.6g} here).{_why(held, numbers, dtype)}",
         _HINT,
     )
+
+
+def _diagnosed(key: str, tensor: torch.Tensor, spec: rotary.Rotary) -> bool:
+    """Whether rates are those of a rotary code; rounded to the type that they are held in, they are left out too."""
+    rates, held, dtype = np.array(spec.rates), _held(tensor).reshape(-1), str(tensor.dtype).removeprefix("torch.")
+    if len(held) != len(rates) or not tensor.is_floating_point():
+        return _rates(key, tensor, rates)
+    verdict = of_rates(held, spec, dtype, length=spec.length)
+    if verdict.code is None or (verdict.code == "buffer-rounded" and verdict.evidence["rounded to"] == dtype):
+        return True
+    off = np.abs(held - rates)
+    off = np.where(np.isfinite(off), off, np.inf)
+    worst = int(np.argmax(off))
+    first = int(np.argmax(~(off <= slack_of(spec.rates, None) * rates)))
+    raise InvalidValue(
+        f"`{key}` holds rates that this code does not make ({verdict.code}): from pair {first} on, off by up to "
+        f"{off[worst]:.2g} (pair {worst}: {held[worst]:.6g} there, {rates[worst]:.6g} here).{_in_words(verdict)}",
+        f"{FAULTS[verdict.code].hint} Left out of the state dict, the spec's own are used.",
+    )
+
+
+def _in_words(verdict: Verdict) -> str:
+    found = verdict.evidence
+    words = {
+        "buffer-zero": "They are all zero, as memory that nobody filled.",
+        "buffer-uninitialised": "No rule makes them, as memory that nobody filled.",
+        "buffer-unscaled": "They are those without the scaling.",
+        "buffer-scaled-twice": "They are scaled twice.",
+        "buffer-of-another-base": "They are those of base {base in effect:,.7g}.",
+        "buffer-of-another-factor": "They are scaled by {effective factor:.7g}, not {declared factor:.7g}.",
+        "buffer-of-another-scaling": "They have the scaling {scaling in effect}, not {declared scaling}.",
+        "buffer-rounded": "They are this code's, rounded to {rounded to}.",
+    }.get(str(verdict.code), "They are {it is}." if "it is" in found else "")
+    rounded = f" They are rounded to {found['rounded to']}, too." if "rounded to" in found else ""
+    return " " + words.format(**found) + ("" if verdict.code == "buffer-rounded" else rounded) if words else rounded
 
 
 def _rates(key: str, tensor: torch.Tensor, rates: Any, what: str = "rates", each: str = "pair") -> bool:

@@ -421,8 +421,8 @@ _RULES: Mapping[str, Rule] = {
         (
             "Casting a whole model to bfloat16 or float16 casts its computed rates too, to 8 or 11 bits, and casting"
             " back does not undo it. Phases are then off by a share of the position: nothing to see at the start of a"
-            " text, radians at its end. Loading with the type that is wanted (`from_pretrained(..., dtype=torch.bfloat16)`"
-            " in Transformers) keeps the rates in float32."
+            " text, radians at its end. Loading with the type that is wanted (`from_pretrained(...,"
+            " dtype=torch.bfloat16)` in Transformers) keeps the rates in float32."
         ),
         cases=("NVIDIA-NeMo/Automodel#2549 (June 2026)",),
     ),

@@ -81,7 +81,7 @@ CODES: Mapping[str, Rule] = {
     "stored-frequencies-differ": Rule(
         "warning",
         _frequencies_differ,
-        "Find out which of the two the model was trained with; take the tensors out, or correct the config.",
+        modules.CODES["buffer-differs"].hint,
         blames="file",
         unmended="The tensors are wrong, or the config is, and the files do not say which.",
         title="Stored rates that are not the declared ones",
