@@ -352,7 +352,8 @@ def _of_other_scalings(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) 
     for kind in (Linear, Ntk, Yarn, Llama3):
         if isinstance(spec.scaling, kind):
             continue
-        for factor in dict.fromkeys([*([] if declared is None else [declared]), *fitted]):
+        factors: list[float] = [*([] if declared is None else [declared]), *fitted]
+        for factor in dict.fromkeys(factors):
             ladder = _scaled(spec, kind, factor)
             if ladder is not None and factor > 1:
                 more = {"scaling in effect": kind.__name__, "effective factor": factor}
@@ -372,7 +373,8 @@ def _scaled(spec: Rotary, kind: type, factor: float) -> np.ndarray | None:
             return None
         own["original"] = original
     try:
-        scaling = replace(spec.scaling, factor=factor) if type(spec.scaling) is kind else kind(**own)
+        same = type(spec.scaling) is kind
+        scaling = replace(spec.scaling, factor=factor) if same else kind(**own)  # type: ignore[type-var]
         return np.array(replace(spec, scaling=scaling).rates)
     except ClockhandsError:
         return None
