@@ -188,7 +188,8 @@ def test_a_broken_package_is_found_broken(small: Path, file: str, text: str, sen
 def test_the_document_shows_the_packages_as_they_are():
     tool = ROOT / "tools" / "architecture_document.py"
     spec = importlib.util.spec_from_file_location("architecture_document", tool)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     text = made.DOCUMENT.read_text(encoding="utf-8")

@@ -17,7 +17,8 @@ BEGIN, END = "<!-- made by tools/architecture_document.py -->\n", "<!-- end -->\
 def rules() -> ModuleType:
     """The test that says who may import whom."""
     spec = importlib.util.spec_from_file_location("architecture", ROOT / "tests" / "test_architecture.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

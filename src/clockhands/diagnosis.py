@@ -1,4 +1,4 @@
-"""What is wrong with rates: the one place that says it, for loaded modules, checkpoints, state dicts and checks.
+"""What is wrong with rates or slopes: the one place that says it, whatever holds them and whoever asks.
 
 `of_rates` compares rates with the exact ones of a rotary code. Code makes rates in float32, in a few operations; the
 bound that this leaves is derived in `slack_of`. Rates outside of it are held to every known way to go wrong: another
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.biases import Alibi
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Geometric
@@ -30,6 +31,9 @@ _FASTEST = (0.01, 100.0)
 _SLOWEST = 1e-12
 _ROUNDS = 12
 _LARGEST = 50.0  # the logarithm of a base that nobody has
+SLOPES = 2.0**-20
+"""How far a slope may be off: a power of two, made by ``pow`` in float32."""
+_STEEPEST = 1e3  # no bias has such a slope
 _FEWEST = 4  # rates by which a ladder can be recognised
 _EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
 
@@ -517,3 +521,51 @@ def recognised_spec(numbers: np.ndarray, slack: float) -> Rotary | None:
         return Rotary(2 * len(numbers), spacing=fit.spacing, scaling=fit.scaling)
     except ClockhandsError:
         return None
+
+
+def of_slopes(slopes: np.ndarray, spec: Alibi | None, dtype: str = "float32") -> Verdict:
+    """What the slopes of a bias in a straight line are, beside those of a code.
+
+    Args:
+        slopes: What is held, float64 [heads], positive.
+        spec: The code that they should follow; None where none is declared for so many heads.
+        dtype: The type that they are held in.
+
+    Returns:
+        A verdict with one of the codes ``buffer-uninitialised``, ``buffer-rounded`` or ``slopes-differ``; None where
+        they are right.
+
+    >>> of_slopes(np.array([2.0**-6, 2.0**-3, 2.0**-2]), Alibi(3)).code
+    'slopes-differ'
+    """
+    bad = ~np.isfinite(slopes) | (np.abs(slopes) > _STEEPEST)
+    if bad.any():
+        return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(slopes), "of": "heads"})
+    if spec is None:
+        return Verdict(None, {})
+    right = np.array(spec.slopes)
+    how = fits(slopes, right, SLOPES, dtype)
+    if how == "exact":
+        return Verdict(None, {}, left=_left(slopes, right))
+    head = int(np.argmax(np.abs(slopes - right) / right))
+    seen = {"head": head, "stored": float(slopes[head]), "declared": float(right[head])}
+    if how is not None:
+        return Verdict("buffer-rounded", {**seen, "rounded to": how}, left=_left(slopes, right))
+    explained = float(np.mean(np.abs(slopes - right) <= SLOPES * right))
+    return Verdict("slopes-differ", seen | _other_slopes(slopes, right, dtype), explained, _left(slopes, right))
+
+
+def _other_slopes(slopes: np.ndarray, right: np.ndarray, dtype: str) -> dict[str, str]:
+    """The rule that makes these slopes, where it is one that is known to be taken by mistake."""
+    heads = len(slopes)
+    rules = {
+        "one geometric series through all heads": np.array(Alibi(heads, series="plain").slopes),
+        "a series that begins at 1": np.array([2.0 ** (-8 * head / heads) for head in range(heads)]),
+        "the declared ones in another order of heads": np.sort(right)[::-1],
+        "all zero": np.zeros(heads),
+    }
+    for name, rule in rules.items():
+        seen = np.sort(slopes)[::-1] if name.startswith("the declared") else slopes
+        if fits(seen, rule, SLOPES, dtype) is not None:
+            return {"it is": name}
+    return {}

@@ -120,7 +120,7 @@ DIFFERENT = {
     ),
     "slopes": (
         {"alibi__slopes": torch.tensor([2.0 ** (-8 * (head + 1) / 6) for head in range(6)])},
-        "`alibi.slopes` holds slopes that this code does not make: from head 0 on, off by up to 0.49 "
+        "`alibi.slopes` holds slopes that this code does not make (slopes-differ): from head 0 on, off by up to 0.49 "
         "(head 4: 0.00984313 there, 0.5 here).",
     ),
     "rows": (

@@ -12,14 +12,14 @@ further operations: ``29 x 2**-24 < ARITHMETIC = 2**-19``, relative. A number of
 phase and two units of a float32 function; everything by one rounding to the dtype that it is held in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from clockhands import additive, biases, rotary
-from clockhands.diagnosis import Verdict, of_rates, slack_of
+from clockhands.diagnosis import Verdict, of_rates, of_slopes
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.faults import FAULTS
 from clockhands.layouts import pair_channels
@@ -111,7 +111,10 @@ def _is_named_for_one(key: str) -> bool:
 def _of_rotary(spec: rotary.Rotary, key: str, name: str, tensor: torch.Tensor) -> bool:
     rates = np.array(spec.rates)
     if name in _RATES and not tensor.is_complex() and tensor.dim() <= 1:
-        return _diagnosed(key, tensor, spec)
+        if not _one_each(tensor, spec.rates):
+            return _rates(key, tensor, rates)
+        verdict = of_rates(_held(tensor), spec, str(tensor.dtype).removeprefix("torch."), length=spec.length)
+        return _diagnosed(key, tensor, rates, verdict)
     if name not in _COSINES | _SINES | _TURNS or spec.axes is not None:
         return False
     dtype = tensor.dtype
@@ -158,7 +161,10 @@ def _of_additive(spec: additive.AdditiveCode, key: str, name: str, tensor: torch
 def _of_bias(spec: biases.BiasCode, key: str, name: str, tensor: torch.Tensor) -> bool:
     slopes = getattr(spec, "slopes", None)
     if name in _SLOPES and slopes is not None:
-        return _rates(key, tensor, slopes, "slopes", "head")
+        if not (isinstance(spec, biases.Alibi) and _one_each(tensor, slopes)):
+            return _rates(key, tensor, slopes, "slopes", "head")
+        verdict = of_slopes(_held(tensor).reshape(-1), spec, str(tensor.dtype).removeprefix("torch."))
+        return _diagnosed(key, tensor, np.array(slopes), verdict, what="slopes", each="head")
     if name in _ROWS and isinstance(spec, biases.TableCode) and tensor.dim() == 2:
         made = biases.row_numbers(spec, *tensor.shape)
         wrong = int((tensor.cpu().numpy() != made).sum())
@@ -205,23 +211,29 @@ def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> Non
     )
 
 
-def _diagnosed(key: str, tensor: torch.Tensor, spec: rotary.Rotary) -> bool:
-    """Whether rates are those of a rotary code; rounded to the type that they are held in, they are left out too."""
-    rates, held, dtype = np.array(spec.rates), _held(tensor).reshape(-1), str(tensor.dtype).removeprefix("torch.")
-    if len(held) != len(rates) or not tensor.is_floating_point():
-        return _rates(key, tensor, rates)
-    verdict = of_rates(held, spec, dtype, length=spec.length)
+def _diagnosed(
+    key: str, tensor: torch.Tensor, made: np.ndarray, verdict: Verdict, *, what: str = "rates", each: str = "pair"
+) -> bool:
+    """Whether rates, or slopes, are right; rounded to the type that they are held in, they are left out too."""
+    held, dtype = _held(tensor).reshape(-1), str(tensor.dtype).removeprefix("torch.")
     if verdict.code is None or (verdict.code == "buffer-rounded" and verdict.evidence["rounded to"] == dtype):
         return True
-    off = np.abs(held - rates)
+    off = np.abs(held - made)
     off = np.where(np.isfinite(off), off, np.inf)
-    worst = int(np.argmax(off))
-    first = int(np.argmax(~(off <= slack_of(spec.rates, None) * rates)))
+    worst, first = int(np.argmax(off)), int(np.argmax(off > ARITHMETIC * made))
+    hint = _HINT
+    if verdict.code in FAULTS:
+        hint = f"{FAULTS[verdict.code].hint} Left out of the state dict, the spec's own are used."
     raise InvalidValue(
-        f"`{key}` holds rates that this code does not make ({verdict.code}): from pair {first} on, off by up to "
-        f"{off[worst]:.2g} (pair {worst}: {held[worst]:.6g} there, {rates[worst]:.6g} here).{_in_words(verdict)}",
-        f"{FAULTS[verdict.code].hint} Left out of the state dict, the spec's own are used.",
+        f"`{key}` holds {what} that this code does not make ({verdict.code}): from {each} {first} on, off by up to "
+        f"{off[worst]:.2g} ({each} {worst}: {held[worst]:.6g} there, {made[worst]:.6g} here).{_in_words(verdict)}",
+        hint,
     )
+
+
+def _one_each(tensor: torch.Tensor, made: Sequence[float]) -> bool:
+    """Whether a tensor has a float for each of them; `_rates` says what is wrong with any other."""
+    return tensor.is_floating_point() and tensor.numel() == len(made)
 
 
 def _in_words(verdict: Verdict) -> str:
