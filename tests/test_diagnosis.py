@@ -98,7 +98,7 @@ CASES: dict[str, tuple[str, Make]] = {
     "another scaling": ("of-another-scaling", lambda spec: other_scaling(spec).rates),
     "off by 1e-5": ("differs", lambda spec: np.array(spec.rates) * (1 + 1e-5)),
     "off by 1e-4": ("differs", lambda spec: np.array(spec.rates) * (1 + 1e-4)),
-    "off by 2**-16": ("differs", lambda spec: np.array(spec.rates) * (1 + 2.0**-16)),
+    "off by 2**-17": ("differs", lambda spec: np.array(spec.rates) * (1 + 2.0**-17)),
     "bfloat16": ("rounded", lambda spec: bfloat16(spec.rates)),
     "float16": ("rounded", lambda spec: float16(spec.rates)),
     "zeros": ("zero", lambda _: np.zeros(PAIRS)),
