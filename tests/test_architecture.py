@@ -1,6 +1,7 @@
 """Imports go one way, down a list of layers, and frameworks stay where they belong."""
 
 import ast
+import importlib.util
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = "clockhands"
-SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / PACKAGE
 
 # The only place that says who may import whom: a module may import from any line above its own, and nothing
 # else. Those on one line do not import each other. A folder counts as one; inside it only cycles are forbidden.
@@ -25,7 +27,9 @@ additive rotary biases
 mixtures
 specs
 presets
-torch jax measures recognition faults heads engines
+jax measures recognition faults heads engines
+diagnosis
+torch
 claims sources
 readers testing
 auditing conversion probes lab
@@ -179,3 +183,14 @@ def test_a_broken_package_is_found_broken(small: Path, file: str, text: str, sen
     (small / file).write_text(text, encoding="utf-8")
     found = violations(small, SMALL)
     assert any(sentence in each for each in found), found
+
+
+def test_the_document_shows_the_packages_as_they_are():
+    tool = ROOT / "tools" / "architecture_document.py"
+    spec = importlib.util.spec_from_file_location("architecture_document", tool)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    text = made.DOCUMENT.read_text(encoding="utf-8")
+    assert made.document(text) == text, "run `python tools/architecture_document.py`"

@@ -213,15 +213,36 @@ class Yarn:
         if self.attention_factor is not None:
             return self.attention_factor
 
-        def magnitude(scale: float) -> Decimal:
-            return 1 + Decimal("0.1") * Decimal(scale) * Decimal(self.factor).ln()
-
         with localcontext(working()):
             if self.mscale and self.mscale_all_dim:
-                ratio = magnitude(self.mscale) / magnitude(self.mscale_all_dim)
-            else:
-                ratio = magnitude(1.0)
-        return float(ratio)
+                return float(_magnitude(self.factor, self.mscale) / _magnitude(self.factor, self.mscale_all_dim))
+        return yarn_magnitude(self.factor)
+
+
+def _magnitude(factor: float, mscale: float) -> Decimal:
+    return 1 + Decimal("0.1") * Decimal(mscale) * Decimal(factor).ln()
+
+
+def yarn_magnitude(factor: float, mscale: float = 1.0) -> float:
+    """What YaRN multiplies cosine and sine by: ``g(m) = 0.1 m ln f + 1``, nearest float64; 1 for a factor up to 1.
+
+    >>> round(yarn_magnitude(4.0), 12)
+    1.138629436112
+    """
+    with localcontext(working()):
+        return 1.0 if factor <= 1 else float(_magnitude(factor, mscale))
+
+
+def longrope_magnitude(factor: float, original: float) -> float:
+    """What LongRoPE multiplies them by: ``sqrt(1 + ln f / ln L0)``, nearest float64; 1 for a factor up to 1.
+
+    >>> round(longrope_magnitude(32.0, 4096), 12)
+    1.190237975215
+    """
+    if factor <= 1 or original <= 1:
+        return 1.0
+    with localcontext(working()):
+        return float((1 + Decimal(factor).ln() / Decimal(original).ln()).sqrt())
 
 
 @dataclass(frozen=True)
@@ -284,8 +305,7 @@ class LongRope:
             return of_regime
         if self.attention_factor is not None:
             return self.attention_factor
-        with localcontext(working()):
-            return float((1 + Decimal(self.factor).ln() / Decimal(self.original).ln()).sqrt())
+        return longrope_magnitude(self.factor, self.original)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,21 @@ MODULES = [
         " declares 500,000 (pair 5 turns by 0.000274248 rad a token, where the config says 3.4281e-05).",
     ),
     (
+        "buffer-of-another-base",
+        {**_HELD, **_OFF, "base in effect": 10000.0, "declared base": 500000.0, "scaled twice": True},
+        "error",
+        "The rates in rotary_emb.inv_freq are those of base 10,000, scaled twice, where the config declares 500,000"
+        " (pair 5 turns by 0.000274248 rad a token, where the config says 3.4281e-05).",
+    ),
+    (
+        "buffer-of-another-scaling",
+        {**_HELD, **_OFF, "scaling in effect": "Linear", "effective factor": 8.0, "declared factor": 8.0,
+         "declared scaling": "Llama3"},
+        "error",
+        "The rates in rotary_emb.inv_freq have the scaling Linear by 8, where the config declares Llama3 (pair 5 turns"
+        " by 0.000274248 rad a token, where the config says 3.4281e-05).",
+    ),
+    (
         "buffer-of-another-width",
         {**_HELD, "pairs": 4, "declared pairs": 8, "it is": "rotary, halves, 8 of 8 channels"},
         "error",

@@ -1,5 +1,7 @@
 """What is told of lengths, tables, files, GGUF and weights: a case of every finding, for the tests of all rows."""
 
+from auditing.module_sentences import MODULES
+
 C = "config.json:"
 
 LENGTHS = [
@@ -133,21 +135,39 @@ GGUF = [
 W = "model.safetensors:"
 INV_FREQ = {f"{W}layers.0.inv_freq": "64 numbers in float32"}
 
+# What the numbers of a stored tensor are is told in the words that the same numbers of a loaded model are told in.
+_CAUSES = (
+    "uninitialised", "zero", "unscaled", "scaled-twice", "of-another-factor", "of-another-base", "of-another-scaling",
+    "rounded",
+)  # fmt: skip
+_HELD_AND_STORED = [
+    (
+        f"stored-frequencies-{cause}",
+        {name.replace("model:", W): value for name, value in evidence.items()},
+        "warning",
+        message.replace("rotary_emb.inv_freq", f"{W}rotary_emb.inv_freq"),
+    )
+    for cause in _CAUSES
+    for code, evidence, _, message in MODULES
+    if code == f"buffer-{cause}" and "what" not in evidence
+]
+
 STORED = [
+    *_HELD_AND_STORED,
+    (
+        "stored-frequencies-rounded",
+        INV_FREQ
+        | {"tensors": 1, "pair": 3, "stored": 0.5005, "declared": 0.5, "rounded to": "float16", "loaded": "no"},
+        "note",
+        "The rates in model.safetensors:layers.0.inv_freq are the declared ones rounded to float16: pair 3 turns by"
+        " 0.5005 rad a token, where the config says 0.5.",
+    ),
     (
         "stored-frequencies",
         INV_FREQ | {"tensors": 32},
         "note",
         "The checkpoint stores rates (model.safetensors:layers.0.inv_freq and 31 more tensors), which recent readers"
         " leave aside and compute from the config.",
-    ),
-    (
-        "stored-frequencies",
-        INV_FREQ | {"tensors": 1, "rates": True, "dtype": "float16", "error": 0.00048, "phase error": 0.41},
-        "note",
-        "The checkpoint stores rates (model.safetensors:layers.0.inv_freq), which recent readers leave aside and"
-        " compute from the config. They are rounded to float16: off by up to 0.00048 of a rate, which makes 0.41 rad at"
-        " the end of the context for a reader that loads them.",
     ),
     (
         "stored-frequencies-differ",
@@ -158,7 +178,7 @@ STORED = [
     ),
     (
         "stored-frequencies-differ",
-        INV_FREQ | {"tensors": 1, "stored pairs": 32, "pairs": 64},
+        INV_FREQ | {"tensors": 1, "pairs": 32, "declared pairs": 64},
         "warning",
         "The checkpoint stores rates (model.safetensors:layers.0.inv_freq) that are not what its config declares: 32"
         " numbers for 64 pairs.",

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import clockhands as ch
 from auditing.model_files import audited, of_code
 
 LLAMA = {
@@ -13,7 +14,7 @@ LLAMA = {
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
 ROTARY = "model.layers.{}.self_attn.rotary_emb.inv_freq"
 PLAIN = 10000.0 ** (-np.arange(64) / 64)
-CODES = ("stored-frequencies", "stored-frequencies-differ", "low-precision")
+CODES = ("low-precision", *(code for code in ch.auditing.CODES if code.startswith("stored-frequencies")))
 
 
 def found(folder, tensors, config=LLAMA, codes=CODES):
@@ -29,28 +30,28 @@ def test_rates_as_declared_are_a_note(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "cause"),
     [
-        np.zeros(64),
-        np.full(64, np.nan),
-        np.full(64, 3e38),
-        np.full(64, -np.inf),
-        500000.0 ** (-np.arange(64) / 64),
-        PLAIN / 8,
-        PLAIN * (1 + 1e-4),
+        (np.zeros(64), "zero"),
+        (np.full(64, np.nan), "uninitialised"),
+        (np.full(64, 3e38), "uninitialised"),
+        (np.full(64, -np.inf), "uninitialised"),
+        (500000.0 ** (-np.arange(64) / 64), "of-another-base"),
+        (PLAIN / 8, "of-another-scaling"),
+        (PLAIN * (1 + 1e-4), "differ"),
     ],
 )
-def test_other_rates_are_a_warning(tmp_path, wrong):
+def test_other_rates_are_a_warning(tmp_path, wrong, cause):
     (finding,) = found(tmp_path, {ROTARY.format(0): wrong.astype(np.float32)})
-    assert (finding.code, finding.severity, finding.blames) == ("stored-frequencies-differ", "warning", "file")
+    assert (finding.code, finding.severity, finding.blames) == (f"stored-frequencies-{cause}", "warning", "file")
 
 
 def test_one_wrong_tensor_among_right_ones_is_found(tmp_path):
     wrong = PLAIN.copy()
     wrong[0] = 6.93e-18
     cases = found(tmp_path, {ROTARY.format(0): PLAIN.astype(np.float32), ROTARY.format(1): wrong.astype(np.float32)})
-    assert sorted(case.code for case in cases) == ["stored-frequencies", "stored-frequencies-differ"]
-    assert "pair 0 turns by 6.93e-18 rad a token there, by 1 by the config" in cases[0].message
+    assert sorted(case.code for case in cases) == ["stored-frequencies", "stored-frequencies-uninitialised"]
+    assert "pair 0 turns by 6.93e-18 rad a token, where the config says 1" in cases[0].message
 
 
 def test_rates_for_another_number_of_pairs(tmp_path):
@@ -61,7 +62,8 @@ def test_rates_for_another_number_of_pairs(tmp_path):
 def test_the_ladder_without_its_scaling_is_said_to_be_it(tmp_path):
     scaled = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 16384}
     (finding,) = found(tmp_path, {ROTARY.format(0): PLAIN.astype(np.float32)}, scaled)
-    assert "the ladder of base 10,000 without the declared scaling" in finding.message
+    assert finding.code == "stored-frequencies-unscaled"
+    assert "are those of base 10,000 without the scaling that the config declares" in finding.message
 
 
 def test_before_a_linear_scaling_older_code_divided_positions_instead(tmp_path):
@@ -75,10 +77,11 @@ def test_before_a_linear_scaling_older_code_divided_positions_instead(tmp_path):
 def test_rounded_rates_matter_where_the_model_s_own_code_may_load_them(tmp_path):
     rounded = {ROTARY.format(0): PLAIN.astype(np.float16)}
     (finding,) = found(tmp_path, rounded)
-    assert (finding.code, finding.severity) == ("stored-frequencies", "note")
+    assert (finding.code, finding.severity) == ("stored-frequencies-rounded", "note")
     assert "rounded to float16" in finding.message
     (finding,) = found(tmp_path, rounded, LLAMA | {"model_type": "of_a_vendor"})
-    assert (finding.code, finding.severity) == ("low-precision", "warning")
+    assert (finding.code, finding.severity) == ("stored-frequencies-rounded", "warning")
+    (tmp_path / "config.json").unlink()
     (finding,) = found(tmp_path, rounded, None)
     assert (finding.code, finding.severity) == ("low-precision", "warning")
 
@@ -86,7 +89,7 @@ def test_rounded_rates_matter_where_the_model_s_own_code_may_load_them(tmp_path)
 def test_rates_cast_to_bfloat16_and_back_are_seen(tmp_path):
     cast = PLAIN.astype(ml_dtypes.bfloat16).astype(np.float32)
     (finding,) = found(tmp_path, {ROTARY.format(0): cast}, LLAMA | {"model_type": "of_a_vendor"})
-    assert (finding.code, finding.evidence["dtype"]) == ("low-precision", "bfloat16")
+    assert (finding.code, finding.evidence["rounded to"]) == ("stored-frequencies-rounded", "bfloat16")
 
 
 def test_rates_of_an_image_tower_are_not_held_against_the_text(tmp_path):

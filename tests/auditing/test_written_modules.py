@@ -71,7 +71,8 @@ SCALED = {**CONFIG, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
         (ladder().bfloat16().float(), "buffer-unscaled", {"rounded to": "bfloat16"}),
         (ladder(factor=4.0) * 1.01, "buffer-of-another-factor", {"effective factor": 3.9604}),
         (ladder(factor=4.0) * (1 + torch.arange(8) % 2 / 50), "buffer-differs", {}),
-        (ladder(factor=4.0).flip(0), "buffer-uninitialised", {"wrong": 8}),
+        (ladder(factor=4.0).flip(0), "buffer-differs", {"it is": "the declared rates in another order of pairs"}),
+        (1e3 * ladder(factor=4.0)[[3, 1, 0, 2, 5, 4, 7, 6]] ** 2, "buffer-uninitialised", {"pairs": 8}),
     ],
 )
 def test_a_ladder_is_named_for_what_it_is(rates, code, seen):

@@ -180,16 +180,14 @@ def test_explain_tells_every_code(run):
         assert done.out.startswith(code)
 
 
-def test_a_code_that_is_a_finding_and_a_fault_is_told_as_both(run, monkeypatch):
-    fault = next(iter(FAULTS.values()))
-    monkeypatch.setitem(CODES, fault.code, next(iter(CODES.values())))
-    done = run("explain", fault.code)
-    assert (done.code, done.err) == (0, "")
-    heads = [line.split() for line in done.out.splitlines() if line.startswith(fault.code)]
-    assert len(heads) == 2
-    assert heads[1][1:4] == ["a", "fault", "of"]
-    told = json.loads(run("explain", fault.code, "--json").out)
+def test_a_code_of_findings_and_faults_is_told_once(run):
+    done = run("explain", "buffer-unscaled")
+    assert done.out.count("to mend") == 1
+    assert "a check says It holds the plain rates" in " ".join(done.out.split())
+    assert done.out.count("unsloth#6907") == 1
+    told = json.loads(run("explain", "buffer-unscaled", "--json").out)
     assert len(told["findings"]) == len(told["faults"]) == 1
+    assert told["findings"][0]["hint"] == told["faults"][0]["hint"]
 
 
 def test_explaining_a_misspelt_code_names_the_nearest(run):

@@ -7,11 +7,13 @@ import pytest
 
 import clockhands as ch
 from clockhands.biases import Window, row_numbers
+from clockhands.faults import FAULTS
 
 torch = pytest.importorskip("torch")
 held = pytest.importorskip("clockhands.torch")
 
 PAIRS, LENGTH = 32, 2048
+OWN = "the spec's own are used."
 HINT = (
     "hint: If the model was trained with them, give the module a spec that makes them; else leave the key out of the "
     "state dict, and the spec's own are used."
@@ -85,28 +87,28 @@ SPOILT[1] = 6.93e-18
 DIFFERENT = {
     "another base": (
         {"rotary__inv_freq": rates(5e5)},
-        "`rotary.inv_freq` holds rates that this code does not make: from pair 1 on, off by up to 0.13 "
-        "(pair 3: 0.292228 there, 0.421697 here).",
+        "`rotary.inv_freq` holds rates that this code does not make (buffer-of-another-base): from pair 1 on, "
+        "off by up to 0.13 (pair 3: 0.292228 there, 0.421697 here). They are those of base 500,000.",
     ),
     "rounded": (
         {"rotary__inv_freq": rates().bfloat16().float()},
-        "`rotary.inv_freq` holds rates that this code does not make: from pair 1 on, off by up to 0.00044 "
-        "(pair 7: 0.133789 there, 0.133352 here). They are this code's, rounded to bfloat16.",
+        "`rotary.inv_freq` holds rates that this code does not make (buffer-rounded): from pair 1 on, off by up to "
+        "0.00044 (pair 7: 0.133789 there, 0.133352 here). They are this code's, rounded to bfloat16.",
     ),
     "nothing there": (
         {"rotary__inv_freq": torch.zeros(PAIRS)},
-        "`rotary.inv_freq` holds rates that this code does not make: from pair 0 on, off by up to 1 "
+        "`rotary.inv_freq` holds rates that this code does not make (buffer-zero): from pair 0 on, off by up to 1 "
         "(pair 0: 0 there, 1 here). They are all zero, as memory that nobody filled.",
     ),
     "one of them": (
         {"rotary__inv_freq": SPOILT},
-        "`rotary.inv_freq` holds rates that this code does not make: from pair 1 on, off by up to 0.75 "
-        "(pair 1: 6.93e-18 there, 0.749894 here).",
+        "`rotary.inv_freq` holds rates that this code does not make (buffer-uninitialised): from pair 1 on, off by "
+        "up to 0.75 (pair 1: 6.93e-18 there, 0.749894 here).",
     ),
     "not a number": (
         {"rotary__inv_freq": torch.full((PAIRS,), torch.nan)},
-        "`rotary.inv_freq` holds rates that this code does not make: from pair 0 on, off by up to inf "
-        "(pair 0: nan there, 1 here).",
+        "`rotary.inv_freq` holds rates that this code does not make (buffer-uninitialised): from pair 0 on, off by "
+        "up to inf (pair 0: nan there, 1 here).",
     ),
     "another width": (
         {"rotary__inv_freq": rates()[:16]},
@@ -118,7 +120,7 @@ DIFFERENT = {
     ),
     "slopes": (
         {"alibi__slopes": torch.tensor([2.0 ** (-8 * (head + 1) / 6) for head in range(6)])},
-        "`alibi.slopes` holds slopes that this code does not make: from head 0 on, off by up to 0.49 "
+        "`alibi.slopes` holds slopes that this code does not make (slopes-differ): from head 0 on, off by up to 0.49 "
         "(head 4: 0.00984313 there, 0.5 here).",
     ),
     "rows": (
@@ -203,6 +205,9 @@ def test_without_computed():
 def test_the_hint_says_what_to_do():
     with pytest.raises(ch.errors.InvalidValue) as caught:
         held.without_computed({"inv_freq": rates(5e5)}, ch.Rotary(head_width=2 * PAIRS))
+    assert caught.value.hint == f"{FAULTS['buffer-of-another-base'].hint} Left out of the state dict, {OWN}"
+    with pytest.raises(ch.errors.InvalidValue) as caught:
+        held.without_computed({"slopes": torch.ones(6)}, ch.Alibi(heads=6))
     assert str(caught.value).endswith(HINT)
 
 

@@ -103,7 +103,7 @@ class TestWhatAModuleHolds:
         garbage[0] = 6.93e-18
         first, _ = self.broken(layout, lambda held: held.copy_(garbage))
         assert first.codes == ("buffer-uninitialised",)
-        assert "pair 0 turns by 6.93e-18 rad/token, right is 1" in first.message
+        assert "16 of 16 are wrong, pair 15 turns by 0.009904617 rad/token, right is 4.54167e-06" in first.message
 
     def test_no_numbers(self, layout):
         first, _ = self.broken(layout, lambda held: held.fill_(float("nan")))

@@ -9,6 +9,7 @@ from clockhands.auditing.checks.lengths import TEXT
 from clockhands.auditing.checks.parts import Part, labels_of, rotary_parts
 from clockhands.auditing.checks.subject import Subject, in_a_file
 from clockhands.auditing.findings import spoken
+from clockhands.scaling import yarn_magnitude
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.sources.opened import Opened
 from clockhands.sources.params_fields import is_params
@@ -226,8 +227,8 @@ class _Writer:
         factor = self.length / original
         numbers = {"factor": factor, "original_max_position_embeddings": original}
         said = held.get("attention_factor")
-        if isinstance(said, int | float) and math.isclose(said, 0.1 * math.log(before) + 1, rel_tol=1e-3):
-            numbers["attention_factor"] = 0.1 * math.log(factor) + 1
+        if isinstance(said, int | float) and math.isclose(said, yarn_magnitude(before), rel_tol=1e-3):
+            numbers["attention_factor"] = yarn_magnitude(factor)
         return numbers
 
 

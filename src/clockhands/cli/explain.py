@@ -36,7 +36,7 @@ def command(code: str | None, as_json: bool) -> int:
     CODE is the code of a finding, such as default-base, or of a fault, such as positions-rounded. Without one, all
     codes are listed: findings with their severity, and faults with what they behave like.
     """
-    # A code that is both is told as both.
+    # A code that is both is told once: what a check says of it stands below the finding.
     findings = [each for each in CODES if code in (None, each)]
     faults = [each for each in FAULTS if code in (None, each)]
     if as_json:
@@ -53,12 +53,10 @@ def command(code: str | None, as_json: bool) -> int:
         return 0
     for each in findings:
         explanation.print_explanation(each, CODES[each])
-    if findings and faults:
-        click.echo()
     for each in faults:
         from clockhands.testing.kinds import experiments
 
-        explanation.print_fault(FAULTS[each], experiments(FAULTS[each].about[0]))
+        explanation.print_fault(FAULTS[each], experiments(FAULTS[each].about[0]), above=CODES.get(each))
     return 0
 
 

@@ -8,13 +8,18 @@ from clockhands.faults.fault import row_maker
 
 _row = row_maker("code", "module", "a few positions")
 
+# One hint for each code, whoever finds it: a check of a module, the audit of a loaded model, or that of a checkpoint.
 _FILL = (
-    "Compute it where the loader looks for that (reset_parameters, or the init hook of the framework), or in forward,"
-    " from numbers that are no tensors."
+    "Compute the values again after the module is moved or emptied: in reset_parameters, in the framework's init hook,"
+    " or in forward. They are computed, so no checkpoint brings them."
+)
+_TABLE = (
+    "Load a learned table from the checkpoint, and look at which names the loader reports as missing; compute any other"
+    " again after the module is moved or emptied."
 )
 _FLOAT32 = (
-    "Compute the rates in float32 in forward, from the base, or keep them out of casts (override _apply, or hold them"
-    " as a plain number)."
+    "Compute the rates again in float32 after the cast, or keep them out of it: load the model in that type instead of"
+    " casting it, compute the rates in forward, or override _apply."
 )
 
 FAULTS = (
@@ -39,25 +44,50 @@ FAULTS = (
     _row(
         "buffer-unscaled",
         "holds the plain rates, without the scaling ({scaling}): {told}",
-        "Apply the scaling wherever the rates are computed anew, also in what repairs them after loading.",
+        "Compute the rates again with the declared scaling, by the class's own function; do so also in code that"
+        " computes them again after loading.",
         "unsloth#6907",
     ),
     _row(
         "scaling-inert",
         "was built without the scaling ({scaling}) and has the plain rates: {told}",
-        "Set the scaling before the module is built: a config that is changed afterwards changes no number in it.",
+        "Set the scaling in the config first, and make the module from it: a config that is changed afterwards changes"
+        " no number in it.",
         "Soup#793",
     ),
     _row(
         "buffer-of-another-base",
         "holds the rates of base {base:,.7g}, not {declared:,.7g}",
-        "Pass the base on to where the rates are made, and look for a file that brings its own.",
+        "Pass the config's base to the code that makes the rates, and make them again; look for a file or a cache that"
+        " brings rates of its own.",
         "SpecForge#265",
+    ),
+    _row(
+        "buffer-of-another-factor",
+        "holds rates that are scaled by {factor:.7g}, not {declared:.7g}: {told}",
+        "Make the rates again from the config that the model was trained with; a config that is changed afterwards"
+        " changes no number in the module.",
+    ),
+    _row(
+        "buffer-of-another-scaling",
+        "holds rates with the scaling {other}, not {scaling}: {told}",
+        "Make the rates again with the type of scaling that the model was trained with.",
+    ),
+    _row(
+        "buffer-of-another-width",
+        "holds rates of {held} pairs, not {pairs}",
+        "Make the rates for the channels that turn: a part of each head where a share is declared.",
+    ),
+    _row(
+        "buffer-differs",
+        "holds other rates than its code: {told}",
+        "Find out which of the two the model was trained with; make the rates again from the right config.",
     ),
     _row(
         "buffer-scaled-twice",
         "holds rates to which the scaling ({scaling}) was applied twice: {told}",
-        "Scale either the rates or the positions, once.",
+        "Scale either the rates or the positions, once: look for a repair or a patch that scales what the class has"
+        " scaled.",
         "Safe-Synthesizer#623",
     ),
     _row(
@@ -68,21 +98,25 @@ FAULTS = (
     _row(
         "buffer-persistent",
         "writes `{path}` with its weights, although it is computed: a file of another base brings its own",
-        "Register it with persistent=False.",
+        "Nothing to mend while it is right: sound models have this too. Register it with persistent=False, so that a"
+        " file of another base cannot bring its own.",
         "transformers#35255",
         shown_by="state dict",
     ),
     _row(
         "ids-of-floats",
         "keeps numbers of positions as floats in `{path}`, and {what} rounds them: {told}",
-        "Keep numbers of positions as integers: casts leave those alone.",
+        "Set the numbers again, from 0 on in int64, and keep them as integers: casts leave those alone.",
         "A1111#6728",
         "model-toolkit#6",
         shown_by="cast to bfloat16",
     ),
-    _row("table-uninitialised", "holds a table that nobody wrote: {told}", _FILL, "torchtitan#4783"),
+    _row("table-uninitialised", "holds a table that nobody wrote: {told}", _TABLE, "torchtitan#4783"),
     _row(
-        "table-zero", "holds a table that is all zero: no position differs from another", _FILL, "transformers 5.23.0"
+        "table-zero",
+        "holds a table that is all zero: no position differs from another",
+        f"Nothing to mend before training: tables that are learned may start at zero. {_TABLE}",
+        "transformers 5.23.0",
     ),
     _row(
         "shared-table",
@@ -98,8 +132,8 @@ FAULTS = (
     _row(
         "shared-object-mutated",
         "changes what is shared: it {what}: {told}",
-        "Do not write to what layers or calls share; compute the rotary width once, from the config, into a name of"
-        " its own.",
+        "Give each layer a copy of the settings, or compute the rotary width once, from the config, into a name of its"
+        " own; then make the model again.",
         "vllm#16904",
         shown_by="one for each of four layers",
     ),

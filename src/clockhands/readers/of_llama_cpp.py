@@ -7,8 +7,9 @@ Transformers 4. What it writes for a scaling follows from the model type.
 from typing import Any
 
 from clockhands.readers.facts import facts, names
-from clockhands.readers.magnitudes import longrope, magnitude
+from clockhands.readers.magnitudes import longrope
 from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, scaling_name
+from clockhands.scaling import yarn_magnitude
 
 _ORIGINAL = "original_max_position_embeddings"
 
@@ -85,12 +86,12 @@ def _yarn(view: View, block: dict[str, Any], key: str, factor: float, architectu
     original = original if original is not None else view.number(_ORIGINAL)
     if original is None:
         raise Refusal(f"Its {key} of type yarn lacks {_ORIGINAL}: a KeyError in the converter.")
-    made = magnitude(factor)
+    made = yarn_magnitude(factor)
     whole = view.number("mscale_all_dim", block)
     if architecture in held["mscale"] and whole:
         # The loader supposes that mscale is 1, or for DeepSeek-V2 and its descent that it equals mscale_all_dim.
         same = architecture not in held["betas"] and whole != 1.0
-        made = magnitude(factor, whole if same else 1.0) / magnitude(factor, whole)
+        made = yarn_magnitude(factor, whole if same else 1.0) / yarn_magnitude(factor, whole)
     view.drop_inside(block, key, "attention_factor", "mscale", "truncate")
     if architecture not in held["betas"]:
         view.drop_inside(block, key, "beta_fast", "beta_slow")

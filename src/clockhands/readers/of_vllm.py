@@ -6,9 +6,10 @@ Both get the config through the classes of Transformers and make the ladder them
 from typing import Any
 
 from clockhands.readers.facts import facts
-from clockhands.readers.magnitudes import longrope, magnitude, ratio
+from clockhands.readers.magnitudes import longrope, ratio
 from clockhands.readers.of_transformers import config_of_5, known_to, transformers_4
 from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
+from clockhands.scaling import yarn_magnitude
 
 _ORIGINAL = "original_max_position_embeddings"
 _CONTEXT = "max_position_embeddings"
@@ -72,7 +73,7 @@ def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, dee
     factor = view.number("factor", block)
     if original is None or factor is None:
         raise Refusal(f"Its {OLD} of type yarn lacks {_ORIGINAL}: a KeyError.")
-    made = ratio(factor, block) if deepseek else magnitude(factor)
+    made = ratio(factor, block) if deepseek else yarn_magnitude(factor)
     made *= view.number("attn_factor", block) or 1.0
     kept = ("mscale", "mscale_all_dim") if deepseek else ()
     dropped = [key for key in ("attention_factor", "mscale", "mscale_all_dim", "truncate") if key not in kept]

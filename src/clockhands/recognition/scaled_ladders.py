@@ -16,7 +16,7 @@ import numpy as np
 from clockhands.ladders import Geometric
 from clockhands.recognition.decimals import Interval, roundest, shortest, significant
 from clockhands.recognition.measured import COSTS, USUAL, Fit, Measured, falls, spacings
-from clockhands.scaling import Llama3, LongRope, Yarn
+from clockhands.scaling import Llama3, LongRope, Yarn, yarn_magnitude
 
 _LENGTHS = tuple(1 << power for power in range(7, 25))
 # Turns between which ramps lie, the usual ones first.
@@ -192,7 +192,7 @@ def _yarn(
     begin, end = _ramp(shares, original, fast, slow, truncate)
     if not shares.near(np.clip((shares.index - begin) / (end - begin), 0, 1), factor):
         return
-    usual = 1 + 0.1 * math.log(factor)
+    usual = yarn_magnitude(factor)
     attention = None if measured.attention_factor.holds(usual) else shortest(measured.attention_factor)
     if attention is not None and attention <= 0:
         return
@@ -345,7 +345,7 @@ def _llama(shares: _Shares, factor: float, original: int, low: float, high: floa
         yield measured.fit(shares.spacing, Llama3(factor, original, low, high), cost)
         return
     # The same ramp with a factor on cosine and sine is the YaRN of the paper's equation.
-    usual = 1 + 0.1 * math.log(factor)
+    usual = yarn_magnitude(factor)
     attention = None if measured.attention_factor.holds(usual) else shortest(measured.attention_factor)
     if attention is None or attention > 0:
         scaling = Yarn(factor, original, high, low, attention_factor=attention, ramp="turns")

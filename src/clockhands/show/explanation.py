@@ -64,7 +64,14 @@ def print_faults(faults: Mapping[str, Fault], file: IO[str] | None = None, width
         page.beside(fault_in_words(fault), code.ljust(longest + 2), ())
 
 
-def print_fault(fault: Fault, asks: Mapping[str, str], file: IO[str] | None = None, width: int | None = None) -> None:
+def print_fault(
+    fault: Fault,
+    asks: Mapping[str, str],
+    file: IO[str] | None = None,
+    width: int | None = None,
+    *,
+    above: Rule | None = None,
+) -> None:
     """Print what one fault looks like, and what to do about it.
 
     Args:
@@ -72,16 +79,21 @@ def print_fault(fault: Fault, asks: Mapping[str, str], file: IO[str] | None = No
         asks: What each experiment asks, by its name.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's.
+        above: The finding of the same code, where it stands above with its advice and cases.
     """
     page = _page(file, width)
-    page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
-    page.paragraph(f"It {fault_in_words(fault)}.")
-    page.line()
-    page.row("to mend", fault.hint)
+    if above is None:
+        page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
+        page.paragraph(f"It {fault_in_words(fault)}.")
+        page.line()
+        page.row("to mend", fault.hint)
+    else:
+        page.row("a check says", f"It {fault_in_words(fault)}.")
     if fault.shown_by:
         asked = asks.get(fault.shown_by)
         page.row("told by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
-    for number, case in enumerate(fault.cases):
+    told = " ".join(above.cases) if above else ""
+    for number, case in enumerate(case for case in fault.cases if case not in told):
         page.row("" if number else "seen in", case)
 
 

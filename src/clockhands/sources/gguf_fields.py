@@ -11,7 +11,7 @@ from typing import Any
 
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, geometric
-from clockhands.scaling import LongRope, Yarn
+from clockhands.scaling import LongRope, Yarn, yarn_magnitude
 from clockhands.sources.axis_fields import axes_in_order
 from clockhands.sources.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Found
 from clockhands.sources.head_fields import divided
@@ -381,9 +381,8 @@ class _File:
         factor = values.get("factor")
         stretch = 1.0
         if values["rope_type"] == "yarn" and isinstance(factor, int | float) and factor > 1:
-            tenth = 0.1 * math.log(factor)
-            both = tenth * values.get("mscale", 1.0) + 1, tenth * values.get("mscale_all_dim", 0.0) + 1
-            stretch = both[0] / both[1]
+            stretch = yarn_magnitude(factor, values.get("mscale", 1.0))
+            stretch /= yarn_magnitude(factor, values.get("mscale_all_dim", 0.0))
         values["attention_factor"] = multiplier.value * stretch
         names["attention_factor"] = multiplier.source
 

@@ -2,22 +2,19 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from clockhands.dtypes import output_dtype
-from clockhands.errors import ClockhandsError
+from clockhands.diagnosis import Verdict, of_rates
 from clockhands.faults.rotary_specs import named
 from clockhands.rotary import Rotary
 from clockhands.testing.module_tensors import Held, held, numbers
 
 _RATES = re.compile(r"freq|theta|rate|omega", re.IGNORECASE)
 _TABLES = re.compile(r"cos|sin|freqs_cis|cache|pe$|weights?$|embed|position|table", re.IGNORECASE)
-# What float32 arithmetic makes of a rate: `clockhands.torch.peers` derives the first, a scaling adds its own roundings.
-_RIGHT, _SCALED = 2.0**-19, 2.0**-16
 
 
 @dataclass(frozen=True)
@@ -80,63 +77,35 @@ def _table(one: Held) -> Wrong | None:
 
 
 def _rates(one: Held, spec: Rotary) -> Wrong | None:
-    values = np.real(numbers(one.tensor))
+    """What the rates of a tensor are, as `clockhands.diagnosis` says it."""
+    dtype = str(one.tensor.dtype).removeprefix("torch.")
+    verdict = of_rates(numbers(one.tensor), spec, dtype, length=spec.length)
+    if verdict.code is None:
+        return None
     right = np.array(spec.rates)
-    slack = _RIGHT if spec.scaling is None else _SCALED
-    if _near(values, right, slack):
-        return None
-    plain = np.array(replace(spec, scaling=None, length=None).rates)
-    told = _first_wrong(values, right, slack)
-    scaling = "" if spec.scaling is None else named(spec.scaling)
-    if not values.any():
-        return Wrong("buffer-zero", one, {}, right)
-    for dtype in ("bfloat16", "float16"):
-        rounded = right.astype(output_dtype(dtype)).astype(np.float64)
-        # A rate that was in float32 before may lie on the other side of a midpoint.
-        step = 2.0 ** (-7 if dtype == "bfloat16" else -10)
-        exact = values.astype(output_dtype(dtype)).astype(np.float64) == values
-        if exact.all() and (np.abs(values - rounded) <= step * np.abs(right) + 2.0**-24).all():
-            return Wrong("buffer-rounded", one, {"dtype": dtype, "told": told}, right)
-    if spec.scaling is not None:
-        if _near(values, plain, _RIGHT):
-            return Wrong("buffer-unscaled", one, {"scaling": scaling, "told": told}, right)
-        if _near(values, _twice(spec), _SCALED):
-            return Wrong("buffer-scaled-twice", one, {"scaling": scaling, "told": told}, right)
-    base = _base(values)
-    if base is not None and spec.base is not None:
-        return Wrong("buffer-of-another-base", one, {"base": base, "declared": float(spec.base)}, right)
-    return Wrong("buffer-uninitialised", one, {"told": told}, right)
+    return Wrong(verdict.code, one, _parameters(verdict, spec, len(right)), right)
 
 
-def _near(values: np.ndarray, right: np.ndarray, slack: float) -> bool:
-    return values.shape == right.shape and bool((np.abs(values - right) <= slack * np.abs(right)).all())
-
-
-def _twice(spec: Rotary) -> np.ndarray:
-    assert spec.scaling is not None
-    try:
-        return np.array(spec.scaling(spec.ladder, spec.length).rates)
-    except ClockhandsError:
-        return np.empty(0)
-
-
-def _base(values: np.ndarray) -> float | None:
-    """The base of a geometric ladder that starts at 1, or None."""
-    if len(values) < 3 or not np.isfinite(values).all() or (values <= 0).any():
-        return None
-    logarithms = np.log(values)
-    step = logarithms[-1] / (len(values) - 1)
-    if abs(values[0] - 1) > _RIGHT or step >= 0:
-        return None
-    if (np.abs(logarithms - step * np.arange(len(values))) > _RIGHT * (1 + np.abs(logarithms))).any():
-        return None
-    return float(f"{np.exp(-step * len(values)):.6g}")
-
-
-def _first_wrong(values: np.ndarray, right: np.ndarray, slack: float) -> str:
-    off = ~(np.abs(values - right) <= slack * np.abs(right))
-    pair = int(np.argmax(off))
-    return (
-        f"{int(off.sum())} of {len(right)} are wrong, pair {pair} turns by {values[pair]:.7g} rad/token, right is"
-        f" {right[pair]:.7g}"
-    )
+def _parameters(verdict: Verdict, spec: Rotary, pairs: int) -> dict[str, Any]:
+    """What the sentence of a fault names."""
+    found = verdict.evidence
+    told = ""
+    if "stored" in found and "declared" in found:
+        told = f"pair {found['pair']} turns by {found['stored']:.7g} rad/token, right is {found['declared']:.7g}"
+    if verdict.code == "buffer-uninitialised":
+        told = f"{found['wrong']} of {found['pairs']} are wrong" + (f", {told}" if told else "")
+    if "rounded to" in found and verdict.code != "buffer-rounded":
+        told += f"; they are rounded to {found['rounded to']}, too"
+    if "it is" in found:
+        told += f"; it holds {found['it is']}"
+    return {
+        "told": told,
+        "dtype": found.get("rounded to", ""),
+        "scaling": "none" if spec.scaling is None else named(spec.scaling),
+        "other": found.get("scaling in effect", ""),
+        "base": found.get("base in effect", 0.0),
+        "factor": found.get("effective factor", 0.0),
+        "declared": float((spec.base or 0.0) if "base in effect" in found else found.get("declared factor", 0.0)),
+        "held": found.get("pairs", pairs),
+        "pairs": pairs,
+    }

@@ -6,19 +6,22 @@ what the spec makes, within the rounding of its dtype and of the float32 arithme
 left out and nothing is said. Or it is something else (another base, a forgotten scaling, rates that were rounded to
 bfloat16, memory that nobody filled): then loading fails and says by how much it differs, and from which pair on.
 
-How much is allowed: a rate made in float32 is off by at most ``|ln base| <= 21`` roundings, from the exponent, and
-those of eight further operations: ``29 x 2**-24 < ARITHMETIC = 2**-19``, relative. A number of a table is off by that
-much of its phase and two units of a float32 function; everything by one rounding to the dtype that it is held in.
+What rates of a rotary code are is asked of `clockhands.diagnosis`, which derives how far they may be off. For the
+others: a rate made in float32 is off by at most ``|ln base| <= 21`` roundings, from the exponent, and those of eight
+further operations: ``29 x 2**-24 < ARITHMETIC = 2**-19``, relative. A number of a table is off by that much of its
+phase and two units of a float32 function; everything by one rounding to the dtype that it is held in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from clockhands import additive, biases, rotary
+from clockhands.diagnosis import Verdict, of_rates, of_slopes
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.faults import FAULTS
 from clockhands.layouts import pair_channels
 from clockhands.phases import units
 from clockhands.positions import positions_of
@@ -108,7 +111,10 @@ def _is_named_for_one(key: str) -> bool:
 def _of_rotary(spec: rotary.Rotary, key: str, name: str, tensor: torch.Tensor) -> bool:
     rates = np.array(spec.rates)
     if name in _RATES and not tensor.is_complex() and tensor.dim() <= 1:
-        return _rates(key, tensor, rates)
+        if not _one_each(tensor, spec.rates):
+            return _rates(key, tensor, rates)
+        verdict = of_rates(_held(tensor), spec, str(tensor.dtype).removeprefix("torch."), length=spec.length)
+        return _diagnosed(key, tensor, rates, verdict)
     if name not in _COSINES | _SINES | _TURNS or spec.axes is not None:
         return False
     dtype = tensor.dtype
@@ -155,7 +161,10 @@ def _of_additive(spec: additive.AdditiveCode, key: str, name: str, tensor: torch
 def _of_bias(spec: biases.BiasCode, key: str, name: str, tensor: torch.Tensor) -> bool:
     slopes = getattr(spec, "slopes", None)
     if name in _SLOPES and slopes is not None:
-        return _rates(key, tensor, slopes, "slopes", "head")
+        if not (isinstance(spec, biases.Alibi) and _one_each(tensor, slopes)):
+            return _rates(key, tensor, slopes, "slopes", "head")
+        verdict = of_slopes(_held(tensor).reshape(-1), spec, str(tensor.dtype).removeprefix("torch."))
+        return _diagnosed(key, tensor, np.array(slopes), verdict, what="slopes", each="head")
     if name in _ROWS and isinstance(spec, biases.TableCode) and tensor.dim() == 2:
         made = biases.row_numbers(spec, *tensor.shape)
         wrong = int((tensor.cpu().numpy() != made).sum())
@@ -200,6 +209,47 @@ def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> Non
         f"({where}: {held[worst]:.6g} there, {numbers[worst]:.6g} here).{_why(held, numbers, dtype)}",
         _HINT,
     )
+
+
+def _diagnosed(
+    key: str, tensor: torch.Tensor, made: np.ndarray, verdict: Verdict, *, what: str = "rates", each: str = "pair"
+) -> bool:
+    """Whether rates, or slopes, are right; rounded to the type that they are held in, they are left out too."""
+    held, dtype = _held(tensor).reshape(-1), str(tensor.dtype).removeprefix("torch.")
+    if verdict.code is None or (verdict.code == "buffer-rounded" and verdict.evidence["rounded to"] == dtype):
+        return True
+    off = np.abs(held - made)
+    off = np.where(np.isfinite(off), off, np.inf)
+    worst, first = int(np.argmax(off)), int(np.argmax(off > ARITHMETIC * made))
+    hint = _HINT
+    if verdict.code in FAULTS:
+        hint = f"{FAULTS[verdict.code].hint} Left out of the state dict, the spec's own are used."
+    raise InvalidValue(
+        f"`{key}` holds {what} that this code does not make ({verdict.code}): from {each} {first} on, off by up to "
+        f"{off[worst]:.2g} ({each} {worst}: {held[worst]:.6g} there, {made[worst]:.6g} here).{_in_words(verdict)}",
+        hint,
+    )
+
+
+def _one_each(tensor: torch.Tensor, made: Sequence[float]) -> bool:
+    """Whether a tensor has a float for each of them; `_rates` says what is wrong with any other."""
+    return tensor.is_floating_point() and tensor.numel() == len(made)
+
+
+def _in_words(verdict: Verdict) -> str:
+    found = verdict.evidence
+    words = {
+        "buffer-zero": "They are all zero, as memory that nobody filled.",
+        "buffer-uninitialised": "No rule makes them, as memory that nobody filled.",
+        "buffer-unscaled": "They are those without the scaling.",
+        "buffer-scaled-twice": "They are scaled twice.",
+        "buffer-of-another-base": "They are those of base {base in effect:,.7g}.",
+        "buffer-of-another-factor": "They are scaled by {effective factor:.7g}, not {declared factor:.7g}.",
+        "buffer-of-another-scaling": "They have the scaling {scaling in effect}, not {declared scaling}.",
+        "buffer-rounded": "They are this code's, rounded to {rounded to}.",
+    }.get(str(verdict.code), "They are {it is}." if "it is" in found else "")
+    rounded = f" They are rounded to {found['rounded to']}, too." if "rounded to" in found else ""
+    return " " + words.format(**found) + ("" if verdict.code == "buffer-rounded" else rounded) if words else rounded
 
 
 def _rates(key: str, tensor: torch.Tensor, rates: Any, what: str = "rates", each: str = "pair") -> bool:

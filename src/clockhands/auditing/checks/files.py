@@ -7,6 +7,7 @@ from typing import Any
 from clockhands.auditing.checks.lengths import TEXT
 from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_file
 from clockhands.errors import ClockhandsError
+from clockhands.scaling import yarn_magnitude
 from clockhands.sources.gguf_fields import ARCHITECTURE
 from clockhands.sources.openers import open_gguf
 from clockhands.sources.params_fields import SCALED, meta_scaling
@@ -95,7 +96,7 @@ def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
     applied, factor = yarn.get("apply_scale"), yarn.get("factor")
     if not isinstance(applied, bool) or not isinstance(factor, int | float) or factor <= 1:
         return
-    meant = 0.1 * math.log(factor) + 1 if applied else 1.0
+    meant = yarn_magnitude(factor) if applied else 1.0
     if code.attention_factor is None or math.isclose(code.attention_factor, meant, rel_tol=_SAME):
         return
     place = code.source.get("attention_factor", "").split(", ")[0]

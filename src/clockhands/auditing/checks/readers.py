@@ -8,11 +8,11 @@ from clockhands.auditing.checks.subject import Case, Subject, declared
 from clockhands.measures import difference
 from clockhands.readers import Parted, Reading
 from clockhands.readers.facts import facts, names
-from clockhands.readers.magnitudes import longrope, magnitude
+from clockhands.readers.magnitudes import longrope
 from clockhands.readers.telling import code_in_words, release, scaling_in_words
 from clockhands.readers.views import NEW, OLD, TEXT, View, positive_number, scaling_name, views
 from clockhands.rotary import Rotary
-from clockhands.scaling import Yarn
+from clockhands.scaling import Yarn, yarn_magnitude
 from clockhands.sources.resolved import Code
 
 _CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
@@ -97,8 +97,8 @@ def disputed_attention_factor(subject: Subject) -> Iterator[Case]:
         evidence: dict[str, Any] = {
             view.place(f"{key}.{name}"): block[name] for name in ("mscale", "mscale_all_dim", "factor")
         }
-        evidence["ratio"] = magnitude(factor, scales[0] or 1) / magnitude(factor, scales[1] or 1)
-        evidence["formula"] = magnitude(factor)
+        evidence["ratio"] = yarn_magnitude(factor, scales[0] or 1) / yarn_magnitude(factor, scales[1] or 1)
+        evidence["formula"] = yarn_magnitude(factor)
         for name in ("ratio", "formula"):
             evidence[f"readers of the {name}"] = [
                 release(each) for each in subject.readings if _multiplies(each, evidence[name])
@@ -113,7 +113,7 @@ def softmax_scale(subject: Subject) -> Iterator[Case]:
         if factor is None or whole is None or factor <= 1:
             continue
         evidence: dict[str, Any] = {view.place(f"{key}.{name}"): block[name] for name in ("mscale_all_dim", "factor")}
-        evidence["scale of the scores"] = magnitude(factor, whole) ** 2
+        evidence["scale of the scores"] = yarn_magnitude(factor, whole) ** 2
         evidence["type"] = view.name
         for reader in ("transformers-5", "transformers-4"):
             reading = _reading(subject, reader)
@@ -309,8 +309,8 @@ def _formula(view: View, block: Mapping[str, Any]) -> float | None:
         return None
     scales = [positive_number(block.get(name)) for name in ("mscale", "mscale_all_dim")]
     if scales[0] and scales[1]:
-        return magnitude(factor, scales[0]) / magnitude(factor, scales[1])
-    return magnitude(factor)
+        return yarn_magnitude(factor, scales[0]) / yarn_magnitude(factor, scales[1])
+    return yarn_magnitude(factor)
 
 
 def _multiplies(reading: Reading, value: float) -> bool:

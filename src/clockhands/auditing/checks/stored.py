@@ -1,14 +1,16 @@
 """What a checkpoint stores that a model computes: rates and position numbers, held against what its config declares."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.auditing.checks.lengths import TEXT
 from clockhands.auditing.checks.subject import Case, Subject
-from clockhands.dtypes import output_dtype
+from clockhands.auditing.expected import expected_of
+from clockhands.diagnosis import ROUNDED, Verdict, judged
 from clockhands.errors import ClockhandsError
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.model_types import model_type
@@ -22,10 +24,11 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _MOST_NUMBERS = 2**16  # of one tensor; a head has some hundreds of pairs, a table of numbers as many as positions
 _MOST_TENSORS = 512  # models keep the same rates once for each layer
 
-# Rates are made in float32, in a few operations each good to half a unit in the last place.
-_SAME = 2.0**-20
-_ROUNDED = {"bfloat16": 2.0**-8, "float16": 2.0**-10}
-_SMALLEST = 2.0**-24  # float16 holds no number below
+CODES_OF_STORED = {
+    "buffer-differs": "stored-frequencies-differ",
+    "buffer-of-another-width": "stored-frequencies-differ:count",
+}
+"""Findings on stored rates that have another name than the same finding on those of a loaded model."""
 
 
 def stored_frequencies(subject: Subject) -> Iterator[Case]:
@@ -64,31 +67,23 @@ def _beside_config(subject: Subject, name: str, numbers: np.ndarray) -> tuple[st
     code = None if opened.config is None else _declared(subject, name)
     if opened.config is None:
         # They are all that this file says of rates.
-        if info.dtype in _ROUNDED:
-            return "low-precision", evidence | {"rates": True, "dtype": info.dtype, "error": _ROUNDED[info.dtype] / 2}
+        if info.dtype in ROUNDED:
+            return "low-precision", evidence | {"rates": True, "dtype": info.dtype, "error": ROUNDED[info.dtype]}
         return "stored-frequencies", evidence
     if code is None or not code.rates:
         return "stored-frequencies", evidence
-    if len(numbers) != len(code.rates):
-        return "stored-frequencies-differ:count", evidence | {"stored pairs": len(numbers), "pairs": len(code.rates)}
-    if _off(numbers, code.rates).max() <= _SAME or _is_before_linear(code, numbers):
+    expected = expected_of(code, None)
+    assert expected is not None
+    context = subject.resolved.context
+    verdict = judged(numbers, info.dtype, replace(expected, sure=True), context)
+    if verdict.code is None or _is_before_linear(code, verdict):
         return "stored-frequencies", evidence
-    for dtype, coarse in _ROUNDED.items():
-        rounded = np.array(code.rates).astype(output_dtype(dtype)).astype(np.float64)
-        # A rate that was in float32 before may lie on the other side of a midpoint: not many do.
-        mostly = np.count_nonzero(numbers == rounded) >= 0.9 * len(numbers)
-        if mostly and np.allclose(numbers, rounded, rtol=coarse, atol=_SMALLEST):
-            off = float(np.abs(numbers - code.rates).max()) * (subject.resolved.context or 0)
-            evidence |= {"dtype": dtype, "error": float(_off(numbers, code.rates).max()), "phase error": off}
-            # The library computes the rates of the types that it knows; code that came with a model may load them.
-            known = subject.resolved.model_type is not None and model_type(subject.resolved.model_type) is not None
-            return ("stored-frequencies:rounded" if known else "low-precision"), evidence | {"rates": True}
-    worst = int(_off(numbers, code.rates).argmax())
-    evidence |= {"pair": worst, "stored": float(numbers[worst]), "declared": code.rates[worst]}
-    plain = _plain(code)
-    if plain is not None and _off(numbers, plain).max() <= _SAME:
-        return "stored-frequencies-differ:plain", evidence | {"unscaled": True, "base": code.base}
-    return "stored-frequencies-differ", evidence
+    evidence |= verdict.evidence
+    if verdict.code == "buffer-rounded":
+        # The library computes the rates of the types that it knows; code that came with a model may load them.
+        known = subject.resolved.model_type is not None and model_type(subject.resolved.model_type) is not None
+        evidence["loaded"] = "no" if known else "maybe"
+    return CODES_OF_STORED.get(verdict.code) or f"stored-frequencies-{verdict.cause}", evidence
 
 
 def _declared(subject: Subject, name: str) -> Code | None:
@@ -108,25 +103,10 @@ def _holds(layers: str | None, number: int) -> bool:
     return any(int(first) <= number <= int(last or first) for first, _, last in spans)
 
 
-def _off(numbers: np.ndarray, rates: Sequence[float]) -> np.ndarray:
-    """How far numbers are from rates, in parts of them; where a rate is 0, the number itself."""
-    declared = np.array(rates)
-    off = np.abs(np.where(np.isfinite(numbers), numbers, np.inf) - declared)
-    return np.where(declared == 0, off, off / np.where(declared == 0, 1, declared))
-
-
-def _plain(code: Code) -> list[float] | None:
-    """The rates of the base alone."""
-    if code.base is None or not code.rates:
-        return None
-    return [code.base ** (-pair / len(code.rates)) for pair in range(len(code.rates))]
-
-
-def _is_before_linear(code: Code, numbers: np.ndarray) -> bool:
+def _is_before_linear(code: Code, verdict: Verdict) -> bool:
     """Whether they are the ladder before a linear scaling: older code divided positions by the factor, not rates."""
-    plain = _plain(code)
-    linear = (code.scaling or {}).get("type") == "linear"
-    return linear and plain is not None and bool(_off(numbers, plain).max() <= _SAME)
+    exactly = "rounded to" not in verdict.evidence and "it is" not in verdict.evidence
+    return (code.scaling or {}).get("type") == "linear" and verdict.code == "buffer-unscaled" and exactly
 
 
 def position_numbers(subject: Subject) -> Iterator[Case]:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.checks import Case
+from clockhands.auditing.expected import Expected
 from clockhands.auditing.modules.held import Held, Walked, layers_in, numbers_of, parameters_of
-from clockhands.auditing.modules.ladders import Expected, Verdict
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.auditing.modules.waves import Waves, judged_waves, single
+from clockhands.diagnosis import Verdict
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import identify
 from clockhands.rotary import Rotary

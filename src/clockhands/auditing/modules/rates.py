@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.checks import Case
+from clockhands.auditing.expected import Expected
 from clockhands.auditing.modules.held import Held, Walked, parameters_of
-from clockhands.auditing.modules.ladders import ROUNDED, Expected, Verdict, judged, recognised_spec, unlike_any
 from clockhands.auditing.modules.serving import Declared, joined
+from clockhands.diagnosis import ROUNDED, Verdict, judged, recognised_spec, unlike_any
 from clockhands.sources.resolved import Code, layer_ranges
 
 # A factor on cosine and sine is made in double precision, or kept in float32.
@@ -47,7 +48,8 @@ def _verdict(held: Held, numbers: np.ndarray, expected: tuple[Expected, ...], co
     verdicts = [judged(numbers, held.dtype, one, context) for one in expected]
     best = next((one for one in verdicts if one.code is None), None)
     best = best or next((one for one in verdicts if one.code == "buffer-rounded"), verdicts[0])
-    if best.code in ("buffer-of-another-width", "buffer-differs") and expected[0].code.part in ("vision", "audio"):
+    unknown = ("buffer-of-another-width", "buffer-of-another-scaling", "buffer-differs")
+    if best.code in unknown and expected[0].code.part in ("vision", "audio"):
         return Verdict(None, {})  # a tower turns along axes, each of which may have a ladder of its own
     if best.code is None and held.dtype in ROUNDED:
         return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": "float32", "exact": True})

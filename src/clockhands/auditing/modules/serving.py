@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing.modules.ladders import Expected, expected_of
+from clockhands.auditing.expected import Expected, expected_of
 from clockhands.auditing.modules.opening import within
 from clockhands.sources.resolved import Code, Resolved, layer_numbers, layer_ranges
 

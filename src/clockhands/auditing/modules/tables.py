@@ -8,9 +8,9 @@ import numpy as np
 
 from clockhands.auditing.checks import Case
 from clockhands.auditing.modules.held import Held, Walked, numbers_of
-from clockhands.auditing.modules.ladders import ROUNDED, Verdict
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.auditing.modules.waves import judged_waves, waves_of
+from clockhands.diagnosis import ROUNDED, Verdict
 from clockhands.sources.resolved import layer_ranges
 
 _WAVES = "cosines and sines"

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.modules.ladders import ROUNDED, Expected, Verdict, judged
+from clockhands.auditing.expected import Expected
+from clockhands.diagnosis import ROUNDED, Verdict, judged
 from clockhands.dtypes import output_dtype
 
 _UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, **ROUNDED}

@@ -1,10 +1,12 @@
 """What a loaded module holds, where that is not what its own config declares."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.rules.rule import IF_SOUND, Evidence, Rule, stated
+from clockhands.auditing.rules.rule import Evidence, Rule, stated
+from clockhands.faults import FAULTS
 
 _NO_KEY = "the config is right, and what the loaded module holds is not."
 _AGAIN = (
@@ -14,9 +16,7 @@ _AGAIN = (
 
 
 def _place(evidence: Evidence) -> str:
-    name = next(
-        (name.removeprefix("model:") for name, _ in stated(evidence) if name.startswith("model:")), "the module"
-    )
+    name = next((name.removeprefix("model:") for name, _ in stated(evidence)), "the module")
     more = evidence.get("tensors", 1) - 1
     return name + (f" and {spoken(more)} more like it" if more > 0 else "")
 
@@ -68,7 +68,7 @@ def _unscaled(evidence: Evidence) -> str:
     factors = f" The factor in effect is 1, the declared one {spoken(declared)}." if declared else ""
     return (
         f"{_head(evidence)} are those{base} without the scaling that the config declares ({_at(evidence)})."
-        f"{factors}{_rounded_too(evidence)}"
+        f"{factors}{_it_is(evidence)}{_rounded_too(evidence)}"
     )
 
 
@@ -88,8 +88,20 @@ def _other_factor(evidence: Evidence) -> str:
     )
 
 
+def _other_scaling(evidence: Evidence) -> str:
+    factor = f" by {spoken(evidence['effective factor'])}" if evidence.get("effective factor") else ""
+    return (
+        f"{_head(evidence)} have the scaling {evidence['scaling in effect']}{factor}, where the config declares"
+        f" {evidence['declared scaling']} ({_at(evidence)}).{_rounded_too(evidence)}"
+    )
+
+
 def _other_base(evidence: Evidence) -> str:
     dropped = ", without the declared scaling" if evidence.get("scaling dropped") else ""
+    if evidence.get("scaled twice"):
+        dropped = ", scaled twice"
+    elif evidence.get("effective factor"):
+        dropped = f", scaled by {spoken(evidence['effective factor'])}"
     return (
         f"{_head(evidence)} are those of base {spoken(evidence['base in effect'])}{dropped}, where the config declares"
         f" {spoken(evidence['declared base'])} ({_at(evidence)}).{_rounded_too(evidence)}"
@@ -219,7 +231,7 @@ def _rule(
     return Rule(severity, sentence, hint, blames="module", unmended=_NO_KEY, title=title, means=means, cases=cases)
 
 
-CODES: Mapping[str, Rule] = {
+_RULES: Mapping[str, Rule] = {
     "buffer-uninitialised": _rule(
         "error",
         _uninitialised,
@@ -256,7 +268,6 @@ CODES: Mapping[str, Rule] = {
             " Repairs that compute rates again after loading often write these. Short texts hardly show it, and the"
             " loss on long ones is several times what it should be."
         ),
-        hint="Compute the rates again by the class's own function for the declared scaling, not by the plain formula.",
         cases=("unslothai/unsloth#6907 (July 2026)",),
     ),
     "buffer-scaled-twice": _rule(
@@ -289,6 +300,16 @@ CODES: Mapping[str, Rule] = {
         ),
         cases=("paiml/aprender#1607",),
     ),
+    "buffer-of-another-scaling": _rule(
+        "error",
+        _other_scaling,
+        "Rates of a loaded model with another type of scaling",
+        (
+            "The rates are those of the declared base with another type of scaling than the config declares: linear"
+            " where YaRN is declared, for example. Fast and slow pairs are then slowed by other amounts than in"
+            " training. Short texts may look right; the loss on long ones is higher."
+        ),
+    ),
     "buffer-of-another-width": _rule(
         "error",
         _other_width,
@@ -308,8 +329,6 @@ CODES: Mapping[str, Rule] = {
             " layer turns half as many as the first and the third a quarter. The first layer is right, which is what"
             " tests look at."
         ),
-        hint="Give each layer a copy of the settings, or compute the number without writing it back; then make the"
-        " model again.",
         cases=("vllm-project/vllm#16904 (April 2025)",),
     ),
     "buffer-differs": _rule(
@@ -320,7 +339,6 @@ CODES: Mapping[str, Rule] = {
             "The rates are a ladder, but not the one that the config declares, by more than rounding in float32"
             " explains. The model turns queries and keys by these numbers, whatever its config says."
         ),
-        hint="Find out which of the two the model was trained with; make the model again from the right config.",
     ),
     "buffer-on-meta": _rule(
         "error",
@@ -362,7 +380,6 @@ CODES: Mapping[str, Rule] = {
             " model makes floats of them, which are rounded, so that two positions read one row; or they were never"
             " filled. A few words are read in the wrong place."
         ),
-        hint="Set the numbers again, from 0 on in int64.",
         cases=("AUTOMATIC1111/stable-diffusion-webui#6728 (2023)", "AUTOMATIC1111/stable-diffusion-webui#7450 (2023)"),
     ),
     "table-uninitialised": _rule(
@@ -374,8 +391,6 @@ CODES: Mapping[str, Rule] = {
             " initialisation and not trained ones. It comes of a model that was made on the meta device and emptied,"
             " whose checkpoint has the table under another name or not at all."
         ),
-        hint="Load the table from the checkpoint, or initialise it, and look at which names the loader reports as"
-        " missing.",
     ),
     "rotation-differs": _rule(
         "error",
@@ -397,7 +412,6 @@ CODES: Mapping[str, Rule] = {
             " already changes nothing: answers are the same byte by byte, and lengths past the original one are as bad"
             " as before."
         ),
-        hint="Set the scaling in the config first, and make the model from it.",
         cases=("MakazhanAlpamys/Soup#793 (September 2026)",),
     ),
     "buffer-rounded": _rule(
@@ -405,12 +419,11 @@ CODES: Mapping[str, Rule] = {
         _rounded,
         "Rates of a loaded model rounded to few bits",
         (
-            "Casting a whole model to bfloat16 or float16 casts its computed rates too, to 8 or 11 bits. Phases are"
-            " then off by a share of the position: nothing to see at the start of a text, radians at its end. Casting"
-            " back does not undo it. Loading with the type that is wanted (`from_pretrained(..., dtype=torch.bfloat16)`"
-            " in Transformers) keeps the rates in float32."
+            "Casting a whole model to bfloat16 or float16 casts its computed rates too, to 8 or 11 bits, and casting"
+            " back does not undo it. Phases are then off by a share of the position: nothing to see at the start of a"
+            " text, radians at its end. Loading with the type that is wanted (`from_pretrained(...,"
+            " dtype=torch.bfloat16)` in Transformers) keeps the rates in float32."
         ),
-        hint="Load the model in that type instead of casting it, or compute the rates again in float32 after the cast.",
         cases=("NVIDIA-NeMo/Automodel#2549 (June 2026)",),
     ),
     "buffer-of-another-dtype": _rule(
@@ -421,12 +434,11 @@ CODES: Mapping[str, Rule] = {
             "What is computed is held in a type of fewer bits than the model computes in. A table that was made for a"
             " call in bfloat16 and kept is used for calls in float32 too, which are then no better than the first."
         ),
-        hint="Make the table again in the type of the model, or keep it in float32.",
     ),
     "table-zero": Rule(
         "note",
         _zero_rows,
-        IF_SOUND + " Of a model that has been trained, look at which names the loader reports as missing.",
+        FAULTS["table-zero"].hint,
         title="A table of positions that can be trained and is all zero",
         means=(
             "Models of images often begin with a table of zeros and learn it. Before training that is as it should be;"
@@ -437,7 +449,7 @@ CODES: Mapping[str, Rule] = {
     "buffer-persistent": Rule(
         "note",
         _persistent,
-        IF_SOUND,
+        FAULTS["buffer-persistent"].hint,
         title="Computed positions that are written with the weights",
         means=(
             "The buffer is persistent: it is written into checkpoints and loaded from them, although it follows from"
@@ -445,4 +457,10 @@ CODES: Mapping[str, Rule] = {
             " it."
         ),
     ),
+}
+
+CODES: Mapping[str, Rule] = {
+    # What to do stands with the fault of the same code: whoever finds it gives the same advice.
+    code: replace(rule, hint=FAULTS[code].hint) if code in FAULTS else rule
+    for code, rule in _RULES.items()
 }

@@ -1,8 +1,10 @@
 """Rates and position numbers that a checkpoint stores although models compute them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from clockhands.auditing.findings import spoken
+from clockhands.auditing.rules import modules
 from clockhands.auditing.rules.rule import Evidence, Rule, stated
 
 
@@ -14,29 +16,21 @@ def _where(evidence: Evidence) -> str:
 
 
 def _frequencies(evidence: Evidence) -> str:
-    rounded = ""
-    if evidence.get("rates"):
-        rounded = (
-            f" They are rounded to {evidence['dtype']}: off by up to {evidence['error']:.2g} of a rate, which makes"
-            f" {evidence['phase error']:.2g} rad at the end of the context for a reader that loads them."
-        )
     return (
         f"The checkpoint stores rates ({_where(evidence)}), which recent readers leave aside and compute from the"
-        f" config.{rounded}"
+        " config."
     )
 
 
 def _frequencies_differ(evidence: Evidence) -> str:
     head = f"The checkpoint stores rates ({_where(evidence)}) that are not what its config declares"
-    if "pairs" in evidence:
-        return f"{head}: {spoken(evidence['stored pairs'])} numbers for {spoken(evidence['pairs'])} pairs."
-    off = (
-        f"pair {evidence['pair']} turns by {spoken(evidence['stored'])} rad a token there, by"
-        f" {spoken(evidence['declared'])} by the config"
+    if "declared pairs" in evidence:
+        return f"{head}: {spoken(evidence['pairs'])} numbers for {spoken(evidence['declared pairs'])} pairs."
+    it_is = f" They are {evidence['it is']}." if evidence.get("it is") else ""
+    return (
+        f"{head}: pair {evidence['pair']} turns by {spoken(evidence['stored'])} rad a token there, by"
+        f" {spoken(evidence['declared'])} by the config.{it_is}"
     )
-    if evidence.get("unscaled"):
-        return f"{head}: they are the ladder of base {spoken(evidence['base'])} without the declared scaling ({off})."
-    return f"{head}: {off}."
 
 
 def _position_ids(evidence: Evidence) -> str:
@@ -55,22 +49,46 @@ def _position_ids(evidence: Evidence) -> str:
     )
 
 
+_CAUSES = (
+    "uninitialised", "zero", "unscaled", "scaled-twice", "of-another-factor", "of-another-base", "of-another-scaling",
+    "rounded",
+)  # fmt: skip
+
+
+def _as_stored(code: str) -> Rule:
+    """The rule on rates of a loaded model, for rates in a checkpoint: the same cause has the same sentence and hint."""
+    rule = modules.CODES[code]
+    return replace(
+        rule,
+        severity=_severity_of_rounded if code == "buffer-rounded" else "warning",
+        blames="file",
+        unmended="The tensors are wrong, or the config is, and the files do not say which.",
+        title=rule.title.replace("of a loaded model", "in a checkpoint"),
+        means=f"{rule.means} {_OLDER}",
+    )
+
+
+def _severity_of_rounded(evidence: Evidence) -> str:
+    return "note" if evidence.get("loaded") == "no" else "warning"
+
+
+_OLDER = (
+    "Older libraries load the rates (inv_freq) that a checkpoint stores; newer ones compute them from the config. Where"
+    " the two differ, old and new readers run different models."
+)
+
 CODES: Mapping[str, Rule] = {
     "stored-frequencies-differ": Rule(
         "warning",
         _frequencies_differ,
-        "Find out which of the two the model was trained with; take the tensors out, or correct the config.",
+        modules.CODES["buffer-differs"].hint,
         blames="file",
         unmended="The tensors are wrong, or the config is, and the files do not say which.",
         title="Stored rates that are not the declared ones",
-        means=(
-            "Older libraries kept the rates (inv_freq) in the checkpoint and loaded them; newer ones compute them from"
-            " the config. Where the two differ, old and new readers run different models. Rates of zeros or of garbage"
-            " are buffers that were never filled, and rates without the declared scaling were often written by a repair"
-            " that forgot it."
-        ),
+        means=_OLDER,
         cases=("amazon-science/chronos-forecasting#491 (April 2026)", "unslothai/unsloth#6907 (July 2026)"),
     ),
+    **{f"stored-frequencies-{cause}": _as_stored(f"buffer-{cause}") for cause in _CAUSES},
     "float-position-ids": Rule(
         "warning",
         _position_ids,
@@ -93,8 +111,8 @@ CODES: Mapping[str, Rule] = {
         title="Rates stored in the checkpoint",
         means=(
             "The checkpoint holds the rates (inv_freq), as those of Llama 2 do. Recent readers ignore them and compute"
-            " the rates from the config; very old ones load them. They are the declared ones here, at most rounded, so"
-            " it makes no difference, or hardly any."
+            " the rates from the config; very old ones load them. They are the declared ones here, so it makes no"
+            " difference."
         ),
         cases=("huggingface/transformers#35255",),
     ),

@@ -217,7 +217,7 @@ CODES: Mapping[str, Rule] = {
         unmended=_TENSOR,
         title="Rates or positions rounded to bfloat16 or float16",
         means="A phase is a rate times a position, so that a relative error of the rate becomes an absolute one of the"
-        " phase that grows with the position. In bfloat16 a rate is off by up to 1 in 512: half a turn is lost"
+        " phase that grows with the position. In bfloat16 a rate is off by up to 1 in 256: half a turn is lost"
         " within some thousand positions. Casting a module as a whole does it, buffers included. Short texts"
         " hardly change.",
         cases=(

@@ -1,0 +1,571 @@
+"""What is wrong with rates or slopes: the one place that says it, whatever holds them and whoever asks.
+
+`of_rates` compares rates with the exact ones of a rotary code. Code makes rates in float32, in a few operations; the
+bound that this leaves is derived in `slack_of`. Rates outside of it are held to every known way to go wrong: another
+base, another factor, another scaling, no scaling, the scaling twice, another order of pairs, each combined with the
+others where that happens, and each rounded to bfloat16 or float16. The first that makes the same numbers is told.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.biases import Alibi
+from clockhands.dtypes import output_dtype
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import Geometric
+from clockhands.recognition.fitting import fit_ladder
+from clockhands.rotary import Rotary
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
+from clockhands.specs import describe
+
+# Relative error of one rounding to each type, and the smallest step that it has.
+ROUNDED = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+_STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
+
+# A ladder's fastest hand makes between a hundredth of a radian and a hundred a token, wherever anybody wrote one down.
+_FASTEST = (0.01, 100.0)
+_SLOWEST = 1e-12
+_ROUNDS = 12
+_LARGEST = 50.0  # the logarithm of a base that nobody has
+SLOPES = 2.0**-20
+"""How far a slope may be off: a power of two, made by ``pow`` in float32."""
+_STEEPEST = 1e3  # no bias has such a slope
+_FEWEST = 4  # rates by which a ladder can be recognised
+_EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The rates that should be there.
+
+    Attributes:
+        spec: The rotary code that makes them; None where only the rates are known.
+        ladders: Words to rates: one ladder, or several where it depends on the length in use.
+        plain: The rates without the scaling; None where there is none, or it is not known.
+        slack: How far a rate made in float32 may be from the exact one, in parts of it.
+        base: The base of the plain rates, where there is one.
+        factor: The factor of the scaling, where there is one.
+        sure: Whether this is known to be what these rates should be; else only what no ladder has is told.
+    """
+
+    spec: Rotary | None
+    ladders: Mapping[str, np.ndarray]
+    plain: np.ndarray | None
+    slack: float
+    base: float | None = None
+    factor: float | None = None
+    sure: bool = True
+
+    @property
+    def rates(self) -> np.ndarray:
+        """The first of the ladders."""
+        return next(iter(self.ladders.values()))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What numbers are.
+
+    Attributes:
+        code: What is wrong, such as ``buffer-unscaled``; None where they are right.
+        evidence: Its numbers.
+        explained: The share of the numbers that this explains.
+        left: The largest relative error that it leaves.
+    """
+
+    code: str | None
+    evidence: Mapping[str, Any]
+    explained: float = 1.0
+    left: float = 0.0
+
+    @property
+    def cause(self) -> str | None:
+        """The code without the kind of thing that it is about: ``unscaled``, ``of-another-base``."""
+        return None if self.code is None else self.code.removeprefix("buffer-")
+
+
+def of_rates(
+    numbers: Any, spec: Rotary, dtype: str = "float32", *, length: int | None = None, context: int | None = None
+) -> Verdict:
+    """What rates are, beside those of a rotary code.
+
+    Args:
+        numbers: What is held, rad/token, one for each pair.
+        spec: The code that they should follow.
+        dtype: The type that they are held in.
+        length: The longest length in use, for scalings that depend on it.
+        context: Positions that the model is for; rounding is told as an angle at their end.
+
+    Returns:
+        A verdict with one of the codes ``buffer-uninitialised``, ``-zero``, ``-rounded``, ``-unscaled``,
+        ``-scaled-twice``, ``-of-another-factor``, ``-of-another-base``, ``-of-another-scaling``, ``-of-another-width``
+        or ``-differs``; None where they are right.
+
+    Raises:
+        ClockhandsError: The spec has no rates at this length.
+
+    >>> import clockhands as ch
+    >>> llama3 = ch.Rotary(128, base=500_000, scaling=ch.scaling.Llama3(8, 8192))
+    >>> of_rates(ch.Rotary(128, base=500_000).rates, llama3).code
+    'buffer-unscaled'
+    >>> of_rates(llama3.rates, llama3).code is None
+    True
+    """
+    values = np.real(np.asarray(numbers)).astype(np.float64).reshape(-1)
+    return judged(values, dtype, reference_of(spec, reach=length), context)
+
+
+def reference_of(spec: Rotary, which: str | None = None, reach: int | None = None, *, sure: bool = True) -> Reference:
+    """The rates of a rotary code.
+
+    Args:
+        spec: The code.
+        which: ``"original"``, ``"short"`` or ``"long"`` where only one of a scaling's ladders is meant.
+        reach: The longest length in use, for a dynamic scaling.
+        sure: As in `Reference`.
+    """
+    plain = None if spec.scaling is None else np.array(replace(spec, scaling=None).rates)
+    factor = getattr(spec.scaling, "factor", None)
+    ladders = dict(_ladders(spec, which, reach))
+    return Reference(spec, ladders, plain, slack_of(spec.rates, factor), spec.base, factor, sure)
+
+
+def _ladders(spec: Rotary, which: str | None, reach: int | None) -> Iterator[tuple[str, np.ndarray]]:
+    scaling = spec.scaling
+    if isinstance(scaling, LongRope):
+        short, long = (np.array(replace(spec, length=length).rates) for length in (1, scaling.original + 1))
+        if which != "long":
+            yield f"up to {scaling.original:,} tokens", short
+        if which not in ("original", "short"):
+            yield f"beyond {scaling.original:,} tokens", long
+    elif isinstance(scaling, Dynamic):
+        if reach is not None and reach > scaling.original and which != "original":
+            yield f"at {reach:,} tokens", np.array(replace(spec, length=reach).rates)
+        else:
+            yield f"up to {scaling.original:,} tokens", np.array(replace(spec, length=scaling.original).rates)
+    else:
+        yield "as declared", np.array(spec.rates)
+
+
+def slack_of(rates: Sequence[float], factor: float | None) -> float:
+    """How far float32 may put a rate from the exact one, in parts of it.
+
+    ``base ** -x`` and ``exp(-x ln(base))`` are off by what the exponent is off by: it is a product of three numbers,
+    each rounded, or of two and a rounding of its own, so three roundings of its size, which is at most the logarithm of
+    what lies between the fastest rate and the slowest. The power, a quotient and a few more add eight. Where a scaling
+    blends two rates, the share of the fast one is lost to a unit, and it is ``factor`` times the other.
+    """
+    turning = [rate for rate in rates if rate > 0]
+    spread = math.log(max(turning) / min(turning)) if turning else 0.0
+    return 2.0**-24 * (8 + 3 * spread + 2 * (factor or 0.0))
+
+
+def judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int | None) -> Verdict:
+    """What the numbers of one ladder are.
+
+    Args:
+        numbers: What is held, float64 [pairs].
+        dtype: The type that they are held in.
+        reference: What they should be.
+        context: Positions that the model is for; rounding is told as an angle at their end.
+    """
+    ladders = {words: _as_many(rates, numbers) for words, rates in reference.ladders.items()}
+    rates = next(iter(ladders.values()))
+    with np.errstate(all="ignore"):
+        wrong = _no_numbers(numbers, rates)
+        if wrong is not None:
+            return wrong
+        if all(len(one) != len(numbers) for one in ladders.values()):
+            return _of_another_width(numbers, reference) if reference.sure else unlike_any(numbers)
+        for one in ladders.values():
+            how = fits(numbers, one, reference.slack, dtype)
+            if how == "exact":
+                return Verdict(None, {}, left=_left(numbers, one))
+            if how is not None:
+                return Verdict("buffer-rounded", _rounding(numbers, one, how, context), left=_left(numbers, one))
+        if not reference.sure:
+            plain = reference.plain is not None and fits(
+                numbers, _as_many(reference.plain, numbers), reference.slack, dtype
+            )
+            return _another(numbers, dtype, rates, reference) if plain else unlike_any(numbers)
+        return _another(numbers, dtype, rates, reference)
+
+
+def _left(numbers: np.ndarray, ladder: np.ndarray) -> float:
+    """The largest error that is left, in parts of the rate."""
+    return float((np.abs(numbers - ladder) / np.where(ladder == 0, 1, ladder)).max(initial=0.0))
+
+
+def unlike_any(numbers: np.ndarray) -> Verdict:
+    """What can be said of rates that nothing is known of: whether anybody could have computed them."""
+    wrong = ~np.isfinite(numbers) | (numbers < 0) | (numbers > _EVER) | ((numbers > 0) & (numbers < _SLOWEST))
+    if wrong.any():
+        pair = int(np.flatnonzero(wrong)[0])
+        evidence = {"pair": pair, "stored": float(numbers[pair]), "wrong": int(wrong.sum()), "pairs": len(numbers)}
+        return Verdict("buffer-uninitialised", evidence)
+    return Verdict(None if numbers.any() else "buffer-zero", {"pairs": len(numbers)})
+
+
+def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, reference: Reference) -> Verdict:
+    """The first way to go wrong that makes these numbers."""
+    evidence = worst(numbers, rates)
+    for code, made, more in _ways(numbers, dtype, reference):
+        ladder = _as_many(made, numbers)
+        how = fits(numbers, ladder, reference.slack, dtype)
+        if how is not None:
+            rounded = {} if how == "exact" else {"rounded to": how}
+            return Verdict(code, evidence | more | rounded, left=_left(numbers, ladder))
+    off = np.abs(numbers - rates) > 2.0**-6 * rates
+    explained, left = 1 - float(np.mean(off)), _left(numbers, rates)
+    if not _is_ladder(numbers, rates):
+        found = {"wrong": int(np.count_nonzero(off)), "pairs": len(numbers)}
+        return Verdict("buffer-uninitialised", evidence | found, explained, left)
+    return Verdict("buffer-differs", evidence | _described(numbers, reference), explained, left)
+
+
+def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "float32") -> str | None:
+    """Whether numbers are a ladder: ``exact``, the type that they were rounded to, or None.
+
+    A rate that was in float32 before it was rounded may lie on the other side of a midpoint, so not every number has
+    to be the nearest one.
+    """
+    if len(numbers) != len(ladder):
+        return None
+    off = np.abs(numbers - ladder)
+    if bool((off <= slack * ladder).all()):
+        return "exact"
+    for name, unit in ROUNDED.items():
+        nearest = ladder.astype(output_dtype(name)).astype(np.float64)
+        near = off <= 2 * unit * ladder + _STEP[name]
+        if bool(near.all()) and np.count_nonzero(numbers == nearest) >= 0.9 * len(ladder):
+            return name
+    if dtype in ROUNDED:
+        # Made in that type, each of a few operations rounded by itself.
+        lost = ROUNDED[dtype] * (4 + math.log(max(ladder.max() / max(ladder.min(), 1e-300), 1.0)))
+        if bool((off <= lost * ladder + _STEP[dtype]).all()):
+            return dtype
+    return None
+
+
+def _no_numbers(numbers: np.ndarray, rates: np.ndarray) -> Verdict | None:
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        pair = int(np.flatnonzero(bad)[0])
+        evidence = {"pair": pair, "stored": float(numbers[pair]), "wrong": int(bad.sum()), "pairs": len(numbers)}
+        if pair < len(rates):
+            evidence["declared"] = float(rates[pair])
+        return Verdict("buffer-uninitialised", evidence)
+    if len(numbers) and not numbers.any() and rates.any():
+        return Verdict("buffer-zero", {"pairs": len(numbers)})
+    return None
+
+
+def _of_another_width(numbers: np.ndarray, reference: Reference) -> Verdict:
+    evidence: dict[str, Any] = {"pairs": len(numbers), "declared pairs": len(reference.rates)}
+    if not _is_ladder(numbers, np.sort(np.abs(numbers))[::-1]):
+        return Verdict(
+            "buffer-uninitialised",
+            evidence | {"pair": 0, "stored": float(numbers[0]), "wrong": len(numbers), "declared": 1.0},
+        )
+    return Verdict("buffer-of-another-width", evidence | _described(numbers, reference))
+
+
+def _as_many(rates: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The rates with one of 0 for each pair that is held and stands still (Gemma 4), where that makes them as many."""
+    more = len(numbers) - len(rates)
+    return np.concatenate([rates, np.zeros(more)]) if more > 0 and not numbers[len(rates) :].any() else rates
+
+
+def _is_ladder(numbers: np.ndarray, rates: np.ndarray) -> bool:
+    """Whether numbers could be rates at all: they fall as the declared ones do, from about one radian a token."""
+    turning = numbers[rates > 0] if len(rates) == len(numbers) else numbers
+    if not turning.size or (turning < _SLOWEST).any():
+        return False
+    falls = (np.diff(turning) <= 1e-6 * turning[:-1]).all()
+    like_declared = len(rates) != len(numbers) or bool((np.diff(rates) <= 0).all())
+    return bool(_FASTEST[0] <= turning.max() <= _FASTEST[1] and (falls or not like_declared))
+
+
+def worst(numbers: np.ndarray, rates: np.ndarray) -> dict[str, Any]:
+    """The pair that is furthest off, in parts of its rate."""
+    off = np.abs(numbers - rates) / np.where(rates == 0, 1, rates)
+    pair = int(np.argmax(off))
+    return {"pair": pair, "stored": float(numbers[pair]), "declared": float(rates[pair])}
+
+
+def _rounding(numbers: np.ndarray, rates: np.ndarray, dtype: str, context: int | None) -> dict[str, Any]:
+    evidence = worst(numbers, rates) | {"rounded to": dtype}
+    if context:
+        evidence |= {"phase error": float(np.abs(numbers - rates).max()) * context, "context": context}
+    return evidence
+
+
+Way = tuple[str, np.ndarray, dict[str, Any]]
+
+
+def _ways(numbers: np.ndarray, dtype: str, reference: Reference) -> Iterator[Way]:
+    """The ways to go wrong: finding, the ladder that it makes, and what there is to say of it; single ones first."""
+    spec, factor = reference.spec, reference.factor
+    told = {} if factor is None else {"declared factor": factor}
+    if reference.plain is not None:
+        yield "buffer-unscaled", reference.plain, {"effective factor": 1.0, **told, "base": reference.base}
+    if spec is None or len(numbers) != len(reference.rates):
+        return
+    yield from _twice(spec, told)
+    yield from _of_other_factors(numbers, spec, told)
+    yield from _of_other_scalings(numbers, spec, told)
+    yield from _of_other_bases(numbers, spec, told)
+    yield from _in_another_order(numbers, reference)
+    yield from _recognised(numbers, dtype, spec, reference.slack)
+
+
+def _twice(spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
+    """The scaling applied to what it has made already; a scaling by index does so on the ladder's own terms."""
+    if spec.scaling is None:
+        return
+    plain, once = np.array(replace(spec, scaling=None).rates), np.array(spec.rates)
+    told = {**told, "effective factor": float(plain[-1] / once[-1]) ** 2}
+    yield "buffer-scaled-twice", once * once / np.where(plain == 0, 1, plain), told
+    try:
+        yield "buffer-scaled-twice", np.array(spec.scaling(spec.ladder, spec.length).rates), told
+    except (ClockhandsError, TypeError):
+        return
+
+
+def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
+    """The same scaling by the factor that the slowest pair has."""
+    if spec.scaling is None or not hasattr(spec.scaling, "factor") or isinstance(spec.scaling, LongRope):
+        return
+    plain = np.array(replace(spec, scaling=None).rates)
+    for factor in _written(plain[-1] / numbers[-1], spec.scaling.factor):  # type: ignore[attr-defined]
+        ladder = _scaled(spec, type(spec.scaling), factor)
+        if ladder is not None:
+            yield "buffer-of-another-factor", ladder, {**told, "effective factor": factor}
+
+
+def _of_other_scalings(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
+    """Scalings of another type, by the declared factor or by the one that the slowest pair has."""
+    plain = np.array(replace(spec, scaling=None).rates)
+    declared = getattr(spec.scaling, "factor", None)
+    # With all its digits, an NTK-aware scaling is any other base.
+    fitted = [one for one in _written(plain[-1] / numbers[-1], None) if one == float(f"{one:.3g}")]
+    for kind in (Linear, Ntk, Yarn, Llama3):
+        if isinstance(spec.scaling, kind):
+            continue
+        factors: list[float] = [*([] if declared is None else [declared]), *fitted]
+        for factor in dict.fromkeys(factors):
+            ladder = _scaled(spec, kind, factor)
+            if ladder is not None and factor > 1:
+                more = {"scaling in effect": kind.__name__, "effective factor": factor}
+                yield "buffer-of-another-scaling", ladder, {**told, **_declared_scaling(spec), **more}
+
+
+def _declared_scaling(spec: Rotary) -> dict[str, Any]:
+    return {"declared scaling": "none" if spec.scaling is None else type(spec.scaling).__name__}
+
+
+def _scaled(spec: Rotary, kind: type, factor: float) -> np.ndarray | None:
+    """The rates with a scaling by a factor; other fields are the declared scaling's where it has them."""
+    own: dict[str, Any] = {"factor": factor}
+    if kind in (Yarn, Llama3, Dynamic):
+        original = getattr(spec.scaling, "original", None)
+        if original is None:
+            return None
+        own["original"] = original
+    try:
+        same = type(spec.scaling) is kind
+        scaling = replace(spec.scaling, factor=factor) if same else kind(**own)  # type: ignore[type-var]
+        return np.array(replace(spec, scaling=scaling).rates)
+    except ClockhandsError:
+        return None
+
+
+def _of_other_bases(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
+    """The same code by the base that the fast pairs, or all of them, have: with the scaling, without it, or twice."""
+    if not isinstance(spec.spacing, Geometric) or len(numbers) < 2 or (numbers <= 0).any():
+        return
+    for exponent in _exponents(numbers, spec):
+        for base in _written(math.exp(exponent), spec.base):
+            for scaling in dict.fromkeys((spec.scaling, None)):
+                other = _with_base(spec, base, scaling)
+                if other is None:
+                    continue
+                dropped = {"scaling dropped": True} if spec.scaling is not None and scaling is None else {}
+                evidence = {"base in effect": base, "declared base": spec.base, **dropped}
+                yield "buffer-of-another-base", np.array(other.rates), evidence
+            other = _with_base(spec, base, spec.scaling)
+            if other is None or spec.scaling is None:
+                continue
+            evidence = {"base in effect": base, "declared base": spec.base}
+            for _, ladder, _ in _twice(other, told):
+                yield "buffer-of-another-base", ladder, {**evidence, "scaled twice": True}
+            for _, ladder, more in _of_other_factors(numbers, other, told):
+                yield "buffer-of-another-base", ladder, {**evidence, **more}
+
+
+def _in_another_order(numbers: np.ndarray, reference: Reference) -> Iterator[Way]:
+    """The declared ladder, or the plain one, in another order of its pairs; or the declared one times a number."""
+    place = np.argsort(np.argsort(-numbers, kind="stable"), kind="stable")
+    for ladder, code in ((reference.rates, "buffer-differs"), (reference.plain, "buffer-unscaled")):
+        if ladder is None or len(ladder) != len(numbers):
+            continue
+        words = "the declared rates" if code == "buffer-differs" else "the plain rates"
+        more = {} if code == "buffer-differs" else {"effective factor": 1.0, "base": reference.base}
+        yield code, np.sort(ladder)[::-1][place], {**more, "it is": f"{words} in another order of pairs"}
+    for times in _written(float(np.median(numbers / reference.rates)), 1.0):
+        yield "buffer-differs", times * reference.rates, {"it is": f"the declared rates times {times:g}"}
+
+
+def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> Iterator[Way]:
+    """What a rule that nobody declared makes, told by what it has otherwise: its base, its scaling, or the factor."""
+    if isinstance(spec.scaling, LongRope) or len(numbers) < _FEWEST:
+        return
+    found = recognised_spec(numbers, max(slack, _unit(numbers, dtype)))
+    if found is None or not isinstance(found.spacing, Geometric):
+        return
+    evidence: dict[str, Any] = {"it is": describe(found)}
+    ladder = np.array(found.rates)
+    if spec.base is not None and found.base is not None and not _alike(found.base, spec.base):
+        dropped = {"scaling dropped": True} if spec.scaling is not None and found.scaling is None else {}
+        evidence |= {"base in effect": found.base, "declared base": spec.base, **dropped}
+        yield "buffer-of-another-base", ladder, evidence
+    elif type(found.scaling) is not type(spec.scaling) and found.scaling is not None:
+        factor = getattr(found.scaling, "factor", None)
+        evidence |= {**_declared_scaling(spec), "scaling in effect": type(found.scaling).__name__}
+        evidence |= {} if factor is None else {"effective factor": factor}
+        yield "buffer-of-another-scaling", ladder, evidence
+
+
+def _unit(numbers: np.ndarray, dtype: str) -> float:
+    """The rounding that numbers show: that of their type, or of a coarser one that holds them all."""
+    for name, unit in ROUNDED.items():
+        if dtype == name or np.array_equal(numbers.astype(output_dtype(name)).astype(np.float64), numbers):
+            return unit
+    return 0.0
+
+
+def _with_base(spec: Rotary, base: float, scaling: Any) -> Rotary | None:
+    assert isinstance(spec.spacing, Geometric)
+    try:
+        return replace(spec, spacing=replace(spec.spacing, base=base), scaling=scaling)
+    except ClockhandsError:
+        return None
+
+
+def _exponents(numbers: np.ndarray, spec: Rotary) -> Iterator[float]:
+    """Logarithms of bases that these rates may have: of all pairs, of the fast ones, and with the scaling taken off.
+
+    What a scaling does to a pair depends on its rate, so it is taken off by what it does at the base found before.
+    """
+    assert isinstance(spec.spacing, Geometric)
+    steps = float(spec.spacing.denominator(spec.rotated))
+
+    def of(rates: np.ndarray) -> float:
+        return steps * math.log(rates[0] / rates[-1]) / (len(rates) - 1)
+
+    # The slope of all logarithms is the best of them where numbers are rounded.
+    slope = -float(np.polyfit(np.arange(len(numbers)), np.log(numbers), 1)[0])
+    found = [steps * slope, of(numbers), steps * math.log(numbers[0] / numbers[1])]
+    for times in (1, 2) if spec.scaling is not None else ():  # scaled once, or twice
+        exponent = math.log(spec.spacing.base)
+        for _ in range(_ROUNDS):
+            scaled, plain = (_with_base(spec, math.exp(exponent), scaling) for scaling in (spec.scaling, None))
+            if scaled is None or plain is None or not all(scaled.rates):
+                break
+            last, exponent = exponent, of(numbers * (np.array(plain.rates) / np.array(scaled.rates)) ** times)
+            if not 0 < exponent < _LARGEST:
+                break
+            if abs(exponent - last) < 1e-7:
+                found.append(exponent)
+                break
+    for each in dict.fromkeys(found):
+        if 0 < each < _LARGEST:
+            yield each
+
+
+def _alike(value: float, declared: float) -> bool:
+    """Whether a number is the declared one but for what rounding does: nobody writes a base a thousandth off."""
+    return abs(value - declared) <= 1e-3 * abs(declared)
+
+
+def _written(value: float, declared: float | None) -> Sequence[float]:
+    """A number as people may have written it down, from few digits to all; not the declared one again."""
+    if not math.isfinite(value) or value <= 0:
+        return ()
+    found = dict.fromkeys([*(float(f"{value:.{digits}g}") for digits in (1, 2, 3, 4, 5, 6)), value])
+    return tuple(one for one in found if declared is None or not _alike(one, declared))
+
+
+def _described(numbers: np.ndarray, reference: Reference) -> dict[str, Any]:
+    """What the ladder is in words, if it is one that is known."""
+    recognised = recognise(numbers, reference.slack)
+    return {} if recognised is None else {"it is": recognised}
+
+
+def recognise(numbers: np.ndarray, slack: float) -> str | None:
+    """The ladder in words; None where no rule makes it."""
+    spec = recognised_spec(numbers, slack)
+    return None if spec is None else describe(spec)
+
+
+def recognised_spec(numbers: np.ndarray, slack: float) -> Rotary | None:
+    """The rotary code of these rates, if a rule makes them; its layout is not known from them."""
+    try:
+        fit = fit_ladder(numbers, np.maximum(slack * numbers, 1e-12))[0]
+        if type(fit.spacing).__name__ == "Explicit":
+            return None
+        return Rotary(2 * len(numbers), spacing=fit.spacing, scaling=fit.scaling)
+    except ClockhandsError:
+        return None
+
+
+def of_slopes(slopes: np.ndarray, spec: Alibi | None, dtype: str = "float32") -> Verdict:
+    """What the slopes of a bias in a straight line are, beside those of a code.
+
+    Args:
+        slopes: What is held, float64 [heads], positive.
+        spec: The code that they should follow; None where none is declared for so many heads.
+        dtype: The type that they are held in.
+
+    Returns:
+        A verdict with one of the codes ``buffer-uninitialised``, ``buffer-rounded`` or ``slopes-differ``; None where
+        they are right.
+
+    >>> of_slopes(np.array([2.0**-6, 2.0**-3, 2.0**-2]), Alibi(3)).code
+    'slopes-differ'
+    """
+    bad = ~np.isfinite(slopes) | (np.abs(slopes) > _STEEPEST)
+    if bad.any():
+        return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(slopes), "of": "heads"})
+    if spec is None:
+        return Verdict(None, {})
+    right = np.array(spec.slopes)
+    how = fits(slopes, right, SLOPES, dtype)
+    if how == "exact":
+        return Verdict(None, {}, left=_left(slopes, right))
+    head = int(np.argmax(np.abs(slopes - right) / right))
+    seen = {"head": head, "stored": float(slopes[head]), "declared": float(right[head])}
+    if how is not None:
+        return Verdict("buffer-rounded", {**seen, "rounded to": how}, left=_left(slopes, right))
+    explained = float(np.mean(np.abs(slopes - right) <= SLOPES * right))
+    return Verdict("slopes-differ", seen | _other_slopes(slopes, right, dtype), explained, _left(slopes, right))
+
+
+def _other_slopes(slopes: np.ndarray, right: np.ndarray, dtype: str) -> dict[str, str]:
+    """The rule that makes these slopes, where it is one that is known to be taken by mistake."""
+    heads = len(slopes)
+    rules = {
+        "one geometric series through all heads": np.array(Alibi(heads, series="plain").slopes),
+        "a series that begins at 1": np.array([2.0 ** (-8 * head / heads) for head in range(heads)]),
+        "the declared ones in another order of heads": np.sort(right)[::-1],
+        "all zero": np.zeros(heads),
+    }
+    for name, rule in rules.items():
+        seen = np.sort(slopes)[::-1] if name.startswith("the declared") else slopes
+        if fits(seen, rule, SLOPES, dtype) is not None:
+            return {"it is": name}
+    return {}
