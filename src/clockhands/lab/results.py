@@ -233,7 +233,7 @@ class Results:
         steps = sorted({step for each in seeds.values() for step in each})
         return {step: estimate({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
 
-    def bounds(self, task: str) -> dict[str, dict[str, float]]:
+    def bounds(self, task: str) -> dict[str, Mapping[str, float]]:
         """What can be derived about the scores of a task, by length, as stored when the study was run.
 
         Empty for a store without them whose text is not on this machine.
@@ -278,7 +278,7 @@ class Results:
         )
         return GateResult(gate, value, holds)
 
-    def facts(self, arm: str) -> dict[str, dict[str, Any]]:
+    def facts(self, arm: str) -> dict[str, Any]:
         """By task, what the trials of an arm say: its model's parameters, and the median of tokens per second."""
         found = {}
         for task in self.study.tasks:
