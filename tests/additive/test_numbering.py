@@ -64,21 +64,21 @@ def test_ids_with_padding_are_a_mask(backend):
 
 
 @pytest.mark.parametrize(("key", "spec"), [("posids_roberta", ROBERTA), ("posids_bart", BART), ("posids_bert", BERT)])
-def test_published_rows_are_these(shared, key, spec):
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
+def test_published_rows_are_these(published, key, spec):
+    with np.load(published / "tables" / f"{key}.npz") as arrays:
         assert token_rows(arrays["input_ids"], spec, padding=1).tolist() == arrays["pos"].tolist()
         others = {BERT, BART, ROBERTA} - {spec}
         assert all(token_rows(arrays["input_ids"], other, 1).tolist() != arrays["pos"].tolist() for other in others)
 
 
-def test_every_published_rule_is_checked(shared):
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
+def test_every_published_rule_is_checked(published):
+    index = json.loads((published / "index.json").read_text("utf-8"))["tables"]
     keys = {entry["key"] for entry in index if entry["family"] == "learned_offsets"}
     assert keys == {"posids_roberta", "posids_bart", "posids_bert"}
 
 
-def test_the_sinusoid_of_fairseq_stands_at_the_published_ids(shared):
-    with np.load(shared / "conventions" / "tables" / "sin_hf_m2m100_forward_padded.npz") as arrays:
+def test_the_sinusoid_of_fairseq_stands_at_the_published_ids(published):
+    with np.load(published / "tables" / "sin_hf_m2m100_forward_padded.npz") as arrays:
         ids, table = np.array([[1, 1, 5, 6, 7, 8, 1, 9]]), arrays["table"]
         places = token_positions(ids, ch.preset("fairseq", width=64), padding=1)
         assert places.tolist() == arrays["position_ids"].tolist()

@@ -1,4 +1,4 @@
-"""Make ``published.json`` from the full tables: ``python tests/oracles/extract.py ../shared``.
+"""Make ``published.json`` from the full tables: ``python tests/oracles/extract.py tests/published``.
 
 Each number is what the library named beside it computed, in float32, written with as many digits as it takes.
 """
@@ -18,8 +18,8 @@ def numbers(array: np.ndarray) -> list:
     return [numbers(row) for row in array] if array.ndim else float(str(np.float32(array)))
 
 
-def extract(shared: Path) -> dict:
-    folder = shared / "conventions"
+def extract(published: Path) -> dict:
+    folder = published
     entries = {entry["key"]: entry for entry in json.loads((folder / "index.json").read_text("utf-8"))["tables"]}
 
     def source(key: str) -> str:

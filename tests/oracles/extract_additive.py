@@ -1,4 +1,4 @@
-"""Make ``published_additive.json`` from the full tables: ``python tests/oracles/extract_additive.py ../shared``.
+"""Make ``published_additive.json`` from the full tables: ``python tests/oracles/extract_additive.py tests/published``.
 
 Of each table some rows, as the library named beside them computed them, and all of the positions and rates that were
 drawn for it; written with as many digits as their dtype takes.
@@ -27,22 +27,22 @@ def chosen(table: np.ndarray) -> list[int]:
     return sorted({1, rows // 3, rows - 1, *np.flatnonzero(~table.any(axis=1)).tolist()})
 
 
-def entries_of(shared: Path) -> dict[str, dict]:
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
+def entries_of(published: Path) -> dict[str, dict]:
+    index = json.loads((published / "index.json").read_text("utf-8"))["tables"]
     return {entry["key"]: entry for entry in index if entry["family"] in FAMILIES}
 
 
-def arrays_of(shared: Path, key: str) -> dict[str, np.ndarray]:
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as loaded:
+def arrays_of(published: Path, key: str) -> dict[str, np.ndarray]:
+    with np.load(published / "tables" / f"{key}.npz") as loaded:
         made = dict(loaded)
     made["table"] = made["table"].reshape(-1, made["table"].shape[-1])
     return made
 
 
-def extract(shared: Path) -> dict:
+def extract(published: Path) -> dict:
     data = {}
-    for key, entry in sorted(entries_of(shared).items()):
-        arrays = arrays_of(shared, key)
+    for key, entry in sorted(entries_of(published).items()):
+        arrays = arrays_of(published, key)
         table = arrays.pop("table")
         data[key] = {
             "source": "{library} {version}, {object} ({file})".format(**entry),

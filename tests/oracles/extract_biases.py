@@ -1,4 +1,4 @@
-"""Make ``published_biases.json`` from the full tables: ``python tests/oracles/extract_biases.py ../shared``.
+"""Make ``published_biases.json`` from the full tables: ``python tests/oracles/extract_biases.py tests/published``.
 
 Each number is what the library named beside it computed. Of a large array only the rows and columns named here are
 kept: where it is constant along its diagonals, a first and a last row are all of it.
@@ -41,20 +41,20 @@ def numbers(array: np.ndarray) -> list:
     return int(array) if array.dtype.kind == "i" else float(str(array))
 
 
-def entries(shared: Path) -> dict[str, dict]:
-    listed = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
+def entries(published: Path) -> dict[str, dict]:
+    listed = json.loads((published / "index.json").read_text("utf-8"))["tables"]
     return {entry["key"]: entry for entry in listed if entry["family"] in FAMILIES}
 
 
-def arrays(shared: Path, key: str) -> dict[str, np.ndarray]:
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as loaded:
+def arrays(published: Path, key: str) -> dict[str, np.ndarray]:
+    with np.load(published / "tables" / f"{key}.npz") as loaded:
         return dict(loaded)
 
 
-def extract(shared: Path) -> dict:
+def extract(published: Path) -> dict:
     data = {}
-    for key, entry in sorted(entries(shared).items()):
-        made = arrays(shared, key)
+    for key, entry in sorted(entries(published).items()):
+        made = arrays(published, key)
         kept = KEPT.get(key, [(next(iter(made)), WHOLE)])
         shown = {name for name, _ in kept}
         data[key] = {

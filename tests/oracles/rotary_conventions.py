@@ -1,6 +1,6 @@
 """What each published rotary table is in this library's words: a spec, positions, and which columns hold a pair.
 
-Make ``published_rotary.json`` from the full tables: ``python tests/oracles/rotary_conventions.py ../shared``.
+Make ``published_rotary.json`` from the full tables: ``python tests/oracles/rotary_conventions.py tests/published``.
 """
 
 import json
@@ -239,23 +239,23 @@ def published() -> dict[str, dict[str, Any]]:
     return data
 
 
-def whole(shared: Path, key: str) -> dict[str, np.ndarray]:
+def whole(published: Path, key: str) -> dict[str, np.ndarray]:
     """All arrays of a table."""
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as loaded:
+    with np.load(published / "tables" / f"{key}.npz") as loaded:
         return dict(loaded)
 
 
-def entries(shared: Path) -> dict[str, dict[str, Any]]:
+def entries(published: Path) -> dict[str, dict[str, Any]]:
     """The index of the published tables of these families."""
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
+    index = json.loads((published / "index.json").read_text("utf-8"))["tables"]
     return {entry["key"]: entry for entry in index if entry["family"] in FAMILIES}
 
 
-def extract(shared: Path) -> str:
+def extract(published: Path) -> str:
     """The text of ``published_rotary.json``: each number is what the library named beside it computed, in float32."""
     lines = []
-    for key, entry in sorted(entries(shared).items()):
-        arrays = whole(shared, key)
+    for key, entry in sorted(entries(published).items()):
+        arrays = whole(published, key)
         if key in TABLES:
             kept = {name: array for name, array in arrays.items() if name not in ("cos", "sin", "angles")}
             arrays = {**kept, **TABLES[key].picked(arrays)}

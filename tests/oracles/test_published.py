@@ -115,20 +115,20 @@ def worst_relative_or_inf(got, wanted):
 # --- everything, where the full tables are at hand -------------------------------------------------------------
 
 
-def test_what_is_committed_is_what_was_published(shared):
-    assert extract.as_text(extract.extract(shared)) == extract.PUBLISHED.read_text("utf-8")
+def test_what_is_committed_is_what_was_published(published):
+    assert extract.as_text(extract.extract(published)) == extract.PUBLISHED.read_text("utf-8")
 
 
-def entries_of(shared: Path, *families):
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
+def entries_of(published: Path, *families):
+    index = json.loads((published / "index.json").read_text("utf-8"))["tables"]
     return {entry["key"]: entry for entry in index if entry["family"] in families}
 
 
-def test_every_published_rotary_ladder_is_matched(shared):
-    entries = entries_of(shared, "rotary_inv_freq")
+def test_every_published_rotary_ladder_is_matched(published):
+    entries = entries_of(published, "rotary_inv_freq")
     assert entries.keys() == SCALED.keys() | DEFECTS.keys()
     for key, ladder in SCALED.items():
-        with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
+        with np.load(published / "tables" / f"{key}.npz") as arrays:
             assert worst_relative(ladder.rates, arrays["inv_freq"]) <= RELATIVE
             assert ladder.attention_factor == pytest.approx(float(arrays["attention_factor"]), rel=1e-6)
             assert not entries[key]["differs_from_documented_claim"]

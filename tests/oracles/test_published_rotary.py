@@ -26,8 +26,8 @@ def arrays_of(request):
     """Arrays of a table by its key: the committed tokens, then all of them."""
     if request.param == "committed":
         return lambda key: PUBLISHED[key]["arrays"]
-    shared = request.getfixturevalue("shared")
-    return lambda key: rotary_conventions.whole(shared, key)
+    published = request.getfixturevalue("published")
+    return lambda key: rotary_conventions.whole(published, key)
 
 
 def rows_of(arrays, number):
@@ -51,10 +51,10 @@ def test_the_check_can_fail(key):
     assert off(ours, theirs) > PUBLISHED[key]["tolerance"]
 
 
-def test_every_published_table_is_matched_or_named_as_a_defect(shared):
+def test_every_published_table_is_matched_or_named_as_a_defect(published):
     groups = (MATCHED.keys(), DEFECTS.keys(), POSITIONS)
     assert sum(map(len, groups)) == len(set().union(*groups))
-    entries = rotary_conventions.entries(shared)
+    entries = rotary_conventions.entries(published)
     assert entries.keys() == PUBLISHED.keys() == set().union(*groups)
     named = {key for key, entry in entries.items() if entry["differs_from_documented_claim"]}
     # The first words only: its comment names the other axis. The next two are right until a cache is kept.
@@ -62,13 +62,13 @@ def test_every_published_table_is_matched_or_named_as_a_defect(shared):
     assert len(MATCHED) >= 43
 
 
-def test_what_is_committed_is_what_was_published(shared):
-    assert rotary_conventions.extract(shared) == rotary_conventions.PUBLISHED.read_text("utf-8")
+def test_what_is_committed_is_what_was_published(published):
+    assert rotary_conventions.extract(published) == rotary_conventions.PUBLISHED.read_text("utf-8")
 
 
-def test_pairs_have_two_columns_where_a_table_is_doubled(shared):
+def test_pairs_have_two_columns_where_a_table_is_doubled(published):
     for key, table in TABLES.items():
-        arrays = rotary_conventions.whole(shared, key)
+        arrays = rotary_conventions.whole(published, key)
         for name in {"cos", "sin", "angles"} & arrays.keys():
             picked, both = table.columns(arrays[name]), arrays[name]
             if table.columns is rotary_conventions.halves:

@@ -19,8 +19,8 @@ PUBLISHED = rotary_conventions.published()
 def arrays_of(request):
     if request.param == "committed":
         return lambda key: PUBLISHED[key]["arrays"]
-    shared = request.getfixturevalue("shared")
-    return lambda key: rotary_conventions.whole(shared, key)
+    published = request.getfixturevalue("published")
+    return lambda key: rotary_conventions.whole(published, key)
 
 
 def rows_of(arrays, number):

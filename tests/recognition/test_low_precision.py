@@ -125,9 +125,9 @@ def test_identify_says_so_and_looks_for_no_training():
     assert (exact.computed_in, exact.residual) == ("float32", None)
 
 
-def test_the_published_table_in_bfloat16(shared):
+def test_the_published_table_in_bfloat16(published):
     """Pegasus-X makes its table in the dtype of its input."""
-    with np.load(shared / "conventions" / "tables" / "sin_hf_pegasus_x_bf16.npz") as members:
+    with np.load(published / "tables" / "sin_hf_pegasus_x_bf16.npz") as members:
         found = low_precision(members["table"])
     assert found is not None
     assert (found.dtype, found.rounded) == ("bfloat16", ("positions", "rates", "phases"))

@@ -12,9 +12,9 @@ FAMILIES = ("sinusoidal", "sinusoidal_relative", "timestep", "sinusoidal_2d", "s
 LEAST_ROWS = 24
 
 
-def entries_of(shared):
+def entries_of(published):
     """The tables to read back: enough rows, and made as their libraries say."""
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
+    index = json.loads((published / "index.json").read_text("utf-8"))["tables"]
     return [
         entry
         for entry in index
@@ -22,8 +22,8 @@ def entries_of(shared):
     ]
 
 
-def table_of(shared, entry):
-    with np.load(shared / "conventions" / "tables" / f"{entry['key']}.npz") as arrays:
+def table_of(published, entry):
+    with np.load(published / "tables" / f"{entry['key']}.npz") as arrays:
         return arrays["table"]
 
 
@@ -56,12 +56,12 @@ def wrong_about(entry, table, match):
     return None if set(match.positions.sizes) == sizes else "it has another grid"
 
 
-def test_every_published_table_is_read_back_and_named(shared):
-    entries = entries_of(shared)
+def test_every_published_table_is_read_back_and_named(published):
+    entries = entries_of(published)
     assert len(entries) >= 40
     wrong = {}
     for entry in entries:
-        table = table_of(shared, entry)
+        table = table_of(published, entry)
         matches = ch.identify(table)
         reason = wrong_about(entry, table, matches[0]) if matches else matches.reason
         if reason is not None:
@@ -69,12 +69,12 @@ def test_every_published_table_is_read_back_and_named(shared):
     assert wrong == {}
 
 
-def test_the_check_of_published_tables_can_fail(shared):
-    entries = {entry["key"]: entry for entry in entries_of(shared)}
+def test_the_check_of_published_tables_can_fail(published):
+    entries = {entry["key"]: entry for entry in entries_of(published)}
     one, two = entries["sin_annotated_transformer"], entries["sin_hf_marian_d64"]
-    (match,) = ch.identify(table_of(shared, one))
-    assert wrong_about(one, table_of(shared, one), match) is None
-    assert wrong_about(two, table_of(shared, two), match) == "it makes another table"
+    (match,) = ch.identify(table_of(published, one))
+    assert wrong_about(one, table_of(published, one), match) is None
+    assert wrong_about(two, table_of(published, two), match) == "it makes another table"
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_the_check_of_published_tables_can_fail(shared):
         ("fourier_sam_original_grid", "sam", {"grid": [6, 9]}),
     ],
 )
-def test_what_a_published_table_shows(shared, key, name, evidence):
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
+def test_what_a_published_table_shows(published, key, name, evidence):
+    with np.load(published / "tables" / f"{key}.npz") as arrays:
         (match,) = ch.identify(arrays["table"])
     assert match.name == name
     seen = dict(match.evidence)
@@ -103,7 +103,7 @@ def test_what_a_published_table_shows(shared, key, name, evidence):
         np.testing.assert_allclose(seen[what], value, rtol=1e-6, err_msg=what)
 
 
-def test_class_rows_before_a_grid_are_told(shared):
-    with np.load(shared / "conventions" / "tables" / "sin2d_mae_original.npz") as arrays:
+def test_class_rows_before_a_grid_are_told(published):
+    with np.load(published / "tables" / "sin2d_mae_original.npz") as arrays:
         (match,) = ch.identify(arrays["table"])
     assert match.rows.prepended == match.positions.prefix == 1
