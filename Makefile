@@ -124,10 +124,9 @@ studies: $(STAMPS)/test
 	done
 	$(BIN)/python tools/studies_document.py $(STUDIES:%=$(STUDY_RESULTS)/%.sqlite)
 
-# The published tables beside the checkout are further away from the copy that is mutated.
 mutation: $(STAMPS)/mutation
 	rm -rf mutants && mkdir mutants
-	CLOCKHANDS_SHARED=$(abspath ../shared) $(BIN)/mutmut run $(MUTATION_ARGS) > mutants/log 2>&1 || { tail -n 40 mutants/log; exit 1; }
+	$(BIN)/mutmut run $(MUTATION_ARGS) > mutants/log 2>&1 || { tail -n 40 mutants/log; exit 1; }
 	$(BIN)/python tools/mutation_report.py
 
 clean:

@@ -30,8 +30,6 @@ collect_ignore = ["hostile/fuzz_readers.py"]
 BACKENDS = ("numpy", "torch", "jax")
 # The standard that they share, and nothing beyond it: for what must work in any array library.
 STRICT = "array_api_strict"
-# Beside a checkout, not in it: published tables and configs that are too many to be committed.
-SHARED = Path(os.environ.get("CLOCKHANDS_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 # No test may fail because the machine is busy.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -124,12 +122,9 @@ def any_backend(request: pytest.FixtureRequest) -> Backend:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of published tables and configs beside the checkout."""
-    if not SHARED.is_dir():
-        reason = "the folder ../shared with published tables and configs is not beside this checkout"
-        (pytest.fail if in_ci() else pytest.skip)(reason)
-    return SHARED
+def published() -> Path:
+    """The folder of published tables and of what published configs say of position."""
+    return Path(__file__).resolve().with_name("published")
 
 
 @pytest.fixture(scope="session")
@@ -211,5 +206,5 @@ def pytest_report_header() -> list[str]:
     expected = ", ".join(expected_backends()) or "none"
     return [
         f"python {platform.python_version()}; " + "; ".join(versions),
-        f"expected backends: {expected}; CI: {in_ci()}; shared: {'there' if SHARED.is_dir() else 'absent'}",
+        f"expected backends: {expected}; CI: {in_ci()}",
     ]

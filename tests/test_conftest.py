@@ -78,13 +78,3 @@ def test_only_the_tests_themselves_may_need_a_library_that_is_absent(tmp_path: P
     assert "1 skipped" in run(inner, itself, **without).stdout
     assert run(inner, itself, EXPECT_BACKENDS="jax", **without).returncode != 0
     assert "1 failed" in run(inner, "import package\ndef test_it():\n    package.needs()\n", **without).stdout
-
-
-def test_the_folder_beside_a_checkout_is_required_in_ci_only(tmp_path: Path):
-    inner = tmp_path / "a" / "checkout" / "tests"
-    inner.mkdir(parents=True)
-    needs_it = "def test_it(shared):\n    assert shared.is_dir()\n"
-    assert "SKIPPED" in run(inner, needs_it).stdout or "1 skipped" in run(inner, needs_it).stdout
-    done = run(inner, needs_it, CI="true")
-    assert done.returncode != 0
-    assert "is not beside this checkout" in done.stdout

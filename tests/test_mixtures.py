@@ -52,14 +52,14 @@ def test_presets_of_models_are_made_of_presets_of_their_layers(name):
 
 
 @pytest.mark.parametrize(("name", "config"), [("gemma3", "gemma-3-4b"), ("llama4-scout", "llama-4-scout-17b-16e")])
-def test_presets_of_models_are_the_published_configs(name, config, shared, tmp_path):
+def test_presets_of_models_are_the_published_configs(name, config, published, tmp_path):
     import json
 
     from clockhands.sources.targets import open_target
 
     path = tmp_path / "config.json"
-    published = json.loads((shared / "conventions" / "configs" / f"{config}.json").read_text("utf-8"))["config"]
-    path.write_text(json.dumps(published), encoding="utf-8")
+    given = json.loads((published / "configs" / f"{config}.json").read_text("utf-8"))["config"]
+    path.write_text(json.dumps(given), encoding="utf-8")
     checked = 0
     for code in resolve(open_target(str(path))).codes:
         for run in code.layers.split(",") if code.part == "text" else ():
@@ -67,7 +67,7 @@ def test_presets_of_models_are_the_published_configs(name, config, shared, tmp_p
             for layer in range(int(first), int(last or first) + 1):
                 assert ch.preset(name).layer(layer) == code.spec
                 checked += 1
-    assert checked == published["text_config"]["num_hidden_layers"]
+    assert checked == given["text_config"]["num_hidden_layers"]
 
 
 def test_a_mixture_is_its_own_source():

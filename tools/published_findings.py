@@ -1,12 +1,11 @@
 """Write docs/findings-on-published-configs.md: what the audit finds in configs that were really published.
 
-The configs lie in ../shared beside a checkout (or where CLOCKHANDS_SHARED says) and are not part of the project. Why
-each warning and each error is deserved was written by hand, in published_findings.json beside this file: the document
-is not made while a sentence is missing or says something of a finding that is not there any more.
+What the configs say of position lies in tests/published/configs. Why each warning and each error is deserved was
+written by hand, in published_findings.json beside this file: the document is not made while a sentence is missing or
+says something of a finding that is not there any more.
 """
 
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 from clockhands.auditing import Audit, Finding, audit
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARED = Path(os.environ.get("CLOCKHANDS_SHARED") or ROOT.parent / "shared")
+CONFIGS = ROOT / "tests" / "published" / "configs"
 DOCUMENT = ROOT / "docs" / "findings-on-published-configs.md"
 REASONS = Path(__file__).with_suffix(".json")
 # How many numbers of a finding stand in its row, and how long each may be.
@@ -41,11 +40,11 @@ class Published(NamedTuple):
         return tuple(found for found in self.audit.findings if found.severity != "note")
 
 
-def published(shared: Path) -> list[Published]:
-    """The audits of all published configs, each as the file that a reader has before them."""
+def audits(configs: Path) -> list[Published]:
+    """The audits of all published configs, each as a file of the name that its repository gave it."""
     audited = []
     with tempfile.TemporaryDirectory() as folder:
-        for path in sorted((shared / "conventions" / "configs").glob("*.json")):
+        for path in sorted(configs.glob("*.json")):
             case = json.loads(path.read_text(encoding="utf-8"))
             # Meta's own form is known by its name; any other name is one that a repository gave to its config.json.
             own = Path(case["source"]["path"]).name
@@ -140,12 +139,9 @@ def short(value: Any) -> str:
 
 
 def main() -> int:
-    if not SHARED.is_dir():
-        print(f"{SHARED} is not there: the published configs lie in it", file=sys.stderr)
-        return 2
     reasons = json.loads(REASONS.read_text(encoding="utf-8"))
     try:
-        text = rendered(published(SHARED), reasons)
+        text = rendered(audits(CONFIGS), reasons)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

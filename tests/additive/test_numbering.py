@@ -1,6 +1,5 @@
 """Which row of a learned table a token gets: the published rules, and the ways to get them wrong."""
 
-import json
 import re
 
 import numpy as np
@@ -10,6 +9,7 @@ import clockhands as ch
 from clockhands.additive import token_positions, token_rows
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.specs import describe, from_json, to_json
+from oracles import published
 
 BERT = ch.Learned(8, rows=16)
 GPT2_BATCHED = ch.Learned(8, rows=16, padding_row=1)
@@ -64,24 +64,22 @@ def test_ids_with_padding_are_a_mask(backend):
 
 
 @pytest.mark.parametrize(("key", "spec"), [("posids_roberta", ROBERTA), ("posids_bart", BART), ("posids_bert", BERT)])
-def test_published_rows_are_these(shared, key, spec):
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
-        assert token_rows(arrays["input_ids"], spec, padding=1).tolist() == arrays["pos"].tolist()
-        others = {BERT, BART, ROBERTA} - {spec}
-        assert all(token_rows(arrays["input_ids"], other, 1).tolist() != arrays["pos"].tolist() for other in others)
+def test_published_rows_are_these(key, spec):
+    arrays = published.arrays(key)
+    assert token_rows(arrays["input_ids"], spec, padding=1).tolist() == arrays["pos"].tolist()
+    others = {BERT, BART, ROBERTA} - {spec}
+    assert all(token_rows(arrays["input_ids"], other, 1).tolist() != arrays["pos"].tolist() for other in others)
 
 
-def test_every_published_rule_is_checked(shared):
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
-    keys = {entry["key"] for entry in index if entry["family"] == "learned_offsets"}
-    assert keys == {"posids_roberta", "posids_bart", "posids_bert"}
+def test_every_published_rule_is_checked():
+    assert published.entries("learned_offsets").keys() == {"posids_roberta", "posids_bart", "posids_bert"}
 
 
-def test_the_sinusoid_of_fairseq_stands_at_the_published_ids(shared):
-    with np.load(shared / "conventions" / "tables" / "sin_hf_m2m100_forward_padded.npz") as arrays:
-        ids, table = np.array([[1, 1, 5, 6, 7, 8, 1, 9]]), arrays["table"]
-        places = token_positions(ids, ch.preset("fairseq", width=64), padding=1)
-        assert places.tolist() == arrays["position_ids"].tolist()
+def test_the_sinusoid_of_fairseq_stands_at_the_published_ids():
+    arrays = published.arrays("sin_hf_m2m100_forward_padded")
+    ids, table = np.array([[1, 1, 5, 6, 7, 8, 1, 9]]), arrays["table"]
+    places = token_positions(ids, ch.preset("fairseq", width=64), padding=1)
+    assert places.tolist() == arrays["position_ids"].tolist()
     added = ch.add(np.zeros((1, 8, 64)), ch.preset("fairseq", width=64), places)
     assert np.abs(added[0] - table).max() < 1e-6
     assert not added[0, [0, 1, 6]].any()

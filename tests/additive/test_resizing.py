@@ -10,6 +10,7 @@ import clockhands as ch
 from clockhands import memory
 from clockhands.additive import resize, resize_matrix
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
+from oracles import published
 
 
 def drawn(*shape):
@@ -289,23 +290,21 @@ SCALED = ch.Sinusoidal(8, scaled=True)
         ("sin_hf_speecht5_scaled", "speecht5", 0.7),
     ],
 )
-def test_published_scaled_tables_are_these(shared, key, name, scale):
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
-        published = arrays["table"]
-    made = ch.table(ch.preset(name, width=64), len(published), values=scale)
+def test_published_scaled_tables_are_these(key, name, scale):
+    theirs = published.arrays(key)["table"]
+    made = ch.table(ch.preset(name, width=64), len(theirs), values=scale)
     # They round phases to float32, up to 127 x 2**-24 of a radian, and the scale.
-    assert np.abs(made - published).max() < 128 * 2.0**-24 * scale * 1.5
-    assert np.abs(ch.table(ch.preset(name, width=64), len(published), values=1.01 * scale) - published).max() > 1e-3
+    assert np.abs(made - theirs).max() < 128 * 2.0**-24 * scale * 1.5
+    assert np.abs(ch.table(ch.preset(name, width=64), len(theirs), values=1.01 * scale) - theirs).max() > 1e-3
 
 
-def test_published_standardised_tables_are_these(shared):
+def test_published_standardised_tables_are_these():
     from clockhands.additive import standardised
 
-    with np.load(shared / "conventions" / "tables" / "sin_hf_patchtst.npz") as arrays:
-        published = arrays["table"]
+    theirs = published.arrays("sin_hf_patchtst")["table"]
     rows = ch.table(ch.Sinusoidal(64), 128, "float64")
-    assert np.abs(standardised(rows) - published).max() < 1e-6
-    assert np.abs(standardised(rows[:127]) - published[:127]).max() > 1e-5  # another length, other rows
+    assert np.abs(standardised(rows) - theirs).max() < 1e-6
+    assert np.abs(standardised(rows[:127]) - theirs[:127]).max() > 1e-5  # another length, other rows
     with pytest.raises(InvalidValue, match="must hold different numbers"):
         standardised(np.ones((2, 2)))
     with pytest.raises(InvalidType, match="must be a NumPy array, got list"):

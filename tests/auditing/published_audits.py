@@ -19,5 +19,5 @@ def tool() -> ModuleType:
 
 
 @cache
-def published(shared: Path) -> list:
-    return tool().published(shared)
+def audits(published: Path) -> list:
+    return tool().audits(published / "configs")

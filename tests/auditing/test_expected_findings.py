@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auditing.published_audits import published
+from auditing.published_audits import audits
 from clockhands.auditing import SEVERITIES, Audit
 from clockhands.auditing.rules import CODES
 
@@ -18,8 +18,8 @@ Found = set[tuple[str, ...]]
 
 
 @pytest.fixture(scope="module")
-def audited(shared):
-    return {each.name: each.audit for each in published(shared)}
+def audited(published):
+    return {each.name: each.audit for each in audits(published)}
 
 
 def precision_and_recall(expected: Found, found: Found) -> tuple[float, float]:
@@ -87,9 +87,9 @@ def test_every_config_is_expected_or_left_out_by_name(audited):
     assert not set(told) & set(EXPECTED["left_out"])
 
 
-def test_every_family_is_expected_or_left_out(shared):
+def test_every_family_is_expected_or_left_out(published):
     families = {}
-    for path in (shared / "conventions" / "configs").glob("*.json"):
+    for path in (published / "configs").glob("*.json"):
         config = json.loads(path.read_text(encoding="utf-8"))["config"]
         families[path.stem] = config.get("model_type") or config.get("_class_name") or "none stated"
     assert all(each["family"] == families[each["name"]] for each in CONFIGS)

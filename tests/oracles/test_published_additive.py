@@ -1,6 +1,5 @@
 """Tables that other libraries' own code made: a named preset gives each of them, or says why not."""
 
-import json
 import math
 import subprocess
 import sys
@@ -14,68 +13,53 @@ from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.presets import presets
 from clockhands.specs import with_fields
-from oracles import extract_additive
+from oracles import published
 from oracles.additive_cases import ALONG_ROWS, CASES, FAMILIES, IMAGE, IMAGE_XY, IMAGE_YX, MAE, POINTS, Case, case
 from oracles.original_arithmetic import ORIGINALS
 
-PUBLISHED = json.loads(extract_additive.PUBLISHED.read_text("utf-8"))
+ENTRIES = published.entries(*FAMILIES)
 # Above this a stated tolerance allows for low precision: those originals are made once more, in their own steps.
 COARSE = 1e-3
 
 
 def arrays_of(key):
-    held = PUBLISHED[key]["arrays"].items()
-    return {name: np.array(array["numbers"], array["dtype"]) for name, array in held}
+    """All arrays of a table; the table itself with one row for each position."""
+    arrays = published.arrays(key)
+    arrays["table"] = arrays["table"].reshape(-1, arrays["table"].shape[-1])
+    return arrays
 
 
-def rows_of(key):
-    """The committed rows and where they stand, those of a defect left out."""
-    dtype = PUBLISHED[key]["dtype"]
-    rows = {int(row): np.array(numbers, dtype).astype(float) for row, numbers in PUBLISHED[key]["rows"].items()}
-    if key == "sin_hf_timesfm_odd":
-        del rows[PUBLISHED[key]["shape"][0] - 1]  # a row of zeros for a position that does not exist
-    return list(rows), np.array(list(rows.values()))
+def table_of(key):
+    """The published table in float64, the row of a defect left out."""
+    table = arrays_of(key)["table"].astype(float)
+    # Its last row is of zeros, for a position that does not exist.
+    return table[:-1] if key == "sin_hf_timesfm_odd" else table
 
 
 def worst(made: Case, key):
-    where, published = rows_of(key)
-    table = made.table(arrays_of(key))
-    if table.shape[1] != published.shape[1] or len(table) <= max(where):
-        return math.inf
-    return np.abs(table[where] - published).max()
+    table, theirs = made.table(arrays_of(key)), table_of(key)
+    assert table.shape == theirs.shape
+    return np.abs(table - theirs).max()
 
 
 # --- every table -----------------------------------------------------------------------------------------------
 
 
 def test_every_published_table_has_a_preset():
-    assert CASES.keys() == PUBLISHED.keys()
+    assert CASES.keys() == ENTRIES.keys()
     assert len(CASES) == 80
     known = {known.name for known in presets()}
     assert {made.name for made in CASES.values()} <= known
 
 
 @pytest.mark.parametrize("key", CASES)
-def test_a_preset_gives_the_published_rows(key):
-    assert worst(CASES[key], key) <= PUBLISHED[key]["tolerance"]
-
-
-@pytest.mark.parametrize("key", CASES)
-def test_a_preset_gives_the_whole_published_table(key, shared):
-    arrays = extract_additive.arrays_of(shared, key)
-    table = arrays["table"][:-1] if key == "sin_hf_timesfm_odd" else arrays["table"]
-    made = CASES[key].table(arrays)
-    assert made.shape == table.shape
-    assert np.abs(made - table).max() <= PUBLISHED[key]["tolerance"]
+def test_a_preset_gives_the_published_table(key):
+    assert worst(CASES[key], key) <= ENTRIES[key]["tolerance"]
     # float32 is the exact number rounded once, whatever the original did.
-    assert np.array_equal(CASES[key].table(arrays, "float32"), made.astype(np.float32)) or np.abs(
-        CASES[key].table(arrays, "float32") - made
-    ).max() <= 2.0**-25 * 1.01 * max(1, np.abs(made).max())
-
-
-def test_what_is_committed_is_what_was_published(shared):
-    assert extract_additive.FAMILIES == FAMILIES
-    assert extract_additive.as_text(extract_additive.extract(shared)) == extract_additive.PUBLISHED.read_text("utf-8")
+    arrays = arrays_of(key)
+    made, rounded = CASES[key].table(arrays), CASES[key].table(arrays, "float32")
+    most = 2.0**-25 * 1.01 * max(1, np.abs(made).max())
+    assert np.array_equal(rounded, made.astype(np.float32)) or np.abs(rounded - made).max() <= most
 
 
 def variants(made: Case):
@@ -101,18 +85,18 @@ def variants(made: Case):
 
 
 @pytest.mark.parametrize("key", CASES)
-def test_the_check_of_rows_can_fail(key):
-    made, (where, published) = CASES[key], rows_of(key)
+def test_the_check_of_tables_can_fail(key):
+    made, theirs = CASES[key], table_of(key)
     # Where low precision is allowed for, a wrong table may pass: there the original's own steps are what is checked.
-    tolerance = min(PUBLISHED[key]["tolerance"], COARSE)
+    tolerance = min(ENTRIES[key]["tolerance"], COARSE)
     arrays = arrays_of(key)
     for spec in variants(made):
         table = ch.table(spec, made.at(arrays), "float64", values=made.given(arrays))
-        assert np.abs(table[where] - published).max() > tolerance, spec
+        assert np.abs(table - theirs).max() > tolerance, spec
     # One row further on, and in single precision's place half precision's.
     table = made.table(arrays)
     moved = np.roll(table, 1, axis=0)
-    assert np.abs(moved[where] - published).max() > tolerance
+    assert np.abs(moved - theirs).max() > tolerance
 
 
 @pytest.mark.parametrize("key", ["sin2d_mae_original", "sin2d_diffusers", "sin2d_vitpytorch", "sin2d_timm_default"])
@@ -157,55 +141,47 @@ def test_every_additive_preset_is_checked_or_says_what_it_is():
 
 
 def test_low_precision_is_made_once_more():
-    assert {key for key, held in PUBLISHED.items() if held["tolerance"] > COARSE} == ORIGINALS.keys()
+    assert {key for key, entry in ENTRIES.items() if entry["tolerance"] > COARSE} == ORIGINALS.keys()
 
 
 @pytest.mark.parametrize("key", ORIGINALS)
-def test_the_original_arithmetic_gives_the_published_rows(key):
+def test_the_original_arithmetic_gives_the_published_table(key):
     import torch
 
     original, least = ORIGINALS[key]
-    table = original(arrays_of(key))
-    where, published = rows_of(key)
-    remade_to_the_unit(table[where], published)
+    arrays, theirs = arrays_of(key), table_of(key)
+    table = original(arrays)
+    remade_to_the_unit(table, theirs)
     # And the exact numbers are others, also when they are rounded to that dtype at the end.
     assert worst(CASES[key], key) > least
-    exact = torch.from_numpy(CASES[key].table(arrays_of(key))[where]).to(table.dtype)
-    assert (exact.double().numpy() != published).mean() > 0.05
+    exact = torch.from_numpy(CASES[key].table(arrays)).to(table.dtype)
+    assert (exact.double().numpy() != theirs).mean() > 0.05
 
 
-def remade_to_the_unit(made, published):
+def remade_to_the_unit(made, theirs):
     import torch
 
     # One unit of the dtype at numbers of size 1, for another processor's exponential; nearly all are equal to the bit.
     unit = torch.finfo(made.dtype).eps if made.dtype == torch.bfloat16 else 1e-6
-    off = np.abs(made.double().numpy() - published)
+    off = np.abs(made.double().numpy() - theirs)
     assert off.max() <= unit
     assert (off == 0).mean() > 0.9
-
-
-@pytest.mark.parametrize("key", ORIGINALS)
-def test_the_whole_table_is_made_by_the_original_arithmetic(key, shared):
-    original, _ = ORIGINALS[key]
-    arrays = extract_additive.arrays_of(shared, key)
-    remade_to_the_unit(original(arrays), arrays["table"])
 
 
 def test_the_check_of_arithmetic_can_fail():
     import torch
 
     key = "sin_hf_pegasus_x_bf16"
-    where, published = rows_of(key)
-    exact = torch.from_numpy(CASES[key].table({})[where]).to(torch.bfloat16)
+    exact = torch.from_numpy(CASES[key].table({})).to(torch.bfloat16)
     with pytest.raises(AssertionError):
-        remade_to_the_unit(exact, published)
+        remade_to_the_unit(exact, table_of(key))
 
 
 # --- defects: what the library says or means, beside what it makes ------------------------------------------------
 
 
 def published_row(key, row):
-    return np.array(PUBLISHED[key]["rows"][str(row)])
+    return arrays_of(key)["table"][row].astype(float)
 
 
 def right(name, positions, **fields):
@@ -223,7 +199,7 @@ def test_tensor2tensor_multiplies_by_its_least_timescale():
 
 def test_timesfm_pads_the_rows_of_an_odd_width():
     key = "sin_hf_timesfm_odd"
-    assert PUBLISHED[key]["shape"] == [129, 64]
+    assert arrays_of(key)["table"].shape == (129, 64)
     assert not published_row(key, 128).any()
     meant = ch.table(ch.preset("timesfm", width=65), 128)
     assert meant.shape == (128, 65)
@@ -288,7 +264,7 @@ def test_detr_in_bfloat16_is_not_detr():
 
 
 def test_half_of_the_columns_of_sam2_are_copies():
-    rows = rows_of("sin_hf_sam2video_objptr")[1]
+    rows = table_of("sin_hf_sam2video_objptr")
     assert np.array_equal(rows[:, 0::2], rows[:, 1::2])
     assert len(set(ch.preset("sam2-object-pointer", width=64).rates)) == 16
 
@@ -336,7 +312,7 @@ DEFECTS = {
     "sin_hf_timesfm_odd": (test_timesfm_pads_the_rows_of_an_odd_width, "pads the rows instead of the columns"),
     "sin_speechbrain_relposxl": (test_speechbrain_forgets_the_sign_of_the_distance, "gives k and -k the same row"),
     "time_diffusers_flip_shift1": (test_diffusers_has_other_rates_than_dit, "where DiT's own code has the paper's"),
-    "time_qwenimage_bf16": (test_the_original_arithmetic_gives_the_published_rows, "in bfloat16 the numbers are off"),
+    "time_qwenimage_bf16": (test_the_original_arithmetic_gives_the_published_table, "in bfloat16 the numbers are off"),
     "sin2d_diffusers": (test_diffusers_rescales_every_grid_to_16, "base_size 16 unless told otherwise"),
     "sin2d_mae_original": (test_what_is_named_for_the_height_is_the_width, "names the width height"),
     "sin2d_hf_vitmae": (test_transformers_leaves_the_table_of_vitmae_at_zero, "leaves ViTMAE's table at zero"),
@@ -355,7 +331,6 @@ def test_a_preset_names_the_defect_of_its_original(key):
     assert DEFECTS[key][1] in says
 
 
-def test_every_known_defect_has_a_test(shared):
-    entries = extract_additive.entries_of(shared)
-    assert {key for key, entry in entries.items() if entry["differs_from_documented_claim"]} == DEFECTS.keys()
+def test_every_known_defect_has_a_test():
+    assert {key for key, entry in ENTRIES.items() if entry["differs_from_documented_claim"]} == DEFECTS.keys()
     assert ALONG_ROWS == (1, 0)

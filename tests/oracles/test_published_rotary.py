@@ -8,10 +8,10 @@ import clockhands as ch
 from clockhands.ladders import geometric
 from clockhands.rotary import XPos, chunked, grid, rotate
 from clockhands.scaling import Yarn
-from oracles import rotary_conventions
+from oracles import published, rotary_conventions
 from oracles.rotary_conventions import APPLIED, DEFECTS, HALVES, INTERLEAVED, POSITIONS, TABLES, VISION, per_axis, units
 
-PUBLISHED = rotary_conventions.published()
+ENTRIES = published.entries(*rotary_conventions.FAMILIES)
 MATCHED = {**TABLES, **APPLIED}
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -21,24 +21,10 @@ def off(ours, theirs):
     return np.abs(ours.astype(np.float64) - theirs).max()
 
 
-@pytest.fixture(params=["committed", "whole"])
-def arrays_of(request):
-    """Arrays of a table by its key: the committed tokens, then all of them."""
-    if request.param == "committed":
-        return lambda key: PUBLISHED[key]["arrays"]
-    shared = request.getfixturevalue("shared")
-    return lambda key: rotary_conventions.whole(shared, key)
-
-
-def rows_of(arrays, number):
-    """Which tokens of ``number`` these arrays hold."""
-    return np.asarray(arrays.get("rows", np.arange(number)))
-
-
 @pytest.mark.parametrize("key", MATCHED)
-def test_specs_give_the_published_numbers(key, arrays_of):
-    ours, theirs = MATCHED[key].made(arrays_of(key))
-    assert off(ours, theirs) <= PUBLISHED[key]["tolerance"] <= 1e-4
+def test_specs_give_the_published_numbers(key):
+    ours, theirs = MATCHED[key].made(published.arrays(key))
+    assert off(ours, theirs) <= ENTRIES[key]["tolerance"] <= 1e-4
 
 
 @pytest.mark.parametrize("key", MATCHED)
@@ -47,28 +33,23 @@ def test_the_check_can_fail(key):
     convention = MATCHED[key]
     spacing = ch.rotary.spec.Geometric(9_900.0)
     wrong = ch.rotary.spec.dataclasses.replace(convention, spec=ch.specs.with_fields(convention.spec, spacing=spacing))
-    ours, theirs = wrong.made(PUBLISHED[key]["arrays"])
-    assert off(ours, theirs) > PUBLISHED[key]["tolerance"]
+    ours, theirs = wrong.made(published.arrays(key))
+    assert off(ours, theirs) > ENTRIES[key]["tolerance"]
 
 
-def test_every_published_table_is_matched_or_named_as_a_defect(shared):
+def test_every_published_table_is_matched_or_named_as_a_defect():
     groups = (MATCHED.keys(), DEFECTS.keys(), POSITIONS)
     assert sum(map(len, groups)) == len(set().union(*groups))
-    entries = rotary_conventions.entries(shared)
-    assert entries.keys() == PUBLISHED.keys() == set().union(*groups)
-    named = {key for key, entry in entries.items() if entry["differs_from_documented_claim"]}
+    assert ENTRIES.keys() == set().union(*groups)
+    named = {key for key, entry in ENTRIES.items() if entry["differs_from_documented_claim"]}
     # The first words only: its comment names the other axis. The next two are right until a cache is kept.
     assert named - DEFECTS.keys() == {"rope_diffusers_2d_hunyuandit", "rope_xpos_ret", "rope_xpos_flashattn"}
     assert len(MATCHED) >= 43
 
 
-def test_what_is_committed_is_what_was_published(shared):
-    assert rotary_conventions.extract(shared) == rotary_conventions.PUBLISHED.read_text("utf-8")
-
-
-def test_pairs_have_two_columns_where_a_table_is_doubled(shared):
+def test_pairs_have_two_columns_where_a_table_is_doubled():
     for key, table in TABLES.items():
-        arrays = rotary_conventions.whole(shared, key)
+        arrays = published.arrays(key)
         for name in {"cos", "sin", "angles"} & arrays.keys():
             picked, both = table.columns(arrays[name]), arrays[name]
             if table.columns is rotary_conventions.halves:
@@ -77,43 +58,43 @@ def test_pairs_have_two_columns_where_a_table_is_doubled(shared):
                 assert np.array_equal(np.repeat(picked, 2, axis=-1), both)
 
 
-def test_mochi_stands_at_the_centres_of_its_cells(arrays_of):
+def test_mochi_stands_at_the_centres_of_its_cells():
     """Its rates are learned, a matrix for each head: only where its tokens stand is a convention."""
-    arrays = arrays_of("rope_diffusers_mochi_positions")
+    arrays = published.arrays("rope_diffusers_mochi_positions")
     reach = np.sqrt(192**2 / (4 * 6))
     cells = grid(3, (np.arange(4) - 1.5) * reach, (np.arange(6) - 2.5) * reach)
-    assert off(cells[rows_of(arrays, 72)], arrays["table"]) <= 1e-4
+    assert off(cells, arrays["table"]) <= 1e-4
 
 
 # --- defects ---------------------------------------------------------------------------------------------------
 
 
-def test_equinox_answers_for_another_base(arrays_of):
-    arrays = arrays_of("rope_apply_equinox_theta500k")
-    at = rows_of(arrays, 24)
+def test_equinox_answers_for_another_base():
+    arrays = published.arrays("rope_apply_equinox_theta500k")
+    at = np.arange(24)
     # Asked for base 500,000 after a layer of base 10,000, it gives the latter.
     assert off(rotate(arrays["x"], HALVES, at), arrays["out"]) <= 1e-5
     assert off(rotate(arrays["x"], ch.Rotary(64, base=500_000.0), at), arrays["out"]) > 1
 
 
-def test_litgpt_blends_yarn_the_wrong_way_round(arrays_of):
-    arrays = arrays_of("rope_litgpt_yarn")
+def test_litgpt_blends_yarn_the_wrong_way_round():
+    arrays = published.arrays("rope_litgpt_yarn")
     right = ch.Rotary(64, scaling=Yarn(8.0, 4_096))
     plain = np.array(geometric(32).rates)
     swapped = plain + plain / 8 - np.array(right.rates)
-    phases = np.outer(rows_of(arrays, 16), np.tile(swapped, 2))
+    phases = np.outer(np.arange(16), np.tile(swapped, 2))
     assert off(np.cos(phases), arrays["cos"]) <= 1e-5
     assert off(np.sin(phases), arrays["sin"]) <= 1e-5
-    cosine, _ = units(right, rows_of(arrays, 16))
+    cosine, _ = units(right, np.arange(16))
     assert off(np.tile(cosine, 2), arrays["cos"]) > 0.2
 
 
-def test_rotary_embedding_torch_forgets_an_offset_that_it_cached(arrays_of):
-    arrays = arrays_of("rope_ret_axial_offset_cached")
-    rows, rates = rows_of(arrays, 20), np.array(geometric(32).rates)
+def test_rotary_embedding_torch_forgets_an_offset_that_it_cached():
+    arrays = published.arrays("rope_ret_axial_offset_cached")
+    rates = np.array(geometric(32).rates)
 
     def angles(*sizes):
-        cells = grid(*sizes)[rows]
+        cells = grid(*sizes)
         return np.repeat(np.concatenate([np.outer(cells[:, axis], rates) for axis in (0, 1)], axis=-1), 2, axis=-1)
 
     assert off(angles(4, 5), arrays["angles"]) <= 1e-5
@@ -133,9 +114,9 @@ def in_its_arithmetic(x, positions):
     return (x * np.cos(phases) + beside * np.sin(phases)).astype(BFLOAT16).astype(np.float64)
 
 
-def test_rotary_embedding_torch_counts_in_bfloat16(arrays_of):
-    arrays = arrays_of("rope_ret_bf16_positions")
-    at = rows_of(arrays, 1_024)
+def test_rotary_embedding_torch_counts_in_bfloat16():
+    arrays = published.arrays("rope_ret_bf16_positions")
+    at = np.arange(1_024)
     x, theirs = arrays["x"], arrays["out"]
     # Its arithmetic: positions in bfloat16, phases as products in float32, the result rounded once at the end.
     collapsed = at.astype(BFLOAT16)
@@ -149,9 +130,9 @@ def test_rotary_embedding_torch_counts_in_bfloat16(arrays_of):
     assert (np.abs(exact - theirs)[near] <= 2.0**-7 * np.abs(theirs[near]) + 1e-6).all()
 
 
-def test_transformers_rounds_the_rates_of_a_model_that_is_cast(arrays_of):
-    arrays = arrays_of("rope_hf_llama_module_bf16")
-    at = rows_of(arrays, 2_048)
+def test_transformers_rounds_the_rates_of_a_model_that_is_cast():
+    arrays = published.arrays("rope_hf_llama_module_bf16")
+    at = np.arange(2_048)
     # `model.to(bfloat16)` casts the buffer of the rates; the phases are made in float32 from what is left of it.
     cast = np.array(HALVES.rates, np.float32).astype(BFLOAT16).astype(np.float32)
     phases = np.tile((at.astype(np.float32)[:, None] * cast).astype(np.float64), 2)
@@ -162,14 +143,14 @@ def test_transformers_rounds_the_rates_of_a_model_that_is_cast(arrays_of):
 
 
 @pytest.mark.parametrize("key", ["rope_hf_vjepa2", "rope_mmpretrain_fast"])
-def test_cosines_of_halves_on_interleaved_pairs_are_no_rotation(key, arrays_of):
-    arrays = arrays_of(key)
+def test_cosines_of_halves_on_interleaved_pairs_are_no_rotation(key):
+    arrays = published.arrays(key)
     if key == "rope_hf_vjepa2":
-        made = np.tile(units(HALVES, rows_of(arrays, 24))[0], 2)
+        made = np.tile(units(HALVES, np.arange(24))[0], 2)
     else:
         # It stretches every grid to half of the head's width.
         spec, cells = VISION, grid(np.arange(4) * 32 / 4, np.arange(6) * 32 / 6)
-        cosine = units(spec, cells)[0][rows_of(arrays, 24)]
+        cosine = units(spec, cells)[0]
         made = np.concatenate([np.tile(cosine[:, :16], 2), np.tile(cosine[:, 16:], 2)], axis=-1)
     assert off(made, arrays["cos"]) <= 1e-5
     # The two channels of a pair, 2j and 2j + 1, are turned by two angles: a head changes its length.
@@ -178,12 +159,12 @@ def test_cosines_of_halves_on_interleaved_pairs_are_no_rotation(key, arrays_of):
     beside = np.stack([-x[:, 1::2], x[:, ::2]], axis=-1).reshape(x.shape)
     turned = x * arrays["cos"] + beside * arrays["sin"]
     assert np.abs(np.linalg.norm(turned, axis=-1) / np.linalg.norm(x, axis=-1) - 1).max() > 0.003
-    right = rotate(x, INTERLEAVED, rows_of(arrays, 24))
+    right = rotate(x, INTERLEAVED, np.arange(24))
     assert np.abs(np.linalg.norm(right, axis=-1) / np.linalg.norm(x, axis=-1) - 1).max() < 1e-14
 
 
-def test_hunyuan_gives_the_two_channels_of_a_pair_to_two_axes(arrays_of):
-    arrays = arrays_of("rope_hf_hunyuan_vl_xdrope")
+def test_hunyuan_gives_the_two_channels_of_a_pair_to_two_axes():
+    arrays = published.arrays("rope_hf_hunyuan_vl_xdrope")
     # Its sections divide the doubled table: channel c belongs to axis c // 16, its partner c + 32 to another.
     for name, part in (("cos", 0), ("sin", 1)):
         made = [

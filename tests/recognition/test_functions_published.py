@@ -8,55 +8,35 @@ import pytest
 import clockhands as ch
 from clockhands.ladders import Explicit
 from clockhands.recognition.functions import identify_function
-from oracles import rotary_conventions
+from oracles import published, rotary_conventions
 
 from .black_boxes import BOXES, BROKEN, litgpt_yarn, qwen_image_text, rates
 
-PUBLISHED = rotary_conventions.published()
-
-
-@pytest.fixture(params=["committed", "whole"])
-def arrays_of(request):
-    if request.param == "committed":
-        return lambda key: PUBLISHED[key]["arrays"]
-    shared = request.getfixturevalue("shared")
-    return lambda key: rotary_conventions.whole(shared, key)
-
-
-def rows_of(arrays, number):
-    return np.asarray(arrays.get("rows", np.arange(number)))
+ENTRIES = published.entries(*rotary_conventions.FAMILIES)
 
 
 @pytest.mark.parametrize(
     ("name", "key"), [(name, key) for name, box in {**BOXES, **BROKEN}.items() for key in box.keys]
 )
-def test_the_boxes_are_the_libraries_own(name, key, arrays_of):
+def test_the_boxes_are_the_libraries_own(name, key):
     """The function gives what the library gave: rows of x where those were published, else cosines and sines."""
-    box, arrays = {**BOXES, **BROKEN}[name], arrays_of(key)
-    number = 2_048 if key.endswith("bf16") else 24
-    number = {"rope_yarn_original": 16, "rope_diffusers_1d_half": 16, "rope_diffusers_1d_ntk": 16,
-              "retnet_xpos_angles": 16, "rope_diffusers_allegro_w": 6}.get(key, number)  # fmt: skip
-    at = rows_of(arrays, number)
+    box, arrays = {**BOXES, **BROKEN}[name], published.arrays(key)
     if "x" in arrays:
-        x = np.zeros((number, box.width), np.float32)
-        x[at] = arrays["x"]
-        made = box.function(x, np.arange(number))[at]
-        assert np.abs(made - arrays["out"]).max() <= PUBLISHED[key]["tolerance"]
+        made = box.function(arrays["x"], np.arange(len(arrays["x"])))
+        assert np.abs(made - arrays["out"]).max() <= ENTRIES[key]["tolerance"]
         return
     table = rotary_conventions.TABLES.get(key)
-    picked = {name: arrays[name] for name in ("cos", "sin")}
-    if table is not None and "rows" not in arrays:
-        picked = table.picked(arrays)
-    pairs = box.width // 2
+    picked = {name: arrays[name] for name in ("cos", "sin")} if table is None else table.picked(arrays)
+    number, pairs = len(picked["cos"]), box.width // 2
     firsts = np.zeros((number, box.width), np.float32)
     if key == "rope_hf_vjepa2":  # a column for each channel that goes out
         rows = np.tile(np.eye(box.width, dtype=np.float32), (number, 1))
         made = box.function(rows, np.repeat(np.arange(number), box.width)).reshape(number, box.width, box.width)
-        assert np.abs(np.diagonal(made[at], axis1=1, axis2=2) - picked["cos"]).max() <= 1e-5
+        assert np.abs(np.diagonal(made, axis1=1, axis2=2) - picked["cos"]).max() <= 1e-5
         return
     channels = ch.Rotary(box.width).channels if box.spec is None else box.spec.channels
     firsts[:, channels[:, 0]] = 1
-    made = box.function(firsts, np.arange(number))[at]
+    made = box.function(firsts, np.arange(number))
     for part, name_ in enumerate(("cos", "sin")):
         theirs = picked[name_][:, :pairs]
         assert np.abs(made[:, channels[:, part]] - theirs).max() <= 1e-5

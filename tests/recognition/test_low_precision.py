@@ -8,6 +8,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.recognition.low_precision import identify_low_precision, low_precision
+from oracles import published
 
 WIDTH = 32
 NAMES = {
@@ -125,10 +126,9 @@ def test_identify_says_so_and_looks_for_no_training():
     assert (exact.computed_in, exact.residual) == ("float32", None)
 
 
-def test_the_published_table_in_bfloat16(shared):
+def test_the_published_table_in_bfloat16():
     """Pegasus-X makes its table in the dtype of its input."""
-    with np.load(shared / "conventions" / "tables" / "sin_hf_pegasus_x_bf16.npz") as members:
-        found = low_precision(members["table"])
+    found = low_precision(published.arrays("sin_hf_pegasus_x_bf16")["table"])
     assert found is not None
     assert (found.dtype, found.rounded) == ("bfloat16", ("positions", "rates", "phases"))
     assert found.spec == ch.Sinusoidal(64, spacing=ch.preset("pegasus-x").spacing, layout="halves")

@@ -1,30 +1,27 @@
 """Tables that other libraries made are read back bare, and named; their entries say what they should be."""
 
-import json
-
 import numpy as np
 import pytest
 
 import clockhands as ch
 from clockhands.specs import with_fields
+from oracles import published
+from oracles.additive_cases import FAMILIES
 
-FAMILIES = ("sinusoidal", "sinusoidal_relative", "timestep", "sinusoidal_2d", "sinusoidal_3d", "fourier")
 LEAST_ROWS = 24
 
 
-def entries_of(shared):
-    """The tables to read back: enough rows, and made as their libraries say."""
-    index = json.loads((shared / "conventions" / "index.json").read_text("utf-8"))["tables"]
-    return [
-        entry
-        for entry in index
-        if entry["family"] in FAMILIES and entry["deviation"] is None and entry["arrays"]["table"][0][0] >= LEAST_ROWS
-    ]
+def entries_to_read_back():
+    """By key, of the tables with enough rows that were made as their libraries say."""
+    return {
+        key: entry
+        for key, entry in published.entries(*FAMILIES).items()
+        if entry["deviation"] is None and entry["arrays"]["table"][0][0] >= LEAST_ROWS
+    }
 
 
-def table_of(shared, entry):
-    with np.load(shared / "conventions" / "tables" / f"{entry['key']}.npz") as arrays:
-        return arrays["table"]
+def table_of(key):
+    return published.arrays(key)["table"]
 
 
 def allowed(entry, table):
@@ -56,25 +53,24 @@ def wrong_about(entry, table, match):
     return None if set(match.positions.sizes) == sizes else "it has another grid"
 
 
-def test_every_published_table_is_read_back_and_named(shared):
-    entries = entries_of(shared)
+def test_every_published_table_is_read_back_and_named():
+    entries = entries_to_read_back()
     assert len(entries) >= 40
     wrong = {}
-    for entry in entries:
-        table = table_of(shared, entry)
+    for key, entry in entries.items():
+        table = table_of(key)
         matches = ch.identify(table)
         reason = wrong_about(entry, table, matches[0]) if matches else matches.reason
         if reason is not None:
-            wrong[entry["key"]] = reason
+            wrong[key] = reason
     assert wrong == {}
 
 
-def test_the_check_of_published_tables_can_fail(shared):
-    entries = {entry["key"]: entry for entry in entries_of(shared)}
-    one, two = entries["sin_annotated_transformer"], entries["sin_hf_marian_d64"]
-    (match,) = ch.identify(table_of(shared, one))
-    assert wrong_about(one, table_of(shared, one), match) is None
-    assert wrong_about(two, table_of(shared, two), match) == "it makes another table"
+def test_the_check_of_published_tables_can_fail():
+    entries, one, two = entries_to_read_back(), "sin_annotated_transformer", "sin_hf_marian_d64"
+    (match,) = ch.identify(table_of(one))
+    assert wrong_about(entries[one], table_of(one), match) is None
+    assert wrong_about(entries[two], table_of(two), match) == "it makes another table"
 
 
 @pytest.mark.parametrize(
@@ -94,16 +90,14 @@ def test_the_check_of_published_tables_can_fail(shared):
         ("fourier_sam_original_grid", "sam", {"grid": [6, 9]}),
     ],
 )
-def test_what_a_published_table_shows(shared, key, name, evidence):
-    with np.load(shared / "conventions" / "tables" / f"{key}.npz") as arrays:
-        (match,) = ch.identify(arrays["table"])
+def test_what_a_published_table_shows(key, name, evidence):
+    (match,) = ch.identify(table_of(key))
     assert match.name == name
     seen = dict(match.evidence)
     for what, value in evidence.items():
         np.testing.assert_allclose(seen[what], value, rtol=1e-6, err_msg=what)
 
 
-def test_class_rows_before_a_grid_are_told(shared):
-    with np.load(shared / "conventions" / "tables" / "sin2d_mae_original.npz") as arrays:
-        (match,) = ch.identify(arrays["table"])
+def test_class_rows_before_a_grid_are_told():
+    (match,) = ch.identify(table_of("sin2d_mae_original"))
     assert match.rows.prepended == match.positions.prefix == 1

@@ -64,8 +64,8 @@ LIBRARY_PARTED = {
 
 
 @pytest.fixture(scope="module")
-def published(shared):
-    paths = sorted((shared / "conventions" / "configs").glob("*.json"))
+def cases(published):
+    paths = sorted((published / "configs").glob("*.json"))
     assert len(paths) > 200
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
@@ -81,8 +81,8 @@ def case_gaps(case):
     return fact_gaps(resolved(case["config"]), case["facts"], TOWER.get(case["name"]))
 
 
-def test_the_library_computes_the_same_ladders(published, capsys):
-    held = [case for case in published if "library" in case]
+def test_the_library_computes_the_same_ladders(cases, capsys):
+    held = [case for case in cases if "library" in case]
     parted = {}
     for case in held:
         gaps = list(library_gaps(resolved(case["config"]), library_tables(case)))
@@ -95,14 +95,14 @@ def test_the_library_computes_the_same_ladders(published, capsys):
     assert len(held) >= 114
 
 
-def test_facts_written_by_hand_agree(published, capsys):
+def test_facts_written_by_hand_agree(cases, capsys):
     parted = {}
-    for case in published:
+    for case in cases:
         gaps = {gap.partition(":")[0]: gap for gap in case_gaps(case)}
         if gaps:
             parted[case["name"]] = gaps
     with capsys.disabled():
-        print(f"\n{len(published)} configs with facts, {len(parted)} exceptions: {', '.join(parted)}")
+        print(f"\n{len(cases)} configs with facts, {len(parted)} exceptions: {', '.join(parted)}")
     unnamed = [
         f"{name}: {gap}"
         for name, gaps in parted.items()
@@ -111,11 +111,11 @@ def test_facts_written_by_hand_agree(published, capsys):
     ]
     assert not unnamed, "\n".join(unnamed)
     assert {name: set(gaps) for name, gaps in parted.items()} == {name: set(gaps) for name, gaps in PARTED.items()}
-    assert len(published) >= 232
+    assert len(cases) >= 232
 
 
-def test_every_published_config_is_read_without_an_exception(published):
-    for case in published:
+def test_every_published_config_is_read_without_an_exception(cases):
+    for case in cases:
         found = resolved(case["config"])
         assert found.codes, case["name"]
         assert found.model_type == case["config"].get("model_type")

@@ -80,8 +80,8 @@ BY_CODE = {
 }
 
 
-def resolved(shared, tmp_path, name, index):
-    config = json.loads((shared / "conventions" / "configs" / f"{name}.json").read_text("utf-8"))["config"]
+def resolved(published, tmp_path, name, index):
+    config = json.loads((published / "configs" / f"{name}.json").read_text("utf-8"))["config"]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     codes = [code for code in resolve(open_target(str(path))).codes if code.part == "text"]
@@ -89,15 +89,15 @@ def resolved(shared, tmp_path, name, index):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_presets_are_the_published_configs(name, shared, tmp_path):
+def test_presets_are_the_published_configs(name, published, tmp_path):
     config, index, fields = CONFIGS[name]
-    spec = resolved(shared, tmp_path, config, index)
+    spec = resolved(published, tmp_path, config, index)
     assert with_fields(ROTARY[name].spec, **fields) == spec
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "qwen2.5-yarn"])
-def test_the_sources_name_the_configs(name, shared):
-    config = json.loads((shared / "conventions" / "configs" / f"{CONFIGS[name][0]}.json").read_text("utf-8"))
+def test_the_sources_name_the_configs(name, published):
+    config = json.loads((published / "configs" / f"{CONFIGS[name][0]}.json").read_text("utf-8"))
     if name == "gpt-neox":  # its source is the paper's 20B
         return
     assert config["source"]["path"] in ROTARY[name].source

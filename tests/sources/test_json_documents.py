@@ -179,8 +179,8 @@ def test_a_closed_stream_is_refused():
     assert message == "<stdin> cannot be read: I/O operation on closed file."
 
 
-def test_the_shared_configs_are_read(shared):
-    configs = sorted((shared / "conventions" / "configs").glob("*.json"))
+def test_the_published_configs_are_read(published):
+    configs = sorted((published / "configs").glob("*.json"))
     assert len(configs) > 200
     for path in configs:
         document = documents.read(path)
