@@ -128,6 +128,7 @@ class RayPool:
         self._ray.kill(self._mailbox)
         if self._connected:
             self._ray.shutdown()
+        _print_messages(self._ray, wanted=True)
 
 
 class _Mailbox:
@@ -144,11 +145,22 @@ class _Mailbox:
         return taken
 
 
+def _print_messages(ray: Any, *, wanted: bool) -> None:
+    """Whether Ray prints on standard output that a worker died, which it does whatever ``log_to_driver`` says.
+
+    Here a dead worker is an event, and standard output belongs to the caller. Ray has no public switch for it.
+    """
+    worker = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(worker, "_worker_logs_enabled"):
+        vars(worker)["_worker_logs_enabled"] = wanted
+
+
 def _connect(ray: Any, address: str | None, **options: Any) -> None:
     host, _, port = str(address).rpartition("://")[2].rpartition(":")
     try:
         if port.isdecimal():  # Ray itself gives up after a quarter of an hour
             socket.create_connection((host, int(port)), timeout=10).close()
+        _print_messages(ray, wanted=False)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise ClockhandsError(
