@@ -237,7 +237,7 @@ def longrope_magnitude(factor: float, original: float) -> float:
     """What LongRoPE multiplies them by: ``sqrt(1 + ln f / ln L0)``, nearest float64; 1 for a factor up to 1.
 
     >>> round(longrope_magnitude(32.0, 4096), 12)
-    1.190237975215
+    1.190238071424
     """
     if factor <= 1 or original <= 1:
         return 1.0
