@@ -168,7 +168,7 @@ def test_an_unknown_kind_of_file_and_a_missing_folder(run, tmp_path):
     )
     done = run("table", SMALL, "--out", tmp_path / "no" / "t.npy")
     assert done.code == 2
-    assert done.err.endswith("cannot be written: No such file or directory.\nhint: Choose another place.\n")
+    assert done.err.endswith("is no folder.\nhint: Make the folder first.\n")
 
 
 def test_positions_that_no_array_holds_are_refused_by_the_files_that_keep_them(run, tmp_path):

@@ -24,6 +24,7 @@ from clockhands.show import lab_charts as charts
 from clockhands.show.lab import print_results, print_stored
 from clockhands.show.lab_answers import Ranking, answers, early_tokens, lines_of
 from clockhands.show.lab_charts import LOOKS
+from clockhands.show.lab_drops import references_of
 from clockhands.show.lab_numbers import Line, by_chance, value_of, verdict
 from clockhands.show.lab_report import RESULTS, report
 from clockhands.show.lab_tasks import looks
@@ -91,6 +92,10 @@ minus = "rotary"
 measure = "accuracy"
 interval_above = 0.0
 """.replace("TEXT", json.dumps(str(Path(__file__).parent)))  # the tests themselves are a text
+# A gate on an interval needs several seeds.
+WITHOUT_INTERVAL = LENGTHS.replace("interval_above = 0.0", "at_least = 0.0")
+ONE_SEED = WITHOUT_INTERVAL.replace("[0, 1, 2]", "[0]")
+ONE_OF_SOME = WITHOUT_INTERVAL.replace('kind = "copy"', 'kind = "copy"\nseeds = [0]', 1)
 # The loss at the trained length, and by how much it rises with each doubling of the length.
 LOSSES = {"none": (1.9, 0.05), "learned": (0.01, 0.0), "rotary": (0.005, 0.4), "alibi": (1.3, 0.0)}
 
@@ -337,7 +342,7 @@ def test_what_was_measured_once_is_not_compared_with_what_was_measured_thrice():
 
 
 def test_one_seed_has_an_order_and_no_claim():
-    results = made(LENGTHS.replace("[0, 1, 2]", "[0]"), LOSSES)
+    results = made(ONE_SEED, LOSSES)
     told = answers(results, "copy")
     assert told[-1] == "One seed, no interval. The order of the arms may be chance."
     assert told[0].startswith("At 64 tokens (the trained length), rotary has the highest accuracy: 0.995. The best of")
@@ -677,8 +682,8 @@ def test_a_study_of_drops_answers_that_first():
     (rise, *others) = answers(made(DROP, {"rotary": (1.0, 0.2), "dropped": (1.0, 0.1)}), "copy")
     assert rise.startswith("dropped: removing the position encoding at step 300 raises")
     assert others[0] == (
-        "At 64 tokens (the trained length), the accuracy of dropped is not distinguishable from that of the same model "
-        "with its encoding kept (rotary): the difference is 0 [0, 0]."
+        "At 64 tokens (the trained length), the accuracy of dropped is equal to that of the same model with its "
+        "encoding kept (rotary)."
     )
     assert "At 128 tokens (2 × the trained length), the accuracy of dropped is higher than that of" in others[1]
 
@@ -868,10 +873,10 @@ def printed(results) -> str:
 def test_what_few_seeds_show_by_chance_is_a_footnote():
     told = printed(made(LENGTHS, LOSSES))
     assert told.count("by chance in 25 % of") == 1
-    one = printed(made(LENGTHS.replace("[0, 1, 2]", "[0]"), LOSSES))
+    one = printed(made(ONE_SEED, LOSSES))
     assert "One seed, no interval." in one
     assert "by chance" not in one
-    some = printed(made(LENGTHS.replace('kind = "copy"', 'kind = "copy"\nseeds = [0]', 1), LOSSES))
+    some = printed(made(ONE_OF_SOME, LOSSES))
     assert "A task with one seed has no intervals. With 3 seeds, the interval" in " ".join(some.split())
 
 
@@ -942,3 +947,17 @@ def test_it_prints_in_the_colours_of_paper(quiet_page, tmp_path):
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate("document.documentElement.scrollWidth") <= 688
         assert 2 <= page.pdf(format="A4").count(b"/Type /Page\n") <= 14
+
+
+def test_a_drop_is_compared_with_the_arm_that_differs_in_nothing_else():
+    """Not with the first of the same code: here one with drawn positions and a window stands before it."""
+    wrong = '[arms.wrong]\ncode = { type = "Rotary" }\npositions = { draw = "randomised", largest = 512 }\nwindow = 2\n'
+    text = DROP.replace("[arms.rotary]", f"{wrong}[arms.rotary]")
+    results = made(text, {"wrong": (1.0, 0.5), "rotary": (1.0, 0.2), "dropped": (1.5, 0.1)})
+    (kept, *_) = references_of(results, "copy", ["dropped"], scaled=False)
+    assert kept == ("the same model with its encoding kept (rotary)", {"dropped": Line("rotary")})
+    longer = DROP.replace("[arms.dropped]\n", '[arms.dropped]\ntraining = { duration = "150 %" }\n')
+    (kept, *_) = references_of(
+        made(longer, {"rotary": (1.0, 0.2), "dropped": (1.5, 0.1)}), "copy", ["dropped"], scaled=False
+    )
+    assert kept[0].startswith("the same model with its encoding kept (rotary; dropped trained for ")

@@ -45,7 +45,7 @@ def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> N
         reads: Targets, and paths of files, that are read and so never replaced.
 
     Raises:
-        InvalidValue: The place is taken.
+        InvalidValue: The place is taken, or its folder is not there.
     """
     for each in reads:
         if path.exists() and _would_lose(path, each):
@@ -54,6 +54,8 @@ def not_there(path: Path, *, force: bool, reads: Sequence[str | Path] = ()) -> N
             raise InvalidValue(
                 f"{path} would be written over {what}.", "Give another name; `--force` replaces nothing that is read."
             )
+    if not path.parent.is_dir():
+        raise InvalidValue(f"{path} cannot be written: {path.parent} is no folder.", "Make the folder first.")
     if path.exists() and not path.is_file():
         raise InvalidValue(f"{path} is no file that could be replaced.", "Give another name.")
     if path.exists() and not force:

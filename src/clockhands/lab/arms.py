@@ -132,10 +132,14 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         refuse_unknown(code, ("codes", "pattern"), "`code`")
         if not isinstance(code["codes"], list):
             raise InvalidType(f"`codes` must be a list, got {shown(code['codes'])}.", "Write codes = [A, B].")
+        if not code["codes"]:
+            raise InvalidValue("`codes` must not be empty.", "Write codes = [A, B].")
         codes: Any = tuple(_made(each, model, trained, channels, causal) for each in code["codes"])
         return LayerMixture(codes, code.get("pattern", range(len(codes))))
     table = dict(code)
     base, share = table.pop("base", None), table.pop("share", None)
+    if "type" not in table:
+        raise InvalidValue("A `code` table needs `type`.", 'Write code = { type = "Rotary" }.')
     if table.get("type") in GRID_CODES:
         raise InvalidValue(
             f"{table['type']} is a code of grids, and the lab's tasks are lines of tokens.", "Use another."
@@ -153,6 +157,11 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         if not 0 < real("share", share) <= 1:
             raise InvalidValue(f"`share` must be above 0 and at most 1, got {shown(share)}.", "1 rotates all channels.")
         rotated = round(share * model.head_width / 2) * 2
+        if not rotated:
+            raise InvalidValue(
+                f"`share` = {share:g} of {model.head_width} channels of a head is no pair.",
+                f"Give at least {2 / model.head_width:g}.",
+            )
         made = specs.with_fields(made, rotated=rotated)
     return made
 
@@ -228,7 +237,8 @@ def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> 
     refuse_unknown(fields, own, kind.__name__)
     needed = [each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]
     if missing := [name for name in needed if name not in sizes and name not in fields]:
-        raise InvalidValue(f"The scaling {kind.__name__} lacks `{missing[0]}`.", f"It needs {', '.join(needed)}.")
+        own_needs = ", ".join(name for name in needed if name not in sizes)
+        raise InvalidValue(f"The scaling {kind.__name__} lacks `{missing[0]}`.", f"It needs {own_needs}.")
     # Lists become tuples: a TOML file has no tuples.
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     return dataclasses.replace(spec, scaling=kind(**{**sizes, **given}), length=length)
@@ -309,6 +319,10 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
     for fault in (arm.fault, *(change.fault for change in arm.at_test.values())):
         if fault and fault not in FAULTS:
             raise InvalidValue(f"there is no fault {fault!r}.", near(fault, FAULTS))
+    if arm.code == NONE and (arm.drop or arm.positions):
+        raise InvalidValue(f"`{'drop' if arm.drop else 'positions'}` needs a code.", "Leave it out.")
+    if arm.drop is not None and arm.drop.at[1] == "%" and arm.drop.at[0] > 100:
+        raise InvalidValue(f"`drop.at` is {arm.drop.at[0]:g} % of the training.", 'Write at = "75 %".')
     if arm.drop is not None and (step := training.in_steps(arm.drop.at)) > training.steps:
         raise InvalidValue(
             f"`drop.at` is step {step}, and the training ends at step {training.steps}.", 'Write at = "75 %".'

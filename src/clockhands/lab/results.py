@@ -266,14 +266,13 @@ class Results:
             value = self.value(gate.task, gate.arm, gate.measure, variant=gate.variant, **where)
         if value is None or math.isnan(value.mean) or set(value.seeds) != set(self.study.tasks[gate.task].seeds):
             return GateResult(gate, value, None)
-        low = value.mean if value.low is None else value.low
-        high = value.mean if value.high is None else value.high
+        low, high = value.low, value.high  # None with a single seed, for which a study has no such bounds
         holds = all(
             (
                 gate.at_least is None or value.mean >= gate.at_least,
                 gate.at_most is None or value.mean <= gate.at_most,
-                gate.interval_above is None or low > gate.interval_above,
-                gate.interval_below is None or high < gate.interval_below,
+                gate.interval_above is None or (low is not None and low > gate.interval_above),
+                gate.interval_below is None or (high is not None and high < gate.interval_below),
             )
         )
         return GateResult(gate, value, holds)

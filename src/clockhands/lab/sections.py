@@ -18,10 +18,11 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 SCHEMA = 1
 """The version of the format that this code reads."""
 
-GRID_CODES = ("AxialSinusoidal", "FourierFeatures", "LogWindow")
+GRID_CODES = ("AxialSinusoidal", "FourierFeatures", "LogWindow", "Window")
 """Codes of points in a plane or in space; the lab's tasks are lines of tokens."""
 
 CODES = {kind.__name__: kind for kind in specs.SPECS if kind.__name__ not in (*GRID_CODES, "LayerMixture")}
+"""What `type` may be."""
 SCALINGS = {kind.__name__: kind for kind in specs.PARTS if kind.__module__ == scaling.__name__}
 
 NAME = r"\w[\w .:%@+-]*"
@@ -167,6 +168,7 @@ def _free(says: str, schema: Mapping[str, Any], default: Any = _NO_DEFAULT) -> A
     return _field(says, lambda _name, value: value, schema, default)
 
 
+_MOST_STEPS = 10**15  # or tokens
 _UNITS = ("steps", "step", "tokens", "%", "percent")
 
 
@@ -183,7 +185,9 @@ def steps_of(name: str, value: Any) -> tuple[float, str]:
     ((300.0, 'steps'), (87.5, '%'))
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        return float(count(name, value, 0)), "steps"
+        steps = count(name, value, 0)
+        _refuse_above(name, steps, _MOST_STEPS, "Give a smaller number.")
+        return float(steps), "steps"
     parts = value.split() if isinstance(value, str) else []
     if len(parts) != 2:
         raise InvalidValue(
@@ -197,6 +201,7 @@ def steps_of(name: str, value: Any) -> tuple[float, str]:
     except ValueError:
         raise InvalidValue(f"`{name}` must begin with a number, got {value!r}.", 'Write "300 steps".') from None
     unit = {"step": "steps", "percent": "%"}.get(parts[1], parts[1])
+    _refuse_above(name, number, _MOST_STEPS, "Give a smaller number.")
     if unit != "%" and not number.is_integer():
         raise InvalidValue(
             f"`{name}` must be a whole number of {unit}, got {value!r}.", f'Write "{number:.0f} {unit}".'
@@ -411,8 +416,8 @@ class Gate:
     """A sentence with a number, written before the run: the report says whether it holds.
 
     The number is the mean over seeds of a measure of ``arm``, less that of ``minus`` where one is named, paired by
-    seed. ``loss_ratio`` is the loss over the same arm's loss at the training length. With a single seed there is no
-    interval, and the number itself is compared.
+    seed. ``loss_ratio`` is the loss over the same arm's loss at the training length. Bounds of an
+    interval need at least two seeds.
     """
 
     says: str = _text("The sentence.")

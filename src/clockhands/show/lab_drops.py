@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 
+from clockhands.lab.arms import NONE
 from clockhands.lab.results import Estimate, Results
+from clockhands.lab.sections import Arm
 from clockhands.lab.store import Key
 from clockhands.show.lab_numbers import (
     Line,
@@ -16,6 +18,7 @@ from clockhands.show.lab_numbers import (
     value_of,
 )
 
+_SCALINGS = 3  # compared in sentences; the tables have all
 _RISE = 0.01  # nats per token; a rise at a drop that is smaller is not called one
 
 Reference = tuple[str, dict[str, Line]]
@@ -71,7 +74,7 @@ def of_drop(results: Results, task: str, arm: str) -> str:
         return ""
     at, steps = drop_step(results, task, arm) or 0, results.study.training_of(Key(task, arm, 0)).steps
     removed, rise = f"{arm}: removing the position encoding at step {at:,}", rise_of(results, task, arm)
-    if not spike.mean >= _RISE or (spike.low is not None and spike.low <= 0):
+    if not _is_rise(spike):
         return f"{removed} does not clearly raise the held-out loss: it changes by {rise} nats per token."
     said = f"{removed} raises the held-out loss by {rise} nats per token."
     if from_checkpoint(results, task, arm):
@@ -81,6 +84,11 @@ def of_drop(results: Results, task: str, arm: str) -> str:
         return said
     end = "; the loss is higher than after the drop" if back.mean < 0 else ""
     return f"{said} Recovered by the end of training (step {steps:,}): {in_full(back)} of that rise{end}."
+
+
+def _is_rise(spike: Estimate) -> bool:
+    """Whether the loss clearly rises: without a rise there is nothing to recover."""
+    return spike.mean >= _RISE and (spike.low is None or spike.low > 0)
 
 
 def drop_answers(results: Results, task: str) -> list[str]:
@@ -102,7 +110,11 @@ def _rises(results: Results, task: str, arms: Sequence[str]) -> str:
     verb = "raises" if least >= _RISE else "changes"
     same = ", the same for every seed" if all(is_one_number(results, task, arm) for arm in arms) else ""
     said = f"Removing the position encoding {verb} the held-out loss by {_range(spikes)} nats per token{same}."
-    backs = {arm: value for arm in arms if (value := recovered(results, task, arm)) is not None}
+    backs = {
+        arm: value
+        for arm, spike in spikes.items()
+        if _is_rise(spike) and (value := recovered(results, task, arm)) is not None
+    }
     if backs:
         said += f" Recovered by the end of training: {_range(backs)} of that rise."
     return f"{said} {_OTHER_TEXT}" if any(from_checkpoint(results, task, arm) for arm in arms) else said
@@ -136,21 +148,45 @@ def references_of(results: Results, task: str, arms: Sequence[str], *, scaled: b
     without: dict[str, Line] = {}
     by_scaling: dict[str, dict[str, Line]] = {}
     for arm in arms:
-        own = study.arms[arm]
-        alike = [other for other in others if study.arms[other].model == own.model]
-        for other in alike:
-            if study.arms[other].code == own.code:
+        own, steps = study.arms[arm], study.training_of(Key(task, arm, 0)).steps
+        # Of several, the one that was trained as long.
+        nearest = sorted(others, key=lambda other: study.training_of(Key(task, other, 0)).steps != steps)
+        for other in nearest:
+            that = study.arms[other]
+            if (that.model, that.window) != (own.model, own.window):
+                continue
+            if _encoding(that) == _encoding(own):
                 kept.setdefault(arm, Line(other))
-            elif study.arms[other].code == "none":
+            elif that.code == NONE:
                 without.setdefault(arm, Line(other))
         for name, change in study.arms[kept[arm].arm].at_test.items() if scaled and arm in kept else ():
             if change.scaling is not None:
                 by_scaling.setdefault(name, {})[arm] = Line(kept[arm].arm, name)
     found = [("the same model with its encoding kept ({})", kept)]
     scalings = "the same model with its encoding kept and scaled at test time ({})"
-    found += [(scalings, lines) for lines in by_scaling.values()]
+    found += [(scalings, lines) for lines in list(by_scaling.values())[:_SCALINGS]]
     found += [("the same model without an encoding from the start ({})", without)]
-    return [(words.format(_either(lines)), lines) for words, lines in found if lines]
+    return [
+        (words.format(_either(lines) + _other_steps(results, task, lines)), lines) for words, lines in found if lines
+    ]
+
+
+def _encoding(arm: Arm) -> tuple[object, ...]:
+    return arm.code, arm.channels, arm.times, arm.slopes, arm.fault, arm.positions
+
+
+def _other_steps(results: Results, task: str, lines: dict[str, Line]) -> str:
+    """Where an arm is compared with one that was trained for another number of steps: both numbers."""
+
+    def steps(arm: str) -> int:
+        return results.study.training_of(Key(task, arm, 0)).steps
+
+    told = [
+        f"{arm} trained for {steps(arm):,} steps, {line.arm} for {steps(line.arm):,}"
+        for arm, line in lines.items()
+        if steps(arm) != steps(line.arm)
+    ]
+    return "".join(f"; {each}" for each in told)
 
 
 def _either(lines: dict[str, Line]) -> str:
@@ -176,13 +212,16 @@ def _against(results: Results, task: str, reference: Reference, length: int) -> 
         return ""
     protocol = results.study.tasks[task].evaluation.protocols[0]
     what, where = measure_of(results, task), at_length(results, task, length) + under(results, task, protocol)
-    groups: dict[str, dict[str, Estimate]] = {"higher": {}, "lower": {}, "": {}}
+    groups: dict[str, dict[str, Estimate]] = {"higher": {}, "lower": {}, "equal": {}, "": {}}
     for arm, value in found.items():
         side = value.verdict if value.low is not None else "above" if value.mean > 0 else "below"
-        groups[{"above": "higher", "below": "lower"}.get(side, "")][arm] = value
+        equal = not any(value.seeds.values())
+        groups["equal" if equal else {"above": "higher", "below": "lower"}.get(side, "")][arm] = value
     if len(found) == 1:
         ((arm, value),) = found.items()
         side = next(name for name, group in groups.items() if group)
+        if side == "equal":
+            return f"{where}, the {what} of {arm} is equal to that of {reference[0]}."
         if side:
             return f"{where}, the {what} of {arm} is {side} than that of {reference[0]} by {in_full(_absolute(value))}."
         return (
@@ -194,7 +233,8 @@ def _against(results: Results, task: str, reference: Reference, length: int) -> 
         if group:
             every = "both dropped arms" if len(found) == 2 else f"all {len(found)} dropped arms"
             every = every if len(group) == len(found) else f"{len(group)} of {len(found)}"
-            by = f", by {_range(group, abs)}" if side else f" ({listed(group)})" if len(group) < len(found) else ""
+            some = f" ({listed(group)})" if len(group) < len(found) else ""
+            by = f", by {_range(group, abs)}" if side in ("higher", "lower") else some
             parts.append(f"{side or 'not distinguishable'} for {every}{by}")
     return f"{where}, against {reference[0]}, the {what} is {'; '.join(parts)}."
 
