@@ -450,6 +450,7 @@ def test_ctrl_c_before_anything_is_stored_says_so(run, monkeypatch: pytest.Monke
 def test_the_command_that_goes_on_has_the_options_that_were_given(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     from clockhands.lab import running
 
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)  # TensorBoard need not be there
     monkeypatch.setattr(running, "events", interrupt)
     given = ("--device", "cpu", "--threads", "2", "--jobs", "1", "--tensorboard", "events")
     resumed = f"--store {folder}/lab.sqlite --jobs 1 --threads 2 --device cpu --tensorboard {folder}/events` goes on.\n"
@@ -530,7 +531,10 @@ def test_without_tensorboard_the_way_to_install_it_is_named(run, folder: Path, m
 
 
 @pytest.mark.usefixtures("torch")
-def test_a_folder_for_event_files_that_cannot_be_one_is_refused_before_a_store_is_made(run, folder: Path):
+def test_a_folder_for_event_files_that_cannot_be_one_is_refused_before_a_store_is_made(
+    run, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)  # TensorBoard need not be there
     (folder / "events").touch()
     done = run("lab", "run", "good.toml", "--tensorboard", "events")
     assert (done.code, done.out) == (2, "")

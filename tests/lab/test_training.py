@@ -486,3 +486,18 @@ def test_a_length_at_which_nothing_is_scored_is_refused(tmp_path: Path):
     made = opened(tmp_path)
     with pytest.raises(ch.errors.InvalidValue, match="`length` must be at least 4 tokens"):
         made._measured(3, 4, "whole")
+
+
+def test_a_trial_leaves_the_settings_of_its_process_as_they_were(tmp_path: Path):
+    from torch.utils import deterministic
+
+    def settings() -> tuple[object, ...]:
+        return (
+            torch.get_num_threads(),
+            torch.are_deterministic_algorithms_enabled(),
+            deterministic.fill_uninitialized_memory,
+        )
+
+    before = settings()
+    trial(study=text("none"), task="task", arm="none", seed=0, checkpoint=str(tmp_path / "c"), tell=lambda _: None)
+    assert settings() == before

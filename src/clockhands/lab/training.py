@@ -27,6 +27,7 @@ import torch
 from torch import distributed
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import deterministic as switches
 
 from clockhands import sampling
 from clockhands.errors import ClockhandsError, InvalidValue
@@ -72,11 +73,26 @@ def trial(
     Raises:
         TrainingFailed: The loss is not finite, or the checkpoint cannot be written.
     """
+    with _settings(threads, deterministic=device == "cpu"):
+        return Trial(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
+
+
+@contextmanager
+def _settings(threads: int, *, deterministic: bool) -> Iterator[None]:
+    """PyTorch's settings of the whole process, for one trial: a caller in the same process gets its own back."""
+    memory: Any = switches  # PyTorch's own types do not have what it documents
+    kept, filled = torch.get_num_threads(), memory.fill_uninitialized_memory
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(device == "cpu")
+    torch.use_deterministic_algorithms(deterministic)
     # Deterministic mode fills new memory with NaN, which costs 1 to 3 % of the time; no operation here reads it.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    return Trial(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
+    memory.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.set_num_threads(kept)
+        torch.use_deterministic_algorithms(was_deterministic)
+        memory.fill_uninitialized_memory = filled
 
 
 class Trial:
