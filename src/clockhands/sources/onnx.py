@@ -5,7 +5,8 @@ positions that runs is in this file, often without a config. Read are initialise
 of subgraphs and functions, and data in files beside the model. The file is walked here, through a memory map. The
 ``onnx`` package does not serve them, also not behind an extra: it reads a model whole, and twice (1,000 MiB of weights
 took it 2 s and 2,000 MiB of memory), where an audit looks at one table; and it adds 31 MB and protobuf to the
-installation. The tests hold both to each other: what the package opens is opened, and gives the same numbers. Nothing in the file is run. Sparse tensors and those of training are not looked at.
+installation. The tests hold both to each other: what the package opens is opened, and gives the same numbers. Nothing
+in the file is run. Sparse tensors and those of training are not looked at.
 
 Source: ``onnx.proto`` of onnx 1.23.2 (numbers of fields and types), and its ``docs/ExternalData.md``.
 """
