@@ -21,6 +21,8 @@ _SAME_FACTOR = 2.0**-20
 def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozenset[int]]:
     """What there is to say of every ladder, and the modules (by their ids) whose ladder is wrong."""
     found: list[tuple[Held, str | None, Verdict]] = []
+    # Layers mostly hold the same numbers, and a wrong ladder is held to many others.
+    judged_before: dict[Any, Verdict] = {}
     for held in walked.of("rates"):
         numbers = held.numbers()
         if numbers is None or numbers.ndim != 1 or not numbers.size or np.iscomplexobj(numbers):
@@ -34,7 +36,10 @@ def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozens
             reach=_reach(held.owner, held.layer_type),
         )
         layers = _layers(held, expected)
-        verdict = _inert(held, expected) or _verdict(held, numbers, expected, declared.resolved.context)
+        key = (numbers.tobytes(), held.dtype, tuple((id(one.code), *one.ladders, one.sure) for one in expected))
+        verdict = _inert(held, expected) or judged_before.get(key)
+        if verdict is None:
+            verdict = judged_before[key] = _verdict(held, numbers, expected, declared.resolved.context)
         found.append((held, layers, verdict))
     wrong = frozenset(id(held.owner) for held, _, verdict in found if verdict.code is not None)
     cases = [*_together(_shrinking(found)), *_factors(walked, declared, wrong)]
