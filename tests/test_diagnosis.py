@@ -159,6 +159,7 @@ def of_loaded(spec: ch.Rotary, keys: dict[str, Any], rates: np.ndarray, _folder:
 
 
 def of_check(spec: ch.Rotary, _keys: dict[str, Any], rates: np.ndarray, _folder: Path) -> tuple[str, str]:
+    pytest.importorskip("torch")
     from clockhands.testing.module_ladders import wrong_tensors
 
     found = wrong_tensors(holding(rates), spec)
