@@ -4,24 +4,14 @@ The text around them is kept. Run it after a module has moved; a test holds the 
 """
 
 import ast
-import importlib.util
+import runpy
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "clockhands"
 DOCUMENT = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- made by tools/architecture_document.py -->\n", "<!-- end -->\n"
-
-
-def rules() -> ModuleType:
-    """The test that says who may import whom."""
-    spec = importlib.util.spec_from_file_location("architecture", ROOT / "tests" / "test_architecture.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def files_of(name: str) -> list[Path]:
@@ -36,20 +26,20 @@ def says(name: str) -> str:
     return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
 
 
-def imports_of(name: str, known: set[str], module: ModuleType) -> set[str]:
+def imports_of(name: str, known: set[str], rules: dict[str, Any]) -> set[str]:
     """The other packages that it imports."""
-    targets = (target for file in files_of(name) for _, target in module.imported(file, SOURCE))
+    targets = (target for file in files_of(name) for _, target in rules["imported"](file, SOURCE))
     parts = (target.split(".") for target in targets)
     return {each[1] for each in parts if each[0] == SOURCE.name and len(each) > 1} & known - {name}
 
 
 def made() -> str:
     """The diagram, and the table."""
-    module = rules()
+    rules = runpy.run_path(str(ROOT / "tests" / "test_architecture.py"))  # it says who may import whom
     # The order has places for packages to come.
-    names = [name for name in module.LAYERS.split() if all(file.exists() for file in files_of(name))]
+    names = [name for name in rules["LAYERS"].split() if all(file.exists() for file in files_of(name))]
     known = set(names)
-    imports = {name: imports_of(name, known, module) for name in sorted(known)}
+    imports = {name: imports_of(name, known, rules) for name in sorted(known)}
     chart = ["```mermaid", "flowchart BT"]
     for name, direct in imports.items():
         # An arrow that others imply is left out.

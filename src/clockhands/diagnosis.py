@@ -128,10 +128,15 @@ def reference_of(spec: Rotary, which: str | None = None, reach: int | None = Non
         reach: The longest length in use, for a dynamic scaling.
         sure: As in `Reference`.
     """
-    plain = None if spec.scaling is None else np.array(replace(spec, scaling=None).rates)
+    plain = None if spec.scaling is None else _plain(spec)
     factor = getattr(spec.scaling, "factor", None)
     ladders = dict(_ladders(spec, which, reach))
     return Reference(spec, ladders, plain, slack_of(spec.rates, factor), spec.base, factor, sure)
+
+
+def _plain(spec: Rotary) -> np.ndarray:
+    """The rates without the scaling."""
+    return np.array(replace(spec, scaling=None).rates)
 
 
 def _ladders(spec: Rotary, which: str | None, reach: int | None) -> Iterator[tuple[str, np.ndarray]]:
@@ -327,7 +332,7 @@ def _twice(spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
     """The scaling applied to what it has made already; a scaling by index does so on the ladder's own terms."""
     if spec.scaling is None:
         return
-    plain, once = np.array(replace(spec, scaling=None).rates), np.array(spec.rates)
+    plain, once = _plain(spec), np.array(spec.rates)
     told = {**told, "effective factor": float(plain[-1] / once[-1]) ** 2}
     yield "buffer-scaled-twice", once * once / np.where(plain == 0, 1, plain), told
     try:
@@ -340,7 +345,7 @@ def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -
     """The same scaling by the factor that the slowest pair has."""
     if spec.scaling is None or not hasattr(spec.scaling, "factor") or isinstance(spec.scaling, LongRope):
         return
-    plain = np.array(replace(spec, scaling=None).rates)
+    plain = _plain(spec)
     for factor in _written(plain[-1] / numbers[-1], spec.scaling.factor):  # type: ignore[attr-defined]
         ladder = _scaled(spec, type(spec.scaling), factor)
         if ladder is not None:
@@ -349,7 +354,7 @@ def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -
 
 def _of_other_scalings(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
     """Scalings of another type, by the declared factor or by the one that the slowest pair has."""
-    plain = np.array(replace(spec, scaling=None).rates)
+    plain = _plain(spec)
     declared = getattr(spec.scaling, "factor", None)
     # With all its digits, an NTK-aware scaling is any other base.
     fitted = [one for one in _written(plain[-1] / numbers[-1], None) if one == float(f"{one:.3g}")]
@@ -390,17 +395,17 @@ def _of_other_bases(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> 
         return
     for exponent in _exponents(numbers, spec):
         for base in _written(math.exp(exponent), spec.base):
-            for scaling in dict.fromkeys((spec.scaling, None)):
-                other = _with_base(spec, base, scaling)
-                if other is None:
-                    continue
-                dropped = {"scaling dropped": True} if spec.scaling is not None and scaling is None else {}
-                evidence = {"base in effect": base, "declared base": spec.base, **dropped}
-                yield "buffer-of-another-base", np.array(other.rates), evidence
-            other = _with_base(spec, base, spec.scaling)
-            if other is None or spec.scaling is None:
-                continue
             evidence = {"base in effect": base, "declared base": spec.base}
+            other = _with_base(spec, base, spec.scaling)
+            if other is not None:
+                yield "buffer-of-another-base", np.array(other.rates), evidence
+            if spec.scaling is None:
+                continue
+            plain = _with_base(spec, base, None)
+            if plain is not None:
+                yield "buffer-of-another-base", np.array(plain.rates), {**evidence, "scaling dropped": True}
+            if other is None:
+                continue
             for _, ladder, _ in _twice(other, told):
                 yield "buffer-of-another-base", ladder, {**evidence, "scaled twice": True}
             for _, ladder, more in _of_other_factors(numbers, other, told):

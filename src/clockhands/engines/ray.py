@@ -28,9 +28,8 @@ INTERVAL = 0.2
 # Raised in the worker of a distributed job after the exception of its function was sent.
 _FAILED = "The function failed in this worker."
 
-# Ray reads these when it is imported: it reports nothing to its makers, and does not write to stdout what the event
-# `Lost` says.
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed"}
+# Ray reads these when it is imported: it reports nothing to its makers.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
 # A Ray for this machine only listens at 127.0.0.1, which is Ray's default on Windows and macOS.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
@@ -128,7 +127,7 @@ class RayPool:
         self._ray.kill(self._mailbox)
         if self._connected:
             self._ray.shutdown()
-        _print_messages(self._ray, wanted=True)
+            _print_messages(self._ray, wanted=True)
 
 
 class _Mailbox:
