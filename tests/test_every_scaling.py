@@ -13,7 +13,7 @@ import pytest
 
 import clockhands as ch
 from auditing.model_files import audited
-from clockhands import scaling, specs
+from clockhands import scaling
 from clockhands.diagnosis import of_rates
 from clockhands.lab.sections import SCALINGS
 from clockhands.recognition.fitting import fit_ladder
@@ -81,7 +81,7 @@ ROWS = {
             "layer_types": ["full_attention", "full_attention"], "global_head_dim": WIDTH},
     ),
 }  # fmt: skip
-EVERY = sorted(kind.__name__ for kind in specs.PARTS if kind.__module__ == scaling.__name__)
+EVERY = sorted(kind.__name__ for kind in scaling.SCALINGS)
 
 
 def test_every_scaling_has_a_row():

@@ -49,13 +49,7 @@ PARTS = (
     ladders.Joined,
     ladders.Repeated,
     rotary.XPos,
-    scaling.Linear,
-    scaling.Ntk,
-    scaling.Dynamic,
-    scaling.Yarn,
-    scaling.LongRope,
-    scaling.Llama3,
-    scaling.Proportional,
+    *scaling.SCALINGS,
 )
 
 _BY_NAME = {kind.__name__: kind for kind in (*SPECS, *PARTS)}

@@ -23,7 +23,7 @@ GRID_CODES = ("AxialSinusoidal", "FourierFeatures", "LogWindow", "Window")
 
 CODES = {kind.__name__: kind for kind in specs.SPECS if kind.__name__ not in (*GRID_CODES, "LayerMixture")}
 """What `type` may be."""
-SCALINGS = {kind.__name__: kind for kind in specs.PARTS if kind.__module__ == scaling.__name__}
+SCALINGS = {kind.__name__: kind for kind in scaling.SCALINGS}
 
 NAME = r"\w[\w .:%@+-]*"
 """What a task, an arm or a variant may be called: clear in messages and rows, and as the name of a file."""

@@ -5,12 +5,12 @@ and each stand-in is a fact. A scaling that cannot be known (an unknown type, a 
 replaced by none: its rates are unknown.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ClockhandsError
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Scaling, Yarn
+from clockhands.scaling import SCALINGS, Scaling
 from clockhands.sources.fields import Fields, Found
 
 # Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share a ladder.
@@ -19,25 +19,15 @@ ALIASES = {
     "telechat3-yarn": "yarn",
 }  # fmt: skip
 
-# What each scaling cannot do without, and what it may have.
+# How each scaling is declared; "default" declares that there is none.
+SPELLINGS = {each.name: each for kind in SCALINGS for each in kind.SPELLINGS}
 NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "default": ((), ()),
-    "linear": (("factor",), ()),
-    "dynamic": (("factor",), ("original",)),
-    "yarn": (
-        ("factor",),
-        ("original", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor"),
-    ),
-    "longrope": (("short", "long"), ("factor", "original", "attention_factor", "short_mscale", "long_mscale")),
-    "llama3": (("factor", "low", "high"), ("original",)),
-    "proportional": ((), ("factor",)),
-    "ntk_alpha": (("alpha",), ("factor", "fast", "slow", "mscale", "mscale_all")),
+    **{name: (each.needs, each.may) for name, each in SPELLINGS.items()},
 }
 
 # No file names it: what a few classes make of `dynamic` where an alpha stands beside it, whatever else does.
 BY_ALPHA = "ntk_alpha"
-
-NEEDS_ORIGINAL = frozenset({"dynamic", "yarn", "longrope", "llama3"})
 
 # Keys of a block that belong to position without changing a ladder.
 BESIDE = frozenset(
@@ -160,7 +150,7 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
     missing = [_key(block, name) for name in NEEDS[kind.value][0] if not block.declares(name) and name != "factor"]
     if factor is None and kind.value != "proportional":
         missing.insert(0, _key(block, "factor"))
-    if original is None and kind.value in NEEDS_ORIGINAL:
+    if original is None and SPELLINGS[kind.value].needs_original:
         missing.append(f"{_key(block, 'original')} or max_position_embeddings")
     if missing:
         block.note("incomplete-scaling", {kind.source: kind.value, "missing": ", ".join(missing)})
@@ -176,7 +166,8 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
     if sound:
         _length_mismatch(block, kind.value, factor, original, around.context)
         try:
-            made = MAKERS[kind.value](_value(factor), _value(original), arguments, around)
+            said = {**arguments, "factor": _value(factor), "original": _value(original), "share": around.share}
+            made = SPELLINGS[kind.value].make(said)
         except ClockhandsError as error:
             block.note("impossible-value", {**values, "allowed": error.message})
             sound = False
@@ -184,11 +175,11 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
 
 
 def _magnitude_source(block: Fields, kind: str, factor: Found[float] | None, original: Found[int] | None) -> str | None:
-    """The keys that what multiplies cosine and sine follows from, for the two scalings that have such a number."""
-    if kind not in ("yarn", "longrope"):
+    """The keys that what multiplies cosine and sine follows from, for the scalings that have such a number."""
+    if not SPELLINGS[kind].magnitude:
         return None
-    for names in (("attention_factor",), ("short_mscale", "long_mscale"), ("mscale", "mscale_all")):
-        if all(name in NEEDS[kind][1] and block.declares(name) for name in names):
+    for names in SPELLINGS[kind].magnitude:
+        if all(block.declares(name) for name in names):
             said = [block.raw(name) for name in names]
             # A ratio of two magnitudes still depends on the factor.
             found = [*said, factor] if names[0] == "mscale" else said
@@ -217,36 +208,6 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
         arguments[name] = None if found is None else found.value
         sound = sound and arguments[name] is not None
     return arguments, sound
-
-
-MAKERS: Mapping[str, Callable[[Any, Any, dict[str, Any], Surroundings], Scaling]] = {
-    "linear": lambda factor, _original, _arguments, _around: Linear(factor),
-    "dynamic": lambda factor, original, _arguments, _around: Dynamic(factor, original),
-    "yarn": lambda factor, original, arguments, _around: Yarn(
-        factor,
-        original,
-        beta_fast=arguments.get("fast", 32.0),
-        beta_slow=arguments.get("slow", 1.0),
-        truncate=arguments.get("truncate", True),
-        mscale=arguments.get("mscale"),
-        mscale_all_dim=arguments.get("mscale_all"),
-        attention_factor=arguments.get("attention_factor"),
-    ),
-    "longrope": lambda factor, original, arguments, _around: LongRope(
-        arguments["short"],
-        arguments["long"],
-        original,
-        factor,
-        attention_factor=arguments.get("attention_factor"),
-        short_mscale=arguments.get("short_mscale"),
-        long_mscale=arguments.get("long_mscale"),
-    ),
-    "llama3": lambda factor, original, arguments, _around: Llama3(
-        factor, original, arguments["low"], arguments["high"]
-    ),
-    "ntk_alpha": lambda factor, _original, _arguments, _around: Ntk(factor),
-    "proportional": lambda factor, _original, _arguments, around: Proportional(around.share or 1.0, factor or 1.0),
-}
 
 
 def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | None:
@@ -292,7 +253,7 @@ def _length_mismatch(
     block: Fields, kind: str, factor: Found[float] | None, original: Found[int] | None, context: Found[int] | None
 ) -> None:
     """Factor times original length should be the declared context, unless the context is still the original's."""
-    if kind not in ("yarn", "llama3", "longrope") or not block.declares("factor"):
+    if not SPELLINGS[kind].reaches_context or not block.declares("factor"):
         return
     if factor is None or original is None or context is None:
         return

@@ -1,0 +1,37 @@
+"""Scalings: how a trained ladder is slowed down to serve longer contexts.
+
+Each scaling is a frozen value that is a function ``ladder -> ladder``; what it does to cosine and sine
+beyond the rates is the ``attention_factor`` of the ladder that it returns. ``length`` is the number of
+tokens in use; only `Dynamic` and `LongRope` look at it, and without it they take the trained length.
+
+In the formulas ``w_j`` is the rate of pair ``j`` of ``n = d / 2`` pairs, ``f`` the factor, ``L0`` the original
+length that the model was trained on, and ``t_j = L0 w_j / (2 pi)`` the turns that a pair makes in it.
+
+All are computed in the decimal arithmetic of `clockhands.ladders`: a scaled rate is within a relative
+10**-58 of the real number.
+"""
+
+from clockhands.scaling.linear import Linear
+from clockhands.scaling.llama3 import Llama3
+from clockhands.scaling.longrope import LongRope, longrope_magnitude
+from clockhands.scaling.ntk import Dynamic, Ntk
+from clockhands.scaling.proportional import Proportional
+from clockhands.scaling.scaling import Scaling
+from clockhands.scaling.yarn import Yarn, yarn_magnitude
+
+SCALINGS = (Linear, Dynamic, Yarn, LongRope, Llama3, Proportional, Ntk)
+"""Every scaling, in the order in which messages list them."""
+
+__all__ = [
+    "SCALINGS",
+    "Dynamic",
+    "Linear",
+    "Llama3",
+    "LongRope",
+    "Ntk",
+    "Proportional",
+    "Scaling",
+    "Yarn",
+    "longrope_magnitude",
+    "yarn_magnitude",
+]
