@@ -33,9 +33,9 @@ def twice(numbers: Any) -> Any:
     return torch.cat([numbers, numbers], dim=-1)
 
 
-def sinusoid() -> Any:
+def sinusoid(base: float = 10_000.0) -> Any:
     """As published code makes it, in float32."""
-    angle = torch.arange(LENGTH).float()[:, None] * torch.exp(torch.arange(0, 64, 2).float() * -(np.log(1e4) / 64))
+    angle = torch.arange(LENGTH).float()[:, None] * torch.exp(torch.arange(0, 64, 2).float() * -(np.log(base) / 64))
     table = torch.zeros(LENGTH, 64)
     table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()
     return table
@@ -139,21 +139,55 @@ def test_what_differs_is_an_error_that_says_how(name: str):
     assert "hint: " in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "tensors",
-    [
-        {"rotary__cos_cached": twice(phases()).sin()},
-        {"rotary__cos_cached": phases().cos().repeat_interleave(2, dim=-1)},  # the other layout's
+OTHER_BASE = "It is the ladder of base 500,000."
+OF_TABLES = {
+    "sines": ({"rotary__cos_cached": twice(phases()).sin()}, "(buffer-differs): from pair 0"),
+    "the other layout's": ({"rotary__cos_cached": phases().cos().repeat_interleave(2, dim=-1)}, ": from pair 0"),
+    "positions in bfloat16": (
         {"rotary__sin_cached": (torch.arange(LENGTH).bfloat16()[:, None] * twice(rates())).sin()},
+        "(buffer-rounded): from pair 0",
+        "It is one whose positions were rounded to bfloat16 (first wrong at position 257).",
+    ),
+    "backward": (
         {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), -phases())},
+        "(buffer-differs): from pair 0",
+        "It is one that turns backward.",
+    ),
+    "another base": (
+        {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), phases(5e5))},
+        "(buffer-of-another-base): from pair 1",
+        OTHER_BASE,
+    ),
+    "sinusoids of an eighth": (
         {"sinusoid__pe": sinusoid() / 8},
-        {"sinusoid__pe": torch.roll(sinusoid(), 1, 0)},
+        "(buffer-differs): from pair 0",
+        "It is the declared one times 0.125.",
+    ),
+    "sinusoids one position late": ({"sinusoid__pe": torch.roll(sinusoid(), 1, 0)}, "(buffer-differs): from pair 0"),
+    "sinusoids of another base": (
+        {"sinusoid__pe": sinusoid(5e5)},
+        "(buffer-of-another-base): from pair 1",
+        OTHER_BASE,
+    ),
+    "rounded sinusoids": (
+        {"sinusoid__pe": sinusoid().bfloat16().float()},
+        "(buffer-rounded): from pair 0",
+        "It is one whose numbers were rounded to bfloat16.",
+    ),
+    "sinusoids in the other layout": (
         {"sinusoid__weights": sinusoid()[:, torch.arange(64).reshape(2, 32).T.reshape(-1)]},
-    ],
-)
-def test_tables_that_differ_are_errors(tensors: dict[str, Any]):
-    with pytest.raises(RuntimeError, match="that this code does not make: from pair"):
+        "(buffer-differs): from pair 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_TABLES)
+def test_tables_that_differ_are_errors_that_say_how(name: str):
+    tensors, *words = OF_TABLES[name]
+    with pytest.raises(RuntimeError) as caught:
         load(**tensors)
+    for each in ("that this code does not make", *words):
+        assert each in str(caught.value)
 
 
 def test_a_difference_is_an_error_where_missing_keys_are_allowed_too():

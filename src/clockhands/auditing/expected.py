@@ -16,6 +16,11 @@ class Expected(Reference):
     code: Code = field(kw_only=True)
     layers: str | None = None
 
+    @property
+    def factor_on_cosines(self) -> float:
+        """What cosines and sines are multiplied by."""
+        return self.code.attention_factor or 1.0
+
 
 def expected_of(
     code: Code, layers: str | None, which: str | None = None, reach: int | None = None, *, sure: bool = True

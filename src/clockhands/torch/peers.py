@@ -12,14 +12,15 @@ further operations: ``29 x 2**-24 < ARITHMETIC = 2**-19``, relative. A number of
 phase and two units of a float32 function; everything by one rounding to the dtype that it is held in.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from clockhands import additive, biases, rotary
-from clockhands.diagnosis import Verdict, of_rates, of_slopes
+from clockhands.diagnosis import Cosines, Verdict, cosines_of, of_rates, of_slopes, of_table, reference_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.faults import FAULTS
 from clockhands.layouts import pair_channels
@@ -134,7 +135,12 @@ def _of_rotary(spec: rotary.Rotary, key: str, name: str, tensor: torch.Tensor) -
     else:
         pair = np.arange(len(rates))
     allowed = spec.attention_factor * (np.outer(np.arange(len(held)), rates) * ARITHMETIC + _FUNCTION)
-    _compare(key, held, _Made("turns", made, allowed, pair), dtype)
+
+    def verdict() -> Verdict | None:
+        table = cosines_of(held, name, str(dtype).removeprefix("torch."), len(spec.rates))
+        return table and of_table(table, reference_of(spec, reach=len(held)), spec.attention_factor)
+
+    _compare(key, held, _Made("turns", made, allowed, pair), dtype, verdict)
     return True
 
 
@@ -154,8 +160,23 @@ def _of_additive(spec: additive.AdditiveCode, key: str, name: str, tensor: torch
             pair[channel[inside]] = np.arange(ladder.pairs)[inside]
             rates[channel[inside]] = np.array(ladder.rates)[inside]
     allowed = np.outer(np.arange(len(held)), rates) * ARITHMETIC + _FUNCTION * np.maximum(np.abs(made), 1)
-    _compare(key, held, _Made("numbers", made, allowed, pair), tensor.dtype)
+    _compare(key, held, _Made("numbers", made, allowed, pair), tensor.dtype, lambda: _of_sinusoids(spec, held, tensor))
     return True
+
+
+def _of_sinusoids(spec: additive.AdditiveCode, held: np.ndarray, tensor: torch.Tensor) -> Verdict | None:
+    """What a sinusoidal table holds; None for codes whose numbers are other things, too."""
+    if not isinstance(spec, additive.Sinusoidal) or spec.order not in ("sin-cos", "cos-sin"):
+        return None
+    plain = (spec.odd, spec.zero_rows, spec.scale, spec.scaled, spec.standardised) == ("refuse", (), 1.0, False, None)
+    if not plain or held.shape[1] != spec.width:
+        return None
+    first, second = (held[:, channels] for channels in pair_channels(spec.width // 2, spec.layout).T)
+    cos, sin = (second, first) if spec.order == "sin-cos" else (first, second)
+    table = Cosines(np.arange(len(held), dtype=np.float64), cos, sin, str(tensor.dtype).removeprefix("torch."))
+    verdict = of_table(table, reference_of(rotary.Rotary(spec.width, spacing=spec.spacing)))  # of the same rates
+    # No factor on cosines is known of a table that is added.
+    return replace(verdict, code="buffer-differs") if verdict.code == "attention-factor-differs" else verdict
 
 
 def _of_bias(spec: biases.BiasCode, key: str, name: str, tensor: torch.Tensor) -> bool:
@@ -180,8 +201,8 @@ _HINT = (
 )
 
 
-def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> None:
-    """Refuse numbers that differ by more than is allowed and one rounding to their dtype."""
+def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype, verdict: Verdict | None = None) -> None:
+    """Refuse numbers that differ by more than is allowed and one rounding to their dtype, and say why."""
     what, numbers, allowed, pair, each = made
     if not (dtype.is_floating_point or dtype.is_complex):
         raise InvalidType(
@@ -204,10 +225,13 @@ def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype) -> Non
     worst = np.unravel_index(int(np.argmax(np.where(wrong, off, -1.0))), off.shape)
     first = int(pair[np.nonzero(wrong)[-1]].min())
     where = f"{each} {int(pair[worst[-1]])}" + (f" at position {worst[0]}" if numbers.ndim == 2 else "")
+    verdict = why()
+    known = None if verdict is None or verdict.code is None else verdict
     raise InvalidValue(
-        f"`{key}` holds {what} that this code does not make: from {each} {first} on, off by up to {off[worst]:.2g} "
-        f"({where}: {held[worst]:.6g} there, {numbers[worst]:.6g} here).{_why(held, numbers, dtype)}",
-        _HINT,
+        f"`{key}` holds {what} that this code does not make{f' ({known.code})' if known else ''}: from {each} {first} "
+        f"on, off by up to {off[worst]:.2g} ({where}: {held[worst]:.6g} there, {numbers[worst]:.6g} here)."
+        + (_in_words(known) if known else _why(held, numbers, dtype)),
+        _hint(known),
     )
 
 
@@ -221,14 +245,19 @@ def _diagnosed(
     off = np.abs(held - made)
     off = np.where(np.isfinite(off), off, np.inf)
     worst, first = int(np.argmax(off)), int(np.argmax(off > ARITHMETIC * made))
-    hint = _HINT
-    if verdict.code in FAULTS:
-        hint = f"{FAULTS[verdict.code].hint} Left out of the state dict, the spec's own are used."
     raise InvalidValue(
         f"`{key}` holds {what} that this code does not make ({verdict.code}): from {each} {first} on, off by up to "
         f"{off[worst]:.2g} ({each} {worst}: {held[worst]:.6g} there, {made[worst]:.6g} here).{_in_words(verdict)}",
-        hint,
+        _hint(verdict),
     )
+
+
+def _hint(verdict: Verdict | None) -> str:
+    """What to do: what the fault's hint says, where the fault is known."""
+    fault = None if verdict is None else FAULTS.get(str(verdict.code))
+    if fault is None:
+        return _HINT
+    return f"{fault.hint} Left out of the state dict, the spec's own are used."
 
 
 def _one_each(tensor: torch.Tensor, made: Sequence[float]) -> bool:
@@ -248,6 +277,8 @@ def _in_words(verdict: Verdict) -> str:
         "buffer-of-another-scaling": "They have the scaling {scaling in effect}, not {declared scaling}.",
         "buffer-rounded": "They are this code's, rounded to {rounded to}.",
     }.get(str(verdict.code), "They are {it is}." if "it is" in found else "")
+    if "position" in found:  # of a table
+        return f" It is {found['behaves as']}." if "behaves as" in found else ""
     rounded = f" They are rounded to {found['rounded to']}, too." if "rounded to" in found else ""
     return " " + words.format(**found) + ("" if verdict.code == "buffer-rounded" else rounded) if words else rounded
 

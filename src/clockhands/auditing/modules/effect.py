@@ -16,8 +16,7 @@ from clockhands.auditing.checks import Case
 from clockhands.auditing.expected import Expected
 from clockhands.auditing.modules.held import Held, Walked, layers_in, numbers_of, parameters_of
 from clockhands.auditing.modules.serving import Declared, joined
-from clockhands.auditing.modules.waves import Waves, judged_waves, single
-from clockhands.diagnosis import Verdict
+from clockhands.diagnosis import Cosines, Verdict, of_table, one_of_each
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import identify
 from clockhands.rotary import Rotary
@@ -87,7 +86,7 @@ def _verdict(
             continue
         more = waves.pairs - len(ladder)
         rates = np.concatenate([ladder, np.zeros(more)]) if more > 0 else ladder
-        verdict = judged_waves(waves, expected, rates)
+        verdict = of_table(waves, expected, expected.factor_on_cosines, rates)
         if verdict.code is not None:
             return verdict if verdict.evidence.get("behaves as") else _read(verdict, owner, layer_type, rates)
         found = found or verdict
@@ -115,7 +114,7 @@ def _positions(length: int) -> np.ndarray:
     return np.unique(np.concatenate([near, np.array(far, np.int64)]))
 
 
-def _asked(owner: Any, layer_type: str | None, positions: np.ndarray, dtype: str, pairs: int) -> Waves | None:
+def _asked(owner: Any, layer_type: str | None, positions: np.ndarray, dtype: str, pairs: int) -> Cosines | None:
     """The cosines and sines that a part gives for these positions; None where it gives no such thing."""
     names = parameters_of(owner)
     import torch
@@ -150,7 +149,7 @@ def copied(owner: Any) -> Any:
     return copy.deepcopy(owner, memo)
 
 
-def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Waves | None:
+def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Cosines | None:
     """What a part gave back, as cosines and sines of pairs: complex numbers, or two arrays of pairs or of channels."""
     import torch
 
@@ -172,8 +171,8 @@ def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Waves | None:
     if width != pairs:
         if width < 2 * pairs or width % 2:
             return None
-        rows = [single(row, width // 2) for row in rows]
-    return Waves(positions.astype(np.float64), rows[0], rows[1], dtype)
+        rows = [one_of_each(row, width // 2) for row in rows]
+    return Cosines(positions.astype(np.float64), rows[0], rows[1], dtype)
 
 
 def _read(verdict: Verdict, owner: Any, layer_type: str | None, rates: np.ndarray) -> Verdict:

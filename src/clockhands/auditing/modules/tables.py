@@ -9,8 +9,7 @@ import numpy as np
 from clockhands.auditing.checks import Case
 from clockhands.auditing.modules.held import Held, Walked, numbers_of
 from clockhands.auditing.modules.serving import Declared, joined
-from clockhands.auditing.modules.waves import judged_waves, waves_of
-from clockhands.diagnosis import ROUNDED, Verdict
+from clockhands.diagnosis import ROUNDED, Verdict, cosines_of, of_table
 from clockhands.sources.resolved import layer_ranges
 
 _WAVES = "cosines and sines"
@@ -38,9 +37,9 @@ def waves_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozens
             if getattr(one.code.spec, "axes", None) is not None or not one.sure:
                 continue
             for rates in one.ladders.values():
-                waves = waves_of(array, held.name, held.dtype, len(rates))
+                waves = cosines_of(array, held.name, held.dtype, len(rates))
                 if waves is not None:
-                    verdicts.append(judged_waves(waves, one, rates))
+                    verdicts.append(of_table(waves, one, one.factor_on_cosines, rates))
         if not verdicts:
             verdicts = [_by_itself(array)]
         best = next((one for one in verdicts if one.code is None), verdicts[0])

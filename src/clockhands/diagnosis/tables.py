@@ -1,17 +1,16 @@
 """What cosines and sines are, beside those that follow from a config: of a table that a module keeps, or that it gives.
 
 The exact ones are made in double precision: below a position of 2**20 a phase of one radian a token is within 2**-33 of
-the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `allowed`.
+the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `_allowed`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.expected import Expected
-from clockhands.diagnosis import ROUNDED, Verdict, judged
+from clockhands.diagnosis.rates import ROUNDED, Reference, Verdict, judged
 from clockhands.dtypes import output_dtype
 
 _UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, **ROUNDED}
@@ -22,7 +21,7 @@ _MOST_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Waves:
+class Cosines:
     """Cosines and sines of some positions, float64 [positions, pairs].
 
     Attributes:
@@ -35,7 +34,7 @@ class Waves:
     positions: np.ndarray
     cos: np.ndarray | None
     sin: np.ndarray | None
-    dtype: str
+    dtype: str = "float32"
 
     @property
     def parts(self) -> tuple[tuple[str, np.ndarray], ...]:
@@ -49,7 +48,7 @@ class Waves:
         return self.parts[0][1].shape[1]
 
 
-def waves_of(array: np.ndarray, name: str, dtype: str, pairs: int) -> Waves | None:
+def cosines_of(array: np.ndarray, name: str, dtype: str, pairs: int) -> Cosines | None:
     """A table of cosines and sines out of an array, by its name and the number of pairs; None where it is no such one.
 
     Rows are positions. Known are complex numbers, cosines and sines beside each other (vLLM's ``cos_sin_cache``; sines
@@ -68,46 +67,73 @@ def waves_of(array: np.ndarray, name: str, dtype: str, pairs: int) -> Waves | No
         return _table(array[:, :pairs], array[:, pairs:], dtype)
     if name == "embed_positions" and width == 2 * pairs:
         return _table(array[:, pairs:], array[:, :pairs], dtype)
-    one = array if width == pairs else single(array, pairs) if width == 2 * pairs else None
+    one = array if width == pairs else one_of_each(array, pairs) if width == 2 * pairs else None
     if one is None or ("sin" in name) == ("cos" in name):
         return None
     return _table(None, one, dtype) if "sin" in name else _table(one, None, dtype)
 
 
-def single(doubled: np.ndarray, pairs: int) -> np.ndarray:
+def one_of_each(doubled: np.ndarray, pairs: int) -> np.ndarray:
     """One number for each pair out of one for each channel: of the halves that repeat, or of neighbours that do."""
     neighbours = doubled[..., ::2]
     return neighbours if np.array_equal(neighbours, doubled[..., 1::2], equal_nan=True) else doubled[..., :pairs]
 
 
-def _table(cos: np.ndarray | None, sin: np.ndarray | None, dtype: str) -> Waves:
+def _table(cos: np.ndarray | None, sin: np.ndarray | None, dtype: str) -> Cosines:
     rows = len(cos if cos is not None else sin if sin is not None else ())
     kept = np.arange(rows)
     if rows > _MOST_ROWS:
         # The first ones tell rates; those that are spread over the rest, its end among them, how far they hold.
         kept = np.unique(np.concatenate([np.arange(1024), np.linspace(0, rows - 1, _MOST_ROWS - 1024).astype(int)]))
-    return Waves(kept.astype(np.float64), None if cos is None else cos[kept], None if sin is None else sin[kept], dtype)
+    return Cosines(
+        kept.astype(np.float64), None if cos is None else cos[kept], None if sin is None else sin[kept], dtype
+    )
 
 
-def judged_waves(waves: Waves, expected: Expected, rates: np.ndarray | None = None) -> Verdict:
-    """What cosines and sines are beside those that follow from one of the declared ladders."""
-    rates = expected.rates if rates is None else rates
-    factor = expected.code.attention_factor or 1.0
+def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: np.ndarray | None = None) -> Verdict:
+    """What cosines and sines are, beside those that follow from the rates of a code.
+
+    Args:
+        table: What is held, or was computed.
+        reference: The rates that they should turn at.
+        factor: What they should be multiplied by.
+        rates: Which of the reference's ladders; without it, the first.
+
+    Returns:
+        A verdict with a code of `clockhands.diagnosis.of_rates`, or ``attention-factor-differs``; None where they are
+        right.
+
+    >>> import clockhands as ch
+    >>> from clockhands.diagnosis import reference_of
+    >>> turns = np.arange(64.0)[:, None] * np.array(ch.Rotary(64, base=500_000).rates)
+    >>> of_table(Cosines(np.arange(64.0), np.cos(turns), np.sin(turns)), reference_of(ch.Rotary(64))).code
+    'buffer-of-another-base'
+    """
+    rates = reference.rates if rates is None else rates
     with np.errstate(all="ignore"):
-        wrong = _no_waves(waves, rates, factor)
+        wrong = _no_cosines(table, rates, factor)
         if wrong is not None:
             return wrong
-        phases = waves.positions[:, None] * rates
-        if _is(waves, phases, factor, expected.slack):
+        phases = table.positions[:, None] * rates
+        if _is(table, phases, factor, reference.slack):
             return Verdict(None, {})
-        evidence = _worst(waves, phases, factor)
-        for code, other, times, more, mostly in _ways(waves, rates, factor, expected):
-            if _is(waves, other, times, expected.slack, mostly=mostly):
+        evidence = _worst(table, phases, factor)
+        for dtype in ROUNDED:
+            as_held = all(np.array_equal(_rounder(dtype)(part), part) for _, part in table.parts)
+            if as_held and _is(replace(table, dtype=dtype), phases, factor, reference.slack):
+                more = {
+                    "rounded to": dtype,
+                    "of": "numbers",
+                    "behaves as": f"one whose numbers were rounded to {dtype}",
+                }
+                return Verdict("buffer-rounded", evidence | more)
+        for code, other, times, more, mostly in _ways(table, rates, factor, reference):
+            if _is(table, other, times, reference.slack, mostly=mostly):
                 return Verdict(code, evidence | more)
-        return _by_rates(waves, expected, evidence) or Verdict("buffer-differs", evidence)
+        return _by_rates(table, reference, evidence) or Verdict("buffer-differs", evidence)
 
 
-def allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
+def _allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
     """How far honest arithmetic may be off.
 
     Rates are off by ``slack``, products are rounded in float32, functions are good to two units in the last place, the
@@ -116,42 +142,42 @@ def allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.n
     return factor * (np.abs(phases) * (slack + 2.0**-24) + 2.0**-22 + _UNIT.get(dtype, 2.0**-24))
 
 
-def _is(waves: Waves, phases: np.ndarray, factor: float, slack: float, *, mostly: bool = False) -> bool:
-    bound = allowed(phases, factor, slack, waves.dtype)
+def _is(table: Cosines, phases: np.ndarray, factor: float, slack: float, *, mostly: bool = False) -> bool:
+    bound = _allowed(phases, factor, slack, table.dtype)
     exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
-    shares = [np.mean(np.abs(part - factor * exact[name]) <= bound) for name, part in waves.parts]
+    shares = [np.mean(np.abs(part - factor * exact[name]) <= bound) for name, part in table.parts]
     return bool(min(shares) >= (_MOSTLY if mostly else 1.0))
 
 
-def _no_waves(waves: Waves, rates: np.ndarray, factor: float) -> Verdict | None:
+def _no_cosines(table: Cosines, rates: np.ndarray, factor: float) -> Verdict | None:
     """Numbers that no cosine and no sine has."""
-    count = len(waves.positions)
+    count = len(table.positions)
     bad = np.zeros(count, bool)
-    for _, part in waves.parts:
+    for _, part in table.parts:
         bad |= ~np.isfinite(part).all(axis=1) | (np.abs(np.nan_to_num(part)) > 4 * factor).any(axis=1)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        name, part = waves.parts[0]
+        name, part = table.parts[0]
         pair = int(np.argmax(np.where(np.isfinite(part[row]), np.abs(part[row]), np.inf)))
-        phase = waves.positions[row] * rates[pair]
+        phase = table.positions[row] * rates[pair]
         exact = factor * float(np.cos(phase) if name == "cosine" else np.sin(phase))
-        evidence = {"pair": pair, "position": int(waves.positions[row]), "wave": name, "declared": exact}
+        evidence = {"pair": pair, "position": int(table.positions[row]), "wave": name, "declared": exact}
         wrong = {"stored": float(part[row, pair]), "wrong": int(bad.sum()), "pairs": count, "of": "rows"}
         return Verdict("buffer-uninitialised", evidence | wrong)
-    if not any(part.any() for _, part in waves.parts):
-        return Verdict("buffer-zero", {"pairs": waves.pairs}) if waves.cos is not None else None
+    if not any(part.any() for _, part in table.parts):
+        return Verdict("buffer-zero", {"pairs": table.pairs}) if table.cos is not None else None
     return None
 
 
-def _worst(waves: Waves, phases: np.ndarray, factor: float) -> dict[str, Any]:
+def _worst(table: Cosines, phases: np.ndarray, factor: float) -> dict[str, Any]:
     """The number that is furthest off."""
     exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
-    name, part = max(waves.parts, key=lambda each: float(np.abs(each[1] - factor * exact[each[0]]).max()))
+    name, part = max(table.parts, key=lambda each: float(np.abs(each[1] - factor * exact[each[0]]).max()))
     off = np.abs(part - factor * exact[name])
     row, pair = (int(at) for at in np.unravel_index(int(off.argmax()), off.shape))
     return {
         "pair": pair,
-        "position": int(waves.positions[row]),
+        "position": int(table.positions[row]),
         "wave": name,
         "stored": float(part[row, pair]),
         "declared": factor * float(exact[name][row, pair]),
@@ -160,13 +186,13 @@ def _worst(waves: Waves, phases: np.ndarray, factor: float) -> dict[str, Any]:
 
 
 def _ways(
-    waves: Waves, rates: np.ndarray, factor: float, expected: Expected
+    table: Cosines, rates: np.ndarray, factor: float, reference: Reference
 ) -> Iterator[tuple[str, np.ndarray, float, dict[str, Any], bool]]:
     """The ways to go wrong: finding, phases, factor, what there is to say, and whether a few may be others."""
-    at = waves.positions[:, None]
-    plain = expected.plain
+    at = table.positions[:, None]
+    plain = reference.plain
     if plain is not None and len(plain) == len(rates):
-        told = {"effective factor": 1.0, "declared factor": expected.factor, "base": expected.code.base}
+        told = {"effective factor": 1.0, "declared factor": reference.factor, "base": reference.base}
         words = "the ladder without the declared scaling"
         known = {name: value for name, value in told.items() if value is not None} | {"behaves as": words}
         yield "buffer-unscaled", at * plain, 1.0, known, False
@@ -183,7 +209,7 @@ def _ways(
         }
         for of, phases in each.items():
             wrong = np.flatnonzero((np.abs(phases - at * rates) > 0.01).any(axis=1))
-            since = f" (first wrong at position {int(waves.positions[wrong[0]]):,})" if len(wrong) else ""
+            since = f" (first wrong at position {int(table.positions[wrong[0]]):,})" if len(wrong) else ""
             words = f"one whose {of} were rounded to {dtype}{since}"
             yield "buffer-rounded", phases, factor, {"rounded to": dtype, "of": of, "behaves as": words}, True
     for step in (1, -1):
@@ -191,8 +217,8 @@ def _ways(
         yield "buffer-differs", (at + step) * rates, factor, {"behaves as": words}, False
     yield "buffer-differs", -at * rates, factor, {"behaves as": "one that turns backward"}, False
     yield "buffer-differs", 0 * at * rates, factor, {"behaves as": "one that turns nothing"}, False
-    cos = waves.cos
-    if cos is not None and waves.positions[0] == 0 and cos[0, 0] > 0:
+    cos = table.cos
+    if cos is not None and table.positions[0] == 0 and cos[0, 0] > 0:
         kept = float(cos[0, 0])
         words = f"the declared one times {kept / factor:.6g}"
         more = {"behaves as": words, "factor": kept, "declared factor on cosines": factor}
@@ -208,24 +234,22 @@ def _rounder(dtype: str) -> Any:
     return rounded
 
 
-def _by_rates(waves: Waves, expected: Expected, evidence: dict[str, Any]) -> Verdict | None:
+def _by_rates(table: Cosines, reference: Reference, evidence: dict[str, Any]) -> Verdict | None:
     """By the rates that the first rows turn at, where both waves are there."""
-    if waves.cos is None or waves.sin is None:
+    if table.cos is None or table.sin is None:
         return None
-    at = waves.positions
+    at = table.positions
     together = int(np.argmax(np.diff(at) != 1)) if (np.diff(at) != 1).any() else len(at) - 1
     if at[0] != 0 or together < 8:
         return None
-    angles = np.unwrap(np.arctan2(waves.sin[: together + 1], waves.cos[: together + 1]), axis=0)
+    angles = np.unwrap(np.arctan2(table.sin[: together + 1], table.cos[: together + 1]), axis=0)
     rates = (angles[-1] - angles[0]) / at[together]
     # Phases are known to about this, whatever they are.
-    unit = max(_UNIT.get(waves.dtype, 2.0**-24), 2.0**-22)
-    slack = np.maximum(expected.slack, 4 * unit / np.maximum(np.abs(angles[-1]), 1e-9)).max()
+    unit = max(_UNIT.get(table.dtype, 2.0**-24), 2.0**-22)
+    slack = np.maximum(reference.slack, 4 * unit / np.maximum(np.abs(angles[-1]), 1e-9)).max()
     if slack > 2.0**-6:
         return None
-    from dataclasses import replace
-
-    verdict = judged(rates, "float32", replace(expected, slack=float(slack)), None)
+    verdict = judged(rates, "float32", replace(reference, slack=float(slack)), None)
     if verdict.code in (None, "buffer-rounded", "buffer-uninitialised"):
         return None
     it_is = verdict.evidence.get("it is")

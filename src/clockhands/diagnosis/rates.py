@@ -1,4 +1,4 @@
-"""What is wrong with rates or slopes: the one place that says it, whatever holds them and whoever asks.
+"""What is wrong with rates or slopes.
 
 `of_rates` compares rates with the exact ones of a rotary code. Code makes rates in float32, in a few operations; the
 bound that this leaves is derived in `slack_of`. Rates outside of it are held to every known way to go wrong: another
