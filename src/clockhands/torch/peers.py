@@ -136,11 +136,11 @@ def _of_rotary(spec: rotary.Rotary, key: str, name: str, tensor: torch.Tensor) -
         pair = np.arange(len(rates))
     allowed = spec.attention_factor * (np.outer(np.arange(len(held)), rates) * ARITHMETIC + _FUNCTION)
 
-    def verdict() -> Verdict | None:
+    def of_them() -> Verdict | None:
         table = cosines_of(held, name, str(dtype).removeprefix("torch."), len(spec.rates))
-        return table and of_table(table, reference_of(spec, reach=len(held)), spec.attention_factor)
+        return None if table is None else of_table(table, reference_of(spec, reach=len(held)), spec.attention_factor)
 
-    _compare(key, held, _Made("turns", made, allowed, pair), dtype, verdict)
+    _compare(key, held, _Made("turns", made, allowed, pair), dtype, of_them)
     return True
 
 
@@ -201,7 +201,7 @@ _HINT = (
 )
 
 
-def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype, verdict: Verdict | None = None) -> None:
+def _compare(key: str, held: np.ndarray, made: _Made, dtype: torch.dtype, why: Callable[[], Verdict | None]) -> None:
     """Refuse numbers that differ by more than is allowed and one rounding to their dtype, and say why."""
     what, numbers, allowed, pair, each = made
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -287,7 +287,9 @@ def _rates(key: str, tensor: torch.Tensor, rates: Any, what: str = "rates", each
     """Compare rates, or slopes, one a pair or head."""
     made = np.array(rates)
     held = _held(tensor).reshape(-1)
-    _compare(key, held, _Made(what, made, np.abs(made) * ARITHMETIC, np.arange(len(made)), each), tensor.dtype)
+    _compare(
+        key, held, _Made(what, made, np.abs(made) * ARITHMETIC, np.arange(len(made)), each), tensor.dtype, lambda: None
+    )
     return True
 
 
