@@ -138,7 +138,7 @@ def claim(id: str) -> Callable[[Callable[[], Numbers]], Claim]:  # noqa: A002 - 
     def made(compute: Callable[[], Numbers]) -> Claim:
         fields = data_of(compute.__module__.rpartition(".")[2])[id]
         numbers = {name: stated(written) for name, written in fields["numbers"].items()}
-        texts = {name: " ".join(fields.get(name, "").split()) for name in _TEXTS}
+        texts: dict[str, Any] = {name: " ".join(fields.get(name, "").split()) for name in _TEXTS}
         return Claim(id, numbers=numbers, compute=compute, measured=tuple(fields.get("measured", ())), **texts)
 
     return made
@@ -150,7 +150,7 @@ _TEXTS = ("statement", "verdict", "condition", "argument", "source", "waits_for"
 @cache
 def data_of(subject: str) -> Mapping[str, Any]:
     """What the claims of a subject state, by ID."""
-    return tomllib.loads(resources.files(__package__).joinpath(f"{subject}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(resources.files("clockhands.claims").joinpath(f"{subject}.toml").read_text(encoding="utf-8"))
 
 
 def stated(written: str | int | bool) -> Stated:

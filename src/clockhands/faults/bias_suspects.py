@@ -1,7 +1,7 @@
 """Bias suspects: every known fault of a bias with the parameters that it may have here."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,10 @@ import numpy as np
 from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
 from clockhands.biases.linear import Alibi, Decay
 from clockhands.errors import ClockhandsError
-from clockhands.faults.bias_buckets import bucket_suspects
-from clockhands.faults.bias_state import stateful
-from clockhands.faults.biasing import Apply, Biasing
+from clockhands.faults.bias_code import Apply, SeenBias, StagedBias, bias_stateful
 from clockhands.faults.fault import Suspect
-from clockhands.faults.turning import rounded
+from clockhands.faults.stages import COARSE, rounded
 
-COARSE = ("bfloat16", "float16")
 _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 _IN_WORDS = {
     "distance": "-slope (q - k)",
@@ -27,38 +24,13 @@ _IN_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class SeenBias:
-    """What was measured of an implementation before suspects are tried.
-
-    Attributes:
-        values: The learned numbers of another code with this number of rows or parameters, as the implementation
-            would have them; None where it cannot have any.
-        causal, exact: As the check compares.
-        placed: Whether it is told where queries and keys stand, not only how many they are.
-        length: Positions that it was asked for.
-        first_wrong: The smallest distance at which it is wrong, or None.
-        factors: What each head's numbers are times the right ones, by least squares, [heads]; NaN where they are not.
-        order: For each head the right one whose numbers it has, [heads], where that is another order; else None.
-    """
-
-    values: Callable[[BiasCode], Any]
-    causal: bool
-    exact: bool
-    placed: bool
-    length: int
-    first_wrong: int | None
-    factors: np.ndarray
-    order: np.ndarray | None
-
-
 def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     """Suspects to try, the simple ones first."""
     if isinstance(spec, Alibi | Decay):
         yield from _slopes(spec, seen)
         yield from _forms(spec, seen)
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
-        yield from bucket_suspects(spec, seen.values)
+        yield from _buckets(spec, seen)
     if isinstance(spec, Kerple):
         yield from _kernels(spec, seen)
     if isinstance(spec, Window):
@@ -68,16 +40,7 @@ def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     yield from _dropped(spec, seen)
     yield from _moved(spec, seen)
     yield from _rounded(spec, seen)
-    yield from stateful(spec, seen.values)
-
-
-def right(spec: BiasCode, seen: SeenBias, **stages: Any) -> Biasing:
-    """A right implementation but for some stages."""
-    return Biasing(spec, seen.values(spec), **stages)
-
-
-def _suspect(code: str, parameters: Mapping[str, Any], build: Callable[[BiasCode], Apply]) -> Suspect:
-    return Suspect((code,), parameters, lambda: build)
+    yield from bias_stateful(spec, seen)
 
 
 def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
@@ -88,12 +51,12 @@ def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
         if slopes is None or any(_alike(slopes, other) for other in known):
             continue
         known.append(slopes)
-        yield _suspect(
+        yield seen.built(
             code,
             {"rule": words, "used": _some(slopes, own), "declared": _some(own, slopes)},
-            lambda it, made=made: right(it, seen, slopes=made(it)),
+            lambda it, made=made: seen.right(it, slopes=made(it)),
         )
-    yield _suspect("slope-sign", {}, lambda it: right(it, seen, slopes=-_slopes_of(it)))
+    yield seen.built("slope-sign", {}, lambda it: seen.right(it, slopes=-_slopes_of(it)))
     factors = seen.factors
     if not np.isfinite(factors).all() or (np.abs(factors) < 1e-3).any():
         return
@@ -102,10 +65,10 @@ def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
         return
     same = _alike(np.sort(slopes), np.sort(own))
     rule = "the right slopes in another order of heads" if same else "slopes of no rule that is known"
-    yield _suspect(
+    yield seen.built(
         "slopes-rule",
         {"rule": rule, "used": _some(slopes, own), "declared": _some(own, slopes)},
-        lambda it: right(it, seen, slopes=slopes if it.heads == len(slopes) else None),
+        lambda it: seen.right(it, slopes=slopes if it.heads == len(slopes) else None),
     )
 
 
@@ -192,10 +155,10 @@ def _forms(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
         # Forms that softmax tells apart only where keys come after queries.
         code = "bias-from-key-only" if seen.exact and form in ("key", "last-key") else "other-form"
         if seen.exact or not seen.causal:
-            yield _suspect(
+            yield seen.suspect(
                 code,
                 {"used": _IN_WORDS[form], "declared": _IN_WORDS[spec.form]},
-                lambda it, form=form: right(it, seen, form=form),
+                form=form,
             )
 
 
@@ -203,22 +166,22 @@ def _kernels(spec: Kerple, seen: SeenBias) -> Iterator[Suspect]:
     values = seen.values(spec)
 
     def exchanged(it: BiasCode) -> Apply:
-        return Biasing(it, {"p": values["a"], "a": values["p"]})
+        return StagedBias(it, {"p": values["a"], "a": values["p"]})
 
     try:
         exchanged(spec)(np.arange(2), np.arange(2))
     except ClockhandsError:
         pass
     else:
-        yield _suspect("other-form", {"used": "p and a exchanged", "declared": "p and a"}, exchanged)
+        yield seen.built("other-form", {"used": "p and a exchanged", "declared": "p and a"}, exchanged)
     other: Any = {"log": "power", "power": "log"}[spec.kernel]
     words = {"log": "p ln(1 + a d)", "power": "a d ** p"}
     changed = replace(spec, kernel=other)
     if changed.refuse({name: np.asarray(array) for name, array in values.items()}) is None:
-        yield _suspect(
+        yield seen.built(
             "other-form",
             {"used": f"-{words[other]}", "declared": f"-{words[spec.kernel]}"},
-            lambda it: Biasing(replace(it, kernel=other), values),  # type: ignore[type-var]
+            lambda it: StagedBias(replace(it, kernel=other), values),  # type: ignore[type-var]
         )
 
 
@@ -227,14 +190,14 @@ def _planes(seen: SeenBias) -> Iterator[Suspect]:
         assert isinstance(it, Window)
 
         def places(queries: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return _turned(it, queries), _turned(it, keys)
+            return _column_by_column(it, queries), _column_by_column(it, keys)
 
-        return Biasing(replace(it, height=it.width, width=it.height), seen.values(it), places=places)
+        return StagedBias(replace(it, height=it.width, width=it.height), seen.values(it), places=places)
 
-    yield _suspect("axes-exchanged", {}, transposed)
+    yield seen.built("axes-exchanged", {}, transposed)
 
 
-def _turned(spec: Window, at: np.ndarray) -> np.ndarray:
+def _column_by_column(spec: Window, at: np.ndarray) -> np.ndarray:
     """The token numbers of a window that is read column by column."""
     first = spec.first_token
     down, across = np.divmod(at - first, spec.width)
@@ -242,14 +205,14 @@ def _turned(spec: Window, at: np.ndarray) -> np.ndarray:
 
 
 def _directions(seen: SeenBias) -> Iterator[Suspect]:
-    def turned(it: BiasCode) -> Apply:
-        own = right(it, seen)
+    def transposed(it: BiasCode) -> Apply:
+        own = seen.right(it)
         if it.reads == "key":
             return own
         # Query and key change places: the matrix is transposed.
         return lambda queries, keys: np.swapaxes(own(keys, queries), -1, -2)
 
-    yield _suspect("other-direction", {}, turned)
+    yield seen.built("other-direction", {}, transposed)
 
 
 def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
@@ -263,20 +226,20 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
             if (slopes := made(spec)) is not None
         )
         if not ruled and min(abs(factor - known) for known in (0, 1, -1)) > 3e-3:
-            yield _suspect(
+            yield seen.suspect(
                 "bias-scaled",
                 {"factor": factor, "why": " (its scale is left out)" if abs(factor * named - 1) < 1e-3 else ""},
-                lambda it: right(it, seen, numbers=lambda found, *_: factor * found),
+                numbers=lambda found, *_: factor * found,
             )
         if abs(factor + 1) < 0.01 and not isinstance(spec, Alibi | Decay):
-            yield _suspect("slope-sign", {}, lambda it: right(it, seen, numbers=lambda found, *_: -found))
+            yield seen.suspect("slope-sign", {}, numbers=lambda found, *_: -found)
     if seen.order is not None and not isinstance(spec, Alibi | Decay):
         order = seen.order
         pairs = [f"{head} has those of {other}" for head, other in enumerate(order.tolist()) if head != other]
-        yield _suspect(
+        yield seen.suspect(
             "heads-exchanged",
             {"heads": ", ".join(pairs[:3]) + (", ..." if len(pairs) > 3 else "")},
-            lambda it: right(it, seen, numbers=lambda found, *_: found[order]),
+            numbers=lambda found, *_: found[order],
         )
 
 
@@ -295,13 +258,13 @@ def _dropped(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         (of_one, " where there is one query: none in decoding"),
         (of_fewer, " where queries are fewer than keys: none once a cache exists"),
     ):
-        yield _suspect("bias-dropped", {"when": when}, lambda it, numbers=numbers: right(it, seen, numbers=numbers))
+        yield seen.suspect("bias-dropped", {"when": when}, numbers=numbers)
 
     def masked(found: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         return np.where(queries[:, None] < keys[None, :], -np.inf, found)
 
     if not seen.causal and spec.ordered:
-        yield _suspect("later-keys-masked", {}, lambda it: right(it, seen, numbers=masked))
+        yield seen.suspect("later-keys-masked", {}, numbers=masked)
 
 
 def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
@@ -322,10 +285,10 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
     first = "bias-of-first-rows"
     for places in (first_rows, first_of_fewer):
-        yield _suspect(first, {"when": ""}, lambda it, places=places: right(it, seen, places=places))
+        yield seen.suspect(first, {"when": ""}, places=places)
     counted = "positions-ignored"
     for places, words in ((both_counted, "the first ones"), (at_the_end, "the last of the keys")) * seen.placed:
-        yield _suspect(counted, {"where": words}, lambda it, places=places: right(it, seen, places=places))
+        yield seen.suspect(counted, {"where": words}, places=places)
     for by in (-2, -1, 1, 2):
         for alone in (False, True):
 
@@ -335,9 +298,7 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
                 return (queries + by if not alone or len(queries) < len(keys) else queries), keys
 
             when = " where queries are fewer than keys" if alone else ""
-            yield _suspect(
-                "distance-offset", {"by": f"{by:+d}", "when": when}, lambda it, off=off: right(it, seen, places=off)
-            )
+            yield seen.suspect("distance-offset", {"by": f"{by:+d}", "when": when}, places=off)
     most = {2**power - 1 for power in range(4, 14)} | {2**power for power in range(4, 14)}
     most |= {seen.first_wrong - 1, seen.first_wrong} if seen.first_wrong else set()
     if isinstance(spec, TableCode):
@@ -346,12 +307,12 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
         def clipped(queries: np.ndarray, keys: np.ndarray, it: BiasCode, end: int = end) -> np.ndarray:
             # Entry by entry, as an index into a table of distances that is cut.
-            line = right(it, seen)(np.array([2 * end]), np.arange(4 * end + 1))[:, 0]
+            line = seen.right(it)(np.array([2 * end]), np.arange(4 * end + 1))[:, 0]
             apart = np.clip(queries[:, None] - keys[None, :], -2 * end, 2 * end)
             return line[:, 2 * end - np.clip(apart, -end, end)]
 
         if spec.reads == "distance":
-            yield _suspect(
+            yield seen.built(
                 "distances-clipped",
                 {"end": end},
                 lambda it, clipped=clipped: lambda queries, keys: clipped(queries, keys, it),
@@ -374,11 +335,11 @@ def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         if isinstance(spec, Alibi | Decay):
             for form in forms:
                 for codes, stages in _roundings(spec, to, form):
-                    yield Suspect(codes, words, lambda stages=stages: lambda it: right(it, seen, **stages(it)))
+                    yield Suspect(codes, words, lambda stages=stages: lambda it: seen.right(it, **stages(it)))
         else:
-            yield _suspect("bias-rounded", words, lambda it, to=to: right(it, seen, numbers=to))
+            yield seen.suspect("bias-rounded", words, numbers=to)
         if spec.ordered and spec.reads != "key":
-            yield _suspect("positions-rounded", words, lambda it, places=places: right(it, seen, places=places))
+            yield seen.suspect("positions-rounded", words, places=places)
 
 
 def _roundings(
@@ -398,3 +359,182 @@ def _roundings(
         yield codes, lambda _, named=named: named
         if changed:
             yield (*codes, "slopes-rounded"), lambda it, named=named: {**named, "slopes": to(_slopes_of(it))}
+
+
+@dataclass(frozen=True)
+class _LogBuckets:
+    """Buckets that are even in the logarithm of the distance, as code computes them: in float64, or in float32.
+
+    Attributes:
+        first: Distances with a bucket of their own, below this one.
+        last: Where the last bucket begins.
+        steps: Buckets in between.
+        up: Whether the logarithm is rounded up.
+        single: Whether it is made in float32.
+        added: Inside the logarithm.
+    """
+
+    first: int
+    last: float
+    steps: int
+    up: bool
+    single: bool
+    added: float = 0.0
+
+    def __call__(self, sizes: np.ndarray) -> np.ndarray:
+        """The bucket of each size of a distance, before it is cut."""
+        kind = np.float32 if self.single else np.float64
+        far = np.maximum(sizes, self.first).astype(kind) / kind(self.first) + kind(self.added)
+        y = np.log(far) / kind(math.log(self.last / self.first)) * kind(self.steps)
+        if not self.single:
+            near = np.round(y)
+            y = np.where(np.abs(y - near) < 1e-9, near, y)
+        return self.first + (np.ceil(y) if self.up else np.floor(y)).astype(np.int64)
+
+
+def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterator[Suspect]:
+    """Every way in which another bucket is taken."""
+    if isinstance(spec, Buckets):
+        yield from _of_t5(spec, seen)
+    elif isinstance(spec, CeilingBuckets):
+        yield from _of_deberta(spec, seen)
+    else:
+        for span in _others(spec.span):
+            yield from _other(
+                "another-max-distance", {"used": span, "declared": spec.span}, replace(spec, span=span), seen
+            )
+            yield _clipped_about(spec, span, seen)
+
+
+def _others(number: int) -> list[int]:
+    found = {number // 2, 2 * number, number - 1, number + 1, 4 * number, number // 4}
+    return sorted((found | {8, 16, 32, 64, 128, 256, 320, 512, 800, 1024}) - {number})
+
+
+def _other(code: str, parameters: dict[str, Any], other: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+    """A code with another field; of another model it has that field too."""
+    table = seen.values(other)
+    if table is None:
+        return
+    yield seen.built(code, parameters, lambda _: StagedBias(other, table))
+    for rows in _rows_of(other):
+        yield seen.built(code, parameters, lambda _, rows=rows: StagedBias(other, _scaled(other, table), rows=rows))
+
+
+def _scaled(spec: BiasCode, table: Any) -> Any:
+    return np.asarray(table, np.float64) * getattr(spec, "scale", 1.0)
+
+
+def _rows_of(spec: BiasCode) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+    """The rows that float32 takes, which differ at some edges."""
+    if isinstance(spec, Buckets):
+        yield _t5_rows(spec, up=False, single=True)
+    elif isinstance(spec, CeilingBuckets):
+        yield _deberta_rows(spec, up=True, single=True)
+
+
+def _t5_rows(spec: Buckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
+    way = spec.buckets // 2 if spec.bidirectional else spec.buckets
+    first = way // 2
+    log = _LogBuckets(first, spec.max_distance, way - first, up, single, spec.epsilon)
+
+    def rows(apart: np.ndarray) -> np.ndarray:
+        sizes = np.abs(apart) if spec.bidirectional else np.maximum(apart, 0)
+        found = np.where(sizes < first, sizes, np.minimum(log(sizes), way - 1))
+        return found + way * ((apart < 0) & spec.bidirectional)
+
+    return rows
+
+
+def _deberta_rows(spec: CeilingBuckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
+    first = spec.span // 2
+    log = _LogBuckets(first, spec.max_distance - 1, first - 1, up, single)
+
+    def rows(apart: np.ndarray) -> np.ndarray:
+        sizes = np.abs(apart)
+        found = np.where(sizes <= first, sizes, log(sizes)) * np.where(apart < 0, -1, 1)
+        return np.clip(found + spec.span, 0, 2 * spec.span - 1)
+
+    return rows
+
+
+def _of_t5(spec: Buckets, seen: SeenBias) -> Iterator[Suspect]:
+    table = seen.values(spec)
+    sides = (
+        replace(spec, bidirectional=not spec.bidirectional)
+        if _possible(spec, bidirectional=not spec.bidirectional)
+        else None
+    )
+    if sides is not None:
+        code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
+        yield from _other(code, {}, sides, seen)
+    for number in _others(spec.buckets):
+        if _possible(spec, buckets=number):
+            yield from _other(
+                "another-number-of-buckets",
+                {"used": number, "declared": spec.buckets},
+                replace(spec, buckets=number),
+                seen,
+            )
+    for furthest in _others(spec.max_distance):
+        if _possible(spec, max_distance=furthest):
+            yield from _other(
+                "another-max-distance",
+                {"used": furthest, "declared": spec.max_distance},
+                replace(spec, max_distance=furthest),
+                seen,
+            )
+    for single in (False, True):
+        rows = _t5_rows(spec, up=True, single=single)
+        own = _measured(spec, rows, seen) if table is not None else None
+        if own is not None:
+            yield seen.built(
+                "buckets-rounded-up",
+                {},
+                lambda it, rows=rows, own=own: StagedBias(it, _scaled(it, own), rows=rows),
+            )
+
+
+def _of_deberta(spec: CeilingBuckets, seen: SeenBias) -> Iterator[Suspect]:
+    for span in _others(spec.span):
+        if _possible(spec, span=span):
+            other = replace(spec, span=span)
+            yield from _other("another-number-of-buckets", {"used": span, "declared": spec.span}, other, seen)
+    for furthest in _others(spec.max_distance):
+        if _possible(spec, max_distance=furthest):
+            other = replace(spec, max_distance=furthest)
+            yield from _other("another-max-distance", {"used": furthest, "declared": spec.max_distance}, other, seen)
+    for single in (False, True):
+        rows = _deberta_rows(spec, up=False, single=single)
+        own = _measured(spec, rows, seen)
+        if own is not None:
+            yield seen.built("buckets-rounded-down", {}, lambda it, rows=rows, own=own: StagedBias(it, own, rows=rows))
+
+
+def _measured(spec: BiasCode, rows: Callable[[np.ndarray], np.ndarray], seen: SeenBias) -> Any:
+    """The table behind these rows: the one that is known, or what was measured."""
+    measured = getattr(seen.values, "behind", None)
+    return seen.values(spec) if measured is None else measured(rows, spec)
+
+
+def _clipped_about(spec: Clipped, span: int, seen: SeenBias) -> Suspect:
+    """Distances cut nearer or further, around the middle of the same table."""
+
+    def rows(apart: np.ndarray) -> np.ndarray:
+        return np.clip(np.clip(apart, -span, span) + spec.span, 0, 2 * spec.span - 1)
+
+    own = _measured(spec, rows, seen)
+    own = seen.values(spec) if own is None else own
+    return seen.built(
+        "another-max-distance",
+        {"used": span, "declared": spec.span},
+        lambda it: StagedBias(it, np.asarray(own, np.float64), rows=rows),
+    )
+
+
+def _possible(spec: Any, **fields: Any) -> bool:
+    try:
+        replace(spec, **fields)
+    except ClockhandsError:
+        return False
+    return True
