@@ -164,7 +164,7 @@ def test_how_a_claim_was_measured_is_said(run):
 def test_other_results_of_a_study_end_with_exit_code_1(run, monkeypatch):
     from clockhands.claims import studies as held
 
-    studies = {name: held.StoredStudy(name, copy.deepcopy(held.measured(name).data)) for name in held.stored()}
+    studies = {name: held.MeasuredStudy(name, copy.deepcopy(held.measured(name).data)) for name in held.stored()}
     monkeypatch.setattr(held, "_studies", lambda: studies)
     assert run("claims", "sinusoids-extrapolate").code == 0
     by_length = studies["quick"].data["tasks"]["copy"]["cells"]["sinusoidal"]["as trained"]["whole"]["accuracy"]

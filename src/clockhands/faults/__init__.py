@@ -7,13 +7,7 @@ suspect is an implementation that has the fault, to be asked what somebody's imp
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from clockhands.faults.additive_code import (
-    ChannelWaves,
-    SeenAdditive,
-    StagedAdditive,
-    additive_stateful,
-    hands_of,
-)
+from clockhands.faults.additive_code import ChannelWaves, SeenAdditive, StagedAdditive, additive_stateful, hands_of
 from clockhands.faults.additive_specs import additive_suspects, further_suspects
 from clockhands.faults.bias_code import Behind, GivenValues, SeenBias, StagedBias, alone, bias_stateful, table_of
 from clockhands.faults.bias_suspects import bias_suspects

@@ -412,11 +412,7 @@ def wrong_arithmetic(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect
             for codes, parts in ((("positions-rounded",), "p"), *PARTS) if waves else ():
 
                 def phases(
-                    at: np.ndarray,
-                    call: Call,
-                    parts: str = parts,
-                    dtype: str = dtype,
-                    coarse_only: bool = coarse_only,
+                    at: np.ndarray, call: Call, parts: str = parts, dtype: str = dtype, coarse_only: bool = coarse_only
                 ) -> np.ndarray:
                     if coarse_only and call.dtype != dtype:
                         return call.of.phases(at)

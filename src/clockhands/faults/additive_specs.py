@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, get_args
@@ -23,7 +23,7 @@ from clockhands.faults.additive_code import (
     wrong_sums,
 )
 from clockhands.faults.fault import Suspect
-from clockhands.faults.stages import Apply, of_sources, without_axis, wrapped
+from clockhands.faults.stages import Apply, of_sources, with_spacing, without_axis, wrapped
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
 from clockhands.specs import describe
@@ -47,9 +47,7 @@ def other_specs(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     for (code, parameters, change), (also, more, second) in itertools.combinations(changes, 2):
         if code != also:
             yield seen.another(
-                (code, also),
-                {**more, **parameters},
-                lambda it, change=change, second=second: second(change(it)),
+                (code, also), {**more, **parameters}, lambda it, change=change, second=second: second(change(it))
             )
     if isinstance(spec, Sinusoidal) and spec.width % 2:
         for odd in ("zero", "extra", "cut"):
@@ -88,29 +86,9 @@ def _changes(spec: Any) -> Iterator[tuple[str, dict[str, Any], Change]]:
             lambda it: replace(it, layout=_LAYOUTS[it.layout]),
         )
     spacing = getattr(spec, "spacing", None)
-    if not isinstance(spacing, Geometric):
-        return
-    if spacing.span in _SPANS:
+    if isinstance(spacing, Geometric) and spacing.span in _SPANS:
         span = _SPANS[str(spacing.span)]
-        yield (
-            f"{span}-span",
-            {},
-            lambda it: replace(it, spacing=replace(it.spacing, span=_SPANS[str(it.spacing.span)])),
-        )
-
-
-def _denominators(spec: Any) -> Iterator[float]:
-    """Widths that an exponent is divided by in the place of the right one."""
-    for width in sorted({spec.width, 2 * spec.width, spec.width / 2, spec.width - 1, spec.width + 2}):
-        if width > 1:
-            yield float(width)
-
-
-def _of_span(spec: Any, span: str | None) -> float | None:
-    """What the exponent is divided by, times 2, with this span."""
-    if span is None:
-        return None
-    return 2 * float(replace(spec.spacing, span=span).denominator(spec.width))
+        yield f"{span}-span", {}, lambda it: with_spacing(span=_SPANS[str(it.spacing.span)])(it)
 
 
 def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
@@ -119,13 +97,13 @@ def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]
     if not isinstance(spacing, Geometric) or spec.number_of_axes > 1:
         return
     declared = 2 * float(spacing.denominator(spec.width))
-    for width in _denominators(spec):
-        if width not in (declared, _of_span(spec, _SPANS.get(str(spacing.span)))):
-            yield seen.another(
-                "other-denominator",
-                {"declared": declared, "used": width},
-                lambda it, width=width: replace(it, spacing=replace(it.spacing, span=width / 2)),
-            )
+    spans = [spacing, replace(spacing, span=_SPANS[str(spacing.span)])] if spacing.span in _SPANS else [spacing]
+    known = {2 * float(each.denominator(spec.width)) for each in spans}
+    # Widths that an exponent is divided by in the place of the right one.
+    for width in map(float, sorted({spec.width, 2 * spec.width, spec.width / 2, spec.width - 1, spec.width + 2})):
+        if width > 1 and width not in known:
+            parameters = {"declared": declared, "used": width}
+            yield seen.another("other-denominator", parameters, with_spacing(span=width / 2))
     for words, powers in _POWERS.items():
 
         def build(it: AdditiveCode, powers: tuple[int, ...] = powers) -> Apply:
@@ -201,7 +179,7 @@ def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield from _bases(spec, seen, np.abs(rates), own)
         yield from _units(seen, np.abs(rates), own)
     elif isinstance(getattr(spec, "spacing", None), Geometric):
-        yield from _of_bases(spec, seen, iter(BASES))
+        yield from _of_bases(spec, seen, BASES)
     if hands is not None:
         for factor in FACTORS:
             yield _scaled(seen, factor)
@@ -258,14 +236,10 @@ def _bases(spec: Any, seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) ->
     yield from _of_bases(spec, seen, found())
 
 
-def _of_bases(spec: Any, seen: SeenAdditive, bases: Iterator[float]) -> Iterator[Suspect]:
+def _of_bases(spec: Any, seen: SeenAdditive, bases: Iterable[float]) -> Iterator[Suspect]:
     for base in dict.fromkeys(bases):
         if base != spec.spacing.base:
-            yield seen.another(
-                "another-base",
-                {"base": base, "declared": spec.spacing.base},
-                lambda it, base=base: replace(it, spacing=replace(it.spacing, base=base)),
-            )
+            yield seen.another("another-base", {"base": base, "declared": spec.spacing.base}, with_spacing(base=base))
 
 
 def _units(seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) -> Iterator[Suspect]:
@@ -299,9 +273,7 @@ def _offsets(spec: AdditiveCode, seen: SeenAdditive, reach: int = 8192) -> Itera
     for offset in offsets[np.argsort(off, kind="stable")[:2]]:
         if offset:
             yield seen.suspect(
-                "positions-offset",
-                {"offset": int(offset)},
-                places=lambda at, _, offset=int(offset): at + offset,
+                "positions-offset", {"offset": int(offset)}, places=lambda at, _, offset=int(offset): at + offset
             )
 
 

@@ -1,7 +1,8 @@
 """Bias suspects: every known fault of a bias with the parameters that it may have here."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,40 +87,28 @@ def _rules(spec: Alibi | Decay) -> Iterator[tuple[str, str, Callable[[Any], np.n
     def below(it: Alibi) -> int:
         return 2 ** (it.heads.bit_length() - 1)
 
-    def of_powers(it: Alibi, start: int) -> np.ndarray:
+    def of_powers(it: Alibi, start: int, of_above: slice) -> np.ndarray:
+        """The slopes of the power of two below, then some of those of the power above."""
         power = below(it)
-        more = series(2 * power, it.octaves, start)[::2][: it.heads - power]
-        return np.concatenate([series(power, it.octaves, start), more])
+        above = series(2 * power, it.octaves, start)[of_above]
+        return np.concatenate([series(power, it.octaves, start), above[: it.heads - power]])
 
+    words = "the power of two below, then"
     yield "first-slope-one", "", lambda it: series(it.heads, it.octaves, 0)
-    yield "first-slope-one", "", lambda it: of_powers(it, 0)
-    yield "slopes-rule", "one geometric series through all heads", lambda it: series(it.heads, it.octaves)
-    yield (
-        "slopes-rule",
-        "the power of two below, then every other one of the power above",
-        lambda it: of_powers(it, 1),
-    )
-    yield (
-        "slopes-rule",
-        "the power of two below, then the first ones of the power above",
-        lambda it: np.concatenate(
-            [series(below(it), it.octaves), series(2 * below(it), it.octaves)[: it.heads - below(it)]]
+    yield "first-slope-one", "", lambda it: of_powers(it, 0, slice(0, None, 2))
+    for rule, made in (
+        ("one geometric series through all heads", lambda it: series(it.heads, it.octaves)),
+        (f"{words} every other one of the power above", lambda it: of_powers(it, 1, slice(0, None, 2))),
+        (f"{words} the first ones of the power above", lambda it: of_powers(it, 1, slice(None))),
+        (f"{words} the second of each two of the power above", lambda it: of_powers(it, 1, slice(1, None, 2))),
+        (
+            "the first ones of the power of two above",
+            lambda it: series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
         ),
-    )
-    yield (
-        "slopes-rule",
-        "the power of two below, then the second of each two of the power above",
-        lambda it: np.concatenate(
-            [series(below(it), it.octaves), series(2 * below(it), it.octaves)[1::2][: it.heads - below(it)]]
-        ),
-    )
-    yield (
-        "slopes-rule",
-        "the first ones of the power of two above",
-        lambda it: series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
-    )
-    yield "slopes-rule", "the right slopes with the heads in reverse", lambda it: np.array(it.slopes)[::-1]
-    yield "slopes-rule", "half of the slope before, in every head", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))
+        ("the right slopes with the heads in reverse", lambda it: np.array(it.slopes)[::-1]),
+        ("half of the slope before, in every head", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))),
+    ):
+        yield "slopes-rule", rule, made
     for octaves in (1, 2, 4, 8, 16):
         yield (
             "slopes-rule",
@@ -155,11 +144,7 @@ def _forms(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
         # Forms that softmax tells apart only where keys come after queries.
         code = "bias-from-key-only" if seen.exact and form in ("key", "last-key") else "other-form"
         if seen.exact or not seen.causal:
-            yield seen.suspect(
-                code,
-                {"used": _IN_WORDS[form], "declared": _IN_WORDS[spec.form]},
-                form=form,
-            )
+            yield seen.suspect(code, {"used": _IN_WORDS[form], "declared": _IN_WORDS[spec.form]}, form=form)
 
 
 def _kernels(spec: Kerple, seen: SeenBias) -> Iterator[Suspect]:
@@ -459,56 +444,36 @@ def _deberta_rows(spec: CeilingBuckets, *, up: bool, single: bool) -> Callable[[
 
 
 def _of_t5(spec: Buckets, seen: SeenBias) -> Iterator[Suspect]:
-    table = seen.values(spec)
-    sides = (
-        replace(spec, bidirectional=not spec.bidirectional)
-        if _possible(spec, bidirectional=not spec.bidirectional)
-        else None
-    )
-    if sides is not None:
-        code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
+    code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
+    for sides in _possible(spec, "bidirectional", [not spec.bidirectional]):
         yield from _other(code, {}, sides, seen)
-    for number in _others(spec.buckets):
-        if _possible(spec, buckets=number):
-            yield from _other(
-                "another-number-of-buckets",
-                {"used": number, "declared": spec.buckets},
-                replace(spec, buckets=number),
-                seen,
-            )
-    for furthest in _others(spec.max_distance):
-        if _possible(spec, max_distance=furthest):
-            yield from _other(
-                "another-max-distance",
-                {"used": furthest, "declared": spec.max_distance},
-                replace(spec, max_distance=furthest),
-                seen,
-            )
+    yield from _other_numbers(spec, seen, "another-number-of-buckets", "buckets")
+    yield from _other_numbers(spec, seen, "another-max-distance", "max_distance")
+    table = seen.values(spec)
     for single in (False, True):
         rows = _t5_rows(spec, up=True, single=single)
         own = _measured(spec, rows, seen) if table is not None else None
         if own is not None:
             yield seen.built(
-                "buckets-rounded-up",
-                {},
-                lambda it, rows=rows, own=own: StagedBias(it, _scaled(it, own), rows=rows),
+                "buckets-rounded-up", {}, lambda it, rows=rows, own=own: StagedBias(it, _scaled(it, own), rows=rows)
             )
 
 
 def _of_deberta(spec: CeilingBuckets, seen: SeenBias) -> Iterator[Suspect]:
-    for span in _others(spec.span):
-        if _possible(spec, span=span):
-            other = replace(spec, span=span)
-            yield from _other("another-number-of-buckets", {"used": span, "declared": spec.span}, other, seen)
-    for furthest in _others(spec.max_distance):
-        if _possible(spec, max_distance=furthest):
-            other = replace(spec, max_distance=furthest)
-            yield from _other("another-max-distance", {"used": furthest, "declared": spec.max_distance}, other, seen)
+    yield from _other_numbers(spec, seen, "another-number-of-buckets", "span")
+    yield from _other_numbers(spec, seen, "another-max-distance", "max_distance")
     for single in (False, True):
         rows = _deberta_rows(spec, up=False, single=single)
         own = _measured(spec, rows, seen)
         if own is not None:
             yield seen.built("buckets-rounded-down", {}, lambda it, rows=rows, own=own: StagedBias(it, own, rows=rows))
+
+
+def _other_numbers(spec: Any, seen: SeenBias, code: str, field: str) -> Iterator[Suspect]:
+    """Another number in one field, as far as the spec can have it."""
+    declared = getattr(spec, field)
+    for other in _possible(spec, field, _others(declared)):
+        yield from _other(code, {"used": getattr(other, field), "declared": declared}, other, seen)
 
 
 def _measured(spec: BiasCode, rows: Callable[[np.ndarray], np.ndarray], seen: SeenBias) -> Any:
@@ -532,9 +497,8 @@ def _clipped_about(spec: Clipped, span: int, seen: SeenBias) -> Suspect:
     )
 
 
-def _possible(spec: Any, **fields: Any) -> bool:
-    try:
-        replace(spec, **fields)
-    except ClockhandsError:
-        return False
-    return True
+def _possible(spec: Any, field: str, values: Iterable[Any]) -> Iterator[Any]:
+    """The specs with each of these values, without those that do not exist."""
+    for value in values:
+        with suppress(ClockhandsError):
+            yield replace(spec, **{field: value})

@@ -16,7 +16,7 @@ from clockhands.faults.rotary_code import (
     wrong_pairs,
     wrong_places,
 )
-from clockhands.faults.stages import Apply, first_axis, of_sources, without_axis
+from clockhands.faults.stages import Apply, first_axis, of_sources, with_spacing, without_axis
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, XPos, chunked, interleaved
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
@@ -143,15 +143,11 @@ def _spans(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     if not isinstance(spec.spacing, Geometric):
         return
     if spec.spacing.span != "closed" and spec.rotated > 2:
-        yield seen.another("closed-span", {}, lambda it: replace(it, spacing=replace(it.spacing, span="closed")))
+        yield seen.another("closed-span", {}, with_spacing(span="closed"))
     declared = spec.rotated if isinstance(spec.spacing.span, str) else 2 * spec.spacing.span
     for width in sorted({spec.head_width, spec.rotated, 2 * spec.rotated, spec.rotated // 2}):
         if width not in {declared, 0}:
-            yield seen.another(
-                "other-denominator",
-                {"declared": declared, "used": width},
-                lambda it, width=width: replace(it, spacing=replace(it.spacing, span=width / 2)),
-            )
+            yield seen.another("other-denominator", {"declared": declared, "used": width}, with_spacing(span=width / 2))
 
 
 def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
@@ -162,11 +158,7 @@ def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     dropped = replace(spec, scaling=None, length=None)
     yield seen.another("scaling-dropped", {"scaling": words}, lambda it: replace(it, scaling=None, length=None))
     if spec.attention_factor != 1:
-        yield seen.suspect(
-            "attention-factor",
-            {"factor": 1.0, "declared": spec.attention_factor},
-            factor=1.0,
-        )
+        yield seen.suspect("attention-factor", {"factor": 1.0, "declared": spec.attention_factor}, factor=1.0)
         yield seen.built(
             "scaling-dropped",
             {"scaling": f"{words}, whose attention factor is applied"},
@@ -296,9 +288,7 @@ def _axes(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         if axes != spec.axes:
             declared = "sections that take turns" if "after" in words else "sections one after another"
             yield seen.another(
-                "other-axes-order",
-                {"declared": declared, "used": words},
-                lambda it, axes=axes: replace(it, axes=axes),
+                "other-axes-order", {"declared": declared, "used": words}, lambda it, axes=axes: replace(it, axes=axes)
             )
 
     yield seen.suspect("axis-dropped", {"which": "all coordinates but the first"}, places=first_axis)
@@ -350,11 +340,7 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         for base in dict.fromkeys(bases):
             # One this near is a measured right one.
             if abs(base / declared - 1) > 1e-3:
-                yield seen.another(
-                    "another-base",
-                    {"base": base, "declared": declared},
-                    lambda it, base=base: replace(it, spacing=replace(it.spacing, base=base)),
-                )
+                yield seen.another("another-base", {"base": base, "declared": declared}, with_spacing(base=base))
     for other in seen.specs:
         if other != spec and isinstance(other, Rotary):
             code, parameters = fault_between(spec, other)
@@ -407,11 +393,7 @@ def _scaled_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iter
     ratio = float(np.median(ratios))
     if 1e-9 < ratio < 1e9 and abs(ratio - 1) > 1e-4:
         for factor in dict.fromkeys((float(f"{ratio:.3g}"), 1 / float(f"{1 / ratio:.3g}"), ratio)):
-            yield seen.suspect(
-                "positions-scaled",
-                {"factor": factor},
-                places=lambda at, _, factor=factor: at * factor,
-            )
+            yield seen.suspect("positions-scaled", {"factor": factor}, places=lambda at, _, factor=factor: at * factor)
 
 
 def _offsets(spec: Rotary, seen: SeenRotary, reach: int = 8192) -> Iterator[Suspect]:
@@ -427,9 +409,7 @@ def _offsets(spec: Rotary, seen: SeenRotary, reach: int = 8192) -> Iterator[Susp
     for offset in offsets[np.argsort(off, kind="stable")[:2]]:
         if offset:
             yield seen.suspect(
-                "positions-offset",
-                {"offset": int(offset)},
-                places=lambda at, _, offset=offset: at + offset,
+                "positions-offset", {"offset": int(offset)}, places=lambda at, _, offset=offset: at + offset
             )
 
 

@@ -6,8 +6,8 @@ not as large as the library takes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,22 +32,17 @@ PARTS = (
 """What of a phase may be rounded, for `rounded_phases`, and the faults that it is."""
 
 
-class Staged(Protocol):
-    """An implementation whose stages may be replaced."""
-
-    @property
-    def rates(self) -> np.ndarray:
-        """Radians per token."""
-        ...
-
-    def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
-        """Position times rate."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a stage may know of the call that it serves."""
+    """What a stage may know of the call that it serves.
+
+    Attributes:
+        of: The implementation whose stage it is.
+        x: The tokens, [batch, heads, seq, width].
+        positions: Where they stand, as they were passed in.
+        dtype: The dtype of the tokens.
+        role: ``"query"`` or ``"key"``, where the code depends on it.
+    """
 
     of: Any
     x: np.ndarray
@@ -96,6 +91,11 @@ class SuspectMaker:
         return self.built(codes, parameters, build)
 
 
+def with_spacing(**changed: Any) -> Callable[[Any], Any]:
+    """From a spec to the same one with other fields of its spacing."""
+    return lambda spec: replace(spec, spacing=replace(spec.spacing, **changed))
+
+
 def of_sources(spec: Any, seen: Any, *sources: Callable[[Any, Any], Iterator[Suspect]]) -> Iterator[Suspect]:
     """The suspects of all sources, one after another."""
     for source in sources:
@@ -129,11 +129,7 @@ def unwrapped_rates(angles: Mapping[int, np.ndarray]) -> np.ndarray | None:
 
 
 def rounded_phases(
-    at: np.ndarray,
-    call: Call,
-    parts: str,
-    dtype: str,
-    held: Callable[[np.ndarray, str], np.ndarray] = rounded,
+    at: np.ndarray, call: Call, parts: str, dtype: str, held: Callable[[np.ndarray, str], np.ndarray] = rounded
 ) -> np.ndarray:
     """Phases with positions (p), rates (r) and their product (f) rounded, as far as these are named."""
     rates = call.of.rates
