@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.claims.studies import AS_TRAINED, OF_TRAINING, MeasuredEstimate, MeasuredStudy, estimate_of
+from clockhands.claims import AS_TRAINED, OF_TRAINING, MeasuredEstimate, MeasuredStudy, estimate_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "src" / "clockhands" / "claims" / "studies.json"
