@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from clockhands.claims.measured import AS_TRAINED, OF_TRAINING, estimated
+from clockhands.claims import AS_TRAINED, OF_TRAINING, estimated
 
 BINS = 10
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.claims.measured import AS_TRAINED, OF_TRAINING, Estimate, Measured, estimate_of
+from clockhands.claims import AS_TRAINED, OF_TRAINING, MeasuredEstimate, MeasuredStudy, estimate_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "src" / "clockhands" / "claims" / "studies.json"
@@ -69,11 +69,11 @@ NAMES_IN_GATES = {
 
 def document(data: Mapping[str, Any]) -> str:
     """The whole document."""
-    studies = {name: Measured(name, data["studies"][name]) for name in ORDER if name in data["studies"]}
+    studies = {name: MeasuredStudy(name, data["studies"][name]) for name in ORDER if name in data["studies"]}
     return BEGIN + overview(studies) + "".join(map(section, studies.values()))
 
 
-def overview(studies: Mapping[str, Measured]) -> str:
+def overview(studies: Mapping[str, MeasuredStudy]) -> str:
     """One line for each study."""
     rows = [
         (
@@ -95,7 +95,7 @@ def gates_in_short(gates: list[dict[str, Any]]) -> str:
     return f"{held} of {len(gates)} hold" if held == len(gates) else f"**{held} of {len(gates)} hold**"
 
 
-def section(study: Measured) -> str:
+def section(study: MeasuredStudy) -> str:
     """One study."""
     data = study.data
     parts = [f"\n## {study.name}\n", wrapped(f"**{escaped(data['question'])}**"), gates_of(study)]
@@ -107,7 +107,7 @@ def section(study: Measured) -> str:
     return "\n".join(parts)
 
 
-def gates_of(study: Measured) -> str:
+def gates_of(study: MeasuredStudy) -> str:
     """Every gate with its verdict and its number."""
     gates = study.data["gates"]
     if not gates:
@@ -139,7 +139,7 @@ def gates_of(study: Measured) -> str:
     return wrapped(escaped(say)) + "\n" + table(heads, rows, right=3)
 
 
-def what_of(study: Measured, gate: Mapping[str, Any]) -> str:
+def what_of(study: MeasuredStudy, gate: Mapping[str, Any]) -> str:
     """What a gate measures."""
     said = f"{gate['task']}: {NAMES_IN_GATES.get(gate['measure'], gate['measure'].replace('_', ' '))} of "
     said += labelled(gate["arm"], gate.get("variant", AS_TRAINED))
@@ -156,7 +156,7 @@ def labelled(arm: str, variant: str) -> str:
     return arm if variant == AS_TRAINED else f"{arm} ({variant} at test time)"
 
 
-def task_of(study: Measured, name: str) -> str:
+def task_of(study: MeasuredStudy, name: str) -> str:
     """The numbers of one task."""
     data = study.data["tasks"][name]
     seeds = ", ".join(map(str, data["seeds"]))
@@ -204,7 +204,9 @@ def variants(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for arm in data["cells"].values() for each in arm.values()]
 
 
-def known(study: Measured, task: str, of: tuple[str, str], protocol: str, measure: str) -> dict[int, Estimate]:
+def known(
+    study: MeasuredStudy, task: str, of: tuple[str, str], protocol: str, measure: str
+) -> dict[int, MeasuredEstimate]:
     """A measure of an arm and its change at test time by length; empty where it was not measured."""
     arm, variant = of
     own = study.data["tasks"][task]["cells"][arm][variant].get(protocol, {})
@@ -222,7 +224,7 @@ def bounds_in_words(bounds: Mapping[str, Mapping[str, float]]) -> str:
     return f"Accuracy that needs no position: {'; '.join(parts)}."
 
 
-def changes(study: Measured, task: str) -> str:
+def changes(study: MeasuredStudy, task: str) -> str:
     """What each change at test time does, against the same trained model."""
     cells = study.data["tasks"][task]["cells"]
     pairs = [
@@ -234,7 +236,7 @@ def changes(study: Measured, task: str) -> str:
     return compared(study, task, "Change at test time: {} less that of the same model as trained", ("change",), pairs)
 
 
-def drops(study: Measured, task: str) -> str:
+def drops(study: MeasuredStudy, task: str) -> str:
     """What dropping a code did, and the final model against its controls."""
     data, arms = study.data["tasks"][task], study.data["arms"]
     if not data["drops"]:
@@ -273,7 +275,7 @@ def drops(study: Measured, task: str) -> str:
     )
 
 
-def compared(study: Measured, task: str, says: str, heads: tuple[str, ...], pairs: list[Any]) -> str:
+def compared(study: MeasuredStudy, task: str, says: str, heads: tuple[str, ...], pairs: list[Any]) -> str:
     """Tables of differences, seed by seed, by length: what is called so, which arm and variant, less which."""
     data = study.data["tasks"][task]
     measure = "loss" if data["kind"] == "Language" else "accuracy"
@@ -330,7 +332,7 @@ def training(data: Mapping[str, Any]) -> str:
     return "\n".join(("While training:\n", table(("arm", *heads), rows)))
 
 
-def cost(study: Measured) -> str:
+def cost(study: MeasuredStudy) -> str:
     """What it cost, and where the numbers are from."""
     run = study.data["run"]
     rows = [
@@ -384,7 +386,7 @@ def number_of(row: list[Any] | None, seeds: list[int], *, interval: bool = True)
     return "–" if row is None else in_numbers(estimate_of(row, seeds), interval=interval)
 
 
-def in_numbers(value: Estimate | None, *, interval: bool = True) -> str:
+def in_numbers(value: MeasuredEstimate | None, *, interval: bool = True) -> str:
     """A mean, with its interval where there is one."""
     if value is None:
         return "–"
@@ -396,7 +398,7 @@ def in_numbers(value: Estimate | None, *, interval: bool = True) -> str:
     return mean if not interval or low is None else f"{mean} [{low}, {high}]"
 
 
-def values_of(value: Estimate) -> tuple[float, float | None, float | None]:
+def values_of(value: MeasuredEstimate) -> tuple[float, float | None, float | None]:
     """The mean and the ends of the interval."""
     return value.mean, value.low, value.high
 

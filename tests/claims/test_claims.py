@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import clockhands.claims
-from clockhands.claims import CLAIMS, SUBJECTS, recompute
-from clockhands.claims.claim import at_most, claim, exactly, near
+from clockhands.claims import CLAIMS, SUBJECTS, Claim, recompute
+from clockhands.claims.claim import at_most, data_of, exactly, near
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -60,9 +60,18 @@ def test_no_id_is_given_twice():
 
 def test_every_subject_has_claims_and_every_file_is_a_subject():
     folder = Path(clockhands.claims.__file__).parent
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "claim", "measured"}
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "claim", "studies"}
     assert {each.compute.__module__.rpartition(".")[2] for each in CLAIMS.values()} <= files
     assert len(SUBJECTS) == len(files)
+
+
+def test_what_is_stated_is_computed_and_known():
+    files = {path.stem for path in Path(clockhands.claims.__file__).parent.glob("*.toml")}
+    stated = [name for subject in files for name in data_of(subject)]
+    assert sorted(stated) == sorted(CLAIMS)
+    known = {"statement", "verdict", "condition", "argument", "source", "numbers", "waits_for", "measured"}
+    assert {field for subject in files for each in data_of(subject).values() for field in each} == known
+    assert {each.verdict for each in CLAIMS.values()} == {"true", "false", "only if"}
 
 
 def test_digits_say_how_far_a_number_may_be():
@@ -88,9 +97,6 @@ def test_a_number_whose_digits_are_unknown_is_refused(make, given):
 
 
 def test_a_claim_that_computes_something_else_is_a_fault_of_ours():
-    @claim("any", "Any.", "true", numbers={"one": exactly(1)}, argument="Because.", source="Nobody.")
-    def other():
-        return {"two": 2}
-
+    other = Claim("any", "Any.", "true", "", {"one": exactly(1)}, "Because.", "Nobody.", lambda: {"two": 2})
     with pytest.raises(AssertionError, match="any states"):
         recompute(other)

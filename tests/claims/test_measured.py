@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from clockhands.claims import CLAIMS, recompute
-from clockhands.claims import measured as module
-from clockhands.claims.measured import AS_TRAINED, Estimate, Measured, estimated, measured, stored
+from clockhands.claims import studies as module
+from clockhands.claims.studies import AS_TRAINED, MeasuredEstimate, MeasuredStudy, estimated, measured, stored
 from clockhands.errors import InvalidValue
 
 TEXT = resources.files("clockhands.claims").joinpath("studies.json").read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def test_a_loss_ratio_is_the_loss_over_that_at_the_training_length():
     data = copy.deepcopy(STUDIES["quick"])
     losses = {"64": [0, 0, 0, 1.0, 2.0, 4.0], "128": [0, 0, 0, 3.0, 3.0, 4.0]}
     data["tasks"]["copy"]["cells"]["rotary"] = {"as trained": {"whole": {"loss": losses}}}
-    found = Measured("quick", data).value("copy", "rotary", "loss_ratio", length=128)
+    found = MeasuredStudy("quick", data).value("copy", "rotary", "loss_ratio", length=128)
     assert found.seeds == {0: 3.0, 1: 1.5, 2: 1.0}
     assert (found.mean, found.low, found.high) == (5.5 / 3, 1.0, 3.0)
 
@@ -109,7 +109,7 @@ def test_differences_are_taken_seed_by_seed():
     lengths = {"whole": {"loss": {"64": [0, 0, 0, 1.0, 2.0, 5.0]}}}
     other = {"whole": {"loss": {"64": [0, 0, 0, 0.5, None, 2.0]}}}
     data["tasks"]["copy"]["cells"] = {"one": {AS_TRAINED: lengths}, "other": {AS_TRAINED: other}}
-    found = Measured("quick", data).difference("copy", "one", "other")
+    found = MeasuredStudy("quick", data).difference("copy", "one", "other")
     assert (found.mean, found.low, found.high) == (1.75, 0.5, 3.0)
     assert found.seeds == {0: 0.5, 2: 3.0}
 
@@ -119,7 +119,7 @@ def test_the_interval_is_the_one_of_the_lab():
     from clockhands.lab.results import estimate
 
     rng = np.random.default_rng(3)
-    assert (estimated({4: 2.0}), estimate({4: 2.0}).low) == (Estimate(2.0, None, None, {4: 2.0}), None)
+    assert (estimated({4: 2.0}), estimate({4: 2.0}).low) == (MeasuredEstimate(2.0, None, None, {4: 2.0}), None)
     for seeds in (2, 3):
         numbers = dict(enumerate(rng.normal(size=seeds).tolist()))
         ours, theirs = estimated(numbers), estimate(numbers)
@@ -156,7 +156,7 @@ def test_all_stored_studies_are_named():
 def results(monkeypatch):
     """Stored results that a test may change."""
     data = copy.deepcopy(STUDIES)
-    changed = {name: Measured(name, each) for name, each in data.items()}
+    changed = {name: MeasuredStudy(name, each) for name, each in data.items()}
     monkeypatch.setattr(module, "_studies", lambda: MappingProxyType(changed))
     return data, changed
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from clockhands.claims import biases, kernels, precision, rotary
+from clockhands.claims import dot_products, precision, rotations, score_biases
 from clockhands.claims.claim import Claim
 
 
@@ -377,7 +377,7 @@ def test_another_way_gives_the_same(name, agrees):
 
 
 def test_no_claim_is_left_out():
-    files = (kernels, rotary, biases, precision)
+    files = (dot_products, rotations, score_biases, precision)
     told = [each.id for module in files for each in vars(module).values() if isinstance(each, Claim)]
     assert set(told) == set(INDEPENDENT)
 

@@ -66,7 +66,7 @@ def test_a_failed_gate_and_one_without_a_number_are_said(maker, data):
     quick = copy.deepcopy(data["studies"]["quick"])
     quick["gates"][0]["holds"] = False
     quick["gates"][1] |= {"holds": None, "value": None}
-    text = maker.section(maker.Measured("quick", quick))
+    text = maker.section(maker.MeasuredStudy("quick", quick))
     assert "7 of 9 gates hold. 1 fails: “Sinusoidal copies at the trained length.”" in " ".join(text.split())
     assert "1 cannot be judged without a number for every seed: “Rotary copies at the trained length.”" in " ".join(
         text.split()
@@ -155,7 +155,7 @@ def test_a_store_is_kept(maker, keeper, store):
     found = keeper.collect(store)
     assert list(found) == ["quick"]
     quick = json.loads(json.dumps(found["quick"]))
-    study = maker.Measured("quick", quick)
+    study = maker.MeasuredStudy("quick", quick)
     run = quick["run"]
     assert run["command"] == "clockhands lab run quick"
     assert (run["finished"], run["trial_seconds"]) == (7, 14)

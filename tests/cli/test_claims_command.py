@@ -162,10 +162,10 @@ def test_how_a_claim_was_measured_is_said(run):
 
 
 def test_other_results_of_a_study_end_with_exit_code_1(run, monkeypatch):
-    from clockhands.claims import measured
+    from clockhands.claims import studies as held
 
-    studies = {name: measured.Measured(name, copy.deepcopy(measured.measured(name).data)) for name in measured.stored()}
-    monkeypatch.setattr(measured, "_studies", lambda: studies)
+    studies = {name: held.MeasuredStudy(name, copy.deepcopy(held.measured(name).data)) for name in held.stored()}
+    monkeypatch.setattr(held, "_studies", lambda: studies)
     assert run("claims", "sinusoids-extrapolate").code == 0
     by_length = studies["quick"].data["tasks"]["copy"]["cells"]["sinusoidal"]["as trained"]["whole"]["accuracy"]
     by_length["256"][0] += 0.01

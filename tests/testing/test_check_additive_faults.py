@@ -11,7 +11,7 @@ from clockhands.additive import (
     Learned,
     Sinusoidal,
 )
-from clockhands.faults.additive_rows import ADDITIVE
+from clockhands.faults import ADDITIVE
 from clockhands.grids import Grid
 from clockhands.ladders import EvenSteps, Geometric
 from clockhands.testing import CheckFailed, check_additive

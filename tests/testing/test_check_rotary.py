@@ -9,8 +9,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidValue
-from clockhands.faults import FAULTS
-from clockhands.faults.rotary import Seen, rotary_suspects
+from clockhands.faults import FAULTS, SeenRotary, rotary_suspects
 from clockhands.rotary import XPos, chunked, interleaved
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.testing import CannotCheck, CheckFailed, check_rotary
@@ -147,7 +146,7 @@ def wrong(suspect, xpos=False):
 
 
 def some_suspects(spec, options):
-    seen = Seen(
+    seen = SeenRotary(
         "float32",
         "float16",
         600,
@@ -204,7 +203,7 @@ def test_every_fault_is_some_suspects_or_some_rules():
     codes = set()
     for spec in [*SPECS.values(), ch.Rotary(16, "interleaved", xpos=XPos(centre=100.0))]:
         turning = np.exp(1j * np.array([0, 1])[:, None] * np.array(spec.rates)) * 1.5
-        seen = Seen("float32", "bfloat16", 1500, 700, np.array([0, 1]), turning, True, axes=("batch", "heads"))
+        seen = SeenRotary("float32", "bfloat16", 1500, 700, np.array([0, 1]), turning, True, axes=("batch", "heads"))
         moved = replace(seen, turning=seen.turning * np.exp(1j * np.array(spec.rates)), stands=np.array([0, 9]))
         late = replace(moved, positions=np.array([0, 1, 20, 30, 40]), stands=np.array([0, 1, 9, 9, 9]))
         slow = replace(seen, turning=np.exp(1j * np.array([0, 1])[:, None] * np.array(spec.rates) / 3))

@@ -1,44 +1,52 @@
 """What is said about position codes, recomputed: sentence, verdict, condition, numbers, argument and source.
 
-A claim is a function with its data beside it (`claim.py`), in the file of its subject; every one that stands in such a
-file is found here by itself.
+A subject is a Python file, whose functions compute (`claim.py`), and a TOML file beside it with what is stated; every
+claim in such a file is found here by itself.
 """
 
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 from clockhands.claims import (
     attention,
-    biases,
+    dot_products,
     frequencies,
     functions,
-    kernels,
     precision,
     projections,
-    rotary,
+    rotations,
+    score_biases,
     stretching,
-    tables,
+    table_rows,
     trained,
 )
-from clockhands.claims.claim import Claim, Recomputed, recompute
-
-
-def _claims_in(module: ModuleType) -> tuple[Claim, ...]:
-    return tuple(each for each in vars(module).values() if isinstance(each, Claim))
-
+from clockhands.claims.claim import Claim, Number, Recomputed, Stated, recompute
+from clockhands.claims.studies import (
+    AS_TRAINED,
+    OF_TRAINING,
+    MeasuredEstimate,
+    MeasuredStudy,
+    estimate_of,
+    estimated,
+    measured,
+    stored,
+)
 
 SUBJECTS = MappingProxyType(
     {
-        "Frequencies and wavelengths": _claims_in(frequencies),
-        "The numbers of a table": _claims_in(tables),
-        "Other functions of the position": _claims_in(functions),
-        "Dot products and shifts": _claims_in(kernels),
-        "What adding and projecting do": _claims_in(projections),
-        "Rotary codes": _claims_in(rotary),
-        "Biases of the scores": _claims_in(biases),
-        "Attention and order": _claims_in(attention),
-        "Longer texts": _claims_in(stretching),
-        "Trained models": _claims_in(trained),
-        "Rounding": _claims_in(precision),
+        title: tuple(each for each in vars(module).values() if isinstance(each, Claim))
+        for title, module in (
+            ("Frequencies and wavelengths", frequencies),
+            ("The numbers of a table", table_rows),
+            ("Other functions of the position", functions),
+            ("Dot products and shifts", dot_products),
+            ("What adding and projecting do", projections),
+            ("Rotary codes", rotations),
+            ("Biases of the scores", score_biases),
+            ("Attention and order", attention),
+            ("Longer texts", stretching),
+            ("Trained models", trained),
+            ("Rounding", precision),
+        )
     }
 )
 """The claims of each subject, in the order of reports."""
@@ -46,4 +54,20 @@ SUBJECTS = MappingProxyType(
 CLAIMS = MappingProxyType({each.id: each for claims in SUBJECTS.values() for each in claims})
 """Every claim by its ID, in the order of reports."""
 
-__all__ = ["CLAIMS", "SUBJECTS", "Claim", "Recomputed", "recompute"]
+__all__ = [
+    "AS_TRAINED",
+    "CLAIMS",
+    "OF_TRAINING",
+    "SUBJECTS",
+    "Claim",
+    "MeasuredEstimate",
+    "MeasuredStudy",
+    "Number",
+    "Recomputed",
+    "Stated",
+    "estimate_of",
+    "estimated",
+    "measured",
+    "recompute",
+    "stored",
+]

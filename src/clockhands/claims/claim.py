@@ -1,27 +1,30 @@
 """One thing that people say about position codes: whether it is so, and the numbers that show it.
 
-A claim is a function with its data beside it. The function computes the numbers again each time; the data say what they
-were when the claim was written, to how many digits. A number that is no longer what was stated has *moved*::
+What is said is data: each subject has a TOML file with the sentence, the verdict, the argument, the source, and the
+numbers as they were when the claim was written. The function of the same ID, in the Python file beside it, computes the
+numbers again each time. A number that is no longer what was stated has *moved*::
 
-    @claim(
-        "step-of-one-token",
-        "Neighbouring positions are closer the wider the code is.",
-        "false",
-        numbers={"distance_at_width_512": near("3.714")},
-        argument="…",
-        source="…",
-    )
-    def step_of_one_token() -> Numbers:
-        return {"distance_at_width_512": …}
+    [step-of-one-token]                                            @claim("step-of-one-token")
+    statement = "Neighbouring positions are closer …"              def step_of_one_token() -> Numbers:
+    verdict = "false"                                                  return {"distance_at_width_512": …}
+    argument = "…"
+    source = "…"
+    numbers = { distance_at_width_512 = "3.714" }
+
+A number is stated as text, so that its digits say how far a recomputed one may be; "at most 1e-12" is zero but for
+rounding; a bare number is a count, and nothing else will do.
 """
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
+from importlib import resources
 from typing import Any, Literal
 
-from clockhands.claims.measured import measured as results_of
+from clockhands.claims.studies import measured as results_of
 
 Verdict = Literal["true", "false", "only if"]
 Number = float | int | bool
@@ -129,26 +132,37 @@ class Claim:
     measured: tuple[str, ...] = ()
 
 
-def claim(
-    id: str,  # noqa: A002 - it is what the claim calls it
-    statement: str,
-    verdict: Verdict,
-    *,
-    numbers: Mapping[str, Stated],
-    argument: str,
-    source: str,
-    condition: str = "",
-    waits_for: str = "",
-    measured: tuple[str, ...] = (),
-) -> Callable[[Callable[[], Numbers]], Claim]:
-    """Make a claim of the function that computes its numbers; the arguments are the fields of `Claim`."""
-    assert verdict != "only if" or condition, f"{id}: only if what?"
-    assert numbers, f"{id}: a claim has at least one number"
+def claim(id: str) -> Callable[[Callable[[], Numbers]], Claim]:  # noqa: A002 - it is what the claim calls it
+    """Make a claim of the function that computes its numbers; what it states is in the TOML file beside its module."""
 
     def made(compute: Callable[[], Numbers]) -> Claim:
-        return Claim(id, statement, verdict, condition, numbers, argument, source, compute, waits_for, measured)
+        fields = data_of(compute.__module__.rpartition(".")[2])[id]
+        numbers = {name: stated(written) for name, written in fields["numbers"].items()}
+        texts: dict[str, Any] = {name: " ".join(fields.get(name, "").split()) for name in _TEXTS}
+        return Claim(id, numbers=numbers, compute=compute, measured=tuple(fields.get("measured", ())), **texts)
 
     return made
+
+
+_TEXTS = ("statement", "verdict", "condition", "argument", "source", "waits_for")
+
+
+@cache
+def data_of(subject: str) -> Mapping[str, Any]:
+    """What the claims of a subject state, by ID."""
+    return tomllib.loads(resources.files("clockhands.claims").joinpath(f"{subject}.toml").read_text(encoding="utf-8"))
+
+
+def stated(written: str | int | bool) -> Stated:
+    """A number as its file has it.
+
+    >>> stated("at most 1e-12").limit, stated("60,611.5").within, stated(64).within
+    (True, Decimal('0.05'), Decimal('0'))
+    """
+    if not isinstance(written, str):
+        return exactly(written)
+    bound = written.removeprefix("at most ")
+    return near(written) if bound == written else at_most(bound)
 
 
 @dataclass(frozen=True)
@@ -190,12 +204,12 @@ class Recomputed:
 
 def recompute(told: Claim) -> Recomputed:
     """Compute the numbers of a claim again, and compare them with what it states."""
-    numbers = {name: _plain(number) for name, number in told.compute().items()}
+    numbers = {name: _as_python(number) for name, number in told.compute().items()}
     assert set(numbers) == set(told.numbers), f"{told.id} states {set(told.numbers)} and computes {set(numbers)}"
     ordered = {name: numbers[name] for name in told.numbers}
     return Recomputed(told, ordered, tuple(n for n, stated in told.numbers.items() if not stated.holds(ordered[n])))
 
 
-def _plain(number: Any) -> Number:
+def _as_python(number: Any) -> Number:
     """NumPy's numbers as Python's."""
     return number.item() if hasattr(number, "item") else number

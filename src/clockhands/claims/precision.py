@@ -9,8 +9,8 @@ import math
 import numpy as np
 
 from clockhands.additive import Sinusoidal, table
-from clockhands.claims.claim import Numbers, at_most, claim, exactly, near
-from clockhands.claims.rotary import drawn
+from clockhands.claims.claim import Numbers, claim
+from clockhands.claims.rotations import drawn
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import geometric
 from clockhands.positions import positions_of
@@ -29,23 +29,7 @@ def _ladders(width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     return by_logarithm, (np.asarray(1).astype(dtype) / power).astype(dtype)
 
 
-@claim(
-    "log-form-for-stability",
-    "The rates should be computed as exp(−2i ln(10,000)/d), for numerical stability.",
-    "false",
-    numbers={
-        "relative_error_by_exp_in_float32": near("5.66e-7"),
-        "relative_error_by_power_in_float32": near("8.2e-8"),
-        "relative_error_by_exp_in_float16": near("4.4e-3"),
-        "relative_error_by_power_in_float16": near("6.8e-4"),
-        "largest_power": near("9,646.62"),
-    },
-    argument=(
-        "10,000^x is at most 10,000 and overflows nothing, not even float16. The detour is the less accurate way: exp "
-        "turns the absolute error of an exponent up to 9.2 into a relative error of the rate, seven times as large."
-    ),
-    source="computed at width 512; the reason is given in many tutorials",
-)
+@claim("log-form-for-stability")
 def log_form_for_stability() -> Numbers:
     """The largest relative error of a rate, either way, in two dtypes."""
     exact = np.array(geometric(256).rates)
@@ -56,21 +40,7 @@ def log_form_for_stability() -> Numbers:
     return {**found, "largest_power": 1 / exact[-1]}
 
 
-@claim(
-    "log-form-for-angles",
-    "Whether rates come from exp or from a power decides how wrong angles are at long positions.",
-    "false",
-    numbers={
-        "angle_error_at_131072_by_exp": near("0.0039"),
-        "angle_error_at_131072_by_power": near("0.0056"),
-        "angle_error_at_131072_by_rounding_the_exact_rate": near("0.0039"),
-    },
-    argument=(
-        "The worst angle belongs to the fast pairs, whose rates both forms get right to half a unit; at 131,072 that "
-        "is 0.004 to 0.006 rad either way. What decides is that rates and angles are float32 at all."
-    ),
-    source="computed at width 512: rates rounded as each form does, times 131,072, which is a power of two",
-)
+@claim("log-form-for-angles")
 def log_form_for_angles() -> Numbers:
     """The largest error of a rate times the position; that product is exact in float32."""
     exact = np.array(geometric(256).rates)
@@ -82,24 +52,7 @@ def log_form_for_angles() -> Numbers:
     }
 
 
-@claim(
-    "float32-keeps-the-offset-form",
-    "In float32 the dot product of two rows still depends only on their offset.",
-    "only if",
-    condition="angles are exact before they are rounded; position × rate in float32 drifts.",
-    numbers={
-        "exact": near("173.7897"),
-        "drifted_at_100000": near("173.808"),
-        "drifted_at_1000000": near("173.737"),
-        "from_exact_angles_at_100000": near("173.7897"),
-        "from_exact_angles_at_1000000": near("173.7897"),
-    },
-    argument=(
-        "A float32 holds 100,000 × rate to 0.004 rad in the fast pairs, and the sum of cosines moves in its fifth "
-        "digit. Rounding only the sines and cosines leaves it at 173.7897 at any position."
-    ),
-    source="computed at width 512 and offset 10, rates rounded to float32",
-)
+@claim("float32-keeps-the-offset-form")
 def float32_keeps_the_offset_form() -> Numbers:
     """Dot products of float32 rows ten tokens apart, made either way and summed in double precision."""
     rates = np.array(geometric(256).rates).astype(FLOAT32)
@@ -124,21 +77,7 @@ def float32_keeps_the_offset_form() -> Numbers:
     }
 
 
-@claim(
-    "float32-fails-at-a-million",
-    "A float32 table cannot be right at position 1,000,000; one needs float64 there.",
-    "false",
-    numbers={
-        "largest_error_at_a_million": at_most("3.01e-8"),
-        "largest_error_at_ten_to_18": at_most("3.01e-8"),
-        "largest_error_of_the_usual_code_at_a_million": near("0.052"),
-    },
-    argument=(
-        "The number to hold is a sine between −1 and 1, which float32 rounds by at most 2^−25 = 2.98e-8. It is the "
-        "angle, position × rate, that must not be rounded: the usual code is off by 0.05 there."
-    ),
-    source="computed at width 512 against the double-precision table (3.2 ulp of 1)",
-)
+@claim("float32-fails-at-a-million")
 def float32_fails_at_a_million() -> Numbers:
     """Float32 rows against float64 rows, and the sines of angles in float32; 2**-25 × 1.01 is 3.01e-8."""
     spec = Sinusoidal(width=512)
@@ -153,22 +92,7 @@ def float32_fails_at_a_million() -> Numbers:
     }
 
 
-@claim(
-    "fastest-pair-suffers-most",
-    "In float32 the fastest pair suffers most at long positions: its angle is off by about 0.002 rad.",
-    "false",
-    numbers={
-        "error_of_pair_0_at_32768": exactly(0),
-        "error_of_pair_0_at_131071": exactly(0),
-        "largest_error_at_131071": near("0.0027"),
-        "pair_with_the_largest_error": exactly(1),
-    },
-    argument=(
-        "Pair 0 turns 1 rad per token, and whole numbers to 16,777,216 are exact in float32: its angle has no error at "
-        "all. The pairs after it have two roundings of up to position × rate × 2^−24, of the rate and the product."
-    ),
-    source="computed at head width 128; the figure is met in a course",
-)
+@claim("fastest-pair-suffers-most")
 def fastest_pair_suffers_most() -> Numbers:
     """Angles in float32 against exact ones, of 64 pairs."""
     exact = np.array(geometric(64).rates)
@@ -182,28 +106,7 @@ def fastest_pair_suffers_most() -> Numbers:
     }
 
 
-@claim(
-    "rotary-in-bfloat16",
-    "In bfloat16 rotary codes lose their relative property.",
-    "true",
-    numbers={
-        "change_by_a_shift_of_16_if_angles_are_bfloat16": near("0.0188"),
-        "change_by_a_shift_of_256_if_angles_are_bfloat16": near("0.251"),
-        "change_by_a_shift_of_4096_if_angles_are_bfloat16": near("0.740"),
-        "change_by_a_shift_of_16_if_only_hands_and_heads_are": near("0.00395"),
-        "change_by_a_shift_of_131072_if_only_hands_and_heads_are": near("0.00400"),
-        "change_by_a_shift_of_131072_in_float32": near("9.17e-4"),
-        "change_by_a_shift_of_131072_with_exact_angles": at_most("1e-6"),
-    },
-    argument=(
-        "Two cases. With positions, rates or angles in bfloat16 scores change by 25 % of their size after 256 tokens "
-        "and 74 % after 4,096. With exact angles and bfloat16 sines, queries and keys it is 0.4 %, at any distance."
-    ),
-    source=(
-        "Wang et al. 2024, arXiv:2411.13476, show it in a pretrained model; here 64 drawn queries and keys, "
-        "head width 64, changes as root mean squares over those of the scores"
-    ),
-)
+@claim("rotary-in-bfloat16")
 def rotary_in_bfloat16() -> Numbers:
     """Scores of queries and keys at 64 positions, against the same after a shift."""
     queries, keys = drawn(2, 64, 64)

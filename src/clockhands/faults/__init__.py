@@ -1,20 +1,36 @@
 """The ways to get a position code wrong.
 
-A fault is a row: what it behaves like, what to do, and where it was met in public. Most can be tried: a suspect is an
-implementation that has the fault, to be asked what somebody's implementation was asked.
+A fault is a row of a TOML file: what it behaves like, what to do, and where it was met in public. Most can be tried: a
+suspect is an implementation that has the fault, to be asked what somebody's implementation was asked.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from clockhands.faults import additive_rows, bias_rows, generation, modules, rotary_rows
-from clockhands.faults.fault import Fault, Suspect
+from clockhands.faults.additive_code import ChannelWaves, SeenAdditive, StagedAdditive, additive_stateful, hands_of
+from clockhands.faults.additive_specs import additive_suspects, further_suspects
+from clockhands.faults.bias_code import Behind, GivenValues, SeenBias, StagedBias, alone, bias_stateful, table_of
+from clockhands.faults.bias_suspects import bias_suspects
+from clockhands.faults.fault import Fault, Suspect, faults_in
+from clockhands.faults.rotary_code import SeenRotary, StagedRotary, rotary_stateful
+from clockhands.faults.rotary_specs import rotary_suspects, scaling_name
+
+ROTARY: Mapping[str, Fault] = faults_in("rotary")
+"""The faults of rotary codes by their codes, in the words and with the cases of rotary codes."""
+ADDITIVE: Mapping[str, Fault] = faults_in("additive")
+"""The faults of additive codes."""
+BIAS: Mapping[str, Fault] = faults_in("bias")
+"""The faults of biases."""
+MODULE: Mapping[str, Fault] = faults_in("module")
+"""The faults of modules. There is nothing to try: a treatment of the module shows each, and its tensors say which."""
+GENERATION: Mapping[str, Fault] = faults_in("generation")
+"""The faults of models that keep a cache: what one pass with other positions, or seeing other keys, gives as well."""
 
 
-def _joined(faults: Iterable[Fault]) -> dict[str, Fault]:
+def _joined(kinds: Iterable[Mapping[str, Fault]]) -> dict[str, Fault]:
     """Each code once: those of several kinds are in the words of the first, and hold the cases of all."""
     found: dict[str, Fault] = {}
-    for fault in faults:
+    for fault in (fault for kind in kinds for fault in kind.values()):
         first = found.setdefault(fault.code, fault)
         if first is not fault:
             about, cases = (*first.about, *fault.about), (*first.cases, *fault.cases)
@@ -22,9 +38,36 @@ def _joined(faults: Iterable[Fault]) -> dict[str, Fault]:
     return found
 
 
-FAULTS: Mapping[str, Fault] = _joined(
-    (*rotary_rows.FAULTS, *additive_rows.FAULTS, *bias_rows.FAULTS, *modules.FAULTS, *generation.FAULTS)
-)
+FAULTS: Mapping[str, Fault] = _joined((ROTARY, ADDITIVE, BIAS, MODULE, GENERATION))
 """Every fault by its code."""
 
-__all__ = ["FAULTS", "Fault", "Suspect"]
+__all__ = [
+    "ADDITIVE",
+    "BIAS",
+    "FAULTS",
+    "GENERATION",
+    "MODULE",
+    "ROTARY",
+    "Behind",
+    "ChannelWaves",
+    "Fault",
+    "GivenValues",
+    "SeenAdditive",
+    "SeenBias",
+    "SeenRotary",
+    "StagedAdditive",
+    "StagedBias",
+    "StagedRotary",
+    "Suspect",
+    "additive_stateful",
+    "additive_suspects",
+    "alone",
+    "bias_stateful",
+    "bias_suspects",
+    "further_suspects",
+    "hands_of",
+    "rotary_stateful",
+    "rotary_suspects",
+    "scaling_name",
+    "table_of",
+]

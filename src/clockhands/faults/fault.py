@@ -1,7 +1,9 @@
 """What a fault is: a way to get a position code wrong, and what it looks like from outside."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, Literal
 
 
@@ -29,20 +31,21 @@ class Fault:
     shown_by: str = ""
 
 
-def row_maker(kind: Literal["spec", "code"], about: str, shown_by: str = "") -> Callable[..., Fault]:
-    """What makes rows of one kind about one subject: ``row(code, sentence, hint, *cases, shown_by=...)``.
-
-    Args:
-        kind: See `Fault`.
-        about: The one subject.
-        shown_by: The experiment that shows a row unless it names another.
-    """
-    usual = shown_by
-
-    def row(code: str, sentence: str, hint: str, *cases: str, shown_by: str = usual) -> Fault:
-        return Fault(code, kind, (about,), sentence, hint, cases, shown_by)
-
-    return row
+def faults_in(name: str) -> dict[str, Fault]:
+    """The faults in the file ``NAME.toml`` beside this one, by their codes, in the order of the file."""
+    rows: dict[str, dict[str, Any]] = tomllib.loads(
+        resources.files("clockhands.faults").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    )
+    usual = rows.pop("usual")
+    found = {}
+    for code, written in rows.items():
+        row = {**usual, **written}
+        # One hint for each remedy: a row may name the row that has it.
+        hint = rows[row.pop("hint_of")]["hint"] if "hint_of" in row else row["hint"]
+        texts = {name: " ".join(text.split()) for name, text in (("sentence", row["sentence"]), ("hint", hint))}
+        lists = {name: tuple(row.pop(name, ())) for name in ("about", "cases")}
+        found[code] = Fault(code, **{**row, **texts, **lists})
+    return found
 
 
 @dataclass(frozen=True)

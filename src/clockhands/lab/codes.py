@@ -11,13 +11,18 @@ from torch import nn
 import clockhands.torch as held
 from clockhands import additive, biases, rotary
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults import additive_state, bias_state, rotary_state
-from clockhands.faults.additive import Seen as SeenAdditive
-from clockhands.faults.additive import additive_suspects
-from clockhands.faults.biases import SeenBias, bias_suspects
-from clockhands.faults.fault import Suspect
-from clockhands.faults.rotary import Seen as SeenRotary
-from clockhands.faults.rotary import rotary_suspects
+from clockhands.faults import (
+    SeenAdditive,
+    SeenBias,
+    SeenRotary,
+    Suspect,
+    additive_stateful,
+    additive_suspects,
+    bias_stateful,
+    bias_suspects,
+    rotary_stateful,
+    rotary_suspects,
+)
 from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
 from clockhands.lab.study import Arm, Study
 
@@ -232,14 +237,14 @@ def _suspects(spec: Any, length: int) -> tuple[Iterator[Suspect], set[str]]:
     nothing = np.zeros((0, 0))
     if isinstance(spec, rotary.Rotary):
         seen = SeenRotary("float32", "bfloat16", length, None, np.zeros(0), nothing.astype(complex), False)
-        found, later = rotary_suspects(spec, seen), rotary_state.stateful(spec)
+        found, later = rotary_suspects(spec, seen), rotary_stateful(spec, seen)
     elif isinstance(spec, additive.AdditiveCode):
         seen = SeenAdditive("", "float32", "bfloat16", length, None, None, 1.0, np.zeros(0), nothing, nothing, 1.0)
-        found, later = additive_suspects(spec, seen), additive_state.stateful(spec, seen)
+        found, later = additive_suspects(spec, seen), additive_stateful(spec, seen)
     else:
         heads = np.full(spec.heads, np.nan)
         of_bias = SeenBias(lambda _: None, True, False, False, length, None, heads, np.arange(spec.heads))
-        found, later = bias_suspects(spec, of_bias), bias_state.stateful(spec, lambda _: None)
+        found, later = bias_suspects(spec, of_bias), bias_stateful(spec, of_bias)
     return found, {code for suspect in later for code in suspect.codes}
 
 

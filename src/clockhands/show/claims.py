@@ -8,9 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from clockhands.claims import SUBJECTS, Claim, Recomputed
-from clockhands.claims.claim import Number, Stated
-from clockhands.claims.measured import measured
+from clockhands.claims import SUBJECTS, Claim, Number, Recomputed, Stated, measured
 from clockhands.show.page import Page, broken
 
 STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow"}

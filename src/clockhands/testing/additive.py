@@ -12,9 +12,7 @@ from clockhands.additive import AdditiveCode, Learned
 from clockhands.arguments import count, positive, shown
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.faults.additive import Seen, additive_suspects, further_suspects
-from clockhands.faults.additive_rows import ADDITIVE
-from clockhands.faults.fault import Suspect
+from clockhands.faults import ADDITIVE, SeenAdditive, Suspect, additive_suspects, further_suspects
 from clockhands.grids import Grid
 from clockhands.memory import refuse_larger
 from clockhands.positions import numpy_of
@@ -251,7 +249,7 @@ def _chosen(dense: Answer, lowest: int, length: int) -> tuple[int | None, Experi
     return int(wrong[0]) if len(wrong) else None, chosen
 
 
-def _seen(it: OutsideAdding, first_wrong: int | None) -> Seen:
+def _seen(it: OutsideAdding, first_wrong: int | None) -> SeenAdditive:
     """Measure the rows, and what becomes of tokens."""
     powers = np.array([0, *(2**power for power in range(18) if 2**power < it.length)])
     others = np.setdiff1d(np.arange(min(it.length, ROWS)), powers)
@@ -269,7 +267,7 @@ def _seen(it: OutsideAdding, first_wrong: int | None) -> Seen:
             factor = float((through * x[0, 0]).sum() / (x * x).sum())
     except (Refused, Unasked):
         at, rows, right, factor = at[:0], np.zeros((0, width)), np.zeros((0, width)), None
-    return Seen(
+    return SeenAdditive(
         it.call,
         it.dtype,
         it.coarse,

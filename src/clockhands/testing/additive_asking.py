@@ -8,8 +8,7 @@ import numpy as np
 from clockhands.additive import AdditiveCode, Binary, Learned, NormalizedCounter, Sinusoidal, WarpedPosition, table
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
-from clockhands.faults.adding import Adding
-from clockhands.faults.fault import Suspect
+from clockhands.faults import StagedAdditive, Suspect
 from clockhands.grids import Grid
 from clockhands.testing.additive_bounds import added_error, is_scaled, row_error, wave_error
 from clockhands.testing.asking import Outside
@@ -157,7 +156,7 @@ class InsideAdding:
     def errors(self, errors: np.ndarray) -> np.ndarray:
         """How far the rows that it made last may be off, where its phases are longer than those of the code."""
         built = self.built
-        if not isinstance(built, Adding) or built.hands is None or self.call == "x, offset":
+        if not isinstance(built, StagedAdditive) or built.hands is None or self.call == "x, offset":
             return errors
         own = abs(built.scale) * wave_error(built.spec, built.hands, built.reached)
         return np.maximum(errors, own[:, None] if own.ndim == 3 else own)

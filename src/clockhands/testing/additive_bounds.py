@@ -35,7 +35,7 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.faults.adding import Hands, hands_of
+from clockhands.faults import ChannelWaves, hands_of
 from clockhands.ladders import EvenSteps, Joined, Repeated
 from clockhands.testing.bounds import SINGLE
 from clockhands.testing.libraries import TINY, UNIT
@@ -98,7 +98,7 @@ def _scale(spec: AdditiveCode, values: Any) -> float:
     return scale
 
 
-def wave_error(spec: AdditiveCode, hands: Hands, at: np.ndarray) -> np.ndarray:
+def wave_error(spec: AdditiveCode, hands: ChannelWaves, at: np.ndarray) -> np.ndarray:
     """Of waves between -1 and 1, [..., seq, width]."""
     at = at[..., None] if len(hands.rates) == 1 else at
     if isinstance(spec, WarpedPosition):
@@ -112,7 +112,7 @@ def wave_error(spec: AdditiveCode, hands: Hands, at: np.ndarray) -> np.ndarray:
     return np.minimum(SINGLE * size, 2.0) + 2 * SINGLE
 
 
-def _shares(spec: AdditiveCode, hands: Hands) -> np.ndarray:
+def _shares(spec: AdditiveCode, hands: ChannelWaves) -> np.ndarray:
     """The error of a phase for each token, as a multiple of `SINGLE`, [axes, width]."""
     rates = np.abs(hands.rates)
     if isinstance(spec, FourierFeatures):
@@ -135,7 +135,7 @@ def _spacings(spec: AdditiveCode) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _standardised_error(spec: Sinusoidal, hands: Hands, rows: np.ndarray, scale: float) -> np.ndarray:
+def _standardised_error(spec: Sinusoidal, hands: ChannelWaves, rows: np.ndarray, scale: float) -> np.ndarray:
     """What the mean and the spread of all rows add."""
     assert spec.standardised is not None
     plain = replace(spec, standardised=None, scale=1.0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from clockhands.additive import AdditiveCode, AxialSinusoidal, Sinusoidal
 from clockhands.errors import ClockhandsError
-from clockhands.faults.adding import hands_of
+from clockhands.faults import hands_of
 from clockhands.ladders import Geometric
 from clockhands.testing.additive_asking import answer, at_axes, tokens
 from clockhands.testing.calling import Refused

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import Learned
-from clockhands.faults.additive_rows import ADDITIVE
+from clockhands.faults import ADDITIVE
 from clockhands.testing.additive_experiments import EVERY
 from clockhands.testing.colliding import collided
 from clockhands.testing.explaining import Asked, failed_of, told_of

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from clockhands.faults.fault import Suspect
-from clockhands.faults.turning import Turning
+from clockhands.faults import StagedRotary, Suspect
 from clockhands.testing.calling import PAIRS, Called, Refused, first_places, first_shape, in_runs, numbered
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.reports import CannotCheck
@@ -115,9 +114,9 @@ class OneSide:
     side: str
 
     def __call__(self, x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
-        """See `Turning`."""
+        """See `StagedRotary`."""
         own = (role or "query") == self.side
-        return (self.apply if own else Turning(self.spec))(x, at, dtype, role)
+        return (self.apply if own else StagedRotary(self.spec))(x, at, dtype, role)
 
 
 @dataclass
@@ -150,10 +149,10 @@ class Inside:
         return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, process, crossed)
 
     @property
-    def turning(self) -> Turning | None:
+    def turning(self) -> StagedRotary | None:
         """The rotation that it does, where it is one."""
         built = self.built.apply if isinstance(self.built, OneSide) else self.built
-        return built if isinstance(built, Turning) else None
+        return built if isinstance(built, StagedRotary) else None
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None

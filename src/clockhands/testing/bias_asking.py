@@ -8,8 +8,7 @@ import numpy as np
 
 from clockhands.biases import BiasCode
 from clockhands.errors import ClockhandsError
-from clockhands.faults.biasing import Behind, Given
-from clockhands.faults.fault import Suspect
+from clockhands.faults import Behind, GivenValues, Suspect
 from clockhands.testing.bias_calling import CalledBias
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.judging import made
@@ -34,7 +33,7 @@ class OutsideBias:
     length: int
     causal: bool
     exact: bool
-    given: Given | Behind
+    given: GivenValues | Behind
     make: Callable[[Any], Callable[..., Any]] | None = None
     measured: bool = False
     remembered: dict[Any, Any] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.biases import TableCode, row_numbers
-from clockhands.faults.biasing import alone, table_of
+from clockhands.faults import alone, table_of
 from clockhands.testing.bias_bounds import near_edge
 from clockhands.testing.bias_experiments import experiment, standing
 from clockhands.testing.experiments import Answer

@@ -7,16 +7,14 @@ import numpy as np
 
 from clockhands.biases import BiasCode
 from clockhands.biases.linear import Alibi, Decay
-from clockhands.faults import bias_rows
-from clockhands.faults.biases import SeenBias
-from clockhands.faults.fault import Fault
+from clockhands.faults import BIAS, Fault, SeenBias
 from clockhands.testing.bias_asking import OutsideBias
 from clockhands.testing.bias_experiments import BiasAnswer
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, failed_of, told_of
 from clockhands.testing.reports import Explanation, Failure
 
-FAULTS_OF_BIASES: Mapping[str, Fault] = {fault.code: fault for fault in bias_rows.FAULTS}
+FAULTS_OF_BIASES: Mapping[str, Fault] = BIAS
 """The words for a fault where it is one of a bias."""
 
 

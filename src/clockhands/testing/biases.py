@@ -10,9 +10,7 @@ import numpy as np
 from clockhands.arguments import count
 from clockhands.biases import BiasCode, bias
 from clockhands.errors import InvalidValue
-from clockhands.faults.biases import bias_suspects
-from clockhands.faults.biasing import Behind, Given
-from clockhands.faults.fault import Suspect
+from clockhands.faults import Behind, GivenValues, Suspect, bias_suspects
 from clockhands.testing.bias_asking import InsideBias, OutsideBias
 from clockhands.testing.bias_bounds import looks_up
 from clockhands.testing.bias_calling import CalledBias
@@ -117,7 +115,7 @@ def check_bias(
         dtype=dtype,
         timeout=timeout,
     )
-    it = OutsideBias(spec, called, length, causal, bool(exact), Given(values), make)
+    it = OutsideBias(spec, called, length, causal, bool(exact), GivenValues(values), make)
     if values is None and spec.learned:
         it = _with_own_values(it)
     else:

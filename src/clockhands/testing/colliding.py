@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.faults.fault import Fault
+from clockhands.faults import Fault
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.explaining import told_of

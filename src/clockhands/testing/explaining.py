@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.errors import ClockhandsError
-from clockhands.faults.fault import Fault, Suspect
+from clockhands.faults import Fault, Suspect
 from clockhands.testing.experiments import Answer, Experiment, Unasked, shares
 from clockhands.testing.reports import Explanation
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.faults import FAULTS, generation
+from clockhands.faults import FAULTS, GENERATION
 from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked, shares
 from clockhands.testing.explaining import Asked
@@ -21,7 +21,7 @@ from clockhands.testing.reports import Explanation
 _ROOM = 2.0
 _Rule = tuple[str, dict[str, Any], list[str]]
 _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
-_ROWS = {row.code: row for row in generation.FAULTS}
+_ROWS = GENERATION
 
 
 def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:

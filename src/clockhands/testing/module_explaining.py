@@ -294,10 +294,10 @@ def _no_numbers(subject: Subject) -> list[Explanation]:
 
 
 def _scaling_words(spec: Any) -> str:
-    from clockhands.faults.rotary_specs import named
+    from clockhands.faults import scaling_name
 
     scaling = getattr(spec, "scaling", None)
-    return "none" if scaling is None else named(scaling)
+    return "none" if scaling is None else scaling_name(scaling)
 
 
 def _refilled(subject: Subject, module: torch.nn.Module, path: str) -> str | None:

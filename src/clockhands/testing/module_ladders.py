@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from clockhands.diagnosis import Verdict, of_rates
-from clockhands.faults.rotary_specs import named
+from clockhands.faults import scaling_name
 from clockhands.rotary import Rotary
 from clockhands.testing.module_tensors import Held, held, numbers
 
@@ -101,7 +101,7 @@ def _parameters(verdict: Verdict, spec: Rotary, pairs: int) -> dict[str, Any]:
     return {
         "told": told,
         "dtype": found.get("rounded to", ""),
-        "scaling": "none" if spec.scaling is None else named(spec.scaling),
+        "scaling": "none" if spec.scaling is None else scaling_name(spec.scaling),
         "other": found.get("scaling in effect", ""),
         "base": found.get("base in effect", 0.0),
         "factor": found.get("effective factor", 0.0),

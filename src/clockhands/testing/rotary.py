@@ -10,9 +10,7 @@ import numpy as np
 
 from clockhands.arguments import count, shown
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults.fault import Suspect
-from clockhands.faults.rotary import Seen, rotary_suspects
-from clockhands.faults.rotary_rows import ROTARY
+from clockhands.faults import ROTARY, SeenRotary, StagedRotary, Suspect, rotary_suspects
 from clockhands.memory import refuse_larger
 from clockhands.rotary import Rotary
 from clockhands.testing.asking import Implementation, Inside, Outside
@@ -167,9 +165,7 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
     def tried() -> Iterator[Suspect]:
         yield from rotary_suspects(it.spec, seen)
         if it.call == PAIRS:
-            from clockhands.faults.turning import Turning
-
-            yield Suspect(("queries-and-keys-crossed",), {}, lambda: Turning)
+            yield Suspect(("queries-and-keys-crossed",), {}, lambda: StagedRotary)
 
     def built(suspect: Suspect) -> Inside:
         return Inside.of_suspect(suspect, it, side)
@@ -234,7 +230,7 @@ def _wrong_side(it: Outside, asked: list[Asked]) -> str | None:
     return None
 
 
-def _seen(it: Outside, first_wrong: int | None, side: str | None = None) -> Seen:
+def _seen(it: Outside, first_wrong: int | None, side: str | None = None) -> SeenRotary:
     """Measure the turning of the declared pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
     at = np.array([0, 1, *powers])
@@ -253,7 +249,7 @@ def _seen(it: Outside, first_wrong: int | None, side: str | None = None) -> Seen
     alike = bool(measured) and bool(
         (np.abs(measured[0] - measured[1]) <= 0.05 * np.maximum(np.abs(measured[0]), 0.1)).mean() > 0.98
     )
-    seen = Seen(
+    seen = SeenRotary(
         it.dtype,
         it.coarse,
         it.length,
@@ -266,7 +262,7 @@ def _seen(it: Outside, first_wrong: int | None, side: str | None = None) -> Seen
     return replace(seen, stands=seen.apparent(it.spec))
 
 
-def _by_rates(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
+def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
     """What can be said of a rotation that turns evenly, by rates that no known fault makes."""
     rates = seen.rates() if seen.evenly() else None
     if rates is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
-from clockhands.faults.turning import Turning
+from clockhands.faults import StagedRotary
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, rotate
 from clockhands.testing.asking import Implementation, Inside, Outside
@@ -91,7 +91,7 @@ def answer(
         return Answer(asked, got, got, allowed, where[:, None])
     roles = None if own.xpos is None else role or "query"
     wanted = rotate(x, own, at, role=roles)
-    turning = Turning(own)
+    turning = StagedRotary(own)
     phases = turning.phases(np.asarray(at, np.float64))
     sizes, growth = x, None
     if own.xpos is not None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.faults.fault import Fault
-from clockhands.faults.rotary_rows import ROTARY
+from clockhands.faults import ROTARY, Fault
 from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, failed_of, told_of
 from clockhands.testing.reports import Explanation

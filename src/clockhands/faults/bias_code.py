@@ -1,16 +1,19 @@
-"""An implementation of a bias in stages, right as it stands: a fault replaces one of them.
+"""An implementation of a bias in stages, the learned numbers behind one, and suspects that keep state.
 
 Positions are read, become numbers of tokens, and these times the slopes are the bias; learned codes look theirs up:
 ``places -> tokens -> numbers``. All of it is float64, so what a fault does is not hidden by rounding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from clockhands.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.biases.linear import Alibi, Decay
+from clockhands.faults.fault import Suspect
+from clockhands.faults.stages import SuspectMaker, shared
 
 Apply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """``apply(queries [queries], keys [keys]) -> [heads, queries, keys]``, float64."""
@@ -19,7 +22,7 @@ Places = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-class Biasing:
+class StagedBias:
     """A right implementation, or one with a stage of another kind.
 
     Args:
@@ -103,7 +106,7 @@ def alone(table: np.ndarray, within: float = 1e-6) -> np.ndarray:
     return (apart <= within * np.abs(table).max(initial=0)).sum(axis=-1) == 1
 
 
-class Given:
+class GivenValues:
     """The learned numbers of a code, and what a code with another number of rows would look up in them."""
 
     def __init__(self, values: Any) -> None:
@@ -149,3 +152,90 @@ class Behind:
         if not alone(table[np.isfinite(table).all(axis=-1)]).all():
             return None
         return np.nan_to_num(table)
+
+
+@dataclass(frozen=True)
+class SeenBias(SuspectMaker):
+    """What was measured of an implementation before suspects are tried.
+
+    Attributes:
+        values: The learned numbers of another code with this number of rows or parameters, as the implementation
+            would have them; None where it cannot have any.
+        causal, exact: As the check compares.
+        placed: Whether it is told where queries and keys stand, not only how many they are.
+        length: Positions that it was asked for.
+        first_wrong: The smallest distance at which it is wrong, or None.
+        factors: What each head's numbers are times the right ones, by least squares, [heads]; NaN where they are not.
+        order: For each head the right one whose numbers it has, [heads], where that is another order; else None.
+    """
+
+    values: Callable[[BiasCode], Any]
+    causal: bool
+    exact: bool
+    placed: bool
+    length: int
+    first_wrong: int | None
+    factors: np.ndarray
+    order: np.ndarray | None
+
+    def right(self, spec: BiasCode, **stages: Any) -> StagedBias:
+        """A right implementation but for some stages."""
+        return StagedBias(spec, self.values(spec), **stages)
+
+
+def bias_stateful(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+    """Suspects whose answers depend on what was asked before: a matrix kept, caches without their key."""
+
+    def cached(code: str, without: tuple[str, ...] | None) -> Suspect:
+        return Suspect((code,), {}, lambda: shared(without, seen.right, lambda held, _: held))
+
+    if spec.ordered:
+        for words, square in (("a longer pass", False), ("a pass as long", True)):
+            when = {"when": f", once {words} was made"}
+            yield seen.built("bias-of-first-rows", when, lambda it, square=square: _KeptMatrix(seen.right(it), square))
+        when = {"when": " once a longer pass was made"}
+        yield seen.built("bias-dropped", when, lambda it: _dropped_once_longer(seen.right(it)))
+        yield seen.built("cache-keeps-first-length", {}, lambda it: _first_of_each_length(seen.right(it)))
+    for code, field in (("cache-without-slopes", "octaves"), ("cache-without-max-distance", "max_distance")):
+        if hasattr(spec, field):
+            yield cached(code, (field,))
+    if not spec.learned:
+        yield cached("cache-without-heads", ("heads",))
+        yield cached("cache-without-heads", None)
+
+
+class _KeptMatrix:
+    """Keeps the matrix of the longest pass and cuts later ones from its first rows and columns."""
+
+    def __init__(self, right: StagedBias, square: bool) -> None:
+        self.right, self.square = right, square
+        self.kept: np.ndarray | None = None
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        rows, columns = len(queries), len(keys)
+        if self.kept is None or self.kept.shape[-1] < columns or (self.square and self.kept.shape[-2] < rows):
+            self.kept = self.right(queries, keys)
+        cut = self.kept[:, :rows, :columns]
+        # One row that was kept stands for all; fewer do not fit, and the call fails.
+        if cut.shape[1] not in (1, rows):
+            return np.full((len(cut), rows, columns), np.nan)
+        return np.broadcast_to(cut, (len(cut), rows, columns))
+
+
+def _dropped_once_longer(right: StagedBias) -> Apply:
+    """Has no bias where a longer pass was made before."""
+    longest = 0
+
+    def apply(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        nonlocal longest
+        dropped, longest = len(keys) <= longest, max(longest, len(keys))
+        found = right(queries, keys)
+        return np.zeros_like(found) if dropped else found
+
+    return apply
+
+
+def _first_of_each_length(right: StagedBias) -> Apply:
+    """Keeps the numbers of the first call with so many queries and keys, wherever they stand."""
+    kept: dict[tuple[int, int], np.ndarray] = {}
+    return lambda queries, keys: kept.setdefault((len(queries), len(keys)), right(queries, keys))

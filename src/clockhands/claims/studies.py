@@ -32,7 +32,7 @@ _RESAMPLES = 9_999
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeasuredEstimate:
     """A mean over seeds with its 95 % bootstrap interval, which for 3 seeds is their range.
 
     Attributes:
@@ -58,7 +58,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredStudy:
     """The stored results of one study.
 
     Attributes:
@@ -100,7 +100,7 @@ class Measured:
         length: int = 0,
         variant: str = AS_TRAINED,
         protocol: str = "whole",
-    ) -> Estimate:
+    ) -> MeasuredEstimate:
         """A measure over all seeds. Length 0 is the training length.
 
         ``loss_ratio`` is not stored: it is the loss over the same model's loss at the training length, seed by seed.
@@ -136,7 +136,7 @@ class Measured:
         variant: str = AS_TRAINED,
         minus_variant: str = AS_TRAINED,
         protocol: str = "whole",
-    ) -> Estimate:
+    ) -> MeasuredEstimate:
         """A measure of one arm less that of another, seed by seed.
 
         Raises:
@@ -149,7 +149,7 @@ class Measured:
             raise InvalidValue(f"{arm} and {minus} share no seed in the study {self.name!r}.", "Compare other arms.")
         return estimated(pairs)
 
-    def places(self, task: str, arm: str) -> dict[str, Estimate]:
+    def places(self, task: str, arm: str) -> dict[str, MeasuredEstimate]:
         """The task's measure by position, depth or distance, as trained, at the longest length.
 
         Raises:
@@ -171,33 +171,33 @@ class Measured:
         return self.data["tasks"][task]
 
 
-def estimate_of(row: list[Any], seeds: list[int]) -> Estimate:
+def estimate_of(row: list[Any], seeds: list[int]) -> MeasuredEstimate:
     """An estimate as it is stored: mean, low, high, then the number of each seed, null where there is none.
 
     >>> estimate_of([2.0, 1.0, 3.0, 1.0, None, 3.0], [0, 1, 2])
-    Estimate(mean=2.0, low=1.0, high=3.0, seeds={0: 1.0, 2: 3.0})
+    MeasuredEstimate(mean=2.0, low=1.0, high=3.0, seeds={0: 1.0, 2: 3.0})
     """
     mean, low, high, *numbers = (None if each is None else float(each) for each in row)
     assert mean is not None, "an estimate has a mean"
     of_seeds = {seed: each for seed, each in zip(seeds, numbers, strict=True) if each is not None}
-    return Estimate(mean, low, high, of_seeds)
+    return MeasuredEstimate(mean, low, high, of_seeds)
 
 
-def estimated(seeds: Mapping[int, float]) -> Estimate:
+def estimated(seeds: Mapping[int, float]) -> MeasuredEstimate:
     """The mean over seeds and its 95 % percentile bootstrap interval, as the lab computes it.
 
     >>> estimated({0: 1.0, 1: 2.0, 2: 6.0})
-    Estimate(mean=3.0, low=1.0, high=6.0, seeds={0: 1.0, 1: 2.0, 2: 6.0})
+    MeasuredEstimate(mean=3.0, low=1.0, high=6.0, seeds={0: 1.0, 1: 2.0, 2: 6.0})
     """
     numbers = np.array(list(seeds.values()))
     mean = float(numbers.mean())
     if len(numbers) < 2 or not np.isfinite(numbers).all():
-        return Estimate(mean, None, None, dict(seeds))
+        return MeasuredEstimate(mean, None, None, dict(seeds))
     drawn = np.random.default_rng(0).integers(len(numbers), size=(_RESAMPLES, len(numbers)))
     # Sums in another order round otherwise; the mean of equal numbers is that number.
     low, high = (float(each) for each in np.percentile(numbers[np.sort(drawn, axis=1)].mean(axis=1), (2.5, 97.5)))
     least, most = float(numbers.min()), float(numbers.max())
-    return Estimate(mean, max(low, least), min(high, most), dict(seeds))
+    return MeasuredEstimate(mean, max(low, least), min(high, most), dict(seeds))
 
 
 def stored() -> list[str]:
@@ -206,12 +206,12 @@ def stored() -> list[str]:
 
 
 @cache
-def _studies() -> Mapping[str, Measured]:
+def _studies() -> Mapping[str, MeasuredStudy]:
     text = resources.files("clockhands.claims").joinpath("studies.json").read_text(encoding="utf-8")
-    return MappingProxyType({name: Measured(name, data) for name, data in json.loads(text)["studies"].items()})
+    return MappingProxyType({name: MeasuredStudy(name, data) for name, data in json.loads(text)["studies"].items()})
 
 
-def measured(name: str) -> Measured:
+def measured(name: str) -> MeasuredStudy:
     """The stored results of a study.
 
     Raises:

@@ -1,7 +1,8 @@
 """Bias suspects: every known fault of a bias with the parameters that it may have here."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +11,10 @@ import numpy as np
 from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
 from clockhands.biases.linear import Alibi, Decay
 from clockhands.errors import ClockhandsError
-from clockhands.faults.bias_buckets import bucket_suspects
-from clockhands.faults.bias_state import stateful
-from clockhands.faults.biasing import Apply, Biasing
+from clockhands.faults.bias_code import Apply, SeenBias, StagedBias, bias_stateful
 from clockhands.faults.fault import Suspect
-from clockhands.faults.turning import rounded
+from clockhands.faults.stages import COARSE, rounded
 
-COARSE = ("bfloat16", "float16")
 _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 _IN_WORDS = {
     "distance": "-slope (q - k)",
@@ -27,38 +25,13 @@ _IN_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class SeenBias:
-    """What was measured of an implementation before suspects are tried.
-
-    Attributes:
-        values: The learned numbers of another code with this number of rows or parameters, as the implementation
-            would have them; None where it cannot have any.
-        causal, exact: As the check compares.
-        placed: Whether it is told where queries and keys stand, not only how many they are.
-        length: Positions that it was asked for.
-        first_wrong: The smallest distance at which it is wrong, or None.
-        factors: What each head's numbers are times the right ones, by least squares, [heads]; NaN where they are not.
-        order: For each head the right one whose numbers it has, [heads], where that is another order; else None.
-    """
-
-    values: Callable[[BiasCode], Any]
-    causal: bool
-    exact: bool
-    placed: bool
-    length: int
-    first_wrong: int | None
-    factors: np.ndarray
-    order: np.ndarray | None
-
-
 def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     """Suspects to try, the simple ones first."""
     if isinstance(spec, Alibi | Decay):
         yield from _slopes(spec, seen)
         yield from _forms(spec, seen)
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
-        yield from bucket_suspects(spec, seen.values)
+        yield from _buckets(spec, seen)
     if isinstance(spec, Kerple):
         yield from _kernels(spec, seen)
     if isinstance(spec, Window):
@@ -68,16 +41,7 @@ def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     yield from _dropped(spec, seen)
     yield from _moved(spec, seen)
     yield from _rounded(spec, seen)
-    yield from stateful(spec, seen.values)
-
-
-def right(spec: BiasCode, seen: SeenBias, **stages: Any) -> Biasing:
-    """A right implementation but for some stages."""
-    return Biasing(spec, seen.values(spec), **stages)
-
-
-def _suspect(code: str, parameters: Mapping[str, Any], build: Callable[[BiasCode], Apply]) -> Suspect:
-    return Suspect((code,), parameters, lambda: build)
+    yield from bias_stateful(spec, seen)
 
 
 def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
@@ -88,12 +52,12 @@ def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
         if slopes is None or any(_alike(slopes, other) for other in known):
             continue
         known.append(slopes)
-        yield _suspect(
+        yield seen.built(
             code,
             {"rule": words, "used": _some(slopes, own), "declared": _some(own, slopes)},
-            lambda it, made=made: right(it, seen, slopes=made(it)),
+            lambda it, made=made: seen.right(it, slopes=made(it)),
         )
-    yield _suspect("slope-sign", {}, lambda it: right(it, seen, slopes=-_slopes_of(it)))
+    yield seen.built("slope-sign", {}, lambda it: seen.right(it, slopes=-_slopes_of(it)))
     factors = seen.factors
     if not np.isfinite(factors).all() or (np.abs(factors) < 1e-3).any():
         return
@@ -102,10 +66,10 @@ def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
         return
     same = _alike(np.sort(slopes), np.sort(own))
     rule = "the right slopes in another order of heads" if same else "slopes of no rule that is known"
-    yield _suspect(
+    yield seen.built(
         "slopes-rule",
         {"rule": rule, "used": _some(slopes, own), "declared": _some(own, slopes)},
-        lambda it: right(it, seen, slopes=slopes if it.heads == len(slopes) else None),
+        lambda it: seen.right(it, slopes=slopes if it.heads == len(slopes) else None),
     )
 
 
@@ -123,40 +87,28 @@ def _rules(spec: Alibi | Decay) -> Iterator[tuple[str, str, Callable[[Any], np.n
     def below(it: Alibi) -> int:
         return 2 ** (it.heads.bit_length() - 1)
 
-    def of_powers(it: Alibi, start: int) -> np.ndarray:
+    def of_powers(it: Alibi, start: int, of_above: slice) -> np.ndarray:
+        """The slopes of the power of two below, then some of those of the power above."""
         power = below(it)
-        more = series(2 * power, it.octaves, start)[::2][: it.heads - power]
-        return np.concatenate([series(power, it.octaves, start), more])
+        above = series(2 * power, it.octaves, start)[of_above]
+        return np.concatenate([series(power, it.octaves, start), above[: it.heads - power]])
 
+    words = "the power of two below, then"
     yield "first-slope-one", "", lambda it: series(it.heads, it.octaves, 0)
-    yield "first-slope-one", "", lambda it: of_powers(it, 0)
-    yield "slopes-rule", "one geometric series through all heads", lambda it: series(it.heads, it.octaves)
-    yield (
-        "slopes-rule",
-        "the power of two below, then every other one of the power above",
-        lambda it: of_powers(it, 1),
-    )
-    yield (
-        "slopes-rule",
-        "the power of two below, then the first ones of the power above",
-        lambda it: np.concatenate(
-            [series(below(it), it.octaves), series(2 * below(it), it.octaves)[: it.heads - below(it)]]
+    yield "first-slope-one", "", lambda it: of_powers(it, 0, slice(0, None, 2))
+    for rule, made in (
+        ("one geometric series through all heads", lambda it: series(it.heads, it.octaves)),
+        (f"{words} every other one of the power above", lambda it: of_powers(it, 1, slice(0, None, 2))),
+        (f"{words} the first ones of the power above", lambda it: of_powers(it, 1, slice(None))),
+        (f"{words} the second of each two of the power above", lambda it: of_powers(it, 1, slice(1, None, 2))),
+        (
+            "the first ones of the power of two above",
+            lambda it: series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
         ),
-    )
-    yield (
-        "slopes-rule",
-        "the power of two below, then the second of each two of the power above",
-        lambda it: np.concatenate(
-            [series(below(it), it.octaves), series(2 * below(it), it.octaves)[1::2][: it.heads - below(it)]]
-        ),
-    )
-    yield (
-        "slopes-rule",
-        "the first ones of the power of two above",
-        lambda it: series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
-    )
-    yield "slopes-rule", "the right slopes with the heads in reverse", lambda it: np.array(it.slopes)[::-1]
-    yield "slopes-rule", "half of the slope before, in every head", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))
+        ("the right slopes with the heads in reverse", lambda it: np.array(it.slopes)[::-1]),
+        ("half of the slope before, in every head", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))),
+    ):
+        yield "slopes-rule", rule, made
     for octaves in (1, 2, 4, 8, 16):
         yield (
             "slopes-rule",
@@ -192,33 +144,29 @@ def _forms(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
         # Forms that softmax tells apart only where keys come after queries.
         code = "bias-from-key-only" if seen.exact and form in ("key", "last-key") else "other-form"
         if seen.exact or not seen.causal:
-            yield _suspect(
-                code,
-                {"used": _IN_WORDS[form], "declared": _IN_WORDS[spec.form]},
-                lambda it, form=form: right(it, seen, form=form),
-            )
+            yield seen.suspect(code, {"used": _IN_WORDS[form], "declared": _IN_WORDS[spec.form]}, form=form)
 
 
 def _kernels(spec: Kerple, seen: SeenBias) -> Iterator[Suspect]:
     values = seen.values(spec)
 
     def exchanged(it: BiasCode) -> Apply:
-        return Biasing(it, {"p": values["a"], "a": values["p"]})
+        return StagedBias(it, {"p": values["a"], "a": values["p"]})
 
     try:
         exchanged(spec)(np.arange(2), np.arange(2))
     except ClockhandsError:
         pass
     else:
-        yield _suspect("other-form", {"used": "p and a exchanged", "declared": "p and a"}, exchanged)
+        yield seen.built("other-form", {"used": "p and a exchanged", "declared": "p and a"}, exchanged)
     other: Any = {"log": "power", "power": "log"}[spec.kernel]
     words = {"log": "p ln(1 + a d)", "power": "a d ** p"}
     changed = replace(spec, kernel=other)
     if changed.refuse({name: np.asarray(array) for name, array in values.items()}) is None:
-        yield _suspect(
+        yield seen.built(
             "other-form",
             {"used": f"-{words[other]}", "declared": f"-{words[spec.kernel]}"},
-            lambda it: Biasing(replace(it, kernel=other), values),  # type: ignore[type-var]
+            lambda it: StagedBias(replace(it, kernel=other), values),  # type: ignore[type-var]
         )
 
 
@@ -227,14 +175,14 @@ def _planes(seen: SeenBias) -> Iterator[Suspect]:
         assert isinstance(it, Window)
 
         def places(queries: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return _turned(it, queries), _turned(it, keys)
+            return _column_by_column(it, queries), _column_by_column(it, keys)
 
-        return Biasing(replace(it, height=it.width, width=it.height), seen.values(it), places=places)
+        return StagedBias(replace(it, height=it.width, width=it.height), seen.values(it), places=places)
 
-    yield _suspect("axes-exchanged", {}, transposed)
+    yield seen.built("axes-exchanged", {}, transposed)
 
 
-def _turned(spec: Window, at: np.ndarray) -> np.ndarray:
+def _column_by_column(spec: Window, at: np.ndarray) -> np.ndarray:
     """The token numbers of a window that is read column by column."""
     first = spec.first_token
     down, across = np.divmod(at - first, spec.width)
@@ -242,14 +190,14 @@ def _turned(spec: Window, at: np.ndarray) -> np.ndarray:
 
 
 def _directions(seen: SeenBias) -> Iterator[Suspect]:
-    def turned(it: BiasCode) -> Apply:
-        own = right(it, seen)
+    def transposed(it: BiasCode) -> Apply:
+        own = seen.right(it)
         if it.reads == "key":
             return own
         # Query and key change places: the matrix is transposed.
         return lambda queries, keys: np.swapaxes(own(keys, queries), -1, -2)
 
-    yield _suspect("other-direction", {}, turned)
+    yield seen.built("other-direction", {}, transposed)
 
 
 def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
@@ -263,20 +211,20 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
             if (slopes := made(spec)) is not None
         )
         if not ruled and min(abs(factor - known) for known in (0, 1, -1)) > 3e-3:
-            yield _suspect(
+            yield seen.suspect(
                 "bias-scaled",
                 {"factor": factor, "why": " (its scale is left out)" if abs(factor * named - 1) < 1e-3 else ""},
-                lambda it: right(it, seen, numbers=lambda found, *_: factor * found),
+                numbers=lambda found, *_: factor * found,
             )
         if abs(factor + 1) < 0.01 and not isinstance(spec, Alibi | Decay):
-            yield _suspect("slope-sign", {}, lambda it: right(it, seen, numbers=lambda found, *_: -found))
+            yield seen.suspect("slope-sign", {}, numbers=lambda found, *_: -found)
     if seen.order is not None and not isinstance(spec, Alibi | Decay):
         order = seen.order
         pairs = [f"{head} has those of {other}" for head, other in enumerate(order.tolist()) if head != other]
-        yield _suspect(
+        yield seen.suspect(
             "heads-exchanged",
             {"heads": ", ".join(pairs[:3]) + (", ..." if len(pairs) > 3 else "")},
-            lambda it: right(it, seen, numbers=lambda found, *_: found[order]),
+            numbers=lambda found, *_: found[order],
         )
 
 
@@ -295,13 +243,13 @@ def _dropped(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         (of_one, " where there is one query: none in decoding"),
         (of_fewer, " where queries are fewer than keys: none once a cache exists"),
     ):
-        yield _suspect("bias-dropped", {"when": when}, lambda it, numbers=numbers: right(it, seen, numbers=numbers))
+        yield seen.suspect("bias-dropped", {"when": when}, numbers=numbers)
 
     def masked(found: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         return np.where(queries[:, None] < keys[None, :], -np.inf, found)
 
     if not seen.causal and spec.ordered:
-        yield _suspect("later-keys-masked", {}, lambda it: right(it, seen, numbers=masked))
+        yield seen.suspect("later-keys-masked", {}, numbers=masked)
 
 
 def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
@@ -322,10 +270,10 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
     first = "bias-of-first-rows"
     for places in (first_rows, first_of_fewer):
-        yield _suspect(first, {"when": ""}, lambda it, places=places: right(it, seen, places=places))
+        yield seen.suspect(first, {"when": ""}, places=places)
     counted = "positions-ignored"
     for places, words in ((both_counted, "the first ones"), (at_the_end, "the last of the keys")) * seen.placed:
-        yield _suspect(counted, {"where": words}, lambda it, places=places: right(it, seen, places=places))
+        yield seen.suspect(counted, {"where": words}, places=places)
     for by in (-2, -1, 1, 2):
         for alone in (False, True):
 
@@ -335,9 +283,7 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
                 return (queries + by if not alone or len(queries) < len(keys) else queries), keys
 
             when = " where queries are fewer than keys" if alone else ""
-            yield _suspect(
-                "distance-offset", {"by": f"{by:+d}", "when": when}, lambda it, off=off: right(it, seen, places=off)
-            )
+            yield seen.suspect("distance-offset", {"by": f"{by:+d}", "when": when}, places=off)
     most = {2**power - 1 for power in range(4, 14)} | {2**power for power in range(4, 14)}
     most |= {seen.first_wrong - 1, seen.first_wrong} if seen.first_wrong else set()
     if isinstance(spec, TableCode):
@@ -346,12 +292,12 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
         def clipped(queries: np.ndarray, keys: np.ndarray, it: BiasCode, end: int = end) -> np.ndarray:
             # Entry by entry, as an index into a table of distances that is cut.
-            line = right(it, seen)(np.array([2 * end]), np.arange(4 * end + 1))[:, 0]
+            line = seen.right(it)(np.array([2 * end]), np.arange(4 * end + 1))[:, 0]
             apart = np.clip(queries[:, None] - keys[None, :], -2 * end, 2 * end)
             return line[:, 2 * end - np.clip(apart, -end, end)]
 
         if spec.reads == "distance":
-            yield _suspect(
+            yield seen.built(
                 "distances-clipped",
                 {"end": end},
                 lambda it, clipped=clipped: lambda queries, keys: clipped(queries, keys, it),
@@ -374,11 +320,11 @@ def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         if isinstance(spec, Alibi | Decay):
             for form in forms:
                 for codes, stages in _roundings(spec, to, form):
-                    yield Suspect(codes, words, lambda stages=stages: lambda it: right(it, seen, **stages(it)))
+                    yield Suspect(codes, words, lambda stages=stages: lambda it: seen.right(it, **stages(it)))
         else:
-            yield _suspect("bias-rounded", words, lambda it, to=to: right(it, seen, numbers=to))
+            yield seen.suspect("bias-rounded", words, numbers=to)
         if spec.ordered and spec.reads != "key":
-            yield _suspect("positions-rounded", words, lambda it, places=places: right(it, seen, places=places))
+            yield seen.suspect("positions-rounded", words, places=places)
 
 
 def _roundings(
@@ -398,3 +344,161 @@ def _roundings(
         yield codes, lambda _, named=named: named
         if changed:
             yield (*codes, "slopes-rounded"), lambda it, named=named: {**named, "slopes": to(_slopes_of(it))}
+
+
+@dataclass(frozen=True)
+class _LogBuckets:
+    """Buckets that are even in the logarithm of the distance, as code computes them: in float64, or in float32.
+
+    Attributes:
+        first: Distances with a bucket of their own, below this one.
+        last: Where the last bucket begins.
+        steps: Buckets in between.
+        up: Whether the logarithm is rounded up.
+        single: Whether it is made in float32.
+        added: Inside the logarithm.
+    """
+
+    first: int
+    last: float
+    steps: int
+    up: bool
+    single: bool
+    added: float = 0.0
+
+    def __call__(self, sizes: np.ndarray) -> np.ndarray:
+        """The bucket of each size of a distance, before it is cut."""
+        kind = np.float32 if self.single else np.float64
+        far = np.maximum(sizes, self.first).astype(kind) / kind(self.first) + kind(self.added)
+        y = np.log(far) / kind(math.log(self.last / self.first)) * kind(self.steps)
+        if not self.single:
+            near = np.round(y)
+            y = np.where(np.abs(y - near) < 1e-9, near, y)
+        return self.first + (np.ceil(y) if self.up else np.floor(y)).astype(np.int64)
+
+
+def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterator[Suspect]:
+    """Every way in which another bucket is taken."""
+    if isinstance(spec, Buckets):
+        yield from _of_t5(spec, seen)
+    elif isinstance(spec, CeilingBuckets):
+        yield from _of_deberta(spec, seen)
+    else:
+        for span in _others(spec.span):
+            yield from _other(
+                "another-max-distance", {"used": span, "declared": spec.span}, replace(spec, span=span), seen
+            )
+            yield _clipped_about(spec, span, seen)
+
+
+def _others(number: int) -> list[int]:
+    found = {number // 2, 2 * number, number - 1, number + 1, 4 * number, number // 4}
+    return sorted((found | {8, 16, 32, 64, 128, 256, 320, 512, 800, 1024}) - {number})
+
+
+def _other(code: str, parameters: dict[str, Any], other: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+    """A code with another field; of another model it has that field too."""
+    table = seen.values(other)
+    if table is None:
+        return
+    yield seen.built(code, parameters, lambda _: StagedBias(other, table))
+    for rows in _rows_of(other):
+        yield seen.built(code, parameters, lambda _, rows=rows: StagedBias(other, _scaled(other, table), rows=rows))
+
+
+def _scaled(spec: BiasCode, table: Any) -> Any:
+    return np.asarray(table, np.float64) * getattr(spec, "scale", 1.0)
+
+
+def _rows_of(spec: BiasCode) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+    """The rows that float32 takes, which differ at some edges."""
+    if isinstance(spec, Buckets):
+        yield _t5_rows(spec, up=False, single=True)
+    elif isinstance(spec, CeilingBuckets):
+        yield _deberta_rows(spec, up=True, single=True)
+
+
+def _t5_rows(spec: Buckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
+    way = spec.buckets // 2 if spec.bidirectional else spec.buckets
+    first = way // 2
+    log = _LogBuckets(first, spec.max_distance, way - first, up, single, spec.epsilon)
+
+    def rows(apart: np.ndarray) -> np.ndarray:
+        sizes = np.abs(apart) if spec.bidirectional else np.maximum(apart, 0)
+        found = np.where(sizes < first, sizes, np.minimum(log(sizes), way - 1))
+        return found + way * ((apart < 0) & spec.bidirectional)
+
+    return rows
+
+
+def _deberta_rows(spec: CeilingBuckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
+    first = spec.span // 2
+    log = _LogBuckets(first, spec.max_distance - 1, first - 1, up, single)
+
+    def rows(apart: np.ndarray) -> np.ndarray:
+        sizes = np.abs(apart)
+        found = np.where(sizes <= first, sizes, log(sizes)) * np.where(apart < 0, -1, 1)
+        return np.clip(found + spec.span, 0, 2 * spec.span - 1)
+
+    return rows
+
+
+def _of_t5(spec: Buckets, seen: SeenBias) -> Iterator[Suspect]:
+    code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
+    for sides in _possible(spec, "bidirectional", [not spec.bidirectional]):
+        yield from _other(code, {}, sides, seen)
+    yield from _other_numbers(spec, seen, "another-number-of-buckets", "buckets")
+    yield from _other_numbers(spec, seen, "another-max-distance", "max_distance")
+    table = seen.values(spec)
+    for single in (False, True):
+        rows = _t5_rows(spec, up=True, single=single)
+        own = _measured(spec, rows, seen) if table is not None else None
+        if own is not None:
+            yield seen.built(
+                "buckets-rounded-up", {}, lambda it, rows=rows, own=own: StagedBias(it, _scaled(it, own), rows=rows)
+            )
+
+
+def _of_deberta(spec: CeilingBuckets, seen: SeenBias) -> Iterator[Suspect]:
+    yield from _other_numbers(spec, seen, "another-number-of-buckets", "span")
+    yield from _other_numbers(spec, seen, "another-max-distance", "max_distance")
+    for single in (False, True):
+        rows = _deberta_rows(spec, up=False, single=single)
+        own = _measured(spec, rows, seen)
+        if own is not None:
+            yield seen.built("buckets-rounded-down", {}, lambda it, rows=rows, own=own: StagedBias(it, own, rows=rows))
+
+
+def _other_numbers(spec: Any, seen: SeenBias, code: str, field: str) -> Iterator[Suspect]:
+    """Another number in one field, as far as the spec can have it."""
+    declared = getattr(spec, field)
+    for other in _possible(spec, field, _others(declared)):
+        yield from _other(code, {"used": getattr(other, field), "declared": declared}, other, seen)
+
+
+def _measured(spec: BiasCode, rows: Callable[[np.ndarray], np.ndarray], seen: SeenBias) -> Any:
+    """The table behind these rows: the one that is known, or what was measured."""
+    measured = getattr(seen.values, "behind", None)
+    return seen.values(spec) if measured is None else measured(rows, spec)
+
+
+def _clipped_about(spec: Clipped, span: int, seen: SeenBias) -> Suspect:
+    """Distances cut nearer or further, around the middle of the same table."""
+
+    def rows(apart: np.ndarray) -> np.ndarray:
+        return np.clip(np.clip(apart, -span, span) + spec.span, 0, 2 * spec.span - 1)
+
+    own = _measured(spec, rows, seen)
+    own = seen.values(spec) if own is None else own
+    return seen.built(
+        "another-max-distance",
+        {"used": span, "declared": spec.span},
+        lambda it: StagedBias(it, np.asarray(own, np.float64), rows=rows),
+    )
+
+
+def _possible(spec: Any, field: str, values: Iterable[Any]) -> Iterator[Any]:
+    """The specs with each of these values, without those that do not exist."""
+    for value in values:
+        with suppress(ClockhandsError):
+            yield replace(spec, **{field: value})
