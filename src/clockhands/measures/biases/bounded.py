@@ -16,12 +16,12 @@ import numpy as np
 from clockhands.biases import Alibi, Decay, Fire, Kerple, LogWindow
 from clockhands.biases.codes import TableCode
 from clockhands.measures.property import Property, measured, not_computed, said
-from clockhands.measures.subject import Subject
+from clockhands.measures.subject import MeasuredCode
 
 _WINDOW = 16.0  # what Swin-V2 multiplies a sigmoid by
 
 
-def bounded_bias(subject: Subject) -> Property:
+def bounded_bias(subject: MeasuredCode) -> Property:
     """Whether what a bias adds to a score stays within a bound at any distance.
 
     A line (ALiBi, the decay of retention) and KERPLE's kernels grow without end, downward: the softmax makes of that a

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from clockhands.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.errors import InvalidValue
 from clockhands.measures.property import Property, measured, not_computed
-from clockhands.measures.subject import Subject
+from clockhands.measures.subject import MeasuredCode
 
 _SIDE = 48
 _SAME = 1e-9
@@ -42,7 +42,7 @@ def along_diagonals(square: NDArray[np.float64]) -> float:
     return float(np.abs(square[..., 1:, 1:] - square[..., :-1, :-1]).max(initial=0))
 
 
-def diagonals(subject: Subject) -> Property:
+def diagonals(subject: MeasuredCode) -> Property:
     """Whether a bias depends on the distance alone, or up to a constant in each row.
 
     Accuracy: see the module.

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
-from clockhands.measures.biases.lines import MOST_DISTANCE, name, no_bias
-from clockhands.measures.property import Property, measured, not_applicable
-from clockhands.measures.subject import Subject
+from clockhands.measures.biases.lines import MOST_DISTANCE, name, refuse_others
+from clockhands.measures.property import Property, measure, measured, not_applicable
+from clockhands.measures.subject import MeasuredCode
 
 Bucketed = Buckets | CeilingBuckets | Clipped
 Plane = Window | LogWindow
@@ -88,14 +88,14 @@ def rows_of_window(spec: Plane, length: int) -> np.ndarray:
     return np.concatenate([used.reshape(-1), np.array([number > 0, number > 0, True][:extra], bool)])
 
 
-def edges(subject: Subject) -> Property:
+@measure()
+def edges(subject: MeasuredCode) -> Property:
     """At which distances a bucket begins, exactly as the formula in real numbers says.
 
     Not applicable to codes without buckets: where every distance has a number of its own, or none has.
     """
     spec = subject.spec
-    if subject.kind != "bias":
-        return not_applicable(no_bias(subject, "there are no buckets of distances", "kernel"))
+    refuse_others(subject, "there are no buckets of distances", "kernel")
     if isinstance(spec, Window | LogWindow):
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
