@@ -6,7 +6,7 @@ import click
 
 from clockhands.auditing import CODES
 from clockhands.cli.group import did_you_mean
-from clockhands.cli.output import print_json
+from clockhands.cli.output import json_option, print_json
 from clockhands.faults import FAULTS
 
 EXAMPLES = """\b
@@ -29,7 +29,7 @@ def _code(ctx: click.Context, _param: click.Parameter, value: str | None) -> str
 
 @click.command("explain", epilog=EXAMPLES)
 @click.argument("code", required=False, callback=_code)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(code: str | None, as_json: bool) -> int:
     """Say what a finding of `clockhands audit` or a fault of `clockhands check` means, and how to mend it.
 

@@ -138,7 +138,7 @@ def properties(spec: Spec, length: int, dtype: object = "float32", *, values: An
     if isinstance(spec, LayerMixture):
         return _of_mixture(spec, length, dtype, values)
     subject = subject_of(spec, length, dtype, values)
-    found = {name: each(subject) for name, each in _MEASURES.items()}
+    found: dict[str, Any] = {name: each(subject) for name, each in _MEASURES.items()}
     return Properties(spec, subject.length, subject.dtype.name, **found)
 
 
