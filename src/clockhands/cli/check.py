@@ -145,7 +145,7 @@ def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:
         print_json({"target": target, "spec": spec, **report.to_dict()})
         return
     # A program that asks for JSON does not pay for the drawing.
-    from clockhands.show.checks import print_report
+    from clockhands.show.explanation import print_report
 
     print_report(report, verbose=verbose)
 

@@ -60,7 +60,7 @@ def _title(audits: list[Audit]) -> str:
     if len(audits) != 1:
         return "clockhands"
     # Imported when there is something to show.
-    from clockhands.show.places import IN_TITLES, cut, short_name
+    from clockhands.show.findings import IN_TITLES, cut, short_name
 
     return f"clockhands: {cut(short_name(audits[0].target), IN_TITLES)}"
 
