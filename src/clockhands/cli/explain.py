@@ -40,7 +40,12 @@ def command(code: str | None, as_json: bool) -> int:
     findings = [each for each in CODES if code in (None, each)]
     faults = [each for each in FAULTS if code in (None, each)]
     if as_json:
-        print_json({"findings": [_told(each) for each in findings], "faults": [_told_fault(each) for each in faults]})
+        print_json(
+            {
+                "findings": [_rule_to_dict(each) for each in findings],
+                "faults": [_fault_to_dict(each) for each in faults],
+            }
+        )
         return 0
     # A program that asks for JSON does not pay for the drawing.
     from clockhands.show import explanation
@@ -60,7 +65,7 @@ def command(code: str | None, as_json: bool) -> int:
     return 0
 
 
-def _told(code: str) -> dict[str, Any]:
+def _rule_to_dict(code: str) -> dict[str, Any]:
     rule = CODES[code]
     return {
         "code": code,
@@ -73,7 +78,7 @@ def _told(code: str) -> dict[str, Any]:
     }
 
 
-def _told_fault(code: str) -> dict[str, Any]:
+def _fault_to_dict(code: str) -> dict[str, Any]:
     fault = FAULTS[code]
     return {
         "code": code,

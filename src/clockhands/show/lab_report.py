@@ -18,7 +18,7 @@ from clockhands.auditing.findings import spoken
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, AtTest, Gate
-from clockhands.show.explorer.bundle import source
+from clockhands.show.explorer.page import source
 from clockhands.show.findings import IN_TITLES, cut
 from clockhands.show.lab import duration
 from clockhands.show.lab_answers import answers

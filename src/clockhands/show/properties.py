@@ -6,8 +6,7 @@ from typing import IO
 from rich.text import Text
 
 from clockhands.auditing.target_properties import CodeProperties, TargetProperties
-from clockhands.measures import QUESTIONS
-from clockhands.measures.property import Property
+from clockhands.measures import QUESTIONS, Property
 from clockhands.show.page import PROSE, Page, broken, console_on, safe
 from clockhands.show.terminal import title_of
 from clockhands.sources.resolved import Code

@@ -18,8 +18,8 @@ from clockhands.auditing.findings import SEVERITIES, spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.rules import IF_SOUND
 from clockhands.readers.telling import BY_LENGTH, reach_of
-from clockhands.show.explorer.bundle import module, source
 from clockhands.show.explorer.data import data
+from clockhands.show.explorer.page import module, source
 from clockhands.show.findings import IN_TITLES, cut, short_name, what_is_wrong, what_mends_it
 from clockhands.show.ladder_picture import bands_of, ladder_picture
 from clockhands.show.markup import Markup, document, element, joined

@@ -69,9 +69,9 @@ def told_apart(subject: MeasuredCode) -> Property:
     refuse_more(subject, heads * number)
     if missing:
         assert isinstance(spec, TableCode)
-        return _told(subject, row_numbers(spec, range(number), [0]).T.astype(np.float64), False)
+        return _property_of(subject, row_numbers(spec, range(number), [0]).T.astype(np.float64), False)
     try:
-        return _told(subject, line(subject, number), True)
+        return _property_of(subject, line(subject, number), True)
     except InvalidValue as refused:
         return not_computed(f"{refused.message} {refused.hint}")
 
@@ -162,7 +162,7 @@ def _apart(numbers: np.ndarray, names: Sequence[int] | None = None) -> _Apart:
     return _Apart(numbers.shape[1], counts, list(map(named, merged)), (together[0], named(together[1])))
 
 
-def _told(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Property:
+def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Property:
     """The property of a line, [heads, distances], or of the buckets [1, distances] where numbers are not known."""
     spec: Any = subject.spec
     apart = _apart(numbers)
@@ -221,14 +221,9 @@ def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> 
     plane = f"Between the first {tokens:,} tokens of the window lie {used.size:,} different steps down and across"
     alike = "Pairs of tokens with the same step look alike wherever they stand."
     if missing:
-        return measured(
-            f"yes: all {used.size:,} steps",
-            f"{plane}, each with a row of its own. {alike}",
-            holds=True,
-            distances=int(used.size),
-            keys_after="own",
-            values_known=False,
-        )
+        known = {"distances": int(used.size), "keys_after": "own", "values_known": False}
+        brief = f"yes: all {used.size:,} steps"
+        return measured(brief, f"{plane}, each with a row of its own. {alike}", holds=True, **known)
     table = np.asarray(spec.table(values_of(type(spec).__name__, subject.values, spec.shapes)))[used].T
     with np.errstate(over="ignore"):
         rounded = before_rounding(table, subject.dtype).astype(subject.dtype).astype(np.float64)

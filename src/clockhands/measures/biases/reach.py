@@ -67,9 +67,9 @@ def reach(subject: MeasuredCode) -> Property:
     if missing is not None:
         return _without_values(subject, missing)
     if isinstance(spec, Alibi | Decay):
-        return _told(subject, _of_line(spec, subject.length - 1), slopes_by_head=list(spec.slopes))
+        return _property_of(subject, _of_line(spec, subject.length - 1), slopes_by_head=list(spec.slopes))
     if isinstance(spec, Kerple):
-        return _told(subject, _of_kernel(spec, subject.values, subject.length - 1))
+        return _property_of(subject, _of_kernel(spec, subject.values, subject.length - 1))
     if isinstance(spec, Window | LogWindow):
         return _of_window(subject, spec)
     if isinstance(spec, Fire):
@@ -147,7 +147,7 @@ def _of_steps(subject: MeasuredCode, firsts: Sequence[int], numbers: np.ndarray)
     within = sum(first < subject.length for first in firsts)
     strongest = [firsts[int(place)] for place in numbers[:, :within].argmax(axis=1)]
     distances, falls = _first_falls(firsts, numbers)
-    return _told(
+    return _property_of(
         subject, _Reached(distances, falls[:, within - 1], subject.length - 1), strongest_distance_by_head=strongest
     )
 
@@ -174,10 +174,10 @@ def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
     rings = np.array([np.bincount(steps, head) for head in table.T]) / np.bincount(steps)
     distances, falls = _first_falls(range(rings.shape[1]), rings)
     reached = _Reached(distances, falls[:, -1], rings.shape[1] - 1, plane=True)
-    return _told(subject, reached, strongest_distance_by_head=rings.argmax(axis=1).tolist())
+    return _property_of(subject, reached, strongest_distance_by_head=rings.argmax(axis=1).tolist())
 
 
-def _told(subject: MeasuredCode, reached: _Reached, **more: Any) -> Property:
+def _property_of(subject: MeasuredCode, reached: _Reached, **more: Any) -> Property:
     spec: Any = subject.spec
     shortest, longest = reached.ends
     return measured(

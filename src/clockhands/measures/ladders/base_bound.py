@@ -129,7 +129,7 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
         "pairs": spec.head_width // 2,
         "pairs_standing_still": still + spec.rates.count(0.0),
         **numbers,
-        **_plain(spec, subject.length, still, search),
+        **_sound_plain_ladders(spec, subject.length, still, search),
     }
     if first is not None:
         return measured(f"no: fails at distance {first:,}", _fails(spec, found), holds=False, **found)
@@ -156,7 +156,7 @@ def _own(subject: MeasuredCode, spec: Rotary, still: int) -> tuple[int | None, i
     return first, looked, {"first_failing_distance_in_step": first_failing_distance(whole, looked)}
 
 
-def _plain(spec: Rotary, length: int, still: int, search: bool) -> dict[str, object]:
+def _sound_plain_ladders(spec: Rotary, length: int, still: int, search: bool) -> dict[str, object]:
     """What plain ladders of as many pairs need at this length."""
     pairs = spec.ladder.pairs
     searched = search and spec.number_of_axes == 1 and spec.xpos is None and searchable(pairs, length)

@@ -208,7 +208,7 @@ def kernel(subject: MeasuredCode) -> Property:
     if own := subject.ladders if rotary else subject.clock_ladders:
         each = [_of_ladder(subject, ladder) for ladder in own]
         worst = max(range(len(each)), key=lambda axis: each[axis]["share_out_of_order"] or 0.0)
-        return _told_of_ladder(subject, each[worst], worst)
+        return _property_of_ladder(subject, each[worst], worst)
     if subject.missing is not None:
         return not_computed(subject.missing)
     return _of_rows(subject)
@@ -236,7 +236,7 @@ def _figures(values: NDArray[np.float64], error: float) -> dict[str, Any]:
     }
 
 
-def _told_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Property:
+def _property_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Property:
     if subject.axes > 1:
         found |= {"axis": axis}
     rotary = subject.spec if isinstance(subject.spec, Rotary) else None

@@ -120,33 +120,25 @@ def _of_hands(subject: MeasuredCode) -> Property:
         f"rows of {subject.dtype.name} differ from turned ones by at most {found['largest_error']:.1e}, where rounding "
         f"explains {found['error_bound']:.1e}"
     )
-    if isinstance(subject.spec, Rotary) and subject.spec.xpos is not None:
-        return measured(
-            "no: a rotation times a decay",
+    if "decay_per_token_most" in found:
+        says = (
             f"A shift turns {pairs} pairs by fixed angles and multiplies each by a number of its own, in a query "
-            f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}.",
-            holds=False,
-            **found,
+            f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}."
         )
+        return measured("no: a rotation times a decay", says, holds=False, **found)
     along = f", along each of {subject.axes} axes" if subject.axes > 1 else ""
     who = "A query or key" if isinstance(subject.spec, Rotary) else "A row"
     order = ", in the order in which its channels come out" if getattr(subject.spec, "reordered", False) else ""
     if found["largest_error"] > found["error_bound"]:
-        return measured(
-            "no: more than rounding is left",
-            f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}.",
-            holds=False,
-            **found,
-        )
+        says = f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}."
+        return measured("no: more than rounding is left", says, holds=False, **found)
     zeros = ", ".join(map(str, zero_tokens(subject)))
     except_zero = f" Left out: position {zeros}, whose row is zero." if zeros else ""
-    return measured(
-        f"yes: {pairs} pairs turn",
+    says = (
         f"{who} some tokens later is the same one with its {pairs} pairs turned by fixed angles{along}{order}, "
-        f"wherever it stood; {rounding}.{except_zero}",
-        holds=True,
-        **found,
+        f"wherever it stood; {rounding}.{except_zero}"
     )
+    return measured(f"yes: {pairs} pairs turn", says, holds=True, **found)
 
 
 def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str, Any]:
@@ -256,25 +248,20 @@ def _of_rows(subject: MeasuredCode) -> Property:
     fit = f"The best linear map leaves, of rows left out of its fit, {' and '.join(steps)}{over}." if steps else ""
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
-        return measured(
-            "no: steps turn by different angles",
+        found |= {"first_step_turns": first, "last_step_turns": last}
+        says = (
             f"A step turns the first hand by {first:.3g} rad at the first token and by {last:.3g} rad at the last, so "
-            f"no rotation is the same everywhere. {fit}".rstrip(),
-            holds=False,
-            **found,
-            first_step_turns=first,
-            last_step_turns=last,
+            f"no rotation is the same everywhere. {fit}"
         )
+        return measured("no: steps turn by different angles", says.rstrip(), holds=False, **found)
     if subject.spec_is_learned:
         return _of_learned(spec.width, found, fit, exact=each[axis].linear, addition=each[axis].addition)
     if each[axis].addition:
-        return measured(
-            "no: a step is an addition",
+        says = (
             f"A step{along} is an addition, not a rotation: a linear map that may add a constant row meets every row "
-            f"left out to {max(found['largest_error_with_constant']):.1e}. {fit}",
-            holds=False,
-            **found,
+            f"left out to {max(found['largest_error_with_constant']):.1e}. {fit}"
         )
+        return measured("no: a step is an addition", says, holds=False, **found)
     near = " Over these tokens the other channels stand in for what is missing." if each[axis].linear else ""
     share = found["residual_share"][0]
     brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
@@ -293,18 +280,11 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
         )
     if exact or addition:
         beside = " if it may add a constant row" if addition else ""
-        return measured(
-            "yes: one linear map fits" if exact else "no: a step is an addition",
-            f"One linear map moves all rows that it was not fitted to as well{beside}, up to rounding. {fit}",
-            holds=exact,
-            **found,
-        )
-    return measured(
-        f"no: the best map leaves {_left(share)}",
-        f"Rows are trained one by one, and no map moves all of them. {fit}",
-        holds=False,
-        **found,
-    )
+        brief = "yes: one linear map fits" if exact else "no: a step is an addition"
+        says = f"One linear map moves all rows that it was not fitted to as well{beside}, up to rounding. {fit}"
+        return measured(brief, says, holds=exact, **found)
+    says = f"Rows are trained one by one, and no map moves all of them. {fit}"
+    return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
 
 
 def _left(share: float) -> str:

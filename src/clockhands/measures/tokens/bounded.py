@@ -118,13 +118,8 @@ def _without_values(subject: MeasuredCode) -> Property:
     if isinstance(spec, FourierFeatures):
         return _beside_coordinates(subject) or _limited(subject, spec.scale, "whatever its rates are")
     if isinstance(spec, Sinusoidal):
-        return measured(
-            "yes: by its scale",
-            "Cosines and sines times one trained number stay within it: pass it as values= to know the bound.",
-            holds=True,
-            largest=None,
-            limit=None,
-        )
+        says = "Cosines and sines times one trained number stay within it: pass it as values= to know the bound."
+        return measured("yes: by its scale", says, holds=True, largest=None, limit=None)
     assert subject.missing is not None
     return not_computed(subject.missing)
 

@@ -143,7 +143,7 @@ def _of_hands(subject: MeasuredCode, hands: PairLadders) -> Property:
         "rounding_moves_steps_by": rounding_distance(subject, hands, axis),
         "axis": axis if len(steps) > 1 else None,
     }
-    return _told(numbers, n)
+    return _property_of(numbers, n)
 
 
 def _of_rows(subject: MeasuredCode) -> Property:
@@ -164,7 +164,7 @@ def _of_rows(subject: MeasuredCode) -> Property:
     except ClockhandsError as error:
         return not_computed(f"Its numbers cannot be made for {subject.length:,} tokens: {error.message}")
     worst = max(each, key=lambda found: found["of_random_pair"] or 0.0)
-    return _told(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
+    return _property_of(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
 
 
 def _steps(make: MakeRows, subject: MeasuredCode) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def _steps(make: MakeRows, subject: MeasuredCode) -> dict[str, Any]:
     }
 
 
-def _told(numbers: dict[str, Any], length: int) -> Property:
+def _property_of(numbers: dict[str, Any], length: int) -> Property:
     step, random, same = (numbers[name] for name in ("adjacent_distance", "random_pair_distance", "same_everywhere"))
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
     if same:

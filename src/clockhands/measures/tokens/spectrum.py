@@ -143,7 +143,7 @@ def spectrum(subject: MeasuredCode) -> Property:
         )
     found = [one for one in each if one is not None]
     axis = min(range(len(found)), key=lambda number: found[number]["directions_of_99_percent"] or 0)
-    return _told(subject, found[axis], axis)
+    return _property_of(subject, found[axis], axis)
 
 
 def _each_axis(subject: MeasuredCode) -> list[dict[str, Any] | None]:
@@ -198,7 +198,7 @@ def _directions(shares: NDArray[np.float64], part: float) -> int:
     return min(int(np.searchsorted(shares, part)) + 1, len(shares))
 
 
-def _told(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Property:
+def _property_of(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Property:
     channels, most = found["channels"], found["directions_of_99_percent"]
     if subject.axes > 1:
         found |= {"axis": axis}

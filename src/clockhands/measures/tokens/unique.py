@@ -84,7 +84,7 @@ def unique(subject: MeasuredCode) -> Property:
     # The fewest distinct tokens, then the nearest pair.
     worst = min(each, key=lambda found: (found["distinct"], found["nearest_distance"] or 0.0))
     numbers = {**worst, **rounded}
-    return _told(subject, hands, numbers)
+    return _property_of(subject, hands, numbers)
 
 
 def _rounded_positions(subject: MeasuredCode) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
     return low, refused(low)
 
 
-def _told(subject: MeasuredCode, hands: PairLadders | None, numbers: dict[str, Any]) -> Property:
+def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict[str, Any]) -> Property:
     dtype, length = subject.dtype.name, subject.length
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
     what = "rotation" if subject.kind == "rotary" else "numbers"
