@@ -8,7 +8,7 @@ from pathlib import Path
 from clockhands.auditing import CODES
 from clockhands.auditing.rules import Rule
 from clockhands.show.explanation import severity_in_words
-from clockhands.show.sentences import BLAMED
+from clockhands.show.findings import BLAMED
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
 

@@ -30,7 +30,7 @@ from clockhands.measures import QUESTIONS, Properties, measuring
 from clockhands.measures.ladders.precision import WAYS, precision_table
 from clockhands.rotary import Rotary, XPos
 from clockhands.scaling import Dynamic, Linear, LongRope, Ntk, Proportional, Yarn
-from clockhands.show.main_properties import SHORT
+from clockhands.show.terminal import SHORT
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "properties.md"
 

@@ -8,8 +8,7 @@ import pytest
 import clockhands as ch
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.measures import QUESTIONS
-from clockhands.show.main_properties import SHORT
-from clockhands.show.terminal import print_audit
+from clockhands.show.terminal import SHORT, print_audit
 from clockhands.sources.resolved import Code, Resolved
 
 LLAMA = {

@@ -253,7 +253,7 @@ def test_no_colour_where_none_is_wanted(tmp_path):
 
 
 def test_names_in_a_report_cannot_move_the_cursor(capsys):
-    from clockhands.show.checks import print_report
+    from clockhands.show.explanation import print_report
     from clockhands.testing import Failure, Report
 
     report = Report("a\x1b[2Jb", "rotary", "c", ("d",), failures=(Failure("d", "e\x07f"),))

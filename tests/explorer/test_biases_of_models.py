@@ -10,8 +10,7 @@ from safetensors.numpy import save_file
 
 import clockhands as ch
 from clockhands.auditing import audit
-from clockhands.show.explorer.data import data
-from clockhands.show.explorer.model_biases import model_biases
+from clockhands.show.explorer.data import data, model_biases
 from clockhands.show.explorer.page import page
 from clockhands.specs import from_dict
 from exploring import eventually, put, says

@@ -9,8 +9,7 @@ import pytest
 from clockhands.auditing import audit
 from clockhands.ladders import Geometric
 from clockhands.presets import preset
-from clockhands.show.explorer.data import data
-from clockhands.show.explorer.precise import POSITIONS, precise
+from clockhands.show.explorer.data import POSITIONS, data, precise
 
 BOUND = 2.0**-50  # rad, as documented
 

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from clockhands.show import report
-from clockhands.show.explorer import bundle, page
+from clockhands.show.explorer import page
 
-FOLDER = Path(bundle.__file__).parent
+FOLDER = Path(page.__file__).parent
 SCRIPTS = {str(PurePosixPath(path.relative_to(FOLDER))): path for path in sorted((FOLDER / "js").rglob("*.js"))}
 TEXTS = {name: path.read_text("utf-8") for name, path in SCRIPTS.items()}
 
@@ -97,7 +97,7 @@ def test_no_two_modules_declare_one_name():
 
 
 def test_the_joined_module_is_one_that_node_takes(tmp_path):
-    text = bundle.module()
+    text = page.module()
     done = checked(text, tmp_path / "module.mjs")
     assert done.returncode == 0, done.stderr
     name = next(name for name, _ in declared(TEXTS["js/state.js"]))
@@ -134,7 +134,7 @@ def used(name: str, text: str) -> bool:
 
 
 def test_nothing_in_the_module_ends_or_opens_the_script_that_holds_it():
-    for text in (bundle.module(), *re.findall(r'_START = f?"""(.*?)"""', python("page", "report"), re.DOTALL)):
+    for text in (page.module(), *re.findall(r'_START = f?"""(.*?)"""', python("page", "report"), re.DOTALL)):
         assert not re.search(r"</script|<!--", text, re.IGNORECASE)
 
 
@@ -150,7 +150,7 @@ def test_the_foreign_files_are_those_that_were_published():
     listed = {name.lstrip("*").removeprefix("./"): digest for name, digest in sums.items()}
     assert listed.items() <= held.items()
     assert {name for name in held if name.endswith(".js")} <= listed.keys()
-    assert {f"d3-{name}.min.js" for name in bundle.D3} == {name for name in held if name.endswith(".js")}
+    assert {f"d3-{name}.min.js" for name in page.D3} == {name for name in held if name.endswith(".js")}
 
 
 @pytest.mark.parametrize("sheet", ["explorer/style.css", "report.css"])

@@ -13,7 +13,6 @@ from clockhands.ladders import Explicit, Geometric, geometric
 from clockhands.measures.ladders.base_bound import (
     base_bound,
     critical_dimension,
-    critical_dimension_of,
     farthest_looked_at,
     first_failing_distance,
     smallest_sound_base,
@@ -304,8 +303,8 @@ def test_counting_and_the_formula_agree():
 
 
 def test_below_seven_tokens_no_pair_of_a_plain_ladder_turns():
-    assert critical_dimension_of(geometric(64), 6) == 0
-    assert critical_dimension_of(geometric(64), 7) == 2
+    assert critical_dimension(subject_of(Rotary(128), 6, "float32", None)).numbers["critical_dimension"] == 0
+    assert critical_dimension(subject_of(Rotary(128), 7, "float32", None)).numbers["critical_dimension"] == 2
 
 
 def test_a_formula_for_plain_ladders_is_not_used_for_others():

@@ -6,7 +6,7 @@ import pytest
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.errors import InvalidValue
-from clockhands.measures.tokens.collisions import Collisions, collisions, first_collision, row_hashes
+from clockhands.measures.tokens.collisions import Collisions, collisions, row_hashes
 
 DTYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -65,7 +65,7 @@ def test_a_hash_that_tells_equal_rows_apart_would_be_noticed():
 def test_minus_zero_is_zero():
     for dtype in DTYPES:
         rows = np.array([[1.0, 0.0], [0.0, 0.5], [-0.0, 0.5]]).astype(dtype)
-        assert first_collision(given(rows), 3) == (1, 2)
+        assert collisions(given(rows), 3).first == (1, 2)
 
 
 def test_equal_rows_far_apart_are_found_across_blocks():
@@ -94,7 +94,7 @@ def test_sign_bits_alone_tell_rows_apart():
 @pytest.mark.parametrize(("dtype", "pair"), [("float16", (2, 712)), ("bfloat16", (1, 711))])
 def test_two_channels_collide_because_710_is_nearly_113_turns(dtype, pair):
     spec = Sinusoidal(2)
-    found = first_collision(lambda start, stop: table(spec, range(start, stop), dtype), 2048)
+    found = collisions(lambda start, stop: table(spec, range(start, stop), dtype), 2048).first
     assert found == pair
     assert (table(spec, [pair[0]], dtype) == table(spec, [pair[1]], dtype)).all()
 
@@ -103,9 +103,9 @@ def test_two_channels_collide_because_710_is_nearly_113_turns(dtype, pair):
 @pytest.mark.parametrize("width", [4, 6, 8, 16])
 def test_exact_tables_of_four_channels_and_more_have_none_below_65536(width, dtype):
     spec = Sinusoidal(width)
-    assert first_collision(lambda start, stop: table(spec, range(start, stop), dtype), 65_536) is None
+    assert collisions(lambda start, stop: table(spec, range(start, stop), dtype), 65_536).first is None
 
 
 def test_no_rows_are_refused():
     with pytest.raises(InvalidValue, match="at least 1"):
-        first_collision(given(np.zeros((1, 1))), 0)
+        collisions(given(np.zeros((1, 1))), 0)

@@ -9,7 +9,7 @@ import pytest
 from clockhands.errors import InvalidValue
 from clockhands.ladders import evenly_spaced, explicit, geometric
 from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
-from clockhands.measures.tokens.smooth import step_distance
+from clockhands.measures.tokens.smooth import step_distances
 from clockhands.phases import DIRECT_FINE
 
 
@@ -21,7 +21,7 @@ def distance(pairs, k, base=10_000):
 
 
 def close(found, exact, pairs):
-    """Within the bound that `step_distance` states."""
+    """Within the bound that `step_distances` states."""
     return abs(found - float(exact)) <= math.sqrt(2 * pairs) * DIRECT_FINE + (pairs + 3) * 2**-53 * found
 
 
@@ -43,7 +43,7 @@ def test_eight_channels_come_near_at_169646():
 @pytest.mark.parametrize("pairs", [1, 2, 5])
 def test_it_is_the_smallest_of_all_distances(pairs, length):
     ladder = geometric(pairs)
-    every = [step_distance(ladder, k) for k in range(1, length)]
+    every = step_distances(ladder, range(1, length)).tolist()
     assert nearest_offset(ladder, length) == (1 + int(np.argmin(every)), min(every))
 
 

@@ -14,7 +14,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps
 from clockhands.measures.order import permuting
 from clockhands.measures.order.attention import Layer, Rounded, attend, drawn_layers, mean
-from clockhands.measures.order.codes import Member, members, through, values_for
+from clockhands.measures.order.members import Member, members, through, values_for
 from clockhands.measures.order.permuting import FIGURES, NOTHING, order
 from clockhands.rotary import Rotary
 

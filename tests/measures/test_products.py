@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clockhands.measures.ladders.products import product
+from clockhands.measures.ladders.sound_bases import product
 
 
 @pytest.mark.parametrize(

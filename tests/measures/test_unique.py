@@ -23,8 +23,7 @@ from clockhands.additive import (
     table,
 )
 from clockhands.biases import Alibi
-from clockhands.measures.subject import subject_of
-from clockhands.measures.tokens.hands import hands_of, rounding_distance
+from clockhands.measures.subject import hands_of, rounding_distance, subject_of
 from clockhands.measures.tokens.unique import unique
 from clockhands.presets import preset
 from clockhands.rotary import Rotary

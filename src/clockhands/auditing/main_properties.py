@@ -21,21 +21,21 @@ from clockhands.measures.ladders.cover import cover
 from clockhands.measures.ladders.precision import phase_error
 from clockhands.measures.ladders.turning import turning
 from clockhands.measures.property import Property, measured, not_computed
-from clockhands.measures.subject import Subject, subject_of
+from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
 from clockhands.sources.resolved import Code, Resolved
 from clockhands.specs import SPECS
 
 
-def _bound_of_its_own(subject: Subject) -> Property:
+def _bound_of_its_own(subject: MeasuredCode) -> Property:
     """The bound of the code's own ladder: the audit has looked for it already, and other bases take too long here."""
     if subject.axes > 1 or getattr(subject.spec, "xpos", None) is not None:
         return not_computed("The distances of several axes, or of rates with a decay, take too long for an audit.")
     return base_bound(subject, search=False)
 
 
-def _angles_at_the_end(subject: Subject) -> Property:
+def _angles_at_the_end(subject: MeasuredCode) -> Property:
     """How wrong angles are at the last position; to look for the first that is off takes too long here."""
     if not subject.ladders or isinstance(subject.spec, WarpedPosition):
         return not_computed("Its angles are not position x rate.")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, not_negative, positive, settle
-from clockhands.biases.codes import TableCode, truth
+from clockhands.biases.codes import After, TableCode, truth
 from clockhands.biases.distances import Pairs
 from clockhands.biases.values import Values
 from clockhands.errors import InvalidValue
@@ -88,6 +88,11 @@ class Buckets(TableCode):
                 f"got {self.max_distance}.",
                 "Use fewer buckets or a larger distance.",
             )
+
+    @property
+    def keys_after(self) -> After:
+        """What keys after the query get."""
+        return "own" if self.bidirectional else "as itself"
 
     @property
     def rows(self) -> int:

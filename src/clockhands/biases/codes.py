@@ -14,6 +14,9 @@ from clockhands.traces import made_outside
 # What a number of a bias depends on, beside its head: the distance alone (then it is constant along diagonals),
 # the key alone, or query and key.
 Reads = Literal["distance", "key", "both"]
+# What a bias gives to keys after the query: the number of the key as far before it; that of the query itself; more, the
+# later they stand; or a number of their own.
+After = Literal["as before", "as itself", "more", "own"]
 
 
 class BiasCode(ABC):
@@ -41,6 +44,11 @@ class BiasCode(ABC):
     def reads(self) -> Reads:
         """What a number depends on, beside its head."""
         return "distance"
+
+    @property
+    def keys_after(self) -> After:
+        """What keys after the query get."""
+        return "own"
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

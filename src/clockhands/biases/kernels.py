@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from clockhands.arguments import count, positive, settle, shown
-from clockhands.biases.codes import BiasCode, Reads, one_of, truth
+from clockhands.biases.codes import After, BiasCode, Reads, one_of, truth
 from clockhands.biases.distances import Pairs
 from clockhands.biases.values import Values
 
@@ -47,6 +47,11 @@ class Kerple(BiasCode):
             heads=count("heads", self.heads),
             kernel=one_of("kernel", self.kernel, ("log", "power"), "These are the two of the paper."),
         )
+
+    @property
+    def keys_after(self) -> After:
+        """What keys after the query get."""
+        return "as before" if self.symmetric else "as itself"
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -109,6 +114,11 @@ class Fire(BiasCode):
             hidden=count("hidden", self.hidden),
             epsilon=positive("epsilon", self.epsilon),
         )
+
+    @property
+    def keys_after(self) -> After:
+        """What keys after the query get."""
+        return "as itself"
 
     @property
     def reads(self) -> Reads:

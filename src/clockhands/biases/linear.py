@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from clockhands.arguments import count, positive, settle
-from clockhands.biases.codes import BiasCode, Reads, one_of
+from clockhands.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.biases.distances import Pairs
 from clockhands.biases.values import Values
 from clockhands.ladders import working
@@ -32,6 +32,11 @@ class _Line(BiasCode):
     def reads(self) -> Reads:
         """What a number depends on: the distance, or the key alone."""
         return "key" if self.form in ("key", "last-key") else "distance"
+
+    @property
+    def keys_after(self) -> After:
+        """What keys after the query get."""
+        return "as before" if self.form == "symmetric" else "as itself" if self.form == "past" else "more"
 
     def numbers(self, pairs: Pairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""

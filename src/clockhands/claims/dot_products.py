@@ -7,7 +7,7 @@ import numpy as np
 from clockhands.additive import EvenlySpaced, Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
 from clockhands.clocks import kernel, shift
-from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_by_distance, out_of_order
+from clockhands.measures import first_negative, first_rise, kernel_by_distance, out_of_order
 
 SPEC = Sinusoidal(width=512)
 

@@ -7,7 +7,7 @@ import numpy as np
 from clockhands.additive import Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
 from clockhands.ladders import TWO_PI, Ladder, geometric
-from clockhands.measures.shifts.kernels import kernel_by_distance
+from clockhands.measures import kernel_by_distance
 
 
 @claim("slowest-wavelength-62832")

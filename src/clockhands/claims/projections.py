@@ -6,20 +6,18 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
-from clockhands.measures.adding.recoverable import (
+from clockhands.measures import (
+    commuting_form,
     cosine_below,
     cosine_deviation,
     cosine_quantile,
     deviation_needed,
-    expected_share,
-    pair_error,
-)
-from clockhands.measures.adding.score_terms import (
-    commuting_form,
     drawn_projections,
     expected_offset_share,
+    expected_share,
     expected_terms,
     offset_share,
+    pair_error,
 )
 
 

@@ -10,8 +10,7 @@ from clockhands.claims.frequencies import distances_apart
 from clockhands.claims.studies import AS_TRAINED, measured
 from clockhands.errors import InvalidValue
 from clockhands.ladders import geometric
-from clockhands.measures.ladders.base_bound import first_failing_distance
-from clockhands.measures.ladders.sound_bases import smallest_sound_base
+from clockhands.measures import first_failing_distance, smallest_sound_base
 from clockhands.rotary import Rotary, rotate
 from clockhands.scaling import Linear, Llama3, Ntk, Yarn
 

@@ -10,7 +10,7 @@ import click
 
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.cli.group import complain, did_you_mean, talk
-from clockhands.cli.output import OutPath, not_there, print_json, write_whole
+from clockhands.cli.output import OutPath, not_there, print_json, write_text
 from clockhands.errors import ClockhandsError, Unreadable
 
 EXAMPLES = """\b
@@ -65,21 +65,13 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     help="Leave out the findings that this file holds.",
 )
 @click.option(
-    "--write-baseline",
-    type=OutPath(),
-    metavar="FILE",
-    help="Write what is found now to this file, for --baseline.",
+    "--write-baseline", type=OutPath(), metavar="FILE", help="Write what is found now to this file, for --baseline."
 )
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="How to print: text (the default), json, sarif, github."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
-    "--html",
-    type=OutPath(),
-    metavar="FILE",
-    help="Write the report as one HTML page to this file too.",
-)
+@click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page to this file too.")
 @click.option("--force", is_flag=True, help="Replace the report of --html if it is already there.")
 def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
@@ -121,14 +113,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     audits: list[Audit] = []
     failures: list[Failure] = []
     for target in _with_progress(targets):
-        try:
-            found = audit(target, length, overrides=overrides, weights=weights)
-        except ClockhandsError as error:
-            complain(f"{target}: {error.message}" if target not in error.message else error.message, error.hint)
-            failures.append({"target": target, "message": error.message, "hint": error.hint})
+        found = audited(target, failures, length, overrides=overrides, weights=weights)
+        if found is None:
             continue
-        for note in found.notes:
-            talk(f"note: {note}")
         kept = found.without(ignore)
         _left_out(found, kept, "by --ignore")
         if known is not None:
@@ -138,18 +125,37 @@ def command(  # noqa: PLR0917 - click passes them by name
         audits.append(kept)
     if write_baseline is not None:
         text = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
-        write_whole(write_baseline, lambda path: _write(path, text), force=True)
+        write_text(write_baseline, text, force=True)
         talk(f"note: {write_baseline} holds {sum(len(each.findings) for each in audits)} findings.")
     if html is not None:
         from clockhands.show.report import report
 
-        page = report(audits, failures)
-        write_whole(html, lambda path: _write(path, page), force=force, reads=reads)
+        write_text(html, report(audits, failures), force=force, reads=reads)
         talk(f"note: {html} holds the report.")
     _print(form or ("json" if as_json else "text"), audits, failures)
     if failures:
         return 2
     return int(any(found.errors or (strict and found.warnings) for found in audits))
+
+
+def audited(target: str, failures: list[Failure], length: int | None = None, **how: Any) -> Audit | None:
+    """What is found in a target, its notes on stderr; None, and the reason there and among the failures, if it fails.
+
+    Args:
+        target: What `clockhands.audit` takes, as ``length`` and ``how``.
+        failures: To which one is added.
+        length: Tokens.
+        how: Further arguments.
+    """
+    try:
+        found = audit(target, length, **how)
+    except ClockhandsError as error:
+        complain(f"{target}: {error.message}" if target not in error.message else error.message, error.hint)
+        failures.append({"target": target, "message": error.message, "hint": error.hint})
+        return None
+    for note in found.notes:
+        talk(f"note: {note}")
+    return found
 
 
 def _is_baseline(path: Path) -> bool:
@@ -169,10 +175,6 @@ def _left_out(found: Audit, kept: Audit, why: str) -> None:
         talk(f"note: {found.target}: {count} finding{'s' if count > 1 else ''} left out {why}.")
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
 def _with_progress(targets: Sequence[str]) -> Iterable[str]:
     """The targets one by one; on a terminal with a bar where there are many."""
     terminal = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison] - closed
@@ -190,11 +192,11 @@ def _print(form: str, audits: list[Audit], failures: list[Failure]) -> None:
         told: dict[str, Any] = {"targets": [found.to_dict() for found in audits]}
         print_json(told | ({"unread": failures} if failures else {}))
     elif form == "sarif":
-        from clockhands.show.sarif import sarif_of
+        from clockhands.show.code_hosts import sarif_of
 
         click.echo(json.dumps(sarif_of(audits, failures), indent=2, allow_nan=False))
     elif form == "github":
-        from clockhands.show.annotations import annotations_of
+        from clockhands.show.code_hosts import annotations_of
 
         for line in annotations_of(audits, failures):
             click.echo(line)

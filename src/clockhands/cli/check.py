@@ -10,13 +10,12 @@ from typing import Any, NoReturn
 import click
 
 from clockhands.cli.group import complain
-from clockhands.cli.output import print_json
+from clockhands.cli.output import BACKENDS, json_option, print_json
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.sources.callables import load, refuse_source
 from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "generation")
-BACKENDS = ("numpy", "torch", "jax")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 EXAMPLES = """\b
@@ -49,22 +48,16 @@ Examples:
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for a call, if not 60."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Tell all evidence, and why an experiment was left out.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(  # noqa: PLR0917 - click passes them by name
     target: str,
     like: str | None,
     kind: str | None,
     make: bool,
-    axes: str | None,
-    call: str | None,
-    positions: str | None,
-    backend: str | None,
-    dtype: str | None,
-    length: int | None,
     width: int | None,
-    timeout: float | None,
     verbose: bool,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """Say whether a function is the position code that it should be, and if not, what it looks like.
 
@@ -72,15 +65,6 @@ def command(  # noqa: PLR0917 - click passes them by name
     an added code with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module as it is.
     Exit code 0 means sound, 1 that something failed, 2 that it cannot be called.
     """
-    given = {
-        "axes": axes,
-        "call": call,
-        "positions": positions,
-        "backend": backend,
-        "dtype": dtype,
-        "length": length,
-        "timeout": timeout,
-    }
     options = {name: value for name, value in given.items() if value is not None}
     hanging = _hanging()
     try:
@@ -161,7 +145,7 @@ def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:
         print_json({"target": target, "spec": spec, **report.to_dict()})
         return
     # A program that asks for JSON does not pay for the drawing.
-    from clockhands.show.checks import print_report
+    from clockhands.show.explanation import print_report
 
     print_report(report, verbose=verbose)
 

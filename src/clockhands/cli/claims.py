@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clockhands.cli.group import did_you_mean
-from clockhands.cli.output import print_json
-from clockhands.cli.threads import one_thread
+from clockhands.cli.group import did_you_mean, one_thread
+from clockhands.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from clockhands.claims import Claim
@@ -40,7 +39,7 @@ def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) 
 
 @click.command("claims", epilog=EXAMPLES)
 @click.argument("ids", metavar="[ID]...", nargs=-1, callback=_known)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(ids: tuple[str, ...], as_json: bool) -> int:
     """Say what is true of what people say about position codes, with numbers that are computed again each time.
 

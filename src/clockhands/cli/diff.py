@@ -7,7 +7,7 @@ import click
 from clockhands.auditing import Audit, audit
 from clockhands.auditing.findings import json_value
 from clockhands.cli.group import did_you_mean, talk
-from clockhands.cli.output import print_json
+from clockhands.cli.output import json_option, print_json
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.readers import READERS, Parted, compared
 from clockhands.readers.telling import lengths_differ, parted_to_dict, reach_of, release
@@ -27,7 +27,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """One of the two that are compared."""
 
     label: str
@@ -36,40 +36,31 @@ class Side:
     reach: int | None
 
 
-def _reader(ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        _check(ctx, value)
-    return value
-
-
-def _readers(ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, str] | None:
+def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """The readers that are named: none, the one of --reader, or the two of --readers."""
     if value is None:
-        return None
-    names = [name.strip() for name in value.split(",")]
-    for name in names:
-        _check(ctx, name)
-    if len(names) != 2:
-        raise click.BadParameter("Name two readers with a comma between them.", ctx)
-    return names[0], names[1]
-
-
-def _check(ctx: click.Context, name: str) -> None:
+        return ()
+    names = tuple(name.strip() for name in value.split(",")) if param.name == "readers" else (value,)
     known = (OWN, *READERS)
-    if name not in known:
-        near = did_you_mean(name, known)
-        raise click.BadParameter(f"{name!r} is no reader.{near} The readers are {', '.join(known)}.", ctx)
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise click.BadParameter(f"{name!r} is no reader.{near} The readers are {', '.join(known)}.", ctx)
+    if param.name == "readers" and len(names) != 2:
+        raise click.BadParameter("Name two readers with a comma between them.", ctx)
+    return names
 
 
 @click.command("diff", epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET [TARGET]", nargs=-1, required=True)
-@click.option("--reader", metavar="NAME", callback=_reader, help="Compare both as this reader takes them.")
+@click.option("--reader", metavar="NAME", callback=_readers, help="Compare both as this reader takes them.")
 @click.option("--readers", metavar="A,B", callback=_readers, help="Compare one target as two readers take it.")
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the rates are compared."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
-    targets: tuple[str, ...], reader: str | None, readers: tuple[str, str] | None, length: int | None, as_json: bool
+    targets: tuple[str, ...], reader: tuple[str, ...], readers: tuple[str, ...], length: int | None, as_json: bool
 ) -> int:
     """Say where two position codes part: at which pair, from which distance on, by how much.
 
@@ -117,21 +108,22 @@ def _moved(group: Parted) -> bool:
 
 
 def _sides(
-    targets: tuple[str, ...], reader: str | None, readers: tuple[str, str] | None, length: int | None
-) -> tuple[Side, Side]:
-    if reader is not None and readers is not None:
+    targets: tuple[str, ...], reader: tuple[str, ...], readers: tuple[str, ...], length: int | None
+) -> tuple[ComparedSide, ComparedSide]:
+    if reader and readers:
         raise click.UsageError("--reader is for two targets and --readers for one: give one of them.")
-    if readers is not None:
+    if readers:
         if len(targets) != 1:
             raise click.UsageError("--readers compares two readings of one target: name one.")
         found = audit(targets[0], length)
         return _side(found, readers[0]), _side(found, readers[1])
     if len(targets) != 2:
         raise click.UsageError("Name two targets, or one with --readers A,B.")
-    return _side(audit(targets[0], length), reader or OWN), _side(audit(targets[1], length), reader or OWN)
+    first, second = (_side(audit(target, length), *(reader or (OWN,))) for target in targets)
+    return first, second
 
 
-def _side(found: Audit, reader: str) -> Side:
+def _side(found: Audit, reader: str) -> ComparedSide:
     """A target as one reader takes it.
 
     Raises:
@@ -141,7 +133,7 @@ def _side(found: Audit, reader: str) -> Side:
     reach = reach_of(found.layers, found.context, found.length)
     if reader == OWN:
         _check_known(found)
-        return Side(found.target, found.layers, found.context, reach)
+        return ComparedSide(found.target, found.layers, found.context, reach)
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:
         raise InvalidValue(
@@ -156,7 +148,7 @@ def _side(found: Audit, reader: str) -> Side:
             "Name another reader; `clockhands audit --json` says which are known for this file.",
         )
     context = reading.longest or found.context
-    return Side(f"{found.target}, as {release(reading)} reads it", reading.codes, context, reach)
+    return ComparedSide(f"{found.target}, as {release(reading)} reads it", reading.codes, context, reach)
 
 
 def _check_known(found: Audit) -> None:

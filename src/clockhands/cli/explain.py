@@ -6,7 +6,7 @@ import click
 
 from clockhands.auditing import CODES
 from clockhands.cli.group import did_you_mean
-from clockhands.cli.output import print_json
+from clockhands.cli.output import json_option, print_json
 from clockhands.faults import FAULTS
 
 EXAMPLES = """\b
@@ -29,7 +29,7 @@ def _code(ctx: click.Context, _param: click.Parameter, value: str | None) -> str
 
 @click.command("explain", epilog=EXAMPLES)
 @click.argument("code", required=False, callback=_code)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(code: str | None, as_json: bool) -> int:
     """Say what a finding of `clockhands audit` or a fault of `clockhands check` means, and how to mend it.
 
@@ -40,7 +40,12 @@ def command(code: str | None, as_json: bool) -> int:
     findings = [each for each in CODES if code in (None, each)]
     faults = [each for each in FAULTS if code in (None, each)]
     if as_json:
-        print_json({"findings": [_told(each) for each in findings], "faults": [_told_fault(each) for each in faults]})
+        print_json(
+            {
+                "findings": [_rule_to_dict(each) for each in findings],
+                "faults": [_fault_to_dict(each) for each in faults],
+            }
+        )
         return 0
     # A program that asks for JSON does not pay for the drawing.
     from clockhands.show import explanation
@@ -60,7 +65,7 @@ def command(code: str | None, as_json: bool) -> int:
     return 0
 
 
-def _told(code: str) -> dict[str, Any]:
+def _rule_to_dict(code: str) -> dict[str, Any]:
     rule = CODES[code]
     return {
         "code": code,
@@ -73,7 +78,7 @@ def _told(code: str) -> dict[str, Any]:
     }
 
 
-def _told_fault(code: str) -> dict[str, Any]:
+def _fault_to_dict(code: str) -> dict[str, Any]:
     fault = FAULTS[code]
     return {
         "code": code,

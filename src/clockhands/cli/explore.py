@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from clockhands.auditing import Audit, audit
+from clockhands.auditing import Audit
+from clockhands.cli.audit import Failure, audited
 from clockhands.cli.group import complain, talk
-from clockhands.cli.output import OutPath, not_there, write_whole
-from clockhands.errors import ClockhandsError
+from clockhands.cli.output import OutPath, not_there, write_text
 
 EXAMPLES = """\b
 Examples:
@@ -23,10 +23,7 @@ Examples:
 @click.command("explore", epilog=EXAMPLES)
 @click.argument("targets", metavar="[TARGET]...", nargs=-1)
 @click.option(
-    "--out",
-    type=OutPath(),
-    metavar="PAGE.html",
-    help="Write the page to this file; without it a browser opens it.",
+    "--out", type=OutPath(), metavar="PAGE.html", help="Write the page to this file; without it a browser opens it."
 )
 @click.option("--force", is_flag=True, help="Replace PAGE.html if it is already there.")
 def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
@@ -40,7 +37,8 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
         raise click.UsageError("--force is for --out, which says what to replace.")
     if out is not None:
         not_there(out, force=force, reads=targets)
-    audits = [found for found in map(_audited, targets) if found is not None]
+    failures: list[Failure] = []
+    audits = [found for target in targets if (found := audited(target, failures)) is not None]
     if targets and not audits:
         return 2
     # Imported when there is something to show.
@@ -49,24 +47,12 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
 
     text = page(data(audits), _title(audits))
     if out is not None:
-        write_whole(out, lambda path: _write(path, text), force=force, reads=targets)
+        write_text(out, text, force=force, reads=targets)
         talk(f"note: {out} holds the page.")
         opened = True
     else:
         opened = _opened(text)
-    return 0 if opened and len(audits) == len(targets) else 2
-
-
-def _audited(target: str) -> Audit | None:
-    """What is found in a target; None, and the reason on stderr, where it cannot be read."""
-    try:
-        found = audit(target)
-    except ClockhandsError as error:
-        complain(f"{target}: {error.message}" if target not in error.message else error.message, error.hint)
-        return None
-    for note in found.notes:
-        talk(f"note: {note}")
-    return found
+    return 0 if opened and not failures else 2
 
 
 def _title(audits: list[Audit]) -> str:
@@ -74,7 +60,7 @@ def _title(audits: list[Audit]) -> str:
     if len(audits) != 1:
         return "clockhands"
     # Imported when there is something to show.
-    from clockhands.show.places import IN_TITLES, cut, short_name
+    from clockhands.show.findings import IN_TITLES, cut, short_name
 
     return f"clockhands: {cut(short_name(audits[0].target), IN_TITLES)}"
 
@@ -83,13 +69,9 @@ def _opened(text: str) -> bool:
     """Show the page in a browser, from a file that stays, since the browser may read it again."""
     with tempfile.NamedTemporaryFile(prefix="clockhands-", suffix=".html", delete=False) as file:
         path = Path(file.name)
-    _write(path, text)
+    path.write_text(text, encoding="utf-8")
     if webbrowser.open(path.as_uri()):
         talk(f"note: the page is {path}")
         return True
     complain("No browser could be opened.", f"Open {path} yourself, or say where the page shall be with --out.")
     return False
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

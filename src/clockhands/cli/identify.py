@@ -10,7 +10,7 @@ import click
 
 from clockhands.arguments import shown
 from clockhands.cli.group import complain, talk
-from clockhands.cli.output import print_json
+from clockhands.cli.output import BACKENDS, json_option, print_json
 from clockhands.cli.table import parse_positions
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.recognition import Matches, identify
@@ -19,7 +19,6 @@ from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.callables import load, refuse_source
 from clockhands.sources.targets import Opened, is_function, open_target
 
-BACKENDS = ("numpy", "torch", "jax")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 _NAME = (
@@ -56,24 +55,15 @@ A table that is not recognised is an answer too: the reason is printed, and the 
 @click.option(
     "--longest", type=click.IntRange(min=1), metavar="P", help="The largest position that a function is asked for."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(  # noqa: PLR0917 - click passes them by name
-    target: str,
-    positions: str | None,
-    width: int | None,
-    backend: str | None,
-    dtype: str | None,
-    longest: int | None,
-    as_json: bool,
-) -> int:
+@json_option
+def command(target: str, positions: str | None, width: int | None, as_json: bool, **chosen: Any) -> int:
     """Say what made the numbers of a table, or what a function does to positions.
 
     FILE is a .npy, .npz, .safetensors (or its index), .pt, .onnx or .gguf file, or a model folder. Without a TENSOR,
     the tables that are named like positions are looked at, or all of a few. A function(x [seq, width], positions
     [seq]) is imported from the current folder or from what is installed, and called.
     """
-    chosen = {"backend": backend, "dtype": dtype, "longest": longest}
-    options = {name: value for name, value in chosen.items() if value is not None}
+    options = {name: chosen[name] for name in ("backend", "dtype", "longest") if chosen[name] is not None}
     refuse_source(target)
     if is_function(target):
         if positions is not None:

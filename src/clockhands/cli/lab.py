@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from clockhands.cli.group import talk
-from clockhands.cli.output import OutPath, not_there, print_json, write_whole
+from clockhands.cli.output import OutPath, json_option, not_there, print_json, write_text, write_whole
 from clockhands.errors import ClockhandsError, InvalidValue
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def resume(study: str | None, store: Path, **how: Any) -> int:
 @click.option(
     "--store", type=OutPath(), metavar="FILE", help="List the studies of a store instead of the shipped ones."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def list_(store: Path | None, as_json: bool) -> None:
     """List the studies that come with clockhands, or those of a store."""
     from clockhands.show.lab import print_shipped, print_stored
@@ -161,7 +161,7 @@ def list_(store: Path | None, as_json: bool) -> None:
 @_store_option
 @click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Replace the HTML file if it is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 @click.option("--csv", type=OutPath(), metavar="FILE", help="Write every measured number as CSV.")
 def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
     """Print the gates and the numbers of a study.
@@ -180,11 +180,7 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
         stored = _chosen(opened, study)[-1]
         results = Results.load(opened, stored)
         if csv is not None:
-
-            def write_csv(path: Path) -> None:
-                opened.export_csv(stored.hash, path)
-
-            write_whole(csv, write_csv, force=force)
+            write_whole(csv, lambda path: opened.export_csv(stored.hash, path), force=force)
     return _report(results, html, force, as_json=as_json)
 
 
@@ -388,15 +384,8 @@ def _report(results: "Results", html: Path | None, force: bool, *, as_json: bool
     if html is not None:
         from clockhands.show.lab_report import report as page
 
-        def write_page(path: Path) -> None:
-            path.write_text(page([results]), encoding="utf-8")
-
-        write_whole(html, write_page, force=force)
+        write_text(html, page([results]), force=force)
         talk(f"wrote {html}")
-    return _exit_code(results)
-
-
-def _exit_code(results: "Results") -> int:
-    """0 only if every trial is finished and every gate holds: a gate that cannot be judged does not hold."""
+    # A gate that cannot be judged does not hold.
     ended = results.states["finished"] == len(results.trials)
     return 0 if ended and all(gate.holds for gate in results.gates()) else 1

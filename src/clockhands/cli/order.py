@@ -2,8 +2,8 @@
 
 import click
 
-from clockhands.cli.output import print_json
-from clockhands.cli.threads import one_thread
+from clockhands.cli.group import one_thread
+from clockhands.cli.output import json_option, print_json
 
 EXAMPLES = """\b
 Examples:
@@ -17,7 +17,7 @@ Examples:
 @click.option("--text", metavar="WORDS", default="dog bites man", help="A sentence, if not 'dog bites man'.")
 @click.option("--other", metavar="WORDS", help="The same words in another order, if not from the end.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Where drawn numbers come from.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(text: str, other: str | None, seed: int, as_json: bool) -> int:
     """Show whether attention can tell one order of the same words from another.
 

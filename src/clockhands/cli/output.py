@@ -12,6 +12,11 @@ import click
 
 from clockhands.errors import ClockhandsError, InvalidValue
 
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+BACKENDS = ("numpy", "torch", "jax")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
 
 class CannotWrite(ClockhandsError, OSError):
     """The place where the result should go does not take it."""
@@ -89,7 +94,7 @@ def _place(read: str | Path) -> Path | None:
     return read if isinstance(read, Path) else path_of(read)
 
 
-def write_whole(path: Path, write: Callable[[Path], None], *, force: bool, reads: Sequence[str | Path] = ()) -> None:
+def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, reads: Sequence[str | Path] = ()) -> None:
     """Write a file under another name and give it its own when it is complete.
 
     Args:
@@ -107,3 +112,8 @@ def write_whole(path: Path, write: Callable[[Path], None], *, force: bool, reads
         raise CannotWrite(f"{path} cannot be written: {error.strerror or error}.", "Choose another place.") from error
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str, *, force: bool, reads: Sequence[str | Path] = ()) -> None:
+    """Write a text as `write_whole` does."""
+    write_whole(path, lambda unfinished: unfinished.write_text(text, encoding="utf-8"), force=force, reads=reads)

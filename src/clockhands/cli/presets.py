@@ -2,13 +2,13 @@
 
 import click
 
-from clockhands.cli.output import print_json
+from clockhands.cli.output import json_option, print_json
 from clockhands.presets import presets
 from clockhands.specs import describe, to_dict
 
 
 @click.command("presets")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(as_json: bool) -> None:
     """List the published position codes that are known by name.
 

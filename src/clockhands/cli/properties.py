@@ -2,11 +2,8 @@
 
 import click
 
-from clockhands.cli.group import talk
-from clockhands.cli.output import print_json
-from clockhands.cli.threads import one_thread
-
-DTYPES = ("float64", "float32", "float16", "bfloat16")
+from clockhands.cli.group import one_thread, talk
+from clockhands.cli.output import DTYPES, json_option, print_json
 
 EXAMPLES = """\b
 Examples:
@@ -28,7 +25,7 @@ Examples:
 @click.option(
     "--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="What the numbers are rounded to."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(target: str, length: int | None, dtype: str, as_json: bool) -> None:
     """Say what the position codes of a model can and cannot do: unique, smooth, a rotation under shifts, and so on.
 

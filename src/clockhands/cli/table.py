@@ -14,14 +14,12 @@ from click.core import ParameterSource
 
 from clockhands.additive import table
 from clockhands.cli.group import talk
-from clockhands.cli.output import OutPath, not_there, write_whole
+from clockhands.cli.output import DTYPES, OutPath, not_there, write_whole
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.positions import Positions, positions_of
 from clockhands.sources.targets import open_target
 from clockhands.specs import to_json
-
-DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 _WHOLE = r"[+-]?\d[\d_]*"
 _SLICE = re.compile(rf"^({_WHOLE}):({_WHOLE})(?::({_WHOLE}))?$")
@@ -96,10 +94,7 @@ def _number(text: str) -> int | float:
 )
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Type of the numbers.")
 @click.option(
-    "--out",
-    type=OutPath(),
-    metavar="FILE",
-    help="Write to FILE (.npy, .npz, .safetensors or .csv), exactly.",
+    "--out", type=OutPath(), metavar="FILE", help="Write to FILE (.npy, .npz, .safetensors or .csv), exactly."
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it is already there.")
 @click.pass_context

@@ -1,7 +1,90 @@
 """Numbers that say what a position code does, and how two of them differ."""
 
+from clockhands.measures.adding.recoverable import (
+    cosine_below,
+    cosine_deviation,
+    cosine_quantile,
+    deviation_needed,
+    expected_share,
+    pair_error,
+)
+from clockhands.measures.adding.score_terms import (
+    commuting_form,
+    drawn_projections,
+    expected_offset_share,
+    expected_terms,
+    offset_share,
+)
+from clockhands.measures.biases.apart import told_apart
+from clockhands.measures.biases.edges import edges
+from clockhands.measures.biases.reach import reach
 from clockhands.measures.differences import LadderDifference, difference, distances
+from clockhands.measures.ladders.angle_errors import phase_error, phase_errors
+from clockhands.measures.ladders.base_bound import (
+    base_bound,
+    critical_dimension,
+    farthest_looked_at,
+    first_failing_distance,
+)
+from clockhands.measures.ladders.cover import cover
+from clockhands.measures.ladders.sound_bases import smallest_sound_base
+from clockhands.measures.ladders.turning import completes, turned_beyond, turned_through, turning
 from clockhands.measures.measuring import QUESTIONS, Properties, properties
-from clockhands.measures.property import Property
+from clockhands.measures.property import Property, measured, not_computed
+from clockhands.measures.shifts.kernels import (
+    first_negative,
+    first_rise,
+    kernel_bound,
+    kernel_by_distance,
+    out_of_order,
+)
+from clockhands.measures.subject import MeasuredCode, subject_of
+from clockhands.measures.tokens.bounded import bounded
+from clockhands.measures.tokens.smooth import smooth
 
-__all__ = ["QUESTIONS", "LadderDifference", "Properties", "Property", "difference", "distances", "properties"]
+__all__ = [
+    "QUESTIONS",
+    "LadderDifference",
+    "MeasuredCode",
+    "Properties",
+    "Property",
+    "base_bound",
+    "bounded",
+    "commuting_form",
+    "completes",
+    "cosine_below",
+    "cosine_deviation",
+    "cosine_quantile",
+    "cover",
+    "critical_dimension",
+    "deviation_needed",
+    "difference",
+    "distances",
+    "drawn_projections",
+    "edges",
+    "expected_offset_share",
+    "expected_share",
+    "expected_terms",
+    "farthest_looked_at",
+    "first_failing_distance",
+    "first_negative",
+    "first_rise",
+    "kernel_bound",
+    "kernel_by_distance",
+    "measured",
+    "not_computed",
+    "offset_share",
+    "out_of_order",
+    "pair_error",
+    "phase_error",
+    "phase_errors",
+    "properties",
+    "reach",
+    "smallest_sound_base",
+    "smooth",
+    "subject_of",
+    "told_apart",
+    "turned_beyond",
+    "turned_through",
+    "turning",
+]

@@ -1,6 +1,6 @@
 """All properties of a position code in one report."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from clockhands.measures.ladders.turning import turning
 from clockhands.measures.property import Property
 from clockhands.measures.shifts.kernels import kernel
 from clockhands.measures.shifts.rotations import shift
-from clockhands.measures.subject import subject_of
+from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
 from clockhands.measures.tokens.spectrum import spectrum
@@ -42,6 +42,12 @@ QUESTIONS = {
     "told_apart": "Does every head tell all distances apart?",
 }
 """Each property as the question that it answers, in the order of reports."""
+
+_ALL: tuple[Callable[[MeasuredCode], Property], ...] = (
+    bounded, unique, smooth, shift, kernel, turning, cover, base_bound, critical_dimension, spectrum, precision, adding,
+    reach, edges, told_apart,
+)  # fmt: skip
+_MEASURES = dict(zip(QUESTIONS, _ALL, strict=True))
 
 
 @dataclass(frozen=True)
@@ -132,26 +138,8 @@ def properties(spec: Spec, length: int, dtype: object = "float32", *, values: An
     if isinstance(spec, LayerMixture):
         return _of_mixture(spec, length, dtype, values)
     subject = subject_of(spec, length, dtype, values)
-    return Properties(
-        spec,
-        subject.length,
-        subject.dtype.name,
-        bounded=bounded(subject),
-        unique=unique(subject),
-        smooth=smooth(subject),
-        shift=shift(subject),
-        kernel=kernel(subject),
-        turning=turning(subject),
-        cover=cover(subject),
-        base_bound=base_bound(subject),
-        critical_dimension=critical_dimension(subject),
-        spectrum=spectrum(subject),
-        precision=precision(subject),
-        adding=adding(subject),
-        reach=reach(subject),
-        edges=edges(subject),
-        told_apart=told_apart(subject),
-    )
+    found: dict[str, Any] = {name: each(subject) for name, each in _MEASURES.items()}
+    return Properties(spec, subject.length, subject.dtype.name, **found)
 
 
 def _of_mixture(spec: LayerMixture, length: int, dtype: object, values: Any) -> Properties:

@@ -1,8 +1,11 @@
 """One property of one position code: whether it holds, with its numbers, in a few words and in a sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec
+
+from clockhands.measures.subject import MeasuredCode
 
 State = Literal["measured", "not applicable", "not computed"]
 
@@ -28,13 +31,7 @@ class Property:
 
     def to_dict(self) -> dict[str, Any]:
         """The property as JSON values."""
-        return {
-            "state": self.state,
-            "holds": self.holds,
-            "brief": self.brief,
-            "says": self.says,
-            "numbers": dict(self.numbers),
-        }
+        return {**vars(self), "numbers": dict(self.numbers)}
 
 
 def measured(brief: str, says: str, *, holds: bool | None = None, **numbers: Any) -> Property:
@@ -50,6 +47,40 @@ def not_applicable(why: str) -> Property:
 def not_computed(why: str, **numbers: Any) -> Property:
     """A property that could be told, and why it was not."""
     return Property("not computed", None, "not computed", why, numbers)
+
+
+class Unanswered(Exception):
+    """Raised below a measure in place of a number: the property that says why there is none."""
+
+    def __init__(self, answer: Property) -> None:
+        super().__init__(answer.says)
+        self.answer = answer
+
+
+_Given = ParamSpec("_Given")
+_Measure = Callable[Concatenate[MeasuredCode, _Given], Property]
+
+
+def measure(**senseless: str) -> Callable[[_Measure[_Given]], _Measure[_Given]]:
+    """Make a function of a subject a measure, which answers for every code.
+
+    Args:
+        senseless: Why the question makes no sense, by the kind of code (`MeasuredCode.kind`) for which it makes none.
+    """
+
+    def made(function: _Measure[_Given]) -> _Measure[_Given]:
+        @wraps(function)
+        def answered(subject: MeasuredCode, *given: _Given.args, **named: _Given.kwargs) -> Property:
+            if subject.kind in senseless:
+                return not_applicable(senseless[subject.kind])
+            try:
+                return function(subject, *given, **named)
+            except Unanswered as reason:
+                return reason.answer
+
+        return answered
+
+    return made
 
 
 def said(number: float) -> str:

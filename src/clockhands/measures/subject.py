@@ -1,5 +1,11 @@
-"""A position code as the measures see it: its hands, and the numbers of each of its tokens in a dtype."""
+"""A position code as the measures see it: its hands, and the numbers of each of its tokens in a dtype.
 
+A code whose tokens are hands of a clock is the same wherever one stands, so most of its facts follow from its rates.
+Which codes these are is said here once: sinusoids of one axis or several, and rotations.
+"""
+
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -7,23 +13,28 @@ from typing import Any, Literal
 import numpy as np
 
 from clockhands.additive import AdditiveCode, Learned, NoPosition, WarpedPosition, table
+from clockhands.additive.waves import check_fits
 from clockhands.arguments import count, shown
 from clockhands.biases import BiasCode
 from clockhands.biases.values import values_of
 from clockhands.clocks import Clock
-from clockhands.dtypes import output_dtype
+from clockhands.dtypes import before_rounding, limits, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Ladder
+from clockhands.phases import fill
 from clockhands.positions import numpy_of, positions_of
 from clockhands.rotary import Rotary
 from clockhands.rotary.rotating import cosine_sine
 from clockhands.specs import SPECS
 
 Code = AdditiveCode | Rotary | BiasCode
+MakeRows = Callable[[int, int], np.ndarray]
+
+_THREADED = 1 << 22  # pairs from which a second thread is worth its start on a busy machine
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class MeasuredCode:
     """A code, the tokens and the dtype that it is measured in.
 
     Attributes:
@@ -59,6 +70,11 @@ class Subject:
             return 0 if self.spec.warp == "square" else 1
         return getattr(self.spec, "first", 0)
 
+    @property
+    def last(self) -> int:
+        """Position of the last token."""
+        return self.first + self.length - 1
+
     @cached_property
     def ladders(self) -> tuple[Ladder, ...]:
         """The rates of the hands, one ladder for each axis; empty where the code has none or they are learned."""
@@ -73,6 +89,23 @@ class Subject:
             return None if isinstance(self.spec, BiasCode) else self.spec.clock()
         except InvalidValue:
             return None
+
+    @property
+    def clock_ladders(self) -> tuple[Ladder, ...]:
+        """The ladder of each axis of the clock; empty where there is no clock."""
+        return () if self.clock is None else self.clock.axes or (self.clock.ladder,)
+
+    @property
+    def trained_scale(self) -> float:
+        """The trained number that a code is multiplied by; 1 where there is none, or it is not known."""
+        if not getattr(self.spec, "scaled", False) or self.values is None:
+            return 1.0
+        return float(numpy_of(self.values, "values").reshape(()))
+
+    @property
+    def scale(self) -> float:
+        """What the hands of a clock are multiplied by."""
+        return getattr(self.spec, "scale", 1.0) * self.trained_scale
 
     @cached_property
     def missing(self) -> str | None:
@@ -121,7 +154,7 @@ class Subject:
         return table(self.spec, places, kind, values=self.values)
 
 
-def subject_of(spec: object, length: object, dtype: object, values: Any) -> Subject:
+def subject_of(spec: object, length: object, dtype: object, values: Any) -> MeasuredCode:
     """The subject of these arguments.
 
     Raises:
@@ -145,7 +178,7 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Subj
         _refuse_what_is_not_finite("values", numpy_of(values, "values"))
     if isinstance(spec, BiasCode) and values is not None:
         values = _numbers_of_bias(spec, values)
-    return Subject(spec, number, output_dtype(dtype), values)  # type: ignore[arg-type]
+    return MeasuredCode(spec, number, output_dtype(dtype), values)  # type: ignore[arg-type]
 
 
 def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
@@ -171,3 +204,114 @@ def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:
     if wrong:
         raise InvalidValue(wrong, "The codes that train such numbers clamp them before each use: do so first.")
     return arrays
+
+
+@dataclass(frozen=True)
+class PairLadders:
+    """Ladders that say everything about the distances between tokens of a code.
+
+    Attributes:
+        ladders: The rates in radians per token, one ladder for each axis.
+        factor: What every cosine and sine is multiplied by.
+    """
+
+    ladders: tuple[Ladder, ...]
+    factor: float
+
+    @property
+    def norm(self) -> float:
+        """Euclidean length of a token's numbers, the same for all: ``factor sqrt(pairs)``."""
+        return self.factor * sum(ladder.pairs for ladder in self.ladders) ** 0.5
+
+
+def hands_of(subject: MeasuredCode) -> PairLadders | None:
+    """The hands of a code; None where its tokens are not those of a clock.
+
+    They are not where a hand has lost a channel or holds one wave twice, where raw coordinates stand beside them, where
+    xPos lets them grow, and where a token among those measured has zeros in their place (padding's row). A learned
+    scale that is not known makes no hands either.
+    """
+    spec = subject.spec
+    if isinstance(spec, Rotary):
+        return None if spec.xpos is not None else PairLadders(subject.ladders, spec.attention_factor)
+    if not subject.clock_ladders or zero_tokens(subject) or subject.missing is not None:
+        return None
+    factor = abs(subject.scale)
+    return PairLadders(subject.clock_ladders, factor) if factor else None
+
+
+def zero_tokens(subject: MeasuredCode) -> list[int]:
+    """The positions among those measured whose row is zero by the code's rule."""
+    return [row for row in getattr(subject.spec, "zero_rows", ()) if subject.first <= row <= subject.last]
+
+
+def row_norms(rows: np.ndarray) -> np.ndarray:
+    """Euclidean length of each row."""
+    return np.sqrt(np.einsum("rc,rc->r", rows, rows))
+
+
+def rows_within(work: float, length: int, width: int, most: int) -> int:
+    """How many of the first rows are looked at, so that ``rows width min(rows, width)`` is at most ``work``."""
+    rows = min(length, most)
+    if rows * width * min(rows, width) <= work:
+        return rows
+    return max(2, int(min(work / width**2, (work / width) ** 0.5)))
+
+
+def different_axes(subject: MeasuredCode) -> list[int]:
+    """The axes to be measured: of those with the same ladder the first, since their channels hold the same numbers."""
+    if len(subject.ladders) != subject.axes:
+        return list(range(subject.axes))
+    first = {ladder: axis for axis, ladder in reversed(list(enumerate(subject.ladders)))}
+    return sorted(first.values())
+
+
+def rows_of(subject: MeasuredCode, axis: int = 0, dtype: object = None) -> MakeRows:
+    """A function of ``(start, stop)`` that makes the numbers of these tokens, counted from the first.
+
+    Of a clock only the hands of the axis are made, cosine beside sine, ``[tokens, 2 pairs]``: the channels of other
+    axes do not change along this one, and the order of channels changes no distance. Of any other code the rows are
+    `MeasuredCode.rows`.
+
+    Accuracy: that of `clockhands.phases`, rounded once to the dtype.
+
+    Raises:
+        InvalidValue: The numbers do not fit the dtype.
+    """
+    kind = subject.dtype if dtype is None else output_dtype(dtype)
+    hands = hands_of(subject)
+    if hands is None:
+        return lambda start, stop: subject.rows(start, stop, axis, kind)
+    ladder, factor = hands.ladders[axis], hands.factor
+    check_fits(factor, kind)
+    threads = 1 if subject.length * ladder.pairs < _THREADED else None
+
+    def make(start: int, stop: int) -> np.ndarray:
+        out = np.empty((stop - start, ladder.pairs, 2), kind)
+
+        def write(rows: slice, pairs: slice, block: np.ndarray) -> None:
+            if factor != 1:
+                block = block * factor
+            rounding = np.ascontiguousarray(before_rounding(block, kind))
+            part = np.float32 if rounding.dtype == np.complex64 else np.float64
+            out[rows, pairs] = rounding.view(part).reshape(*rounding.shape, 2)
+
+        at = positions_of(range(subject.first + start, subject.first + stop))
+        fill(write, ladder, at, swapped=False, fine=kind == np.float64, threads=threads)
+        return out.reshape(stop - start, -1)
+
+    return make
+
+
+def rounding_distance(subject: MeasuredCode, hands: PairLadders, axis: int = 0) -> float:
+    """By how much rounding to the dtype moves the distance of two tokens at most.
+
+    Each of the ``2 pairs`` numbers of either token is off by at most ``e``, so their distance is by
+    ``2 e sqrt(2 pairs)``. Of numbers up to ``f`` in size, ``e`` is half of the spacing that the dtype has just below
+    ``f``, and a hundredth more for the arithmetic before it; for float64 the 4 ulp of `clockhands.additive.table`.
+    """
+    eps = 2.0 ** (1 - limits(subject.dtype)[0])
+    share, power = math.frexp(hands.factor)  # factor = share 2**power, and a share of 1/2 is a power of two itself
+    spacing = eps * 2.0 ** (power - 1 - (share == 0.5))
+    error = 4 * eps * hands.factor if subject.dtype == np.float64 else 1.01 * spacing / 2
+    return 2 * error * (2 * hands.ladders[axis].pairs) ** 0.5

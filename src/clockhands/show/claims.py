@@ -5,11 +5,10 @@ from decimal import Decimal
 from typing import IO
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from clockhands.claims import SUBJECTS, Claim, Number, Recomputed, Stated, measured
-from clockhands.show.page import Page, broken
+from clockhands.show.page import Page, broken, console_on
 
 STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow"}
 _INDENT = 10  # the verdict's column
@@ -22,9 +21,9 @@ def print_claims(found: Sequence[Recomputed], file: IO[str] | None = None, width
     Args:
         found: The claims, recomputed.
         file: Where to; None is standard output.
-        width: Columns to use; None takes the terminal's, or 80 where there is none.
+        width: Columns to use; None takes the terminal's.
     """
-    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    page = Page(console_on(file, width))
     by_id = {each.claim.id: each for each in found}
     for subject, claims in SUBJECTS.items():
         chosen = [by_id[claim.id] for claim in claims if claim.id in by_id]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import one_of
-from clockhands.show.explorer.bundle import source
+from clockhands.show.explorer.page import source
 
 Theme = Literal["light", "dark"]
 THEMES = ("light", "dark")

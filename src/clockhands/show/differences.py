@@ -7,7 +7,6 @@ the phase error and the mean cosine by distance.
 from collections.abc import Sequence
 from typing import IO
 
-from rich.console import Console
 from rich.text import Text
 
 from clockhands.measures import LadderDifference, distances
@@ -20,7 +19,7 @@ from clockhands.readers.telling import (
     pairs_in_words,
     ratio_in_words,
 )
-from clockhands.show.page import Page
+from clockhands.show.page import Page, console_on
 from clockhands.show.terminal import layers_in_words
 
 
@@ -45,9 +44,9 @@ def print_differences(
         reach: How far they are compared.
         length: A distance to show beside the usual ones.
         file: Where to; None is standard output.
-        width: Columns to use; None takes the terminal's, or 80 where there is none.
+        width: Columns to use; None takes the terminal's.
     """
-    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    page = Page(console_on(file, width))
     page.row("first", first, None)
     page.row("second", second, None)
     page.line()

@@ -1,15 +1,15 @@
-"""What a kind of finding or a fault means, as text on a terminal."""
+"""What a check found, and what a kind of finding or a fault means, as text on a terminal."""
 
 from collections.abc import Mapping
 from string import Formatter
 from typing import IO
 
-from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing.rules import Rule
 from clockhands.faults import Fault
-from clockhands.show.page import SEVERITY_STYLES, Page
+from clockhands.show.page import PROSE, SEVERITY_STYLES, Page, console_on, safe
+from clockhands.testing import Report
 
 _BLAMED = {
     "file": "the file: it is wrong",
@@ -18,10 +18,29 @@ _BLAMED = {
     "module": "the loaded module: it is wrong, whatever its files say",
 }
 
+_LINE_STYLES = {"sound": "bold green", "failed": "bold red", "explanation": "bold", "heading": "bold", "rest": "dim"}
+
+
+def print_report(
+    report: Report, *, verbose: bool = False, file: IO[str] | None = None, width: int | None = None
+) -> None:
+    """Print what a check found.
+
+    Args:
+        report: What to show.
+        verbose: All evidence, and why each experiment was left out.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's.
+    """
+    page = Page(console_on(file, width))
+    for line in report.lines(verbose=verbose):
+        for text in line.wrapped(min(page.width, PROSE)).splitlines() or [""]:
+            page.line(Text(safe(text), style=_LINE_STYLES.get(line.style, "")))
+
 
 def print_codes(codes: Mapping[str, Rule], file: IO[str] | None = None, width: int | None = None) -> None:
     """Print every code with its severity and its title, one on a line."""
-    page = _page(file, width)
+    page = Page(console_on(file, width))
     longest = max(map(len, codes))
     for code, rule in codes.items():
         severity = severity_in_words(rule)
@@ -39,7 +58,7 @@ def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width:
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
-    page = _page(file, width)
+    page = Page(console_on(file, width))
     severity = severity_in_words(rule)
     page.line(Text(code, style="bold") + Text(f"  {severity}", style=SEVERITY_STYLES.get(severity, "")))
     page.paragraph(rule.title)
@@ -58,7 +77,7 @@ def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width:
 
 def print_faults(faults: Mapping[str, Fault], file: IO[str] | None = None, width: int | None = None) -> None:
     """Print every fault with what it behaves like."""
-    page = _page(file, width)
+    page = Page(console_on(file, width))
     longest = max(map(len, faults))
     for code, fault in faults.items():
         page.beside(fault_in_words(fault), code.ljust(longest + 2), ())
@@ -81,7 +100,7 @@ def print_fault(
         width: Columns to use; None takes the terminal's.
         above: The finding of the same code, where it stands above with its advice and cases.
     """
-    page = _page(file, width)
+    page = Page(console_on(file, width))
     if above is None:
         page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
         page.paragraph(f"It {fault_in_words(fault)}.")
@@ -124,7 +143,3 @@ def fault_of(fault: Fault) -> str:
 def severity_in_words(rule: Rule) -> str:
     """The severity, where it is always the same."""
     return rule.severity if isinstance(rule.severity, str) else "by the case"
-
-
-def _page(file: IO[str] | None, width: int | None) -> Page:
-    return Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))

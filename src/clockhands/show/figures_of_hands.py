@@ -14,7 +14,7 @@ from clockhands.clocks import Clock
 from clockhands.clocks import shift as shift_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.layouts import pair_channels
-from clockhands.measures.ladders.turning import completes
+from clockhands.measures import completes
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.show.asked import MOST_POINTS, evenly, every, one_position, several

@@ -12,10 +12,16 @@ from clockhands.arguments import count, one_of, shown
 from clockhands.biases import bias as bias_of
 from clockhands.biases.codes import BiasCode
 from clockhands.errors import InvalidType
-from clockhands.measures.ladders.angle_errors import phase_errors
-from clockhands.measures.ladders.turning import completes, turned_beyond
+from clockhands.measures import (
+    completes,
+    first_negative,
+    first_rise,
+    kernel_bound,
+    kernel_by_distance,
+    phase_errors,
+    turned_beyond,
+)
 from clockhands.measures.order.sentences import sentence_weights
-from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.rotary import Rotary
 from clockhands.show.asked import evenly, extremes, several, two_sentences
 from clockhands.show.colours import Theme, colours

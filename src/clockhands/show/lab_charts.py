@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+from clockhands.show.findings import cut
 from clockhands.show.markup import Markup, element
-from clockhands.show.places import cut
 
 LOOKS = 8
 """How many lines of a chart can be told apart."""

@@ -18,7 +18,8 @@ from clockhands.auditing.findings import spoken
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, AtTest, Gate
-from clockhands.show.explorer.bundle import source
+from clockhands.show.explorer.page import source
+from clockhands.show.findings import IN_TITLES, cut
 from clockhands.show.lab import duration
 from clockhands.show.lab_answers import answers
 from clockhands.show.lab_drops import rise_of
@@ -39,7 +40,6 @@ from clockhands.show.lab_tables import (
 )
 from clockhands.show.lab_tasks import looks, task_parts, title_of
 from clockhands.show.markup import Markup, document, element, joined
-from clockhands.show.places import IN_TITLES, cut
 
 RESULTS = "clockhands-lab"
 """The id of the script element that holds what ``clockhands lab report --json`` prints, for each study."""

@@ -6,10 +6,10 @@ from typing import Any
 
 from clockhands.auditing.findings import spoken
 from clockhands.lab.results import Estimate
+from clockhands.show.findings import cut
 from clockhands.show.lab_charts import swatch
 from clockhands.show.lab_numbers import interval_of, some_seeds, value_of
 from clockhands.show.markup import Markup, element, joined
-from clockhands.show.places import cut
 
 NONE = "–"
 """What is written where there is no number."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from clockhands.auditing import Audit
 from clockhands.auditing.findings import spoken
 from clockhands.errors import ClockhandsError
-from clockhands.measures.ladders.turning import completes, turned_beyond
+from clockhands.measures import completes, turned_beyond
 from clockhands.rotary import Rotary
 from clockhands.show.markup import Markup, element
 from clockhands.show.terminal import LISTED, title_of

@@ -5,14 +5,13 @@ from fractions import Fraction
 from typing import IO, Any
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.rules import listed
 from clockhands.grids import Grid
 from clockhands.recognition import Match, Matches, Residual, Rows
-from clockhands.show.page import LABEL, Page, safe
+from clockhands.show.page import LABEL, Page, console_on, safe
 from clockhands.specs import SPECS, describe
 
 _OTHERS = 4  # other names that are shown
@@ -39,9 +38,9 @@ def print_matches(
         commands: For each match the command that makes it again, where there is one.
         asked: The command that prints this: where no other makes the table again, its JSON does.
         file: Where to; None is standard output.
-        width: Columns to use; None takes the terminal's, or 80 where there is none.
+        width: Columns to use; None takes the terminal's.
     """
-    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    page = Page(console_on(file, width))
     heading = (
         safe(what) if shape is None else f"{safe(what)}: {' x '.join(map(spoken, shape)) or 'one number'}, {dtype}"
     )

@@ -9,7 +9,7 @@ from rich.text import Text
 from clockhands.additive import AdditiveCode
 from clockhands.measures.adding.drawn_tokens import AddingFigures
 from clockhands.measures.order.permuting import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
-from clockhands.show.page import Page, safe
+from clockhands.show.page import Page, console_on, safe
 
 _TITLES = ("", "sentences", "third order", "masked", "one word")
 _COLUMNS = (25, 24, 13, 8, 8)
@@ -24,12 +24,12 @@ def print_order(
         found: What attention tells of order.
         added: What adding a code does to the token.
         file: Where to; None is standard output.
-        width: Columns to use; None takes the terminal's, or 80 where there is none.
+        width: Columns to use; None takes the terminal's.
     """
-    _Report(Console(file=file, width=width, highlight=False, markup=False, emoji=False), found, added).print()
+    _OrderPage(console_on(file, width), found, added).print()
 
 
-class _Report(Page):
+class _OrderPage(Page):
     """One report."""
 
     def __init__(self, console: Console, found: OrderMatters, added: AddingFigures) -> None:

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
+from typing import IO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -69,6 +70,11 @@ class Page:
     def place(self, source: str) -> str:
         """A source as this report writes it."""
         return safe(source)
+
+
+def console_on(file: IO[str] | None, width: int | None) -> Console:
+    """Where a report goes: a file, or standard output where there is none; in columns, or the terminal's, or 80."""
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def broken(text: str, room: int) -> list[str]:

@@ -3,13 +3,11 @@
 from dataclasses import replace
 from typing import IO
 
-from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing.target_properties import CodeProperties, TargetProperties
-from clockhands.measures import QUESTIONS
-from clockhands.measures.property import Property
-from clockhands.show.page import PROSE, Page, broken, safe
+from clockhands.measures import QUESTIONS, Property
+from clockhands.show.page import PROSE, Page, broken, console_on, safe
 from clockhands.show.terminal import title_of
 from clockhands.sources.resolved import Code
 
@@ -24,9 +22,9 @@ def print_properties(report: TargetProperties, file: IO[str] | None = None, widt
     Args:
         report: What to show.
         file: Where to; None is standard output.
-        width: Columns to use; None takes the terminal's, or 80 where there is none.
+        width: Columns to use; None takes the terminal's.
     """
-    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    page = Page(console_on(file, width))
     page.line(Text(safe(report.target), style="bold"))
     for code in report.codes:
         page.line()

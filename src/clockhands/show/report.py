@@ -18,16 +18,23 @@ from clockhands.auditing.findings import SEVERITIES, spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.rules import IF_SOUND
 from clockhands.readers.telling import BY_LENGTH, reach_of
-from clockhands.show.explorer.bundle import module, source
 from clockhands.show.explorer.data import data
-from clockhands.show.extending import lines_of
+from clockhands.show.explorer.page import module, source
+from clockhands.show.findings import IN_TITLES, cut, short_name, what_is_wrong, what_mends_it
 from clockhands.show.ladder_picture import bands_of, ladder_picture
-from clockhands.show.main_properties import SHORT
 from clockhands.show.markup import Markup, document, element, joined
-from clockhands.show.places import IN_TITLES, cut, short_name
-from clockhands.show.readers import rows_of_readers
-from clockhands.show.sentences import what_is_wrong, what_mends_it
-from clockhands.show.terminal import LISTED, evidence_to_show, layers_in_words, rates_in_words, rows_of, title_of
+from clockhands.show.terminal import (
+    LISTED,
+    SHORT,
+    evidence_to_show,
+    layers_in_words,
+    lines_of,
+    rates_in_words,
+    rows_of,
+    rows_of_readers,
+    title_of,
+    where_of,
+)
 from clockhands.sources.resolved import Code
 
 AUDIT = "clockhands-audit"
@@ -104,15 +111,20 @@ def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> M
     graded = [(audit.target, _grade(audit), audit.verdict) for audit in audits]
     graded += [(each["target"], "error", "It could not be read.") for each in unread]
     rows = (
-        element(
-            "tr",
-            element("th", element("a", cut(target), href=f"#target-{number + 1}"), scope="row"),
-            element("td", _mark(grade), verdict),
-        )
+        (element("a", cut(target), href=f"#target-{number + 1}"), joined(_mark(grade), verdict))
         for number, (target, grade, verdict) in enumerate(graded)
     )
-    head = element("tr", element("th", "target", scope="col"), element("th", "verdict", scope="col"))
-    return element("table", element("thead", head), element("tbody", rows), class_="report-table of-targets")
+    return _table("of-targets", ("target", "verdict"), rows)
+
+
+def _table(kind: str, names: Sequence[str], rows: Iterable[Sequence[str]], caption: Markup | None = None) -> Markup:
+    """A table whose rows begin with their name."""
+    head = element("tr", (element("th", name, scope="col") for name in names))
+    lines = (
+        element("tr", element("th", first, scope="row"), (element("td", cell) for cell in cells))
+        for first, *cells in rows
+    )
+    return element("table", caption, element("thead", head), element("tbody", lines), class_=f"report-table {kind}")
 
 
 def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
@@ -236,21 +248,10 @@ def _key() -> Markup:
 def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
     for (length, _), group in groupby(found, key=lambda one: (one.length, tuple(one.properties.items()))):
         same = list(group)
-        where = "; ".join(filter(None, (_where(one) for one in same)))
+        where = "; ".join(filter(None, (where_of(one, LISTED) for one in same)))
         yield element("p", f"{where or 'The code'}, over {length:,} tokens", class_="report-code")
-        rows = (
-            element("tr", element("th", SHORT[name], scope="row"), element("td", each.brief), element("td", each.says))
-            for name, each in same[0].properties.items()
-        )
-        names = ("property", "answer", "with its numbers")
-        head = element("tr", (element("th", name, scope="col") for name in names))
-        yield element("table", element("thead", head), element("tbody", rows), class_="report-table of-properties")
-
-
-def _where(one: MainProperties) -> str:
-    part = "" if one.part in ("text", "other") else one.part
-    layers = "" if one.layers in (None, "input") else layers_in_words(one.layers, LISTED)
-    return ", ".join(filter(None, (part, layers)))
+        rows = ((SHORT[name], each.brief, each.says) for name, each in same[0].properties.items())
+        yield _table("of-properties", ("property", "answer", "with its numbers"), rows)
 
 
 def _extension(extension: Extension) -> Iterator[Markup]:
@@ -272,7 +273,7 @@ def _extension(extension: Extension) -> Iterator[Markup]:
 def _provenance(audit: Audit) -> Iterator[Markup]:
     """A row for each value: whose, what, how much, and the file and key."""
     of_model = [
-        (name.replace("_", " "), _said(value), audit.source[name])
+        (name.replace("_", " "), _as_text(value), audit.source[name])
         for name, value in (("model_type", audit.model_type), ("context", audit.context), ("length", audit.length))
         if name in audit.source
     ]
@@ -299,14 +300,9 @@ def _provenance(audit: Audit) -> Iterator[Markup]:
 
 def _places(whose: str, rows: Iterable[tuple[str, str, str]]) -> Markup:
     """A table of values and where they stand."""
-    names = ("value", "is", "stands in")
-    head = element("tr", (element("th", name, scope="col") for name in names))
-    body = (
-        element("tr", element("th", name, scope="row"), element("td", value), element("td", _place(place)))
-        for name, value, place in rows
-    )
+    lines = ((name, value, _place(place)) for name, value, place in rows)
     caption = element("caption", whose, class_="report-code")
-    return element("table", caption, element("thead", head), element("tbody", body), class_="report-table of-places")
+    return _table("of-places", ("value", "is", "stands in"), lines, caption)
 
 
 def _field(code: Code, name: str) -> str:
@@ -319,11 +315,11 @@ def _field(code: Code, name: str) -> str:
     if name == "rates":
         return rates_in_words(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_said(item)}" for key, item in value.items() if item is not None)
-    return _said(value)
+        return ", ".join(f"{key} {_as_text(item)}" for key, item in value.items() if item is not None)
+    return _as_text(value)
 
 
-def _said(value: object) -> str:
+def _as_text(value: object) -> str:
     """A value as in a sentence, words without quotes."""
     return value if isinstance(value, str) else spoken(value)
 

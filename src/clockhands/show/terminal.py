@@ -5,9 +5,11 @@ Every value has its source beside it, or under it where the line is too short; a
 can be searched for. Nothing depends on colour: it only makes sources quiet and severities loud.
 """
 
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,21 +17,47 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing import Audit, Finding
+from clockhands.auditing.changes import SHAPES
 from clockhands.auditing.checks import in_a_file
+from clockhands.auditing.extending import Extension, Way
 from clockhands.auditing.findings import spoken
+from clockhands.auditing.main_properties import MainProperties
+from clockhands.auditing.published_costs import LABELS
 from clockhands.auditing.rules import IF_SOUND
 from clockhands.auditing.weights import LIMITS, Pairing
-from clockhands.readers.telling import BY_LENGTH, reach_of
-from clockhands.show.extending import print_extension
-from clockhands.show.main_properties import print_main_properties
-from clockhands.show.page import SEVERITY_STYLES, Page, safe
-from clockhands.show.readers import rows_of_readers
-from clockhands.show.sentences import what_is_wrong, what_mends_it
+from clockhands.readers import TEXT, Reading
+from clockhands.readers.telling import BY_LENGTH, code_in_words, listed, parted_in_words, reach_of, release
+from clockhands.show.findings import what_is_wrong, what_mends_it
+from clockhands.show.page import SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
+
+_PATTERN = "no-scaling"  # not a program, but what many ports do
+_PORT = "a port that leaves the scaling out"
+
+SHORT = {
+    "bounded": "stays within a bound",
+    "unique": "every position its own",
+    "smooth": "small, even steps",
+    "shift": "a shift is one rotation",
+    "kernel": "likeness by distance",
+    "turning": "pairs never coming round",
+    "cover": "a hand for every distance",
+    "base_bound": "a like token scores higher",
+    "critical_dimension": "channels coming round",
+    "spectrum": "directions filled",
+    "precision": "rounding, at its worst",
+    "adding": "the token is found again",
+    "reach": "how far heads look",
+    "edges": "buckets begin at",
+    "told_apart": "distances told apart",
+}
+"""Each property in the few words that fit the head of a column."""
+
+_NAMES = 32  # width of the column of their names
 
 
 def print_audit(audit: Audit, file: IO[str] | None = None, width: int | None = None) -> None:
@@ -38,22 +66,17 @@ def print_audit(audit: Audit, file: IO[str] | None = None, width: int | None = N
     Args:
         audit: What to show.
         file: Where to; None is standard output.
-        width: Columns to use; None takes the terminal's, or 80 where there is none.
+        width: Columns to use; None takes the terminal's.
     """
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-    _Report(console, audit).print()
+    _AuditPage(console_on(file, width), audit).print()
 
 
 def verdict_style(audit: Audit) -> str:
     """The style in which the verdict is printed."""
-    return next((SEVERITY_STYLES[severity] for severity in ("error", "warning") if _any(audit, severity)), "bold green")
+    return SEVERITY_STYLES["error" if audit.errors else "warning"] if audit.errors or audit.warnings else "bold green"
 
 
-def _any(audit: Audit, severity: str) -> bool:
-    return any(finding.severity == severity for finding in audit.findings)
-
-
-class _Report(Page):
+class _AuditPage(Page):
     """One report: the audit and the short names of the files it speaks of."""
 
     def __init__(self, console: Console, audit: Audit) -> None:
@@ -355,3 +378,131 @@ def _short_names(audit: Audit) -> dict[str, str]:
         if len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
             names.setdefault(found["file"], found["suffix"])
     return names
+
+
+# What other readers compute
+
+
+def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterator[tuple[str, str]]:
+    """Label and text of each line: who computes the same, then who does not and how far apart, then who refuses.
+
+    Readers whose code for such a file was not read are left out: nothing is known of them.
+    """
+    held = list(readings)
+    same = [release(each) for each in held if each.verdict == "same" and each.reader != _PATTERN]
+    if same:
+        yield "the same", listed(same)
+    differing: dict[str, list[str]] = {}
+    for each in held:
+        if each.verdict == "differs":
+            for text in _readings_that_differ(each, context):
+                differing.setdefault(text, []).append(_who(each))
+    # Last what no program does by its name, unless one of the others does it too.
+    for text, names in sorted(differing.items(), key=lambda entry: entry[1] == [_PORT]):
+        yield "differs", f"{listed(name for name in names if names == [_PORT] or name != _PORT)}: {text}"
+    refusing: dict[str | None, list[str]] = {}
+    for each in held:
+        if each.verdict == "refuses":
+            refusing.setdefault(each.because, []).append(release(each))
+    for because, names in refusing.items():
+        yield "refuses", f"{listed(names)}: {because}"
+    for each in held:
+        if each.longest is not None and each.verdict != "refuses" and each.reader != _PATTERN:
+            yield "longest", f"{release(each)} serves up to {each.longest:,} positions"
+
+
+def _who(reading: Reading) -> str:
+    return _PORT if reading.reader == _PATTERN else release(reading)
+
+
+def _readings_that_differ(reading: Reading, context: int | None) -> Iterator[str]:
+    """One text for each way in which it differs, with its layers where not all differ alike."""
+    texts: dict[str, list[str | None]] = {}
+    for group in reading.parted:
+        how = parted_in_words(group, context)
+        texts.setdefault(f"{code_in_words(group.theirs)}; {how}", []).append(group.layers)
+    turned = [code for code in reading.codes if code.kind == "rotary" and code.part in TEXT]
+    everywhere = len(texts) == 1 and len(reading.parted) >= len(turned)
+    for text, layers in texts.items():
+        known = [each for each in layers if each is not None]
+        yield f"layers {','.join(known)}: {text}" if known and not everywhere else text
+
+
+# What the codes can and cannot do
+
+
+def print_main_properties(page: Page, found: tuple[MainProperties, ...]) -> None:
+    """Print the main properties of each group of layers, those that have the same ones together.
+
+    Args:
+        page: Where to.
+        found: What was measured.
+    """
+    page.paragraph("what the codes can and cannot do (all of it: clockhands properties)", style="bold")
+    beside = page.width >= 2 * _NAMES
+    for (length, lines), group in groupby(found, key=lambda one: (one.length, _briefs(one))):
+        where = "; ".join(filter(None, (where_of(one) for one in group)))
+        page.paragraph(f"{where}, over {length:,} tokens" if where else f"over {length:,} tokens", indent=2)
+        for label, value in lines:
+            if not beside:
+                page.paragraph(f"{label}: {value}", indent=4)
+                continue
+            for number, line in enumerate(broken(value, page.width - _NAMES)):
+                page.line((f"    {label}" if number == 0 else "").ljust(_NAMES) + line)
+
+
+def _briefs(one: MainProperties) -> tuple[tuple[str, str], ...]:
+    """A name and a value for each property."""
+    return tuple((SHORT[name], each.brief) for name, each in one.properties.items())
+
+
+def where_of(one: MainProperties, most: int | None = None) -> str:
+    """The layers in words, as `layers_in_words`; nothing where they are all that there is."""
+    part = "" if one.part in ("text", "other") else one.part
+    layers = "" if one.layers in (None, "input") else layers_in_words(one.layers, most)
+    return ", ".join(filter(None, (part, layers)))
+
+
+# What a model is served with past its context
+
+
+def print_extension(page: Page, extension: Extension) -> None:
+    """Print what is sound at the length, each way with its change and its price, and what cannot be promised."""
+    page.line(Text(f"at {extension.length:,} positions, past the context of {extension.context:,}", style="bold"))
+    for sentence in extension.sound:
+        page.paragraph(sentence, indent=2)
+    for way in extension.ways:
+        page.line()
+        _print_way(page, way)
+    labels = dict.fromkeys(cost.label for way in extension.ways for cost in way.costs if cost.source)
+    how = [f"{label}: {LABELS[label]}." for label in labels]
+    for label, sentences in (("figures", how), ("no block", extension.without), ("no promise", extension.cannot)):
+        if sentences:
+            page.line()
+        for number, sentence in enumerate(sentences):
+            page.row("" if number else label, sentence, None)
+
+
+def _print_way(page: Page, way: Way) -> None:
+    page.line(Text(f"  {way.scaling}", style="bold"))
+    for sentence in way.says:
+        page.paragraph(sentence, indent=4)
+    for shape, values in way.values.items():
+        page.paragraph(f"{SHAPES[shape]}:", indent=4)
+        for line in lines_of(values):
+            # A line that is copied must not be broken.
+            page.line(Text(f"      {safe(line)}"))
+        if way.warns.get(shape):
+            page.paragraph(f"the audit then still says {', '.join(way.warns[shape])}", indent=6)
+    for cost in way.costs:
+        page.paragraph(f"known: {cost.says}{f' ({cost.source}; {cost.label})' if cost.source else ''}", indent=4)
+
+
+def lines_of(values: Mapping[str, Any]) -> Iterator[str]:
+    """A change, one key a line, as JSON; a key to take away is said to be so.
+
+    >>> list(lines_of({"max_position_embeddings": 8192, "rope_parameters": None}))
+    ['"max_position_embeddings": 8192', 'without "rope_parameters"']
+    """
+    for key, value in values.items():
+        yield f"without {json.dumps(key)}" if value is None else f"{json.dumps(key)}: {json.dumps(value)}"

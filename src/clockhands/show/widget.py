@@ -8,8 +8,8 @@ from typing import Any
 from clockhands.arguments import count
 from clockhands.errors import InvalidValue
 from clockhands.presets import preset
-from clockhands.show.explorer.bundle import module, source
 from clockhands.show.explorer.data import PLAIN, data, turns_along_one_axis
+from clockhands.show.explorer.page import module, source
 from clockhands.show.frames import NotInstalled, clock_of
 from clockhands.specs import from_dict, to_dict
 

@@ -39,8 +39,8 @@ from clockhands.dtypes import limits
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding.recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
 from clockhands.measures.adding.score_terms import expected_offset_share, expected_terms
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import MeasuredCode, row_norms
 
 VOCABULARY = 50_000
 """Tokens of the drawn vocabulary."""
@@ -51,32 +51,30 @@ FOUND = 0.99
 _FIRST, _SPREAD = 128, 64
 
 
-def adding(subject: Subject) -> Property:
+@measure(
+    none="Nothing is added to the token: there is no code.",
+    rotary="Nothing is added to the token: a rotary code turns queries and keys, which keeps their lengths.",
+    bias="Nothing is added to the token: a bias is added to the scores.",
+)
+def adding(subject: MeasuredCode) -> Property:
     """Whether the token is still there after the code was added; the numbers are in the docstring of the module."""
-    if subject.kind != "additive":
-        instead = {
-            "none": "there is no code",
-            "rotary": "a rotary code turns queries and keys, which keeps their lengths",
-            "bias": "a bias is added to the scores",
-        }
-        return not_applicable(f"Nothing is added to the token: {instead[subject.kind]}.")
     if subject.missing is not None:
         return not_computed(subject.missing)
     try:
-        first = [_first(subject, axis) for axis in range(subject.axes)]
+        first = [subject.rows(0, min(subject.length, _FIRST), axis) for axis in range(subject.axes)]
         rows = [*first]
         if subject.length > _FIRST:
             rows += [_spread(subject, axis) for axis in range(subject.axes)]
     except InvalidValue as refused:
         return not_computed(f"Some rows cannot be made in {subject.dtype.name}. {refused.message}")
-    lengths = np.concatenate([_lengths(each) for each in rows])
+    lengths = np.concatenate([row_norms(each.astype(np.float64)) for each in rows])
     if not np.isfinite(lengths).all():
         return not_computed(f"Some rows are not finite in {subject.dtype.name}.")
     farthest = max(rows, key=lambda each: float(np.abs(each).max(initial=0)))
     return _measured(subject, lengths, farthest, [each.astype(np.float64) for each in first])
 
 
-def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first: list[np.ndarray]) -> Property:
+def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, first: list[np.ndarray]) -> Property:
     number, width = first[0].shape
     root = math.sqrt(width)
     longest, mean = float(lengths.max()), float(lengths.mean())
@@ -124,12 +122,7 @@ def _measured(subject: Subject, lengths: np.ndarray, farthest: np.ndarray, first
     return measured(brief, says, holds=holds, **numbers)
 
 
-def _first(subject: Subject, axis: int) -> np.ndarray:
-    """The first rows, at most 128."""
-    return subject.rows(0, min(subject.length, _FIRST), axis)
-
-
-def _spread(subject: Subject, axis: int) -> np.ndarray:
+def _spread(subject: MeasuredCode, axis: int) -> np.ndarray:
     """Rows beyond the first: of a learned table all, else at most 64, evenly spaced, with the last one."""
     if isinstance(subject.spec, Learned) or subject.length <= _FIRST + _SPREAD:
         return subject.rows(_FIRST, subject.length, axis)
@@ -143,14 +136,7 @@ def _spread(subject: Subject, axis: int) -> np.ndarray:
     return table(subject.spec, places, subject.dtype, values=subject.values)
 
 
-def _lengths(rows: np.ndarray) -> np.ndarray:
-    """Euclidean length of each row."""
-    rows = rows.astype(np.float64)
-    return np.sqrt(np.einsum("rc,rc->r", rows, rows))
-
-
 def _sum_rounding(rows: np.ndarray, dtype: np.dtype) -> float:
-    """``sum_rounding`` of these rows."""
     sizes = np.maximum(np.abs(rows.astype(np.float64)), 1)
     exponents = np.floor(np.log2(sizes)).astype(np.int64)
     each, places = np.unique(exponents, return_inverse=True)

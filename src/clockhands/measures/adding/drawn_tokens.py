@@ -70,7 +70,7 @@ class PairErrors:
 
 
 @dataclass(frozen=True)
-class Angles:
+class TokenCosines:
     """The cosine between drawn tokens and the rows of the code.
 
     Attributes:
@@ -151,7 +151,7 @@ class AddingFigures:
     positions: int
     found: tuple[Recovered, ...]
     pairs: tuple[PairErrors, ...]
-    angles: tuple[Angles, ...]
+    angles: tuple[TokenCosines, ...]
     terms: tuple[HeadTerms, ...]
     offsets: tuple[OffsetShares, ...]
 
@@ -233,12 +233,12 @@ def _pair_errors(rows: np.ndarray, tokens: np.ndarray, name: str, scale: float) 
     )
 
 
-def _angles(rows: np.ndarray, tokens: np.ndarray) -> Angles:
+def _angles(rows: np.ndarray, tokens: np.ndarray) -> TokenCosines:
     width = rows.shape[1]
     added = rows[np.arange(len(tokens)) % len(rows)]
     cosines = (tokens * added).sum(-1) / np.linalg.norm(tokens, axis=1) / np.linalg.norm(added, axis=1)
     most = cosine_quantile(width, 0.999)
-    return Angles(
+    return TokenCosines(
         width,
         cosine_deviation(width),
         math.sqrt(float((cosines**2).mean())),

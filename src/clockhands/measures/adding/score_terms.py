@@ -22,6 +22,7 @@ expected sums of squares follows from G, without any draw (`expected_offset_shar
 would have ``(2 n - 2) / (n**2 - 1)``, which is 2 / (n + 1): that much is nothing.
 """
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -125,12 +126,8 @@ def offset_share(matrix: Any, rows: Any) -> float:
     Raises:
         InvalidValue: The shapes do not fit, or there are too many rows.
     """
-    p = _rows(rows)
+    p = _rows(rows, MOST_ROWS)
     n, width = p.shape
-    if n > MOST_ROWS:
-        raise InvalidValue(
-            f"`rows` must be at most {MOST_ROWS:,}, got {n:,}.", "Give a stretch of them: all products are formed."
-        )
     left, right = matrix if isinstance(matrix, tuple) else (matrix, None)
     left = np.asarray(left, np.float64)
     right = np.eye(width) if right is None else np.asarray(right, np.float64)
@@ -173,12 +170,8 @@ def expected_offset_share(rows: Any) -> float:
     >>> round(expected_offset_share(np.eye(5)), 3)  # independent numbers: 2 / (n + 1)
     0.333
     """
-    p = _rows(rows)
+    p = _rows(rows, MOST_ROWS)
     n = len(p)
-    if n > MOST_ROWS:
-        raise InvalidValue(
-            f"`rows` must be at most {MOST_ROWS:,}, got {n:,}.", "Give a stretch of them: all products are formed."
-        )
     gram = p @ p.T
     # sum_ij G_ij G_(i+k, j+k) is, for each e = j - i, the autocorrelation at k of the diagonal e of G; both e and -e
     # have the same. A row of 2 n numbers read as rows of 2 n + 1 makes columns of the diagonals.
@@ -228,10 +221,14 @@ def drawn_projections(rng: np.random.Generator, width: int, head_width: int) -> 
     return query, key
 
 
-def _rows(rows: Any) -> np.ndarray:
+def _rows(rows: Any, most: float = math.inf) -> np.ndarray:
     p = np.asarray(rows, np.float64)
     if p.ndim != 2 or not p.size:
         raise InvalidValue(f"`rows` must be of shape [n, width], got {list(p.shape)}.", "Give the rows of a table.")
+    if len(p) > most:
+        raise InvalidValue(
+            f"`rows` must be at most {most:,}, got {len(p):,}.", "Give a stretch of them: all products are formed."
+        )
     return p
 
 

@@ -36,27 +36,25 @@ from clockhands.errors import InvalidValue
 from clockhands.measures.biases.edges import Plane, rows_of_window, sides
 from clockhands.measures.biases.lines import (
     AFTER_SAYS,
-    MOST_NUMBERS,
-    keys_after,
     line,
     name,
-    no_bias,
-    too_many,
+    refuse_more,
+    refuse_others,
     unknown,
 )
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import MeasuredCode
 
 
-def told_apart(subject: Subject) -> Property:
+@measure()
+def told_apart(subject: MeasuredCode) -> Property:
     """Which distances get numbers of their own in the subject's dtype; see the module.
 
     Not applicable to codes that give no number to a distance; not computed where learned numbers that matter are not
     given, where a number does not fit the dtype, or where there would be too many.
     """
     spec = subject.spec
-    if subject.kind != "bias":
-        return not_applicable(no_bias(subject, "no head merges distances by itself", "unique"))
+    refuse_others(subject, "no head merges distances by itself", "unique")
     missing = unknown(subject)
     if isinstance(spec, Window | LogWindow):
         return _of_window(subject, spec, missing)
@@ -68,13 +66,12 @@ def told_apart(subject: Subject) -> Property:
         return missing
     else:
         number, heads = subject.length, spec.heads  # type: ignore[union-attr]
-    if heads * number > MOST_NUMBERS:
-        return too_many(subject, heads * number)
+    refuse_more(subject, heads * number)
     if missing:
         assert isinstance(spec, TableCode)
-        return _told(subject, row_numbers(spec, range(number), [0]).T.astype(np.float64), False)
+        return _property_of(subject, row_numbers(spec, range(number), [0]).T.astype(np.float64), False)
     try:
-        return _told(subject, line(subject, number), True)
+        return _property_of(subject, line(subject, number), True)
     except InvalidValue as refused:
         return not_computed(f"{refused.message} {refused.hint}")
 
@@ -165,7 +162,7 @@ def _apart(numbers: np.ndarray, names: Sequence[int] | None = None) -> _Apart:
     return _Apart(numbers.shape[1], counts, list(map(named, merged)), (together[0], named(together[1])))
 
 
-def _told(subject: Subject, numbers: np.ndarray, known: bool) -> Property:
+def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Property:
     """The property of a line, [heads, distances], or of the buckets [1, distances] where numbers are not known."""
     spec: Any = subject.spec
     apart = _apart(numbers)
@@ -173,15 +170,15 @@ def _told(subject: Subject, numbers: np.ndarray, known: bool) -> Property:
     worst = apart.merged[apart.fewest]
     return measured(
         f"yes: all {apart.places:,}" if worst is None else f"no: {worst[0]:,} and {worst[1]:,} alike",
-        f"{said} {AFTER_SAYS[keys_after(spec)]}",
+        f"{said} {AFTER_SAYS[spec.keys_after]}",
         holds=worst is None,
         **apart.numbers(),
-        keys_after=keys_after(spec),
+        keys_after=spec.keys_after,
         values_known=known,
     )
 
 
-def _says_of_buckets(subject: Subject, apart: _Apart) -> str:
+def _says_of_buckets(subject: MeasuredCode, apart: _Apart) -> str:
     spec: Any = subject.spec
     if apart.first is None:
         return f"Each of the {apart.places:,} distances within the length has a bucket of {name(spec)} of its own."
@@ -192,7 +189,7 @@ def _says_of_buckets(subject: Subject, apart: _Apart) -> str:
     )
 
 
-def _says(subject: Subject, apart: _Apart) -> str:
+def _says(subject: MeasuredCode, apart: _Apart) -> str:
     spec: Any = subject.spec
     kind, pair = subject.dtype.name, apart.merged[apart.fewest]
     of_keys = isinstance(spec, Alibi) and spec.form == "key"
@@ -213,7 +210,7 @@ def _says(subject: Subject, apart: _Apart) -> str:
     return said + merges * of_keys
 
 
-def _of_window(subject: Subject, spec: Plane, missing: Property | None) -> Property:
+def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> Property:
     """The steps of a plane in place of distances; rows of a class token are its own and left out."""
     if missing and isinstance(spec, LogWindow):
         return missing
@@ -224,14 +221,9 @@ def _of_window(subject: Subject, spec: Plane, missing: Property | None) -> Prope
     plane = f"Between the first {tokens:,} tokens of the window lie {used.size:,} different steps down and across"
     alike = "Pairs of tokens with the same step look alike wherever they stand."
     if missing:
-        return measured(
-            f"yes: all {used.size:,} steps",
-            f"{plane}, each with a row of its own. {alike}",
-            holds=True,
-            distances=int(used.size),
-            keys_after="own",
-            values_known=False,
-        )
+        known = {"distances": int(used.size), "keys_after": "own", "values_known": False}
+        brief = f"yes: all {used.size:,} steps"
+        return measured(brief, f"{plane}, each with a row of its own. {alike}", holds=True, **known)
     table = np.asarray(spec.table(values_of(type(spec).__name__, subject.values, spec.shapes)))[used].T
     with np.errstate(over="ignore"):
         rounded = before_rounding(table, subject.dtype).astype(subject.dtype).astype(np.float64)

@@ -16,12 +16,12 @@ import numpy as np
 from clockhands.biases import Alibi, Decay, Fire, Kerple, LogWindow
 from clockhands.biases.codes import TableCode
 from clockhands.measures.property import Property, measured, not_computed, said
-from clockhands.measures.subject import Subject
+from clockhands.measures.subject import MeasuredCode
 
 _WINDOW = 16.0  # what Swin-V2 multiplies a sigmoid by
 
 
-def bounded_bias(subject: Subject) -> Property:
+def bounded_bias(subject: MeasuredCode) -> Property:
     """Whether what a bias adds to a score stays within a bound at any distance.
 
     A line (ALiBi, the decay of retention) and KERPLE's kernels grow without end, downward: the softmax makes of that a
@@ -33,13 +33,8 @@ def bounded_bias(subject: Subject) -> Property:
     if isinstance(spec, Alibi | Decay):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
-        return measured(
-            "yes: at most 16",
-            "It adds 16 times a sigmoid to a score, a number between 0 and 16 whatever was learned.",
-            holds=True,
-            largest=None,
-            limit=_WINDOW,
-        )
+        says = "It adds 16 times a sigmoid to a score, a number between 0 and 16 whatever was learned."
+        return _within(_WINDOW, says)
     if isinstance(spec, TableCode):
         return _looked_up(spec, subject.values)
     values = subject.values
@@ -58,36 +53,32 @@ def _line(spec: Alibi | Decay, last: int) -> Property:
         what = "takes {} from a score for every token that the key stands before the last"
     else:
         what = "takes {} from a score for every token of distance"
-    return measured(
-        f"no: {said(slope * last)} at distance {last:,}",
-        f"The steepest head {what.format(f'{slope:.4g}')}, without end: {slope * last:,.6g} at {last:,}.",
-        holds=False,
-        largest=slope * last,
-        limit=None,
-        largest_slope=slope,
-        smallest_slope=min(spec.slopes),
-        growth_per_token=slope,
-    )
+    says = f"The steepest head {what.format(f'{slope:.4g}')}, without end: {slope * last:,.6g} at {last:,}."
+    slopes = {"largest_slope": slope, "smallest_slope": min(spec.slopes), "growth_per_token": slope}
+    return _without_end(slope * last, last, says, **slopes)
+
+
+def _within(limit: float | None, says: str) -> Property:
+    """A bias that stays within a limit, which is None where the learned numbers are not known."""
+    brief = "yes: by learned numbers" if limit is None else f"yes: at most {limit:.4g}"
+    return measured(brief, says, holds=True, largest=None, limit=limit)
+
+
+def _without_end(largest: float, last: int, says: str, **more: float) -> Property:
+    """A bias that grows with the distance, and how large it is at the last one."""
+    brief = f"no: {said(largest)} at distance {last:,}"
+    return measured(brief, says, holds=False, largest=largest, limit=None, **more)
 
 
 def _looked_up(spec: TableCode, values: Any) -> Property:
     if values is None:
-        return measured(
-            "yes: by learned numbers",
+        return _within(
+            None,
             "What it adds is looked up, so it is bounded by the largest of the learned numbers: pass them as values= "
             "to know it.",
-            holds=True,
-            largest=None,
-            limit=None,
         )
     limit = float(np.abs(values[spec.name]).max()) * getattr(spec, "scale", 1.0)
-    return measured(
-        f"yes: at most {limit:.4g}",
-        f"What it adds is looked up, and no number of the table is larger than {limit:.4g} in size.",
-        holds=True,
-        largest=None,
-        limit=limit,
-    )
+    return _within(limit, f"What it adds is looked up, and no number of the table is larger than {limit:.4g} in size.")
 
 
 def _kerple(spec: Kerple, values: Any, last: int) -> Property:
@@ -104,36 +95,22 @@ def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     p, a = values["p"], values["a"]
     heads = p * np.log1p(a * last) if spec.kernel == "log" else a * float(last) ** p
     largest = float(heads.max())
-    return measured(
-        f"no: {said(largest)} at distance {last:,}",
+    return _without_end(
+        largest,
+        last,
         f"The steepest head takes a {what} of the distance from a score, without end: {largest:.6g} at a distance of "
         f"{last:,}.",
-        holds=False,
-        largest=largest,
-        limit=None,
     )
 
 
 def _fire(values: Any) -> Property:
     says = "It asks a small network for a share between 0 and 1, so it is bounded"
     if values is None:
-        return measured(
-            "yes: by learned numbers",
-            f"{says} by what was learned: pass it as values= to know the bound.",
-            holds=True,
-            largest=None,
-            limit=None,
-        )
+        return _within(None, f"{says} by what was learned: pass it as values= to know the bound.")
     weights, begins = values["w1"][:, 0], values["b1"]
     with np.errstate(divide="ignore", invalid="ignore"):
         corners = -begins / weights
     shares = np.concatenate([[0.0, 1.0], corners[(corners > 0) & (corners < 1)]])
     hidden = np.maximum(0.0, shares[:, None] * weights + begins)
     limit = float(np.abs(hidden @ values["w2"].T + values["b2"]).max())
-    return measured(
-        f"yes: at most {limit:.4g}",
-        f"{says}: by {limit:.4g} at any distance.",
-        holds=True,
-        largest=None,
-        limit=limit,
-    )
+    return _within(limit, f"{says}: by {limit:.4g} at any distance.")

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from clockhands.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.errors import InvalidValue
 from clockhands.measures.property import Property, measured, not_computed
-from clockhands.measures.subject import Subject
+from clockhands.measures.subject import MeasuredCode
 
 _SIDE = 48
 _SAME = 1e-9
@@ -42,7 +42,7 @@ def along_diagonals(square: NDArray[np.float64]) -> float:
     return float(np.abs(square[..., 1:, 1:] - square[..., :-1, :-1]).max(initial=0))
 
 
-def diagonals(subject: Subject) -> Property:
+def diagonals(subject: MeasuredCode) -> Property:
     """Whether a bias depends on the distance alone, or up to a constant in each row.
 
     Accuracy: see the module.
@@ -57,10 +57,10 @@ def diagonals(subject: Subject) -> Property:
     figures: dict[str, object] = {"depends_on": spec.reads, "tokens": side}
     if spec.learned and subject.values is None:
         if not isinstance(spec, TableCode):
-            return _told(spec, figures, spec.reads == "distance", None, "by its formula")
+            return _property_of(spec, figures, spec.reads == "distance", None, "by its formula")
         square = row_numbers(spec, places, places).astype(np.float64)[None]
         figures |= {"largest_difference": along_diagonals(square)}
-        return _told(spec, figures, not figures["largest_difference"], None, "whatever its learned numbers are")
+        return _property_of(spec, figures, not figures["largest_difference"], None, "whatever its learned numbers are")
     square = np.asarray(bias(spec, places, places, values=subject.values, dtype="float64"))
     within = _without_own(square)
     size = max(float(np.abs(square).max(initial=0)), 1e-300)
@@ -76,7 +76,7 @@ def diagonals(subject: Subject) -> Property:
         "largest_difference_rounded": in_dtype,
     }
     only_by_row = by_row <= _SAME * size < plain
-    return _told(spec, figures, plain <= _SAME * size or only_by_row, in_dtype if only_by_row else None, "")
+    return _property_of(spec, figures, plain <= _SAME * size or only_by_row, in_dtype if only_by_row else None, "")
 
 
 def _without_own(square: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,7 +84,7 @@ def _without_own(square: NDArray[np.float64]) -> NDArray[np.float64]:
     return square - np.diagonal(square, axis1=-2, axis2=-1)[..., None]
 
 
-def _told(
+def _property_of(
     spec: BiasCode,
     figures: dict[str, object],
     holds: bool,
@@ -95,28 +95,22 @@ def _told(
     told = f", {how}" if how else ""
     if spec.reads == "key" and holds:
         beside = f" Rounded, rows differ by up to {rounded:.2g}." if rounded else ""
-        return measured(
-            "yes, but for a constant in each row",
+        brief = "yes, but for a constant in each row"
+        says = (
             f"The numbers of {name} depend on the key alone; less its number at distance 0, every row is the same "
-            f"function of the distance, and softmax does not see the rest.{beside}",
-            holds=True,
-            **figures,
+            f"function of the distance, and softmax does not see the rest.{beside}"
         )
-    if holds:
+    elif holds:
         beside = (
             "" if spec.reads == "distance" else ", over these tokens, though by its formula they could depend on more"
         )
-        return measured(
-            "yes: by distance alone",
+        brief = "yes: by distance alone"
+        says = (
             f"The numbers of {name} depend on the distance of query and key alone{told}{beside}: moving both changes "
-            "nothing.",
-            holds=True,
-            **figures,
+            "nothing."
         )
-    if spec.ordered:
-        why = "where the query stands, beside the distance"
     else:
         why = "the row and the column of both tokens: a step in token numbers may be a step along or a new line"
-    return measured(
-        "no: by where the tokens stand", f"The numbers of {name} depend on {why}{told}.", holds=False, **figures
-    )
+        why = "where the query stands, beside the distance" if spec.ordered else why
+        brief, says = "no: by where the tokens stand", f"The numbers of {name} depend on {why}{told}."
+    return measured(brief, says, holds=holds, **figures)

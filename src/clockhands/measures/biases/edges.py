@@ -19,16 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
-from clockhands.measures.biases.lines import MOST_DISTANCE, name, no_bias
-from clockhands.measures.property import Property, measured, not_applicable
-from clockhands.measures.subject import Subject
+from clockhands.measures.biases.lines import MOST_DISTANCE, name, refuse_others
+from clockhands.measures.property import Property, measure, measured, not_applicable
+from clockhands.measures.subject import MeasuredCode
 
 Bucketed = Buckets | CeilingBuckets | Clipped
 Plane = Window | LogWindow
 
 
 @dataclass(frozen=True)
-class Side:
+class BucketSide:
     """The buckets of one direction, outwards from the query.
 
     Attributes:
@@ -48,13 +48,13 @@ class Side:
         )
         return next((number for number, alone in enumerate(own) if not alone), len(self.firsts)) - 1
 
-    def within(self, length: int) -> "Side":
+    def within(self, length: int) -> "BucketSide":
         """The buckets that distances below the length reach."""
         reached = sum(first < length for first in self.firsts)
-        return Side(self.firsts[:reached], self.rows[:reached])
+        return BucketSide(self.firsts[:reached], self.rows[:reached])
 
 
-def sides(spec: Bucketed) -> tuple[Side, Side]:
+def sides(spec: Bucketed) -> tuple[BucketSide, BucketSide]:
     """The buckets of keys at or before the query, and of keys after it (both begin with the query itself).
 
     >>> before, after = sides(Buckets(heads=1, buckets=16, max_distance=64))
@@ -66,9 +66,9 @@ def sides(spec: Bucketed) -> tuple[Side, Side]:
     return _side(places, row_numbers(spec, places, [0])[:, 0]), _side(places, row_numbers(spec, [0], places)[0])
 
 
-def _side(places: np.ndarray, rows: np.ndarray) -> Side:
+def _side(places: np.ndarray, rows: np.ndarray) -> BucketSide:
     begins = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
-    return Side(tuple(places[begins].tolist()), tuple(rows[begins].tolist()))
+    return BucketSide(tuple(places[begins].tolist()), tuple(rows[begins].tolist()))
 
 
 def rows_of_window(spec: Plane, length: int) -> np.ndarray:
@@ -88,14 +88,14 @@ def rows_of_window(spec: Plane, length: int) -> np.ndarray:
     return np.concatenate([used.reshape(-1), np.array([number > 0, number > 0, True][:extra], bool)])
 
 
-def edges(subject: Subject) -> Property:
+@measure()
+def edges(subject: MeasuredCode) -> Property:
     """At which distances a bucket begins, exactly as the formula in real numbers says.
 
     Not applicable to codes without buckets: where every distance has a number of its own, or none has.
     """
     spec = subject.spec
-    if subject.kind != "bias":
-        return not_applicable(no_bias(subject, "there are no buckets of distances", "kernel"))
+    refuse_others(subject, "there are no buckets of distances", "kernel")
     if isinstance(spec, Window | LogWindow):
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
@@ -123,7 +123,7 @@ def edges(subject: Subject) -> Property:
     )
 
 
-def _brief(side: Side) -> str:
+def _brief(side: BucketSide) -> str:
     own, last = side.exact_through, side.firsts[-1]
     if last == 0:
         return "one for all distances"
@@ -131,7 +131,7 @@ def _brief(side: Side) -> str:
     return f"{'each to ' if own else 'own for '}{own:,}{widens}, one from {last:,}"
 
 
-def _says(side: Side, way: str) -> str:
+def _says(side: BucketSide, way: str) -> str:
     own, last = side.exact_through, side.firsts[-1]
     if last == 0:
         return f"{way}, all distances share one bucket."
@@ -141,7 +141,7 @@ def _says(side: Side, way: str) -> str:
     return f"{way}, {each}, from {own + 1:,} on buckets widen, and all distances from {last:,} on share the last one."
 
 
-def _after_says(before: Side, after: Side) -> str:
+def _after_says(before: BucketSide, after: BucketSide) -> str:
     if len(after.firsts) == 1:
         return "All keys after the query are in the bucket of the query itself."
     if after.firsts == before.firsts:

@@ -8,8 +8,6 @@ A softmax does not see what is added to a whole row. What counts is the *fall*, 
 content a key weighs ``exp(-fall)`` beside the query itself.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from clockhands.biases import (
@@ -25,31 +23,14 @@ from clockhands.biases import (
     Window,
     bias,
 )
-from clockhands.measures.property import Property, not_computed
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, Unanswered, not_applicable, not_computed
+from clockhands.measures.subject import MeasuredCode
 
 # Numbers made at once: 128 MiB of float64. A line of more is "not computed".
 MOST_NUMBERS = 2**24
 
 # Where positions end; a distance beyond is none.
 MOST_DISTANCE = 2.0**63
-
-# What a bias gives to keys after the query: the number of the key as far before it; that of the query itself; more, the
-# later they stand; or a number of their own.
-After = Literal["as before", "as itself", "more", "own"]
-
-
-def keys_after(spec: BiasCode) -> After:
-    """What keys after the query get."""
-    if isinstance(spec, Decay) or (isinstance(spec, Alibi) and spec.form in ("distance", "key", "last-key")):
-        return "more"
-    if isinstance(spec, Alibi):
-        return "as before" if spec.form == "symmetric" else "as itself"
-    if isinstance(spec, Kerple):
-        return "as before" if spec.symmetric else "as itself"
-    one_way = isinstance(spec, Fire) or (isinstance(spec, Buckets) and not spec.bidirectional)
-    return "as itself" if one_way else "own"
-
 
 AFTER_SAYS = {
     "as before": "A key after the query has the number of the key as far before it, so left and right look alike.",
@@ -75,28 +56,24 @@ def name(spec: BiasCode) -> str:
     return names[type(spec)]
 
 
-def line(subject: Subject, distances: int, dtype: object = None, *, after: bool = False) -> np.ndarray:
+def line(subject: MeasuredCode, distances: int, dtype: object = None) -> np.ndarray:
     """The numbers of the last token's row by distance, [heads, distances], rounded to a dtype and held as float64.
 
     Args:
         subject: A bias that depends on distance, key or query, with its learned numbers if it has any.
         distances: How many, from 0 on; at most the length.
         dtype: What to round to; that of the subject if not given.
-        after: The first token's row, with keys after it, in place of the last token's.
 
     Raises:
         InvalidValue: A number does not fit the dtype.
     """
     kind = subject.dtype if dtype is None else dtype
     last = subject.length - 1
-    if after:
-        row = bias(_bias(subject), [0], range(distances), values=subject.values, dtype=kind)[:, 0]
-        return row.astype(np.float64)
     row = bias(_bias(subject), [last], range(last + 1 - distances, last + 1), values=subject.values, dtype=kind)[:, 0]
     return row[:, ::-1].astype(np.float64)
 
 
-def unknown(subject: Subject) -> Property | None:
+def unknown(subject: MeasuredCode) -> Property | None:
     """Why numbers of this bias cannot be measured; None where they can."""
     spec = _bias(subject)
     if not spec.learned:
@@ -107,12 +84,19 @@ def unknown(subject: Subject) -> Property | None:
     return None
 
 
-def too_many(subject: Subject, numbers: int) -> Property:
-    """The property of a line that would be too long."""
-    return not_computed(
-        f"This would take {numbers:,} numbers of {name(_bias(subject))}, and at most {MOST_NUMBERS:,} are made: "
-        "ask for a shorter length."
-    )
+def refuse_more(subject: MeasuredCode, numbers: int) -> None:
+    """Refuse a line of more than `MOST_NUMBERS`.
+
+    Raises:
+        Unanswered: It would be too long.
+    """
+    if numbers > MOST_NUMBERS:
+        raise Unanswered(
+            not_computed(
+                f"This would take {numbers:,} numbers of {name(_bias(subject))}, and at most {MOST_NUMBERS:,} are "
+                "made: ask for a shorter length."
+            )
+        )
 
 
 def tokens(distance: float) -> str:
@@ -121,14 +105,21 @@ def tokens(distance: float) -> str:
     return f"{text} token{'' if text == '1' else 's'}"
 
 
-def no_bias(subject: Subject, asked: str, instead: str) -> str:
-    """Why a question about biases makes no sense for another code."""
-    if subject.kind == "none":
-        return f"Without a position code there is no number for a distance, so {asked}."
-    way = "is added to tokens" if subject.kind == "additive" else "turns queries and keys"
-    return f"{type(subject.spec).__name__} {way} and gives no number to a distance, so {asked}; see {instead}."
+def refuse_others(subject: MeasuredCode, asked: str, instead: str) -> None:
+    """Refuse a code that is no bias.
+
+    Raises:
+        Unanswered: A question about biases makes no sense for it.
+    """
+    if subject.kind == "bias":
+        return
+    why = f"Without a position code there is no number for a distance, so {asked}."
+    if subject.kind != "none":
+        way = "is added to tokens" if subject.kind == "additive" else "turns queries and keys"
+        why = f"{type(subject.spec).__name__} {way} and gives no number to a distance, so {asked}; see {instead}."
+    raise Unanswered(not_applicable(why))
 
 
-def _bias(subject: Subject) -> BiasCode:
+def _bias(subject: MeasuredCode) -> BiasCode:
     assert isinstance(subject.spec, BiasCode)
     return subject.spec

@@ -40,43 +40,40 @@ from clockhands.measures.biases.edges import Plane, rows_of_window, sides
 from clockhands.measures.biases.lines import (
     AFTER_SAYS,
     MOST_DISTANCE,
-    MOST_NUMBERS,
-    keys_after,
     line,
     name,
-    no_bias,
+    refuse_more,
+    refuse_others,
     tokens,
-    too_many,
     unknown,
 )
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import MeasuredCode
 
 HALF, ONE, HUNDREDTH = math.log(2), 1.0, math.log(100)
 
 _FALLS = {"half_weight": HALF, "fall_of_one": ONE, "hundredth_weight": HUNDREDTH}
 
 
-def reach(subject: Subject) -> Property:
+@measure()
+def reach(subject: MeasuredCode) -> Property:
     """How far each head looks; see the module for what is measured and how exactly.
 
     Not applicable to codes that give no number to a distance, not computed where learned numbers are not given.
     """
     spec = subject.spec
-    if subject.kind != "bias":
-        return not_applicable(no_bias(subject, "no head has a reach by itself", "kernel"))
+    refuse_others(subject, "no head has a reach by itself", "kernel")
     missing = unknown(subject)
     if missing is not None:
         return _without_values(subject, missing)
     if isinstance(spec, Alibi | Decay):
-        return _told(subject, _of_line(spec, subject.length - 1), slopes_by_head=list(spec.slopes))
+        return _property_of(subject, _of_line(spec, subject.length - 1), slopes_by_head=list(spec.slopes))
     if isinstance(spec, Kerple):
-        return _told(subject, _of_kernel(spec, subject.values, subject.length - 1))
+        return _property_of(subject, _of_kernel(spec, subject.values, subject.length - 1))
     if isinstance(spec, Window | LogWindow):
         return _of_window(subject, spec)
     if isinstance(spec, Fire):
-        if spec.heads * subject.length > MOST_NUMBERS:
-            return too_many(subject, spec.heads * subject.length)
+        refuse_more(subject, spec.heads * subject.length)
         return _of_steps(subject, range(subject.length), line(subject, subject.length, "float64"))
     assert isinstance(spec, Buckets | CeilingBuckets | Clipped)
     before = sides(spec)[0]
@@ -145,12 +142,12 @@ def _of_kernel(spec: Kerple, values: dict[str, np.ndarray], farthest: int) -> _R
     return _Reached(reached, np.array(falls), farthest)
 
 
-def _of_steps(subject: Subject, firsts: Sequence[int], numbers: np.ndarray) -> Property:
+def _of_steps(subject: MeasuredCode, firsts: Sequence[int], numbers: np.ndarray) -> Property:
     """The reach of numbers that stay the same from one of some distances to the next, [heads, distances]."""
     within = sum(first < subject.length for first in firsts)
     strongest = [firsts[int(place)] for place in numbers[:, :within].argmax(axis=1)]
     distances, falls = _first_falls(firsts, numbers)
-    return _told(
+    return _property_of(
         subject, _Reached(distances, falls[:, within - 1], subject.length - 1), strongest_distance_by_head=strongest
     )
 
@@ -165,7 +162,7 @@ def _first_falls(firsts: Sequence[int], numbers: np.ndarray) -> tuple[dict[str, 
     return {each: [first(head >= fall) for head in falls] for each, fall in _FALLS.items()}, falls
 
 
-def _of_window(subject: Subject, spec: Plane) -> Property:
+def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
     """The reach over a plane: the mean number of all steps of one size, over those that the tokens take."""
     used = rows_of_window(spec, subject.length)[: spec.differences]
     down, across = np.indices((2 * spec.height - 1, 2 * spec.width - 1)).reshape(2, -1)
@@ -177,15 +174,15 @@ def _of_window(subject: Subject, spec: Plane) -> Property:
     rings = np.array([np.bincount(steps, head) for head in table.T]) / np.bincount(steps)
     distances, falls = _first_falls(range(rings.shape[1]), rings)
     reached = _Reached(distances, falls[:, -1], rings.shape[1] - 1, plane=True)
-    return _told(subject, reached, strongest_distance_by_head=rings.argmax(axis=1).tolist())
+    return _property_of(subject, reached, strongest_distance_by_head=rings.argmax(axis=1).tolist())
 
 
-def _told(subject: Subject, reached: _Reached, **more: Any) -> Property:
+def _property_of(subject: MeasuredCode, reached: _Reached, **more: Any) -> Property:
     spec: Any = subject.spec
     shortest, longest = reached.ends
     return measured(
         _brief(reached.hundredths[shortest], reached.hundredths[longest]),
-        f"{_looks(spec, reached)} {_farthest(reached)} {AFTER_SAYS[keys_after(spec)]}",
+        f"{_looks(spec, reached)} {_farthest(reached)} {AFTER_SAYS[spec.keys_after]}",
         heads=len(reached.hundredths),
         **{f"{each}_distance_by_head": list(distances) for each, distances in reached.distances.items()},  # type: ignore[arg-type]
         shortest_reach=reached.hundredths[shortest],
@@ -197,7 +194,7 @@ def _told(subject: Subject, reached: _Reached, **more: Any) -> Property:
         farthest_weight_by_head=reached.weights.tolist(),
         smallest_farthest_weight=float(reached.weights.min()),
         heads_seeing_all=reached.seeing,
-        keys_after=keys_after(spec),
+        keys_after=spec.keys_after,
         **more,
     )
 
@@ -239,7 +236,7 @@ def _farthest(reached: _Reached) -> str:
     return f"{seeing}; the least weight is {least}."
 
 
-def _without_values(subject: Subject, missing: Property) -> Property:
+def _without_values(subject: MeasuredCode, missing: Property) -> Property:
     """What the spec alone says of the reach of learned numbers."""
     spec = subject.spec
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):

@@ -38,19 +38,17 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import SineOnly, WarpedPosition
-from clockhands.ladders import Geometric, Ladder
-from clockhands.measures.ladders.products import product
-from clockhands.measures.ladders.sound_bases import search_step, searchable, smallest_sound_base, sound_bases
+from clockhands.ladders import Geometric
+from clockhands.measures.ladders.sound_bases import product, search_step, searchable, smallest_sound_base, sound_bases
 from clockhands.measures.ladders.turning import turned_through, turning_ladders
-from clockhands.measures.property import Property, measured, not_applicable, said
+from clockhands.measures.property import Property, measure, measured, not_applicable, said
 from clockhands.measures.shifts.kernels import kernel_by_distance
-from clockhands.measures.subject import Subject
+from clockhands.measures.subject import MeasuredCode
 from clockhands.rotary import Rotary
 
 __all__ = [
     "base_bound",
     "critical_dimension",
-    "critical_dimension_of",
     "farthest_looked_at",
     "first_failing_distance",
     "smallest_sound_base",
@@ -108,14 +106,19 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
     return min(limit, max(_MOST_COSINES // (max(pairs, 1) * dear), 2))
 
 
-def base_bound(subject: Subject, search: bool = True) -> Property:
+@measure(
+    additive="The bound is about queries and keys that are rotated; a table that is added reaches the scores "
+    "through trained matrices. The same sum of cosines, as the dot product of two rows, is under kernel.",
+    bias="The bound is about queries and keys that are rotated; a bias adds its number whatever the tokens are.",
+    none="Without a code a token like the query scores the same at every distance.",
+)
+def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     """Whether likeness counts for a token at every distance within the length, by the numbers that the module names.
 
     Without ``search`` no other bases are looked at, which is what takes time: ``searched`` is False then.
     """
     spec = subject.spec
-    if not isinstance(spec, Rotary):
-        return not_applicable(_NOT_ROTATED[subject.kind])
+    assert isinstance(spec, Rotary)
     if subject.length == 1:
         return not_applicable("One token has no distance to another.")
     still = spec.head_width // 2 - spec.ladder.pairs
@@ -126,7 +129,7 @@ def base_bound(subject: Subject, search: bool = True) -> Property:
         "pairs": spec.head_width // 2,
         "pairs_standing_still": still + spec.rates.count(0.0),
         **numbers,
-        **_plain(spec, subject.length, still, search),
+        **_sound_plain_ladders(spec, subject.length, still, search),
     }
     if first is not None:
         return measured(f"no: fails at distance {first:,}", _fails(spec, found), holds=False, **found)
@@ -136,15 +139,7 @@ def base_bound(subject: Subject, search: bool = True) -> Property:
     return measured("yes", _holds(spec, found, f"below {subject.length:,} tokens"), holds=True, **found)
 
 
-_NOT_ROTATED = {
-    "additive": "The bound is about queries and keys that are rotated; a table that is added reaches the scores "
-    "through trained matrices. The same sum of cosines, as the dot product of two rows, is under kernel.",
-    "bias": "The bound is about queries and keys that are rotated; a bias adds its number whatever the tokens are.",
-    "none": "Without a code a token like the query scores the same at every distance.",
-}
-
-
-def _own(subject: Subject, spec: Rotary, still: int) -> tuple[int | None, int, dict[str, int | None]]:
+def _own(subject: MeasuredCode, spec: Rotary, still: int) -> tuple[int | None, int, dict[str, int | None]]:
     """The first failing distance of the ladder itself, how far was looked, and what else its axes say."""
     whole = spec.rates + (0.0,) * still
     looked = farthest_looked_at(len(whole), subject.length)
@@ -161,7 +156,7 @@ def _own(subject: Subject, spec: Rotary, still: int) -> tuple[int | None, int, d
     return first, looked, {"first_failing_distance_in_step": first_failing_distance(whole, looked)}
 
 
-def _plain(spec: Rotary, length: int, still: int, search: bool) -> dict[str, object]:
+def _sound_plain_ladders(spec: Rotary, length: int, still: int, search: bool) -> dict[str, object]:
     """What plain ladders of as many pairs need at this length."""
     pairs = spec.ladder.pairs
     searched = search and spec.number_of_axes == 1 and spec.xpos is None and searchable(pairs, length)
@@ -235,29 +230,16 @@ def _says_bases(spec: Rotary, found: dict[str, Any]) -> str:
     )
 
 
-def critical_dimension_of(ladder: Ladder, length: int) -> int:
-    """How many channels have a pair that completes a turn within a length: ``2 turned_through(rates, length)``.
-
-    Source: Liu et al. 2023, arXiv:2310.05209, section 4.
-
-    >>> from clockhands.ladders import geometric
-    >>> critical_dimension_of(geometric(64), 4096)  # Llama 2
-    92
-    """
-    return 2 * turned_through(ladder.rates, length)
-
-
-def critical_dimension(subject: Subject) -> Property:
+@measure()
+def critical_dimension(subject: MeasuredCode) -> Property:
     """How many channels see their pair complete a turn in training, by the numbers that the module names."""
     ladders = turning_ladders(subject)
-    if isinstance(ladders, Property):
-        return ladders
     if isinstance(subject.spec, WarpedPosition | SineOnly):
         return not_applicable(
             f"The critical dimension counts pairs of channels that turn at one rate; {type(subject.spec).__name__} has "
             "none."
         )
-    by_axis = [critical_dimension_of(ladder, subject.length) for ladder in ladders]
+    by_axis = [2 * turned_through(ladder.rates, subject.length) for ladder in ladders]
     channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)
     formula = _by_formula(subject, channels)
     new = channels - seen
@@ -273,7 +255,7 @@ def critical_dimension(subject: Subject) -> Property:
     )
 
 
-def _by_formula(subject: Subject, channels: int) -> int | None:
+def _by_formula(subject: MeasuredCode, channels: int) -> int | None:
     """``2 ceil(d / 2 log_base(length / (2 pi)))``, from 0 to d, where the ladder is a plain one."""
     spacing = getattr(subject.spec, "spacing", None)
     if not isinstance(spacing, Geometric) or (spacing.span, spacing.multiplier) != ("open", 1.0) or spacing.base < 1:

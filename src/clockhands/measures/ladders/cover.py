@@ -33,8 +33,8 @@ from typing import Any
 from clockhands.additive import WarpedPosition
 from clockhands.ladders import evenly_spaced, geometric
 from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength
-from clockhands.measures.property import Property, measured, not_applicable, percent
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, measure, measured, not_applicable, percent
+from clockhands.measures.subject import MeasuredCode
 
 # A hand covers what it turns by from an eighth to half of its circle.
 _LEAST, _MOST = 8, 2
@@ -115,11 +115,10 @@ def _alternatives(pairs: int, length: int) -> dict[str, Any]:
     }
 
 
-def cover(subject: Subject) -> Property:
+@measure()
+def cover(subject: MeasuredCode) -> Property:
     """Which distances have a hand of their own, by the numbers that the module names."""
     ladders = turning_ladders(subject)
-    if isinstance(ladders, Property):
-        return ladders
     if isinstance(subject.spec, WarpedPosition):
         return not_applicable(
             "A step turns the hands of a warped position by another angle at each place, so none belongs to a distance."
@@ -154,7 +153,7 @@ def _brief(numbers: dict[str, Any]) -> str:
     return f"{percent(1 - numbers['covered_share'])} have none, first {first:,}"
 
 
-def _sentence(subject: Subject, numbers: dict[str, Any], *, several: bool) -> str:
+def _sentence(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) -> str:
     first, longest, pairs = numbers["first_uncovered_distance"], numbers["longest_covered_distance"], numbers["pairs"]
     along = f" along axis {numbers['axis']}" if several else ""
     what = f"the {subject.length - 1:,} distances{along}" if subject.length > 2 else f"all distances{along} (only 1)"

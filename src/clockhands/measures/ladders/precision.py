@@ -25,6 +25,7 @@ And of a bias that is computed from the distance, one number for each head, for 
 Accuracy: that of `clockhands.measures.ladders.angle_errors`; numbers of a bias are within 4 ulp of float64.
 """
 
+import itertools
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 from clockhands.additive import WarpedPosition
 from clockhands.biases import Alibi, BiasCode, Decay, Fire, Kerple, bias
 from clockhands.dtypes import output_dtype
-from clockhands.ladders import Geometric, Ladder, geometric
+from clockhands.ladders import Ladder, geometric
 from clockhands.measures.ladders.angle_errors import (
     DTYPES,
     FROM_A_BASE,
@@ -48,8 +49,8 @@ from clockhands.measures.ladders.angle_errors import (
     rounded,
 )
 from clockhands.measures.ladders.turning import turning_ladders
-from clockhands.measures.property import Property, measured, not_applicable, not_computed, said
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, measure, measured, not_applicable, not_computed, said
+from clockhands.measures.subject import MeasuredCode
 
 __all__ = ["WAYS", "first_position_off", "phase_error", "phase_errors", "precision", "precision_table"]
 
@@ -60,45 +61,35 @@ _FARTHEST_FIRST = 1 << 20  # positions that are searched one by one for the firs
 _MOST_NUMBERS = 1 << 22  # numbers of a bias that are looked at
 
 
-def precision(subject: Subject) -> Property:
+@measure()
+def precision(subject: MeasuredCode) -> Property:
     """How wrong angles, or biases, are that are computed in a dtype, by the numbers that the module names."""
     if subject.kind == "bias":
         return _of_bias(subject)
     ladders = turning_ladders(subject)
-    if isinstance(ladders, Property):
-        return ladders
     if isinstance(subject.spec, WarpedPosition):
         return not_computed(
             "Errors are told by position, and this code turns by a function of it: ask for the ladder itself."
         )
     plain = len(ladders) == 1 and ladders[0].ratio is not None
     whole = ladders[0] if len(ladders) == 1 else Ladder(sum((ladder.exact for ladder in ladders), ()))
-    base = _base(subject) if plain else None
+    # Of a plain ladder, and None of a spec that holds none.
+    base = getattr(getattr(subject.spec, "spacing", subject.spec), "base", None) if plain else None
     ways = tuple(way for way in WAYS if plain or way not in FROM_A_BASE)
     dtypes = (*DTYPES, *({subject.dtype.name} - set(DTYPES)))
-    at = _positions(subject)
+    last = min(subject.last, LARGEST)
+    at = tuple(sorted({last, *_FIXED}))
     numbers: dict[str, Any] = {"positions": list(at)}
-    for name, by_way in precision_table(whole, at, dtypes, ways, base=base).items():
-        numbers |= {f"{name}_{way}": errors for way, errors in by_way.items()}
+    for dtype, by_way in precision_table(whole, at, dtypes, ways, base=base).items():
+        numbers |= {f"{dtype}_{way}": errors for way, errors in by_way.items()}
     usual = "power" if plain else "throughout"
-    limit = min(subject.first + subject.length, _FARTHEST_FIRST)
-    for name in dtypes:
-        for way in ways[3:]:
-            for size, radians in (("a_tenth", 0.1), ("one", 1.0)):
-                first = first_position_off(whole, limit, name, way, radians, base=base)
-                numbers[f"{name}_{way}_first_off_by_{size}"] = first
+    limit = min(subject.last + 1, _FARTHEST_FIRST)
+    for dtype, way, (size, radians) in itertools.product(dtypes, ways[3:], (("a_tenth", 0.1), ("one", 1.0))):
+        first = first_position_off(whole, limit, dtype, way, radians, base=base)
+        numbers[f"{dtype}_{way}_first_off_by_{size}"] = first
     numbers |= {name: list(errors) for name, errors in _bases(whole.pairs, at).items()}
-    return measured(_brief(subject, numbers, usual), _sentence(subject, numbers, usual), **numbers)
-
-
-def _base(subject: Subject) -> float | None:
-    spacing = getattr(subject.spec, "spacing", None)
-    return spacing.base if isinstance(spacing, Geometric) else getattr(subject.spec, "base", None)
-
-
-def _positions(subject: Subject) -> tuple[int, ...]:
-    last = min(subject.first + subject.length - 1, LARGEST)
-    return tuple(sorted({last, *_FIXED}))
+    name = subject.dtype.name
+    return measured(_brief(name, last, numbers, usual), _sentence(name, last, numbers, usual), **numbers)
 
 
 @lru_cache(maxsize=64)
@@ -125,17 +116,14 @@ def _radians(error: float | None) -> str:
     return f"{said(float(f'{error:.3g}') if error < 1000 else error)} rad"
 
 
-def _brief(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
-    name, last = subject.dtype.name, min(subject.first + subject.length - 1, LARGEST)
+def _brief(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
     error = numbers[f"{name}_{usual}"][numbers["positions"].index(last)]
     if error is None:
         return f"overflows before {last:,}"
     return f"{_radians(error)} off at {last:,}" if error else f"exact at {last:,}"
 
 
-def _sentence(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
-    name, last = subject.dtype.name, min(subject.first + subject.length - 1, LARGEST)
-
+def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
     def error(dtype: str, position: int) -> float | None:
         return numbers[f"{dtype}_{usual}"][numbers["positions"].index(position)]
 
@@ -161,7 +149,7 @@ def _sentence(subject: Subject, numbers: dict[str, Any], usual: str) -> str:
 # Biases
 
 
-def _of_bias(subject: Subject) -> Property:
+def _of_bias(subject: MeasuredCode) -> Property:
     spec = subject.spec
     if not isinstance(spec, Alibi | Decay | Kerple | Fire):
         return not_applicable("Its numbers are looked up by the distance, not computed from it: no step rounds.")
@@ -209,7 +197,7 @@ def _longest_run(same: NDArray[np.bool_]) -> int:
     return int(np.diff(ends).max())
 
 
-def _bias_sentence(subject: Subject, numbers: dict[str, Any], firsts: list[int]) -> str:
+def _bias_sentence(subject: MeasuredCode, numbers: dict[str, Any], firsts: list[int]) -> str:
     name, last = subject.dtype.name, subject.length - 1
     if not firsts:
         told = f"In {name} each distance up to {last:,} keeps a number of its own in every head."

@@ -22,13 +22,13 @@ the condition, and is shown here.
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import count, positive
 from clockhands.errors import InvalidValue
-from clockhands.measures.ladders.products import product
 
 # Cosines that a search adds up at most, over about as many logarithmic units of bases.
 _MOST_COSINES = 2**30
@@ -39,6 +39,8 @@ WIDEST_STEP = 0.02
 _LARGEST_BASE = 1e18
 _AT_ONCE = 2**15  # distances x bases whose sums fit in the cache
 _HALVINGS = 10
+# Multiplications up to which OpenBLAS uses one thread (SMP_THRESHOLD_MIN x GEMM_MULTITHREAD_THRESHOLD of its source).
+_ONE_THREAD = 2**18
 
 
 def search_step(pairs: int, length: int, base: float) -> float:
@@ -203,6 +205,30 @@ def _halved(failing: NDArray[np.float64], sound: NDArray[np.float64], ladders: _
         holds = ladders.hold(middle)
         failing, sound = np.where(holds, failing, middle), np.where(holds, middle, sound)
     return sound
+
+
+def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """``left @ right``, in pieces of rows of ``left``; the same up to the order in which sums are rounded.
+
+    OpenBLAS gives a product to all cores, though these take less time than handing them out; where other processes run,
+    its threads wait for each other, up to a hundred times as long. Up to a size it works in the calling thread.
+
+    Args:
+        left: [*batch, rows, inner].
+        right: [*batch, inner, columns].
+
+    >>> product(np.arange(6.0).reshape(3, 2), np.eye(2)).tolist()
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    """
+    rows, inner = left.shape[-2:]
+    columns = right.shape[-1]
+    together = max(1, _ONE_THREAD // max(1, inner * columns))
+    if rows <= together:
+        return left @ right
+    made: Any = np.empty((*left.shape[:-1], columns), np.result_type(left, right))
+    for row in range(0, rows, together):
+        np.matmul(left[..., row : row + together, :], right, out=made[..., row : row + together, :])
+    return made
 
 
 def _refuse_longer(pairs: int, length: int) -> None:

@@ -27,8 +27,8 @@ from typing import Any
 
 from clockhands.additive import FourierFeatures, NoPosition, SineOnly, WarpedPosition
 from clockhands.ladders import Ladder, working
-from clockhands.measures.property import Property, measured, not_applicable, not_computed, said
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, Unanswered, measure, measured, not_applicable, not_computed, said
+from clockhands.measures.subject import MeasuredCode
 from clockhands.positions import numpy_of
 
 # A pair whose wavelength equals the length completes its turn there: rounding must not say otherwise.
@@ -79,15 +79,18 @@ def turned_beyond(before: Sequence[float], rates: Sequence[float], trained: floa
     )
 
 
-def turning_ladders(subject: Subject) -> tuple[Ladder, ...] | Property:
-    """The rates of the pairs that turn, one ladder for each axis; or why there are none, as the property to return.
+def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
+    """The rates of the pairs that turn, one ladder for each axis.
 
     Of Fourier features they are the sizes of the rates among the values, in radians per unit of a coordinate.
+
+    Raises:
+        Unanswered: There are none.
     """
     spec = subject.spec
     if isinstance(spec, FourierFeatures):
         if subject.values is None:
-            return not_computed("The rates of Fourier features are drawn or trained: pass them as values=.")
+            raise Unanswered(not_computed("The rates of Fourier features are drawn or trained: pass them as values=."))
         rates = abs(numpy_of(subject.values, "values").astype("float64")).reshape(-1, spec.pairs)[: spec.axes]
         with localcontext(working()):
             factor = Decimal(spec.multiplier)
@@ -95,14 +98,16 @@ def turning_ladders(subject: Subject) -> tuple[Ladder, ...] | Property:
     if subject.ladders:
         return subject.ladders
     if subject.kind == "bias":
-        return not_applicable("A bias adds a number to each score: it has no pairs of channels that turn.")
-    if isinstance(spec, NoPosition):
-        return not_applicable("Without a code nothing turns with the position.")
-    why = "its numbers are learned rows" if subject.spec_is_learned else "its channels are no waves"
-    return not_applicable(f"{type(spec).__name__} has no pairs that turn: {why}.")
+        why = "A bias adds a number to each score: it has no pairs of channels that turn."
+    elif isinstance(spec, NoPosition):
+        why = "Without a code nothing turns with the position."
+    else:
+        why = "its numbers are learned rows" if subject.spec_is_learned else "its channels are no waves"
+        why = f"{type(spec).__name__} has no pairs that turn: {why}."
+    raise Unanswered(not_applicable(why))
 
 
-def span(subject: Subject) -> float:
+def span(subject: MeasuredCode) -> float:
     """Over how many units of what its rates multiply a code runs within the length: its tokens, unless warped."""
     if isinstance(subject.spec, WarpedPosition):
         begin, end = subject.first, subject.first + subject.length
@@ -111,11 +116,10 @@ def span(subject: Subject) -> float:
     return subject.length
 
 
-def turning(subject: Subject) -> Property:
+@measure()
+def turning(subject: MeasuredCode) -> Property:
     """Which pairs complete a turn within the length, by the numbers that the module names."""
     ladders = turning_ladders(subject)
-    if isinstance(ladders, Property):
-        return ladders
     reach, warped = span(subject), isinstance(subject.spec, WarpedPosition)
     never = [sum(rate > 0 and not completes(rate, reach) for rate in ladder.rates) for ladder in ladders]
     still = sum(ladder.rates.count(0.0) for ladder in ladders)
@@ -144,13 +148,13 @@ def turning(subject: Subject) -> Property:
     )
 
 
-def _pairs(subject: Subject, number: int) -> str:
+def _pairs(subject: MeasuredCode, number: int) -> str:
     """What turns: a hand of two channels, or of a sine without its cosine one channel."""
     one = "wave" if isinstance(subject.spec, SineOnly) else "pair"
     return one if number == 1 else f"{one}s"
 
 
-def _sentence(subject: Subject, numbers: dict[str, Any], reach: float) -> str:
+def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> str:
     pairs, never, still = numbers["pairs"], numbers["never_completing"], numbers["standing_still"]
     what, within, unit = _pairs(subject, pairs), f"{subject.length:,} tokens", "tokens"
     if isinstance(subject.spec, WarpedPosition):

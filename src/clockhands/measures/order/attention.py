@@ -77,15 +77,15 @@ class Layer:
     down: np.ndarray | None = None
 
     @cached_property
-    def projections(self) -> "dict[str, Projection]":
+    def projections(self) -> "dict[str, StretchedWeights]":
         """All weights by name, each with its stretch; the output's heads beside each other."""
         joined = self.output.reshape(*self.output.shape[:-3], -1, self.output.shape[-1])
         named = {"query": self.query, "key": self.key, "value": self.value, "output": joined}
         named |= {} if self.up is None or self.down is None else {"up": self.up, "down": self.down}
-        return {name: Projection(weights, _stretch(weights)) for name, weights in named.items()}
+        return {name: StretchedWeights(weights, _stretch(weights)) for name, weights in named.items()}
 
 
-class Projection(NamedTuple):
+class StretchedWeights(NamedTuple):
     """Weights, and by how much they make a vector longer at most, [..., 1]."""
 
     weights: np.ndarray
@@ -193,7 +193,7 @@ def _stretch(matrices: np.ndarray) -> np.ndarray:
     return np.linalg.norm(matrices, 2, axis=(-2, -1))[..., None] * (1 + 2.0**-30)
 
 
-def _projected(x: Rounded, by: Projection) -> Rounded:
+def _projected(x: Rounded, by: StretchedWeights) -> Rounded:
     """``x @ weights``."""
     rounded = _gamma(by.weights.shape[-2]) * _length(np.abs(x.numbers) @ np.abs(by.weights))
     return Rounded(x.numbers @ by.weights, by.stretch * x.error + rounded)

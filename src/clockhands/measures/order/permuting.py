@@ -26,7 +26,7 @@ how much of it rounding can explain, as `clockhands.measures.order.attention` de
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ import numpy as np
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.measures.order.attention import Layer, Rounded, drawn_layers, mean
-from clockhands.measures.order.codes import Member, members, through, values_for
+from clockhands.measures.order.members import Member, members, through, values_for
 from clockhands.specs import to_dict
 
 WIDTH, HEADS, HIDDEN, LAYERS = 32, 4, 64, 3
@@ -62,13 +62,7 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON values."""
-        return {
-            "median": self.median,
-            "smallest": self.smallest,
-            "largest": self.largest,
-            "rounding": self.rounding,
-            "apart": self.apart,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -358,10 +352,7 @@ def _ordered(layers: tuple[Layer, ...], plain: np.ndarray, stopped: np.ndarray) 
         return _apart(mean(through(None, [], layers[:depth], plain, causal=causal)), 0, 1)
 
     def last(depth: int, causal: bool, sharper: float = 1.0) -> Difference:
-        scaled = tuple(
-            Layer(layer.query * sharper, layer.key, layer.value, layer.output, layer.up, layer.down)
-            for layer in layers[:depth]
-        )
+        scaled = tuple(replace(layer, query=layer.query * sharper) for layer in layers[:depth])
         return _apart(_last(through(None, [], scaled, stopped, causal=causal)), 0, 1)
 
     return {

@@ -34,11 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import count
-from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Ladder
-from clockhands.measures.property import Property, measured, not_applicable, not_computed, percent
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, measure, measured, not_computed, percent
+from clockhands.measures.subject import MeasuredCode, row_norms, rows_within
 from clockhands.memory import refuse_larger
 from clockhands.phases import units
 from clockhands.positions import positions_of
@@ -186,19 +185,17 @@ def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.floa
     return means, float(np.clip((numbers[1:] * (means[1:] - common) ** 2).sum() / about, 0, 1))
 
 
-def kernel(subject: Subject) -> Property:
+@measure(
+    none="Without a code all positions are the same, so none are more alike than others.",
+    bias="A bias has no code for a position that could be like another: it adds to scores, by the numbers of "
+    "reach and told_apart.",
+)
+def kernel(subject: MeasuredCode) -> Property:
     """How alike two positions are by their distance, by the figures that the module names.
 
     Accuracy: see the module. A code of several axes is measured along each, by the hands of that axis alone; told is
     the axis with the largest share of pairs out of order.
     """
-    if subject.kind == "none":
-        return not_applicable("Without a code all positions are the same, so none are more alike than others.")
-    if subject.kind == "bias":
-        return not_applicable(
-            "A bias has no code for a position that could be like another: it adds to scores, by the numbers of "
-            "reach and told_apart."
-        )
     if subject.length == 1:
         return not_computed("One token has no distance to another: ask for a length of at least 2.")
     if subject.length > _FARTHEST:
@@ -206,25 +203,18 @@ def kernel(subject: Subject) -> Property:
             f"Distances beyond {_FARTHEST:,} tokens are not looked at one by one: ask for a shorter length, or call "
             "clockhands.kernel at the distances in question."
         )
-    own = _own_ladders(subject)
-    if own:
+    # Of these the dot product of two codes is the kernel of the rates.
+    rotary = isinstance(subject.spec, Rotary)
+    if own := subject.ladders if rotary else subject.clock_ladders:
         each = [_of_ladder(subject, ladder) for ladder in own]
         worst = max(range(len(each)), key=lambda axis: each[axis]["share_out_of_order"] or 0.0)
-        return _told_of_ladder(subject, each[worst], worst)
+        return _property_of_ladder(subject, each[worst], worst)
     if subject.missing is not None:
         return not_computed(subject.missing)
     return _of_rows(subject)
 
 
-def _own_ladders(subject: Subject) -> tuple[Ladder, ...]:
-    """The ladder of each axis, where the dot product of two codes is the kernel of its rates; else none."""
-    if isinstance(subject.spec, Rotary):
-        return subject.ladders
-    clock: Clock | None = subject.clock
-    return () if clock is None else clock.axes or (clock.ladder,)
-
-
-def _of_ladder(subject: Subject, ladder: Ladder) -> dict[str, Any]:
+def _of_ladder(subject: MeasuredCode, ladder: Ladder) -> dict[str, Any]:
     xpos = subject.spec.xpos if isinstance(subject.spec, Rotary) else None
     decay = None if xpos is None else xpos.logarithms(ladder.pairs)
     return _figures(kernel_by_distance(ladder, subject.length, decay), kernel_bound(ladder.pairs))
@@ -246,7 +236,7 @@ def _figures(values: NDArray[np.float64], error: float) -> dict[str, Any]:
     }
 
 
-def _told_of_ladder(subject: Subject, found: dict[str, Any], axis: int) -> Property:
+def _property_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Property:
     if subject.axes > 1:
         found |= {"axis": axis}
     rotary = subject.spec if isinstance(subject.spec, Rotary) else None
@@ -277,12 +267,10 @@ def _told_of_ladder(subject: Subject, found: dict[str, Any], axis: int) -> Prope
     return measured(brief, says, **found)
 
 
-def _of_rows(subject: Subject) -> Property:
+def _of_rows(subject: MeasuredCode) -> Property:
     """Of a code whose dot products depend on where both tokens stand: of its rows."""
     width = subject.rows(0, 1).shape[-1]
-    tokens = min(subject.length, _ROWS)
-    if tokens * width * min(tokens, width) > _WORK:
-        tokens = max(2, int(min(_WORK / width**2, (_WORK / width) ** 0.5)))
+    tokens = rows_within(_WORK, subject.length, width, _ROWS)
     each: list[tuple[dict[str, Any], float]] = []
     for axis in range(subject.axes):
         try:
@@ -290,7 +278,7 @@ def _of_rows(subject: Subject) -> Property:
         except InvalidValue as error:
             return not_computed(str(error).splitlines()[0])
         means, explained = dot_products_by_distance(rows)
-        norms = np.sqrt(np.einsum("tc,tc->t", rows, rows))
+        norms = row_norms(rows)
         length = norms[1:] * norms[:-1]
         dots = np.einsum("tc,tc->t", rows[1:], rows[:-1])
         cosine = float((dots[length > 0] / length[length > 0]).mean()) if (length > 0).any() else None

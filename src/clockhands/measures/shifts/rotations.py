@@ -41,14 +41,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.additive import AdditiveCode, Counter, NormalizedCounter, Sinusoidal, WarpedPosition
-from clockhands.clocks import Clock
 from clockhands.dtypes import limits, output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
 from clockhands.measures.biases.diagonals import diagonals
-from clockhands.measures.property import Property, measured, not_applicable, not_computed, percent
+from clockhands.measures.property import Property, measure, measured, not_computed, percent
 from clockhands.measures.shifts.linear_maps import Judged, judged
-from clockhands.measures.subject import Subject
+from clockhands.measures.subject import MeasuredCode, rows_within, zero_tokens
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import Rotary
@@ -62,14 +61,13 @@ _ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of more tokens 
 _EXACT, _EXACT_TRAINED = 1e-8, 1e-6
 
 
-def shift(subject: Subject) -> Property:
+@measure(none="Without a code all positions are the same: every matrix shifts them.")
+def shift(subject: MeasuredCode) -> Property:
     """Whether a shift is one rotation, the same everywhere, by the figures that the module names.
 
     Accuracy: the module derives the bound; rows are compared at 12 tokens for each of up to six distances, spread
     evenly from the first token to the last. A code of several axes is moved along each by itself; told is the worst.
     """
-    if subject.kind == "none":
-        return not_applicable("Without a code all positions are the same: every matrix shifts them.")
     if subject.kind == "bias":
         return diagonals(subject)
     if subject.length == 1:
@@ -107,7 +105,7 @@ def distances_tried(length: int) -> list[int]:
     return sorted({k for k in (1, 7, 64, 1000, length // 2, length - 1) if 1 <= k < length})
 
 
-def _of_hands(subject: Subject) -> Property:
+def _of_hands(subject: MeasuredCode) -> Property:
     distances = distances_tried(subject.length)
     try:
         each = [_of_axis(subject, axis, distances) for axis in range(subject.axes)]
@@ -118,47 +116,32 @@ def _of_hands(subject: Subject) -> Property:
     if not math.isfinite(found["largest_error"]):
         return not_computed(f"The numbers of these tokens do not fit {subject.dtype.name}: ask for float32.")
     pairs = found["hands"]
-    kept = found["largest_error"] <= found["error_bound"]
     rounding = (
         f"rows of {subject.dtype.name} differ from turned ones by at most {found['largest_error']:.1e}, where rounding "
         f"explains {found['error_bound']:.1e}"
     )
-    if isinstance(subject.spec, Rotary) and subject.spec.xpos is not None:
-        return measured(
-            "no: a rotation times a decay",
+    if "decay_per_token_most" in found:
+        says = (
             f"A shift turns {pairs} pairs by fixed angles and multiplies each by a number of its own, in a query "
-            f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}.",
-            holds=False,
-            **found,
+            f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}."
         )
+        return measured("no: a rotation times a decay", says, holds=False, **found)
     along = f", along each of {subject.axes} axes" if subject.axes > 1 else ""
     who = "A query or key" if isinstance(subject.spec, Rotary) else "A row"
-    reordered = isinstance(subject.spec, Rotary) and subject.spec.reordered
-    order = ", in the order in which its channels come out" if reordered else ""
-    if not kept:
-        return measured(
-            "no: more than rounding is left",
-            f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}.",
-            holds=False,
-            **found,
-        )
-    except_zero = _zero_rows(subject)
-    return measured(
-        f"yes: {pairs} pairs turn",
+    order = ", in the order in which its channels come out" if getattr(subject.spec, "reordered", False) else ""
+    if found["largest_error"] > found["error_bound"]:
+        says = f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}."
+        return measured("no: more than rounding is left", says, holds=False, **found)
+    zeros = ", ".join(map(str, zero_tokens(subject)))
+    except_zero = f" Left out: position {zeros}, whose row is zero." if zeros else ""
+    says = (
         f"{who} some tokens later is the same one with its {pairs} pairs turned by fixed angles{along}{order}, "
-        f"wherever it stood; {rounding}.{except_zero}",
-        holds=True,
-        **found,
+        f"wherever it stood; {rounding}.{except_zero}"
     )
+    return measured(f"yes: {pairs} pairs turn", says, holds=True, **found)
 
 
-def _zero_rows(subject: Subject) -> str:
-    last = subject.first + subject.length - 1
-    inside = [row for row in getattr(subject.spec, "zero_rows", ()) if subject.first <= row <= last]
-    return f" Left out: position {', '.join(map(str, inside))}, whose row is zero." if inside else ""
-
-
-def _of_axis(subject: Subject, axis: int, distances: list[int]) -> dict[str, Any]:
+def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str, Any]:
     """The figures of one axis: rows against turned rows, and the rotations among themselves."""
     starts = [np.unique(np.linspace(0, subject.length - 1 - k, _COMPARED).astype(np.int64)) for k in distances]
     tokens, place = np.unique(
@@ -201,7 +184,9 @@ def _largest(numbers: NDArray[np.complex128]) -> float:
     return float(max(np.abs(numbers.real).max(initial=0), np.abs(numbers.imag).max(initial=0)))
 
 
-def _turns(subject: Subject, axis: int, distances: list[int]) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+def _turns(
+    subject: MeasuredCode, axis: int, distances: list[int]
+) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
     """What the hands are multiplied by at each distance along an axis, [distances, pairs]: their turns, and growth."""
     spec = subject.spec
     at = np.array(distances, np.int64)
@@ -209,30 +194,29 @@ def _turns(subject: Subject, axis: int, distances: list[int]) -> tuple[NDArray[n
         along = np.zeros((len(at), subject.axes), np.int64)
         along[:, axis] = at
         at = along
-    if isinstance(spec, Rotary):
-        if spec.axes is None:
-            turned = units(spec.ladder, positions_of(at))
-        else:
-            turned = np.where(np.array(spec.axes) == axis, units(spec.ladder, positions_of(at[:, axis])), 1)
-        if spec.direction == "backward":
-            turned = turned.conj()
-        if spec.xpos is not None:
-            return turned, np.exp(np.multiply.outer(np.array(distances), spec.xpos.logarithms(turned.shape[1])))
+    if not isinstance(spec, Rotary):
+        clock = subject.clock
+        assert clock is not None
+        turned = clock.units(positions_of(at))
+        # `clockhands.shift` turns (sin, cos) against (cos, sin).
+        return turned.conj() if clock.order == "sin-cos" else turned, np.ones(turned.shape)
+    if spec.axes is None:
+        turned = units(spec.ladder, positions_of(at))
+    else:
+        turned = np.where(np.array(spec.axes) == axis, units(spec.ladder, positions_of(at[:, axis])), 1)
+    if spec.direction == "backward":
+        turned = turned.conj()
+    if spec.xpos is None:
         return turned, np.ones(turned.shape)
-    clock: Clock | None = subject.clock
-    assert clock is not None
-    turned = clock.units(positions_of(at))
-    # `clockhands.shift` turns (sin, cos) against (cos, sin).
-    turned = turned.conj() if clock.order == "sin-cos" else turned
-    return turned, np.ones(turned.shape)
+    return turned, np.exp(np.multiply.outer(np.array(distances), spec.xpos.logarithms(turned.shape[1])))
 
 
-def _hands(subject: Subject, rows: NDArray[np.float64]) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+def _hands(subject: MeasuredCode, rows: NDArray[np.float64]) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
     """The two channels of each hand as one complex number, and the channels that no hand has."""
     if isinstance(subject.spec, Rotary):
         pairs = rows.shape[1] // 2
         return rows[:, :pairs] + 1j * rows[:, pairs:], rows[:, :0]
-    clock: Clock | None = subject.clock
+    clock = subject.clock
     assert clock is not None
     channels = pair_channels(clock.ladder.pairs, clock.layout) if clock.channels is None else clock.channels
     left = np.ones(rows.shape[1], bool)
@@ -240,13 +224,11 @@ def _hands(subject: Subject, rows: NDArray[np.float64]) -> tuple[NDArray[np.comp
     return rows[:, channels[:, 0]] + 1j * rows[:, channels[:, 1]], rows[:, left]
 
 
-def _of_rows(subject: Subject) -> Property:
+def _of_rows(subject: MeasuredCode) -> Property:
     """The best linear map of a code without hands."""
     spec, name = subject.spec, type(subject.spec).__name__
     assert isinstance(spec, AdditiveCode)
-    tokens = min(subject.length, _ROWS)
-    if tokens * spec.width * min(tokens, spec.width) > _WORK:
-        tokens = max(2, int(min(_WORK / spec.width**2, (_WORK / spec.width) ** 0.5)))
+    tokens = rows_within(_WORK, subject.length, spec.width, _ROWS)
     distances = sorted({1, max(1, min(64, tokens // 8))})
     # Axes that turn alike are measured once.
     alike = subject.ladders if len(subject.ladders) == subject.axes else range(subject.axes)
@@ -266,25 +248,20 @@ def _of_rows(subject: Subject) -> Property:
     fit = f"The best linear map leaves, of rows left out of its fit, {' and '.join(steps)}{over}." if steps else ""
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
-        return measured(
-            "no: steps turn by different angles",
+        found |= {"first_step_turns": first, "last_step_turns": last}
+        says = (
             f"A step turns the first hand by {first:.3g} rad at the first token and by {last:.3g} rad at the last, so "
-            f"no rotation is the same everywhere. {fit}".rstrip(),
-            holds=False,
-            **found,
-            first_step_turns=first,
-            last_step_turns=last,
+            f"no rotation is the same everywhere. {fit}"
         )
+        return measured("no: steps turn by different angles", says.rstrip(), holds=False, **found)
     if subject.spec_is_learned:
         return _of_learned(spec.width, found, fit, exact=each[axis].linear, addition=each[axis].addition)
     if each[axis].addition:
-        return measured(
-            "no: a step is an addition",
+        says = (
             f"A step{along} is an addition, not a rotation: a linear map that may add a constant row meets every row "
-            f"left out to {max(found['largest_error_with_constant']):.1e}. {fit}",
-            holds=False,
-            **found,
+            f"left out to {max(found['largest_error_with_constant']):.1e}. {fit}"
         )
+        return measured("no: a step is an addition", says, holds=False, **found)
     near = " Over these tokens the other channels stand in for what is missing." if each[axis].linear else ""
     share = found["residual_share"][0]
     brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
@@ -303,18 +280,11 @@ def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, add
         )
     if exact or addition:
         beside = " if it may add a constant row" if addition else ""
-        return measured(
-            "yes: one linear map fits" if exact else "no: a step is an addition",
-            f"One linear map moves all rows that it was not fitted to as well{beside}, up to rounding. {fit}",
-            holds=exact,
-            **found,
-        )
-    return measured(
-        f"no: the best map leaves {_left(share)}",
-        f"Rows are trained one by one, and no map moves all of them. {fit}",
-        holds=False,
-        **found,
-    )
+        brief = "yes: one linear map fits" if exact else "no: a step is an addition"
+        says = f"One linear map moves all rows that it was not fitted to as well{beside}, up to rounding. {fit}"
+        return measured(brief, says, holds=exact, **found)
+    says = f"Rows are trained one by one, and no map moves all of them. {fit}"
+    return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
 
 
 def _left(share: float) -> str:
@@ -337,7 +307,7 @@ class _Maps(NamedTuple):
     addition: bool
 
 
-def _maps(subject: Subject, axis: int, tokens: int, distances: list[int]) -> _Maps:
+def _maps(subject: MeasuredCode, axis: int, tokens: int, distances: list[int]) -> _Maps:
     """The best linear maps along one axis, without a constant row and with one."""
     rows = subject.rows(0, tokens, axis, "float64")
     if subject.axes > 1:  # the others' channels stand still here, and would pass for a constant
@@ -346,17 +316,13 @@ def _maps(subject: Subject, axis: int, tokens: int, distances: list[int]) -> _Ma
     plain = judged(rows, distances)
     linear, addition = _all_fit(plain, allowed), False
     numbers = _numbers(plain, "")
-    if not linear and _may_add(subject):
+    # A step may add something to the rows of counters, raw coordinates, and what is trained.
+    counts = isinstance(subject.spec, Counter | NormalizedCounter) or bool(getattr(subject.spec, "raw", None))
+    if not linear and (counts or subject.spec_is_learned):
         affine = judged(rows, distances, constant=True)
         addition = _all_fit(affine, allowed)
         numbers |= _numbers(affine, "_with_constant")
     return _Maps(numbers, linear, addition)
-
-
-def _may_add(subject: Subject) -> bool:
-    """Whether a step may add something to the rows: of counters, raw coordinates, and what is trained."""
-    spec = subject.spec
-    return subject.spec_is_learned or isinstance(spec, Counter | NormalizedCounter) or bool(getattr(spec, "raw", None))
 
 
 def _numbers(judgements: list[Judged | None], name: str) -> dict[str, Any]:

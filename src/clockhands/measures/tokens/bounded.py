@@ -22,31 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import (
-    AxialSinusoidal,
-    Binary,
-    Counter,
-    FourierFeatures,
-    Learned,
-    NormalizedCounter,
-    SineOnly,
-    Sinusoidal,
-    WarpedPosition,
-)
+from clockhands.additive import Counter, FourierFeatures, Learned, NormalizedCounter, Sinusoidal
 from clockhands.dtypes import limits
 from clockhands.errors import ClockhandsError
 from clockhands.measures.biases.bounded import bounded_bias
-from clockhands.measures.property import Property, measured, not_computed, said
-from clockhands.measures.subject import Subject
-from clockhands.measures.tokens.hands import Hands, different_axes, hands_of, rows_of
-from clockhands.positions import numpy_of
+from clockhands.measures.property import Property, measure, measured, not_computed, said
+from clockhands.measures.subject import MeasuredCode, PairLadders, different_axes, hands_of, row_norms, rows_of
 from clockhands.rotary import Rotary
 
 _MOST_NUMBERS = 1 << 24
 _BLOCK = 1 << 20
 
 
-def bounded(subject: Subject) -> Property:
+@measure()
+def bounded(subject: MeasuredCode) -> Property:
     """Whether no number of the code exceeds a limit at any length.
 
     Of a rotary code the question is what it does to the length of a query or key: nothing but its attention factor,
@@ -70,21 +59,18 @@ def bounded(subject: Subject) -> Property:
         return not_computed(f"Its numbers cannot be made: {error.message}")
 
 
-def _dtype(subject: Subject, largest: float | None) -> dict[str, Any]:
+def _dtype(subject: MeasuredCode, largest: float | None) -> dict[str, Any]:
     most = limits(subject.dtype)[1]
     return {"largest_of_dtype": most, "fits_dtype": None if largest is None else largest <= most}
 
 
-def _clock(subject: Subject, hands: Hands) -> Property:
+def _clock(subject: MeasuredCode, hands: PairLadders) -> Property:
     # At position 0 every cosine is 1.
     largest = hands.factor if subject.first == 0 else _looked_for(subject).get("largest")
-    says = (
-        f"No number is larger than {hands.factor:.6g} in size at any position, and the numbers of every token have a "
-        f"length of {hands.norm:.6g}."
-    )
     return measured(
         f"yes: at most {hands.factor:.4g}",
-        says,
+        f"No number is larger than {hands.factor:.6g} in size at any position, and the numbers of every token have a "
+        f"length of {hands.norm:.6g}.",
         holds=True,
         largest=largest,
         limit=hands.factor,
@@ -93,7 +79,7 @@ def _clock(subject: Subject, hands: Hands) -> Property:
     )
 
 
-def _rotary(subject: Subject, spec: Rotary) -> Property:
+def _rotary(subject: MeasuredCode, spec: Rotary) -> Property:
     factor = spec.attention_factor
     what = "stays as it is" if factor == 1 else f"is multiplied by {factor:.6g}, the attention factor,"
     return measured(
@@ -108,44 +94,37 @@ def _rotary(subject: Subject, spec: Rotary) -> Property:
     )
 
 
-def _xpos(subject: Subject, spec: Rotary) -> Property:
+def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
     assert spec.xpos is not None
     rate = float(np.abs(spec.xpos.logarithms(spec.rotated // 2)).max())
-    ends = (subject.first - spec.xpos.centre, subject.first + subject.length - 1 - spec.xpos.centre)
-    exponent = rate * max(map(abs, ends))
+    exponent = rate * max(abs(subject.first - spec.xpos.centre), abs(subject.last - spec.xpos.centre))
     largest = spec.attention_factor * math.exp(exponent) if exponent < 700 else None
     shown = f"{largest:.4g}" if largest is not None else f"10**{exponent / math.log(10):.0f}"
-    numbers: dict[str, Any] = {"largest": largest, "limit": None, "growth_per_token": rate}
     return measured(
         f"no: keys grow x {shown}",
         f"For every token past position {spec.xpos.centre:,.6g} keys grow by up to {math.expm1(rate):.3%} and queries "
         f"shrink by as much: {shown} times within {subject.length:,} tokens. What is left of it in a score is a decay "
         "with the distance.",
         holds=False,
-        **numbers,
-        **(_dtype(subject, largest) if largest is not None else {**_dtype(subject, None), "fits_dtype": False}),
+        largest=largest,
+        limit=None,
+        growth_per_token=rate,
+        **{**_dtype(subject, largest), **({"fits_dtype": False} if largest is None else {})},
     )
 
 
-def _without_values(subject: Subject) -> Property:
+def _without_values(subject: MeasuredCode) -> Property:
     spec = subject.spec
-    if isinstance(spec, FourierFeatures) and spec.raw is None:
-        return _limited(subject, spec.scale, "whatever its rates are")
     if isinstance(spec, FourierFeatures):
-        return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
+        return _beside_coordinates(subject) or _limited(subject, spec.scale, "whatever its rates are")
     if isinstance(spec, Sinusoidal):
-        return measured(
-            "yes: by its scale",
-            "Cosines and sines times one trained number stay within it: pass it as values= to know the bound.",
-            holds=True,
-            largest=None,
-            limit=None,
-        )
+        says = "Cosines and sines times one trained number stay within it: pass it as values= to know the bound."
+        return measured("yes: by its scale", says, holds=True, largest=None, limit=None)
     assert subject.missing is not None
     return not_computed(subject.missing)
 
 
-def _by_kind(subject: Subject) -> Property:
+def _by_kind(subject: MeasuredCode) -> Property:
     """Codes that are no clocks, or whose clock has lost something."""
     spec = subject.spec
     if isinstance(spec, Counter):
@@ -156,12 +135,6 @@ def _by_kind(subject: Subject) -> Property:
         return _growing(
             subject, f"it counts on past the {spec.length:,} tokens that it is made for", 1 / (spec.length - 1)
         )
-    if isinstance(spec, AxialSinusoidal) and spec.raw is not None:
-        return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
-    if isinstance(spec, FourierFeatures):
-        if spec.raw is not None:
-            return _growing(subject, "the coordinates themselves stand beside the waves", spec.scale)
-        return _limited(subject, spec.scale, "at any position")
     if isinstance(spec, Learned):
         found = _looked_for(subject)
         return measured(
@@ -176,15 +149,18 @@ def _by_kind(subject: Subject) -> Property:
         )
     if isinstance(spec, Sinusoidal):
         mean, factor = spec.affine
-        if subject.values is not None:
-            factor *= abs(float(numpy_of(subject.values, "values").reshape(())))
-        return _limited(subject, factor * (1 + abs(mean)), "at any position")
-    if isinstance(spec, Binary | SineOnly | WarpedPosition):
-        return _limited(subject, 1.0, "at any position")
-    return _limited(subject, getattr(spec, "scale", 1.0), "at any position")
+        return _limited(subject, factor * abs(subject.trained_scale) * (1 + abs(mean)), "at any position")
+    return _beside_coordinates(subject) or _limited(subject, getattr(spec, "scale", 1.0), "at any position")
 
 
-def _limited(subject: Subject, limit: float, where: str) -> Property:
+def _beside_coordinates(subject: MeasuredCode) -> Property | None:
+    """The property of a code whose waves have the coordinates themselves beside them."""
+    if getattr(subject.spec, "raw", None) is None:
+        return None
+    return _growing(subject, "the coordinates themselves stand beside the waves", subject.scale)
+
+
+def _limited(subject: MeasuredCode, limit: float, where: str) -> Property:
     found = _looked_for(subject)
     largest = found.get("largest")
     says = f"No number is larger than {limit:.6g} in size {where}."
@@ -196,14 +172,13 @@ def _limited(subject: Subject, limit: float, where: str) -> Property:
     return measured(f"yes: at most {limit:.4g}", says, holds=True, limit=limit, **found, **_dtype(subject, largest))
 
 
-def _growing(subject: Subject, why: str, each: float) -> Property:
+def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
     """A code with a channel that is ``each`` times the position."""
-    last = subject.first + subject.length - 1
-    found = _looked_for(subject)
-    # Only where the rows are too many or not known: waves beside a coordinate are at most as large as its unit.
-    largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
-    if found["largest"] is not None:
-        largest = found["largest"]
+    last, found = subject.last, _looked_for(subject)
+    largest = found["largest"]
+    if largest is None:
+        # The rows are too many or not known: waves beside a coordinate are at most as large as its unit.
+        largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
     return measured(
         f"no: {said(largest)} at position {last:,}",
         f"It grows with the position by {each:.4g} a token, without end, because {why}: {largest:,.6g} at "
@@ -216,7 +191,7 @@ def _growing(subject: Subject, why: str, each: float) -> Property:
     )
 
 
-def _looked_for(subject: Subject) -> dict[str, Any]:
+def _looked_for(subject: MeasuredCode) -> dict[str, Any]:
     """The largest number and the lengths of rows, where they can be made and are not too many."""
     none = {"largest": None, "smallest_row_norm": None, "largest_row_norm": None}
     if subject.missing is not None:
@@ -231,7 +206,7 @@ def _looked_for(subject: Subject) -> dict[str, Any]:
         height = max(1, _BLOCK // width)
         for start in range(0, subject.length, height):
             rows = make(start, min(start + height, subject.length)).astype(np.float64)
-            norms = np.sqrt(np.einsum("rc,rc->r", rows, rows))
+            norms = row_norms(rows)
             largest = max(largest, float(np.abs(rows).max()))
             smallest_norm, largest_norm = min(smallest_norm, float(norms.min())), max(largest_norm, float(norms.max()))
     return {"largest": largest, "smallest_row_norm": smallest_norm, "largest_row_norm": largest_norm}

@@ -39,27 +39,11 @@ class Collisions:
     distinct: int
 
 
-def first_collision(make_rows: MakeRows, length: int) -> tuple[int, int] | None:
-    """The first row that equals an earlier one, with the earliest that it equals: ``(earlier, later)``, or None.
-
-    Args:
-        make_rows: Makes the rows ``start`` to ``stop - 1``, float64, float32, float16 or bfloat16 [rows, channels].
-        length: Number of rows.
-
-    Raises:
-        InvalidValue: The length is below 1.
-
-    >>> first_collision(lambda start, stop: np.arange(start, stop)[:, None] % 5 / 5.0, 20)
-    (0, 5)
-    """
-    return collisions(make_rows, length).first
-
-
 def collisions(make_rows: MakeRows, length: int, hashed: Hash | None = None) -> Collisions:
     """The first collision of rows, and how many rows differ.
 
     Args:
-        make_rows: As `first_collision`.
+        make_rows: Makes the rows ``start`` to ``stop - 1``, float64, float32, float16 or bfloat16 [rows, channels].
         length: Number of rows.
         hashed: A hash of rows' bits, uint32 words [rows, words] -> uint64 [rows]; `row_hashes` unless said. A worse
             one makes more work and the same answer.
@@ -68,6 +52,9 @@ def collisions(make_rows: MakeRows, length: int, hashed: Hash | None = None) -> 
 
     Raises:
         InvalidValue: The length is below 1.
+
+    >>> collisions(lambda start, stop: np.arange(start, stop)[:, None] % 5 / 5.0, 20)
+    Collisions(first=(0, 5), distinct=5)
     """
     if length < 1:
         raise InvalidValue(f"`length` must be at least 1, got {length}.", "Give the number of rows.")

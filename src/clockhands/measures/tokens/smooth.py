@@ -21,6 +21,7 @@ Accuracy: of a clock ``factor sqrt(2 pairs) 1.55 x 2**-53`` and a relative ``(pa
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,17 @@ import numpy as np
 from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Ladder
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.subject import Subject
-from clockhands.measures.tokens.hands import Hands, MakeRows, different_axes, hands_of, rounding_distance, rows_of
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import (
+    MakeRows,
+    MeasuredCode,
+    PairLadders,
+    different_axes,
+    hands_of,
+    rounding_distance,
+    row_norms,
+    rows_of,
+)
 from clockhands.phases import units
 from clockhands.positions import positions_of
 
@@ -44,17 +53,17 @@ def adjacent_distance(ladder: Ladder) -> float:
     Of hands of length 1, a cosine and a sine for each rate. For a geometric ladder of base 10,000 it tends to
     0.1614 sqrt(width) as the width grows.
 
-    Accuracy: as `step_distance`.
+    Accuracy: as `step_distances`.
 
     >>> from clockhands.ladders import geometric
     >>> round(adjacent_distance(geometric(256)), 3), round(adjacent_distance(geometric(32)), 3)
     (3.714, 1.472)
     """
-    return step_distance(ladder, 1)
+    return float(step_distances(ladder, [1])[0])
 
 
-def step_distance(ladder: Ladder, k: int) -> float:
-    """The distance of two tokens ``k`` apart: ``sqrt(sum_i 4 sin(k rate_i / 2) ** 2)``, from exact phases.
+def step_distances(ladder: Ladder, distances: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The distance of two tokens ``k`` apart for each ``k``, [distances]: ``sqrt(sum_i 4 sin(k rate_i / 2) ** 2)``.
 
     Accuracy: each hand is within ``sqrt(2)`` times 1.55 x 2**-53, so the distance is within ``sqrt(2 pairs)`` times
     that and a relative ``(pairs + 3) 2**-53``.
@@ -62,11 +71,6 @@ def step_distance(ladder: Ladder, k: int) -> float:
     Raises:
         InvalidValue: ``k`` is above 2**63 in size.
     """
-    return float(step_distances(ladder, np.array([k]))[0])
-
-
-def step_distances(ladder: Ladder, distances: np.ndarray) -> np.ndarray:
-    """`step_distance` of several integers, float64 of their shape [distances]."""
     out = np.empty(len(distances))
     height = max(1, _BLOCK // ladder.pairs)
     for begin in range(0, len(out), height):
@@ -95,7 +99,11 @@ def random_pair_distance(ladder: Ladder, length: int) -> float:
     return math.sqrt(2 * length / (length - 1) * float(lost.sum()))
 
 
-def smooth(subject: Subject) -> Property:
+@measure(
+    bias="A bias has numbers for distances, not for positions: `reach` and `edges` say how they change with it.",
+    none="Without a code there are no numbers that a step could change.",
+)
+def smooth(subject: MeasuredCode) -> Property:
     """Whether a step of one token is small, and the same everywhere.
 
     It holds where every step is of the same size, and smaller than ``random_pair_distance``: then the distance of
@@ -104,12 +112,6 @@ def smooth(subject: Subject) -> Property:
 
     Source: claims about it: every article on the subject; the O(1/d) that some give is O(sqrt(d)).
     """
-    if subject.kind == "bias":
-        return not_applicable(
-            "A bias has numbers for distances, not for positions: `reach` and `edges` say how they change with it."
-        )
-    if subject.kind == "none":
-        return not_applicable("Without a code there are no numbers that a step could change.")
     if subject.missing is not None:
         return not_computed(subject.missing)
     hands = hands_of(subject)
@@ -120,7 +122,7 @@ def smooth(subject: Subject) -> Property:
     return _of_rows(subject)
 
 
-def _of_hands(subject: Subject, hands: Hands) -> Property:
+def _of_hands(subject: MeasuredCode, hands: PairLadders) -> Property:
     steps = [hands.factor * adjacent_distance(ladder) for ladder in hands.ladders]
     n = subject.length
     pairs = [hands.factor * random_pair_distance(ladder, n) for ladder in hands.ladders] if n > 2 else []
@@ -141,12 +143,14 @@ def _of_hands(subject: Subject, hands: Hands) -> Property:
         "rounding_moves_steps_by": rounding_distance(subject, hands, axis),
         "axis": axis if len(steps) > 1 else None,
     }
-    return _told(numbers, n)
+    return _property_of(numbers, n)
 
 
-def _of_rows(subject: Subject) -> Property:
+def _of_rows(subject: MeasuredCode) -> Property:
     try:
-        makers = {axis: rows_of(subject, axis, _kind(subject)) for axis in different_axes(subject)}
+        # Learned rows are what they are in the dtype; others are taken before they are rounded.
+        kind = subject.dtype if isinstance(subject.spec, Learned) else np.dtype(np.float64)
+        makers = {axis: rows_of(subject, axis, kind) for axis in different_axes(subject)}
         width = makers[0](0, 1).shape[1]
     except ClockhandsError as error:
         return not_computed(f"Its numbers cannot be made: {error.message}")
@@ -160,15 +164,10 @@ def _of_rows(subject: Subject) -> Property:
     except ClockhandsError as error:
         return not_computed(f"Its numbers cannot be made for {subject.length:,} tokens: {error.message}")
     worst = max(each, key=lambda found: found["of_random_pair"] or 0.0)
-    return _told(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
+    return _property_of(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
 
 
-def _kind(subject: Subject) -> np.dtype:
-    """Learned rows are what they are in the dtype; others are taken before they are rounded."""
-    return subject.dtype if isinstance(subject.spec, Learned) else np.dtype(np.float64)
-
-
-def _steps(make: MakeRows, subject: Subject) -> dict[str, Any]:
+def _steps(make: MakeRows, subject: MeasuredCode) -> dict[str, Any]:
     """The numbers of the module, from rows that are made block by block."""
     length = subject.length
     origin = make(0, 1).astype(np.float64)
@@ -182,11 +181,11 @@ def _steps(make: MakeRows, subject: Subject) -> dict[str, Any]:
         moved = rows - origin
         total += moved.sum(axis=0)
         squares += float(np.einsum("rc,rc->", moved, moved))
-        norms[start : start + len(rows)] = np.sqrt(np.einsum("rc,rc->r", rows, rows))
+        norms[start : start + len(rows)] = row_norms(rows)
         chain = rows if start == 0 else np.concatenate([before, rows])
         first = start - (start > 0)
         apart = chain[1:] - chain[:-1]
-        steps[first : first + len(apart)] = np.sqrt(np.einsum("rc,rc->r", apart, apart))
+        steps[first : first + len(apart)] = row_norms(apart)
         lengths = norms[first : first + len(chain)]
         product = lengths[1:] * lengths[:-1]
         dots = np.einsum("rc,rc->r", chain[1:], chain[:-1])
@@ -211,7 +210,7 @@ def _steps(make: MakeRows, subject: Subject) -> dict[str, Any]:
     }
 
 
-def _told(numbers: dict[str, Any], length: int) -> Property:
+def _property_of(numbers: dict[str, Any], length: int) -> Property:
     step, random, same = (numbers[name] for name in ("adjacent_distance", "random_pair_distance", "same_everywhere"))
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
     if same:

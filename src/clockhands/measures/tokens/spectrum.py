@@ -31,11 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Ladder
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.subject import Subject
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import MeasuredCode
 from clockhands.phases import units
 from clockhands.positions import positions_of
 
@@ -119,21 +118,18 @@ def _singular(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArra
     return np.sqrt(np.linalg.eigvalsh(products)[::-1].clip(0))
 
 
-def spectrum(subject: Subject) -> Property:
+@measure(
+    none="Without a code nothing is added, and no direction of the channels is filled.",
+    rotary="A rotary code adds no numbers of its own to the channels, so it fills no directions: it turns what is "
+    "there.",
+    bias="A bias adds to scores and not to channels, so it fills no directions of them.",
+)
+def spectrum(subject: MeasuredCode) -> Property:
     """How many directions of the channels a code fills, by the figures that the module names.
 
     Accuracy: see the module. A code of several axes is measured along each, by the hands of that axis alone; told is
     the axis that fills the smallest share of its channels.
     """
-    if subject.kind == "none":
-        return not_applicable("Without a code nothing is added, and no direction of the channels is filled.")
-    if subject.kind == "rotary":
-        return not_applicable(
-            "A rotary code adds no numbers of its own to the channels, so it fills no directions: it turns what is "
-            "there."
-        )
-    if subject.kind == "bias":
-        return not_applicable("A bias adds to scores and not to channels, so it fills no directions of them.")
     if subject.length == 1:
         return not_computed("The row of one token does not vary: ask for a length of at least 2.")
     try:
@@ -147,23 +143,22 @@ def spectrum(subject: Subject) -> Property:
         )
     found = [one for one in each if one is not None]
     axis = min(range(len(found)), key=lambda number: found[number]["directions_of_99_percent"] or 0)
-    return _told(subject, found[axis], axis)
+    return _property_of(subject, found[axis], axis)
 
 
-def _each_axis(subject: Subject) -> list[dict[str, Any] | None]:
+def _each_axis(subject: MeasuredCode) -> list[dict[str, Any] | None]:
     """The figures along each axis; axes that turn alike are measured once."""
-    clock: Clock | None = subject.clock
-    if clock is None:
+    ladders = subject.clock_ladders
+    if not ladders:
         return [_along(subject, axis, None) for axis in range(subject.axes)]
-    ladders = clock.axes or (clock.ladder,)
     made = {ladder: _along(subject, ladders.index(ladder), ladder) for ladder in dict.fromkeys(ladders)}
     return [made[ladder] for ladder in ladders]
 
 
-def _along(subject: Subject, axis: int, ladder: Ladder | None) -> dict[str, Any] | None:
+def _along(subject: MeasuredCode, axis: int, ladder: Ladder | None) -> dict[str, Any] | None:
     """The figures along one axis, None where they would take too long."""
     tokens = subject.length
-    scale, exact = _scale(subject), None
+    scale, exact = subject.scale, None
     if ladder is not None:
         if tokens / 2 * ladder.pairs * min(tokens / 2, ladder.pairs) > _WORK / 2:
             return None
@@ -198,20 +193,12 @@ def _along(subject: Subject, axis: int, ladder: Ladder | None) -> dict[str, Any]
     return found
 
 
-def _scale(subject: Subject) -> float:
-    """What the hands of a clock are multiplied by; a trained scale that is not known counts as 1."""
-    scale = float(getattr(subject.spec, "scale", 1.0))
-    if getattr(subject.spec, "scaled", False) and subject.values is not None:
-        scale *= float(np.asarray(subject.values, np.float64).reshape(-1)[0])
-    return scale
-
-
 def _directions(shares: NDArray[np.float64], part: float) -> int:
     """How many of the largest variances hold a part of all, from their running share."""
     return min(int(np.searchsorted(shares, part)) + 1, len(shares))
 
 
-def _told(subject: Subject, found: dict[str, Any], axis: int) -> Property:
+def _property_of(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Property:
     channels, most = found["channels"], found["directions_of_99_percent"]
     if subject.axes > 1:
         found |= {"axis": axis}

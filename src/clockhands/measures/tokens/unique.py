@@ -17,6 +17,10 @@ Numbers of `unique`; positions in tokens, distances Euclidean:
   reason, a sentence.
 * ``axis``: of several axes the one that these are of, the worst: axes have channels of their own, so two tokens are the
   same only where they are on each axis. (Those of Fourier features share theirs; each is measured alone.)
+
+A dtype of ``p`` significant bits holds every whole number up to ``2 ** p``, and ``2 ** (p - 1)`` of those between a
+power of two and the next from there on; all beyond its largest number become infinite, which is one number more. So
+what is left of positions ``0 … n - 1`` that are rounded to it can be counted without making any.
 """
 
 from typing import Any
@@ -24,28 +28,32 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import FourierFeatures
+from clockhands.dtypes import limits
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.measures.property import Property, measured, not_applicable, not_computed
-from clockhands.measures.subject import Subject
-from clockhands.measures.tokens.collisions import collisions
-from clockhands.measures.tokens.hands import (
-    Hands,
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import (
     MakeRows,
+    MeasuredCode,
+    PairLadders,
     different_axes,
     hands_of,
     rounding_distance,
     rows_of,
     zero_tokens,
 )
+from clockhands.measures.tokens.collisions import collisions
 from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
-from clockhands.measures.tokens.rounded_positions import distinct_positions, first_merged
 
 _MOST_NUMBERS = 1 << 31  # of rows that are made and hashed
 _MOVED = "rounding_moves_distance_by"
 _MOST_KERNELS = 1 << 32  # pairs x distances
 
 
-def unique(subject: Subject) -> Property:
+@measure(
+    bias="A bias has numbers for pairs of tokens and none for a token: `told_apart` says which distances it tells "
+    "apart."
+)
+def unique(subject: MeasuredCode) -> Property:
     """Whether no two tokens of the length have the same numbers in the dtype.
 
     A rotary code has a rotation for each position, and the question is whether two are the same. The module lists the
@@ -54,11 +62,6 @@ def unique(subject: Subject) -> Property:
     Source: claims about it: "unique for every position" is true of whole positions and exact numbers, since pi is
     irrational, and for rounded ones only as far as is measured here.
     """
-    if subject.kind == "bias":
-        return not_applicable(
-            "A bias has numbers for pairs of tokens and none for a token: `told_apart` says which distances it tells "
-            "apart."
-        )
     rounded = _rounded_positions(subject)
     if subject.kind == "none":
         alone = subject.length == 1
@@ -81,11 +84,11 @@ def unique(subject: Subject) -> Property:
     # The fewest distinct tokens, then the nearest pair.
     worst = min(each, key=lambda found: (found["distinct"], found["nearest_distance"] or 0.0))
     numbers = {**worst, **rounded}
-    return _told(subject, hands, numbers)
+    return _property_of(subject, hands, numbers)
 
 
-def _rounded_positions(subject: Subject) -> dict[str, Any]:
-    positions = range(subject.first, subject.first + subject.length)
+def _rounded_positions(subject: MeasuredCode) -> dict[str, Any]:
+    positions = range(subject.first, subject.last + 1)
     merged = first_merged(positions, subject.dtype)
     return {
         "positions_distinct_in_dtype": distinct_positions(positions, subject.dtype),
@@ -93,7 +96,7 @@ def _rounded_positions(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
+def _along(subject: MeasuredCode, hands: PairLadders | None, axis: int) -> dict[str, Any]:
     """The numbers along one axis.
 
     Raises:
@@ -130,7 +133,7 @@ def _along(subject: Subject, hands: Hands | None, axis: int) -> dict[str, Any]:
     return numbers
 
 
-def _nearest_of_hands(subject: Subject, hands: Hands, axis: int) -> dict[str, Any]:
+def _nearest_of_hands(subject: MeasuredCode, hands: PairLadders, axis: int) -> dict[str, Any]:
     ladder = hands.ladders[axis]
     told: dict[str, Any] = {
         _MOVED: rounding_distance(subject, hands, axis),
@@ -169,7 +172,7 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
     return low, refused(low)
 
 
-def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Property:
+def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict[str, Any]) -> Property:
     dtype, length = subject.dtype.name, subject.length
     along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
     what = "rotation" if subject.kind == "rotary" else "numbers"
@@ -213,7 +216,7 @@ def _told(subject: Subject, hands: Hands | None, numbers: dict[str, Any]) -> Pro
     return measured(brief, " ".join(sentences), holds=collision is None and beyond is None, **numbers)
 
 
-def _nearest(hands: Hands | None, numbers: dict[str, Any], dtype: str) -> str:
+def _nearest(hands: PairLadders | None, numbers: dict[str, Any], dtype: str) -> str:
     distance = f"{numbers['nearest_distance']:.4g}"
     if hands is None:
         return f"The nearest are {_listed(numbers['nearest_pair'])}, {distance} apart."
@@ -239,3 +242,56 @@ def _listed(positions: list[int]) -> str:
     shown = [f"{position:,}" for position in positions[:4]]
     text = ", ".join(shown[:-1]) + f" and {shown[-1]}" if len(shown) > 1 else shown[0]
     return f"position{plural} {text}" + (" and more" if len(positions) > 4 else "")
+
+
+# Positions that are rounded to a dtype before a code is made from them
+
+
+def distinct_positions(positions: range, dtype: np.dtype) -> int:
+    """How many different numbers whole positions, one after another, become in a dtype.
+
+    Accuracy: exact, for positions of any size; to the nearest, and of two equally near to the even one.
+
+    >>> distinct_positions(range(4096), np.dtype(np.float16))
+    3073
+    """
+    if not positions:
+        return 0
+    bits, _ = limits(dtype)
+    alone = range(positions.start, min(positions.stop, 2**bits + 1))
+    rest = range(max(positions.start, 2**bits + 1), positions.stop)
+    if not rest:
+        return len(alone)
+    before = _place(rest.start, dtype) - 1 if not alone else _place(2**bits, dtype)
+    return len(alone) + _place(rest[-1], dtype) - before
+
+
+def first_merged(positions: range, dtype: np.dtype) -> tuple[int, int] | None:
+    """The first two neighbours that become one number in a dtype, or None.
+
+    >>> first_merged(range(4096), np.dtype(np.float16))
+    (2048, 2049)
+    """
+    later = max(positions.start + 1, 2 ** limits(dtype)[0] + 1)
+    while later < positions.stop:  # of three neighbours past 2 ** p two are always one
+        if _place(later - 1, dtype) == _place(later, dtype):
+            return later - 1, later
+        later += 1
+    return None
+
+
+def _place(position: int, dtype: np.dtype) -> int:
+    """Which number of a dtype a position is rounded to, counted through the numbers from ``2 ** p`` on."""
+    bits, largest = limits(dtype)
+    octave = position.bit_length() - bits
+    if octave <= 0:
+        return position - 2**bits
+    head, tail = divmod(position, 2**octave)
+    half = 2 ** (octave - 1)
+    head += tail > half or (tail == half and head % 2 == 1)
+    # Each octave past 2 ** (p - 1) … 2 ** p has 2 ** (p - 1) numbers.
+    place = (octave - 1) * 2 ** (bits - 1) + head - 2 ** (bits - 1)
+    most = int(largest)
+    above = most.bit_length() - bits
+    infinite = (above - 1) * 2 ** (bits - 1) + (most >> above) - 2 ** (bits - 1) + 1
+    return min(place, infinite)

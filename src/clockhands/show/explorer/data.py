@@ -1,17 +1,22 @@
 """What Python puts into the explorer's page: codes by name, and what an audit says of each target."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 import numpy as np
 
 from clockhands.additive import Sinusoidal
 from clockhands.auditing import Audit
+from clockhands.auditing.target_properties import held_codes
+from clockhands.biases import Alibi, Buckets
+from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, Geometric, Ladder
+from clockhands.phases import units
+from clockhands.positions import positions_of
 from clockhands.presets import preset, presets
 from clockhands.rotary import Rotary
-from clockhands.show.explorer.model_biases import model_biases
-from clockhands.show.explorer.precise import precise
+from clockhands.sources import open_target
 from clockhands.sources.resolved import Code
 from clockhands.specs import to_dict
 
@@ -20,6 +25,13 @@ PLAIN = "vaswani2017"
 
 _ATTENDED = ("sinusoidal", "rotary", "alibi")
 """The kinds that the view on attention has: a page of a model opens on the model's."""
+
+MOST_NUMBERS = 2**15
+"""Of one table that goes into a page; T5's have at most 32 x 128."""
+
+# From where position * rate is no longer to be drawn, up to the last whole number that every double below it reaches.
+POSITIONS = (2**40, 10**13, 10**14, 10**15, 2**53 - 1)
+HANDS = 6  # of each ladder, evenly from the fastest to the slowest
 
 
 def codes() -> dict[str, dict[str, Any]]:
@@ -142,3 +154,81 @@ def _start(models: list[dict[str, Any]]) -> dict[str, Any]:
     if attended is not None:
         start["code_in_attention"] = attended
     return start
+
+
+# Where hands stand beyond a page's double precision: once its last digit is a turn, `position * rate` says nothing
+
+
+def precise(ladders: Mapping[str, Ladder]) -> dict[str, Any]:
+    """Angles of some hands of each ladder at positions that a page cannot compute by itself, plain JSON values.
+
+    Args:
+        ladders: By the names that the page has for their codes.
+
+    Returns:
+        ``positions``, and for each ladder under ``codes`` its ``pairs`` and ``angles``, a list for each position of
+        one angle in rad for each of these pairs, from -pi to pi.
+
+    Accuracy: an angle is within ``2**-50`` rad of the real one.
+
+    >>> from clockhands import preset
+    >>> found = precise({"vaswani2017": preset("vaswani2017").ladder})["codes"]["vaswani2017"]
+    >>> found["pairs"], round(found["angles"][0][0], 6)
+    ([0, 51, 102, 153, 204, 255], -2.723843)
+    """
+    return {"positions": list(POSITIONS), "codes": {name: _of(ladder) for name, ladder in ladders.items()}}
+
+
+def _of(ladder: Ladder) -> dict[str, Any]:
+    last = ladder.pairs - 1
+    pairs = sorted({round(last * step / (HANDS - 1)) for step in range(HANDS)})
+    some = Ladder(tuple(ladder.exact[pair] for pair in pairs))
+    return {"pairs": pairs, "angles": np.angle(units(some, positions_of(list(POSITIONS)))).tolist()}
+
+
+# What each head adds to a score, by trained numbers where a file holds them
+
+
+def model_biases(audits: Sequence[Audit]) -> list[dict[str, Any]]:
+    """ALiBi's slopes and T5's buckets of each model, plain JSON values.
+
+    Args:
+        audits: What was found in each target. A table's trained numbers are read from the target once more, where it
+            is a file or a folder.
+
+    Returns:
+        For each bias the ``model`` by its place, the ``part`` and ``layers`` that it belongs to, its ``spec`` as
+        `clockhands.specs.to_dict` gives it, and its ``values``: ``{"table": rows}``, a number for each head in each
+        row; None where it is computed, or the numbers cannot be read.
+    """
+    found: list[dict[str, Any]] = []
+    for number, audit in enumerate(audits):
+        own = [(code, code.spec) for code in audit.layers if isinstance(code.spec, Alibi | Buckets)]
+        trained = _tables(audit.target) if any(spec.learned for _, spec in own) else {}
+        for code, spec in own:
+            table = trained.get((code.part, code.layers))
+            found.append(
+                {
+                    "model": number,
+                    "part": code.part,
+                    "layers": code.layers,
+                    "spec": to_dict(spec),
+                    "values": None if table is None else {"table": table.tolist()},
+                }
+            )
+    return found
+
+
+def _tables(target: str) -> dict[tuple[str, str | None], np.ndarray]:
+    """The trained tables of a target by part and layers; those that cannot be read are not among them."""
+    if not Path(target).exists():  # a preset, standard input, or a module that was loaded
+        return {}
+    try:
+        held = list(held_codes(open_target(target)))
+    except ClockhandsError:
+        return {}
+    return {
+        (code.part, code.layers): np.asarray(one.values, dtype=np.float64)
+        for code, one in held
+        if one.values is not None and np.size(one.values) <= MOST_NUMBERS and np.ndim(one.values) == 2
+    }

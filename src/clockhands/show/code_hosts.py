@@ -1,19 +1,22 @@
-"""Audits as SARIF 2.1.0, the format in which code hosts take the results of checks.
+"""Audits as code hosts take the results of checks: SARIF 2.1.0, and the annotations of a GitHub workflow.
 
-Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0.
+Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0; GitHub Docs, "Workflow commands for
+GitHub Actions". What a file holds can end no workflow command: the characters that could are written as the host
+decodes them.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.findings import json_value
-from clockhands.show.places import place_of, relative, uri
-from clockhands.show.sentences import in_one_line, why_unread
+from clockhands.show.findings import in_one_line, place_of, relative, uri, why_unread
+from clockhands.show.page import safe
 
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -43,11 +46,7 @@ def sarif_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = ()
                     {
                         "executionSuccessful": not failed,
                         "toolExecutionNotifications": [
-                            {
-                                "level": "error",
-                                "message": {"text": f"{each['target']}: {each['message']} {each['hint']}"},
-                            }
-                            for each in failed
+                            {"level": "error", "message": {"text": why_unread(each)}} for each in failed
                         ],
                     }
                 ],
@@ -55,10 +54,6 @@ def sarif_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = ()
             }
         ],
     }
-
-
-def _notification(failure: Mapping[str, str]) -> dict[str, Any]:
-    return {"level": "error", "message": {"text": why_unread(failure)}}
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -100,3 +95,39 @@ def _fingerprint(audit: Audit, finding: Finding) -> str:
     keys = [name for name in finding.evidence if ":" in name]
     text = json.dumps([audit.target, finding.code, finding.layers, keys])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def annotations_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = ()) -> Iterator[str]:
+    """One line for each finding, and for each target that could not be read."""
+    for audit in audits:
+        for finding in audit.findings:
+            fields = {}
+            place = place_of(audit, finding)
+            if place is not None:
+                fields["file"] = str(relative(place.path) or place.path)
+                if place.line is not None:
+                    fields["line"] = str(place.line)
+            title = CODES[finding.code].title
+            fields["title"] = f"{finding.code}: {title}" if title else finding.code
+            where = "" if place is not None else f"{audit.target}: "
+            yield _command(_COMMANDS[finding.severity], fields, where + in_one_line(finding))
+    for failure in failures:
+        yield _command("error", {"title": "unreadable"}, why_unread(failure))
+
+
+def _command(name: str, fields: Mapping[str, str], message: str) -> str:
+    """One workflow command.
+
+    >>> _command("error", {"title": "a,b"}, "50 % of it")
+    '::error title=a%2Cb::50 %25 of it'
+    """
+    listed = ",".join(f"{key}={_field(value)}" for key, value in fields.items())
+    return f"::{name} {listed}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return safe(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+
+
+def _field(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

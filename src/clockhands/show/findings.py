@@ -1,5 +1,6 @@
-"""What a target is called, and where on disk a finding is: the file, and the line of the key that shows it."""
+"""What a target is called, and what a finding says wherever it is shown: what is wrong, where, and what mends it."""
 
+from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import NamedTuple
 from urllib.parse import quote
@@ -7,6 +8,7 @@ from urllib.parse import quote
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.checks import in_a_file
 from clockhands.sources.key_lines import line_in
+from clockhands.sources.overriding import CALLER
 
 IN_TITLES = 80
 """Letters of a name that stand in the title of a window."""
@@ -78,3 +80,37 @@ def _main_file(audit: Audit) -> Path:
         if in_a_file(source):
             return _file(path, source.partition(":")[0])
     return path
+
+
+# In sentences
+
+BLAMED = {
+    "file": "The file is wrong.",
+    "reader": "The file is right, and some readers misread it.",
+    "ambiguous": "The file can be read in two ways.",
+    "module": "The loaded module is wrong.",
+}
+
+
+def what_is_wrong(finding: Finding) -> str:
+    """The message, and whether the file, some readers or nobody for certain is wrong."""
+    # What the caller sets stands in no file.
+    by_caller = any(name.startswith(f"{CALLER}:") for name in finding.evidence)
+    blamed = "" if by_caller else BLAMED.get(finding.blames or "", "")
+    return f"{finding.message} {blamed}".rstrip()
+
+
+def what_mends_it(finding: Finding) -> str:
+    """The smallest edit in words, or nothing where the finding has none."""
+    return "" if finding.edit is None else finding.edit.says
+
+
+def in_one_line(finding: Finding) -> str:
+    """All that a finding says, for programs that show it beside a file."""
+    layers = f" (layers {finding.layers})" if finding.layers else ""
+    return f"{what_is_wrong(finding)}{layers} {finding.hint} {what_mends_it(finding)}".rstrip()
+
+
+def why_unread(failure: Mapping[str, str]) -> str:
+    """Which target could not be read, why, and what to do."""
+    return f"{failure['target']}: {failure['message']} {failure['hint']}"

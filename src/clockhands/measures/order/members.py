@@ -61,6 +61,7 @@ class Member:
 def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
     """One member of every kind, for tokens of this width, this many heads and sentences of at most so many tokens."""
     head_width = width // heads
+    halves = (head_width // 2 - head_width // 4, head_width // 4)
     own = "Every position has numbers of its own, which are added to the token there."
     turned = (
         "Queries and keys are turned by their positions, so a score depends on how far the key stands, and on which "
@@ -93,7 +94,7 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
         Member("rotary interleaved", Rotary(head_width, "interleaved"), turned),
         Member("rotary Llama 3 scaling", Rotary(head_width, scaling=Llama3(8.0, 8192)), turned),
         Member("rotary xPos", Rotary(head_width, "interleaved", xpos=XPos()), turned),
-        Member("rotary two axes", Rotary(head_width, axes=chunked(_halved(head_width // 2))), column),
+        Member("rotary two axes", Rotary(head_width, axes=chunked(halves)), column),
         Member("ALiBi distance", Alibi(heads), later),
         Member("ALiBi key", Alibi(heads, "key"), later),
         Member("ALiBi last key", Alibi(heads, "last-key"), later),
@@ -113,10 +114,6 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
     )
 
 
-def _halved(pairs: int) -> tuple[int, int]:
-    return pairs - pairs // 2, pairs // 2
-
-
 def values_for(member: Member, draws: int, seed: int) -> list[Any]:
     """Drawn numbers in place of learned ones, one set for each network; None where nothing is learned.
 
@@ -129,7 +126,7 @@ def values_for(member: Member, draws: int, seed: int) -> list[Any]:
     if isinstance(spec, BiasCode):
         named = spec.shapes
     elif isinstance(spec, AdditiveCode) and spec.learned:
-        named = {"": _shape_of(spec)}
+        named = {"": spec.values_shape or ()}
     if not named:
         return [None] * draws
     found = []
@@ -138,14 +135,6 @@ def values_for(member: Member, draws: int, seed: int) -> list[Any]:
         made = {name: _drawn(draw, name, shape) for name, shape in named.items()}
         found.append(made.get("", made))
     return found
-
-
-def _shape_of(spec: AdditiveCode) -> tuple[int, ...]:
-    if isinstance(spec, Learned):
-        return (spec.rows, spec.width)
-    if isinstance(spec, FourierFeatures):
-        return (spec.width // 2,)
-    return spec.values_shape or ()
 
 
 def _drawn(draw: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
