@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from clockhands.positions import positions_of
-from clockhands.recognition.answering import identify_rows
 from clockhands.recognition.given import ROUNDING, Given
-from clockhands.recognition.lone_waves import lone_waves
-from clockhands.recognition.low_precision import identify_low_precision
 from clockhands.recognition.matches import Matches
-from clockhands.recognition.trained import identify_trained
+from clockhands.recognition.preset_names import with_equal_words
+from clockhands.recognition.tables.fourier_tables import identify_mixed
+from clockhands.recognition.tables.grid_tables import identify_cells
+from clockhands.recognition.tables.learned_rows import identify_trained, lone_waves
+from clockhands.recognition.tables.low_precision import identify_low_precision
+from clockhands.recognition.tables.sinusoids import checked, identify_single, sinusoids
 from clockhands.specs import describe
 
 LEAST_ROWS = 4
@@ -94,3 +96,36 @@ def _why_not(rows: np.ndarray, dtype: str) -> str | None:
     if (head == head[0]).all():
         return f"All rows are the same, as far as row {min(HEAD, len(rows)) - 1}."
     return None
+
+
+def identify_rows(given: Given) -> Matches:
+    """The sinusoids that a table is."""
+    found = _identified(given)
+    return Matches([with_equal_words(match, given) for match in found], found.reason)
+
+
+def _identified(given: Given) -> Matches:
+    reasons = []
+    prefix = _leading_zeros(given)
+    if prefix:
+        at = None if given.positions is None else given.positions[prefix:]
+        given = replace(given, array=given.array[prefix:], positions=at)
+    for found in sinusoids(given):
+        match, reason = checked(given, found, prefix)
+        if match is not None:
+            return Matches([match], reason)
+        reasons.append(reason)
+    if given.positions is None:
+        for other in (identify_single, identify_cells, identify_mixed):
+            match = other(given, prefix)
+            if match:
+                return match
+            if other is identify_cells:
+                reasons.append(match.reason)
+    return Matches([], reasons[0] if reasons else "No pair of channels turns evenly from row to row.")
+
+
+def _leading_zeros(given: Given) -> int:
+    """Rows of zeros before the first other one, as far as a description is looked for."""
+    filled = np.flatnonzero(np.asarray(given.array[:HEAD]).any(axis=1))
+    return int(filled[0]) if filled.size else 0

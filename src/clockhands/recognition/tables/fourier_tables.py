@@ -17,11 +17,10 @@ from clockhands.grids import Grid
 from clockhands.positions import positions_of
 from clockhands.recognition.given import Given
 from clockhands.recognition.matches import Match, Matches, Rows
-from clockhands.recognition.plain_numbers import UNKNOWN, plain
-from clockhands.recognition.progressions import turned
-from clockhands.recognition.published import of_kind, ranked
-from clockhands.recognition.turning import Hands, readings
-from clockhands.recognition.verifying import Expected, compared, computed_in
+from clockhands.recognition.preset_names import of_kind, ranked
+from clockhands.recognition.tables.progressions import Hands, readings, turned
+from clockhands.recognition.tables.verifying import Expected, compared, computed_in
+from clockhands.recognition.written_numbers import UNKNOWN, plain
 from clockhands.specs import describe
 
 _TURN = 2 * math.pi

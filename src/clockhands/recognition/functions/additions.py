@@ -10,17 +10,23 @@ from clockhands.additive.sinusoidal import Waves
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Explicit
 from clockhands.layouts import Layout
-from clockhands.recognition.answering import identify_rows
-from clockhands.recognition.decimals import Interval, shortest
-from clockhands.recognition.functions_arithmetic import table_dtype
-from clockhands.recognition.functions_behaviour import Behaviour, Unfit, unit_of
+from clockhands.recognition.functions.behaviour import Behaviour, Unfit, unit_of
+from clockhands.recognition.functions.phases import (
+    Turning,
+    arithmetic_of,
+    explained_by,
+    first_of,
+    fits_of,
+    measure,
+    table_dtype,
+)
+from clockhands.recognition.functions.rotated_pairs import NOTHING, Pairs
 from clockhands.recognition.functions_calling import Reader
-from clockhands.recognition.functions_pairs import NOTHING, Pairs
-from clockhands.recognition.functions_phases import measure
-from clockhands.recognition.functions_turning import Turning, arithmetic_of, explained_by, first_of, fits_of
 from clockhands.recognition.given import ROUNDING, Given
 from clockhands.recognition.matches import Match
-from clockhands.recognition.naming import sinusoidal_names
+from clockhands.recognition.preset_names import sinusoidal_names
+from clockhands.recognition.tables import identify_rows
+from clockhands.recognition.written_numbers import Interval, shortest
 from clockhands.specs import describe
 
 # Rows that are recognised; positions beyond are compared with what was found.
