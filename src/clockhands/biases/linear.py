@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from clockhands.arguments import count, positive, settle
 from clockhands.biases.codes import BiasCode, Reads, one_of
-from clockhands.biases.distances import Pairs
+from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.ladders import working
 
@@ -33,7 +33,7 @@ class _Line(BiasCode):
         """What a number depends on: the distance, or the key alone."""
         return "key" if self.form in ("key", "last-key") else "distance"
 
-    def numbers(self, pairs: Pairs, values: Values) -> Any:
+    def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         if self.form == "key":
             tokens = pairs.key_tokens

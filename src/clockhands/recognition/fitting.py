@@ -62,7 +62,7 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredRates:
     """Rates with their bounds, and what they are the rates of.
 
     Attributes:
@@ -131,7 +131,7 @@ class Measured:
         return Fit(spacing, scaling, difference, cost, undetermined)
 
 
-def spacings(measured: Measured, fall: Interval, multiplier: float = 1.0) -> Iterator[tuple[Geometric, float]]:
+def spacings(measured: MeasuredRates, fall: Interval, multiplier: float = 1.0) -> Iterator[tuple[Geometric, float]]:
     """Geometric ladders whose neighbours' ratio is ``exp(-fall)``, each with its cost: one for each span."""
     spans: list[tuple[Span, float]] = [("open", measured.channels / 2)]
     if measured.channels // 2 > 1:
@@ -161,7 +161,7 @@ def spacings(measured: Measured, fall: Interval, multiplier: float = 1.0) -> Ite
         yield Geometric(value, span, multiplier), cost
 
 
-def falls(measured: Measured, pairs: slice, first: Interval) -> Interval | None:
+def falls(measured: MeasuredRates, pairs: slice, first: Interval) -> Interval | None:
     """What ``g`` can be where ``ln rate_j = first - j g`` for these pairs, or None."""
     logarithms, relative = measured.logarithms[pairs], measured.relative[pairs]
     index = np.arange(measured.turning, dtype=np.float64)[pairs]
@@ -174,7 +174,7 @@ def falls(measured: Measured, pairs: slice, first: Interval) -> Interval | None:
     return found if found.low <= found.high else None
 
 
-def plain_fits(measured: Measured) -> Iterator[Fit | None]:
+def plain_fits(measured: MeasuredRates) -> Iterator[Fit | None]:
     """Ladders without a ramp: geometric, slowed alike, with hands that stand still; even steps."""
     if not measured.turning or not measured.attention_factor.holds(1.0):
         yield from _with_attention(measured)
@@ -186,7 +186,7 @@ def plain_fits(measured: Measured) -> Iterator[Fit | None]:
         yield _even_steps(measured)
 
 
-def _with_attention(measured: Measured) -> Iterator[Fit | None]:
+def _with_attention(measured: MeasuredRates) -> Iterator[Fit | None]:
     """A ladder that is not scaled, with a factor on cosine and sine: a YaRN that slows nothing."""
     if not measured.turning:
         return
@@ -194,7 +194,7 @@ def _with_attention(measured: Measured) -> Iterator[Fit | None]:
     if factor <= 0:
         return
     alone = Yarn(1.0, 1, attention_factor=factor, ramp="turns")
-    plain = Measured(
+    plain = MeasuredRates(
         measured.rates, measured.bounds, measured.channels, measured.whole, Interval(1.0, 1.0), measured.modulo
     )
     for fit in plain_fits(plain):
@@ -202,7 +202,7 @@ def _with_attention(measured: Measured) -> Iterator[Fit | None]:
             yield measured.fit(fit.spacing, alone, fit.cost + COSTS["scaling"] + significant(factor))
 
 
-def _geometric_fits(measured: Measured) -> Iterator[Fit | None]:
+def _geometric_fits(measured: MeasuredRates) -> Iterator[Fit | None]:
     still = measured.pairs - measured.turning
     for known, first in _lines(measured):
         for multiplier, factor, more in _multipliers(first):
@@ -219,7 +219,7 @@ def _geometric_fits(measured: Measured) -> Iterator[Fit | None]:
                     yield from _ntk(measured, spacing, cost)
 
 
-def _lines(measured: Measured) -> Iterator[tuple[slice, Interval]]:
+def _lines(measured: MeasuredRates) -> Iterator[tuple[slice, Interval]]:
     """Which pairs' logarithms are on a line, and what it is at the first pair."""
     logarithms, relative, turning = measured.logarithms, measured.relative, measured.turning
     yield slice(0, turning), _starts(logarithms - relative, logarithms + relative)
@@ -286,14 +286,14 @@ def _multipliers(first: Interval) -> Iterator[tuple[float, float, float]]:
     yield number, 1.0, COSTS["multiplier"] + significant(number) + (3 if rate.high < 1 else 1)
 
 
-def _fall_of(measured: Measured, known: slice, first: float) -> Interval | None:
+def _fall_of(measured: MeasuredRates, known: slice, first: float) -> Interval | None:
     if measured.turning == 1:  # a single rate is on every ladder: the usual one
         usual = math.log(USUAL[0]) * 2 / measured.channels
         return Interval.around(usual, usual * 1e-9)
     return falls(measured, known, Interval(first, first))
 
 
-def _ntk(measured: Measured, spacing: Geometric, cost: float) -> Iterator[Fit | None]:
+def _ntk(measured: MeasuredRates, spacing: Geometric, cost: float) -> Iterator[Fit | None]:
     """The same ladder as another base that was raised: `Ntk` on a usual base."""
     if measured.pairs < 2 or spacing.span != "open":
         return
@@ -308,7 +308,7 @@ def _ntk(measured: Measured, spacing: Geometric, cost: float) -> Iterator[Fit | 
             yield measured.fit(Geometric(base), Ntk(short), cost + COSTS["scaling"] + significant(short))
 
 
-def _standing_still(measured: Measured, spacing: Geometric, cost: float, factor: float) -> Fit | None:
+def _standing_still(measured: MeasuredRates, spacing: Geometric, cost: float, factor: float) -> Fit | None:
     if spacing.span != "open" or spacing.multiplier != 1:
         return None
     turning, pairs = measured.turning, measured.pairs
@@ -319,7 +319,7 @@ def _standing_still(measured: Measured, spacing: Geometric, cost: float, factor:
     return measured.fit(spacing, scaling, cost + COSTS["scaling"] + (significant(factor) if factor != 1 else 0))
 
 
-def _even_steps(measured: Measured) -> Fit | None:
+def _even_steps(measured: MeasuredRates) -> Fit | None:
     first, last = float(measured.rates[0]), float(measured.rates[-1])
     if first == last or measured.difference(np.linspace(first, last, measured.pairs)) > 2:
         return None
@@ -347,7 +347,7 @@ _FINE = 1e-5
 _CHANCE = 0.1
 
 
-def scaled_fits(measured: Measured) -> list[Fit]:
+def scaled_fits(measured: MeasuredRates) -> list[Fit]:
     """Scalings with a ramp on each geometric ladder that the fast or the slow hands allow; else divisors one by one."""
     if measured.modulo is not None and (measured.rates >= measured.modulo / 2).any():
         return []
@@ -366,7 +366,7 @@ def scaled_fits(measured: Measured) -> list[Fit]:
     return [fit for fit in _longropes(measured) if fit is not None]
 
 
-def _falls(measured: Measured) -> Iterator[Interval]:
+def _falls(measured: MeasuredRates) -> Iterator[Interval]:
     """What ``g`` can be, where some hands are slowed: what fast and slow hands agree on, then either alone."""
     fast, slow = _from_fast(measured), _from_slow(measured)
     for found in fast:
@@ -382,7 +382,7 @@ def _falls(measured: Measured) -> Iterator[Interval]:
         yield from (Interval(float(low), float(high)) for low, high in itertools.pairwise(ends))
 
 
-def _from_fast(measured: Measured) -> list[Interval]:
+def _from_fast(measured: MeasuredRates) -> list[Interval]:
     """What ``g`` can be by the pairs from the first on that lie on one geometric ladder.
 
     The longest run may end with a pair that is slowed by less than is seen, and leans on it: the next shorter ones
@@ -399,7 +399,7 @@ def _from_fast(measured: Measured) -> list[Interval]:
     return runs[:-4:-1]
 
 
-def _from_slow(measured: Measured) -> Interval | None:
+def _from_slow(measured: MeasuredRates) -> Interval | None:
     """What ``g`` can be by the ratio of the slowest two pairs, and by longer runs that end there."""
     logarithms, relative = measured.logarithms, measured.relative
     longest = None
@@ -421,7 +421,7 @@ def _length_cost(original: int) -> float:
 class _Shares:
     """What each pair keeps of a geometric ladder's rate, with bounds."""
 
-    def __init__(self, measured: Measured, spacing: Geometric) -> None:
+    def __init__(self, measured: MeasuredRates, spacing: Geometric) -> None:
         ladder = spacing.ladder(measured.pairs, measured.channels)
         self.measured, self.spacing = measured, spacing
         self.below = np.array(ladder.rates)
@@ -673,8 +673,8 @@ def _llama(shares: _Shares, factor: float, original: int, low: float, high: floa
 # --- LongRoPE --------------------------------------------------------------------------------------------------
 
 
-def _longropes(measured: Measured) -> Iterator[Fit | None]:
-    """Hands that were slowed by short decimals each: far more of them than chance would give."""
+def _longropes(measured: MeasuredRates) -> Iterator[Fit | None]:
+    """Pairs slowed by short decimals each: far more of them than chance would give."""
     best: tuple[float, float, tuple[float, ...]] | None = None
     for base in USUAL:
         below = np.array(Geometric(base).ladder(measured.pairs, measured.channels).rates)
@@ -773,7 +773,7 @@ def fit_ladder(
         raise InvalidValue("Uncertainties must be finite and positive.", "Give a bound in rad/token for each pair.")
     channels = 2 * len(given) if channels is None else channels
     factor = Interval.around(attention_factor, attention_uncertainty)
-    measured = Measured(given, bounds, channels, channels if whole is None else whole, factor, modulo)
+    measured = MeasuredRates(given, bounds, channels, channels if whole is None else whole, factor, modulo)
     found = [fit for fit in plain_fits(measured) if fit is not None]
     if not found and measured.turning == measured.pairs > 1:
         found = scaled_fits(measured)
@@ -785,7 +785,7 @@ def _same(fit: Fit, other: Fit) -> bool:
     return (fit.spacing, fit.scaling) == (other.spacing, other.scaling)
 
 
-def _as_given(measured: Measured) -> Fit:
+def _as_given(measured: MeasuredRates) -> Fit:
     rates = tuple(np.where(measured.rates <= measured.bounds, 0.0, measured.rates).tolist())
     scaling = None
     if not measured.attention_factor.holds(1.0):

@@ -25,7 +25,7 @@ _BLOCK = 1 << 23  # numbers looked at together: 32 MB of float32
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenTable:
     """Rows of numbers, read only where they are asked for.
 
     Attributes:

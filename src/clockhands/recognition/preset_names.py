@@ -17,7 +17,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.positions import positions_of
 from clockhands.presets import preset, presets
-from clockhands.recognition.given import Given
+from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Equivalent, Match
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic
@@ -117,7 +117,7 @@ def _same_ladder(one: Rotary, other: Rotary, slack: np.ndarray) -> bool:
 _ROWS = 64  # in which two codes are compared: their rates are few numbers
 
 
-def with_equal_words(match: Match, given: Given) -> Match:
+def with_equal_words(match: Match, given: GivenTable) -> Match:
     """The match with those of its equivalents that make the same numbers, and no name where its scale is another."""
     equal = _Equal(match, given)
     name = match.name
@@ -146,7 +146,7 @@ def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
 class _Equal:
     """Whether other words make the numbers of a match."""
 
-    def __init__(self, match: Match, given: Given) -> None:
+    def __init__(self, match: Match, given: GivenTable) -> None:
         """Make some rows of the match."""
         self.match = match
         places = _some(match.positions)

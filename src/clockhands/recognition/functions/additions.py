@@ -12,7 +12,7 @@ from clockhands.ladders import Explicit
 from clockhands.layouts import Layout
 from clockhands.recognition.functions.behaviour import Behaviour, Unfit, unit_of
 from clockhands.recognition.functions.phases import (
-    Turning,
+    MeasuredRotation,
     arithmetic_of,
     explained_by,
     first_of,
@@ -20,9 +20,9 @@ from clockhands.recognition.functions.phases import (
     measure,
     table_dtype,
 )
-from clockhands.recognition.functions.rotated_pairs import NOTHING, Pairs
+from clockhands.recognition.functions.rotated_pairs import NOTHING, RotatedPairs
 from clockhands.recognition.functions_calling import Reader
-from clockhands.recognition.given import ROUNDING, Given
+from clockhands.recognition.given import ROUNDING, GivenTable
 from clockhands.recognition.matches import Match
 from clockhands.recognition.preset_names import sinusoidal_names
 from clockhands.recognition.tables import identify_rows
@@ -50,7 +50,7 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
     rows = min(end + 1, _ROWS)
     read = _read(reader, np.arange(rows))
     output = reader.caller.output if reader.caller.output in ROUNDING else "float32"
-    given = Given(read.astype(output_dtype(output)), output, ROUNDING[output], None)
+    given = GivenTable(read.astype(output_dtype(output)), output, ROUNDING[output], None)
     found = identify_rows(given)
     if not found:
         return _learned(behaviour, read, factor, said, found.reason)
@@ -115,7 +115,7 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
     some = _read(behaviour.reader, np.array([1, 2, 3, 97 % (end + 1)]))
     table_in = table_dtype(some, rows.caller.output)
     unit = unit_of(table_in)
-    pairs = Pairs(
+    pairs = RotatedPairs(
         np.stack([cosines, sines], axis=1), layout, (width // 2,), 0, width, np.arange(width), reordered=False
     )
     phases = measure(rows, pairs, behaviour.longest, unit)
@@ -124,7 +124,7 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
         return None, ""
     whole = [number for number in (1.0, width**0.5, width**-0.5) if abs(number - scale) <= 2 * unit * scale]
     scale = whole[0] if whole else shortest(Interval.around(scale, 2 * unit * scale))
-    turning = Turning(rows, behaviour.longest, pairs, phases, unit, table_in, 1.0)
+    turning = MeasuredRotation(rows, behaviour.longest, pairs, phases, unit, table_in, 1.0)
     fits, bounds, rates_in = fits_of(turning, Interval(1.0, 1.0))
     plain = [fit for fit in fits if fit.scaling is None]
     specs = [Sinusoidal(width, spacing=fit.spacing, layout=layout, order=order, scale=scale) for fit in plain]

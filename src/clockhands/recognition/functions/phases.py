@@ -24,7 +24,7 @@ import numpy as np
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Explicit, Joined, Spacing
 from clockhands.recognition.fitting import Fit, fit_ladder
-from clockhands.recognition.functions.rotated_pairs import NoRotation, Pairs
+from clockhands.recognition.functions.rotated_pairs import NoRotation, RotatedPairs
 from clockhands.recognition.functions_calling import Reader, Refused
 from clockhands.recognition.written_numbers import Interval
 
@@ -54,7 +54,7 @@ class Phases:
     modulo: float | None
 
 
-def read_phases(reader: Reader, pairs: Pairs, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def read_phases(reader: Reader, pairs: RotatedPairs, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Phase in (-pi, pi] and amplitude of each pair at these positions, [positions, pairs] each."""
     x = np.zeros((len(positions), reader.caller.width))
     a, b = pairs.channels.T
@@ -63,7 +63,7 @@ def read_phases(reader: Reader, pairs: Pairs, positions: np.ndarray) -> tuple[np
     return np.arctan2(y[:, b], y[:, a]), np.hypot(y[:, a], y[:, b])
 
 
-def measure(reader: Reader, pairs: Pairs, longest: int, unit: float) -> Phases:
+def measure(reader: Reader, pairs: RotatedPairs, longest: int, unit: float) -> Phases:
     """The rate of each pair, by positions 1, 2, 4, … up to the longest.
 
     Args:
@@ -88,7 +88,7 @@ def measure(reader: Reader, pairs: Pairs, longest: int, unit: float) -> Phases:
     return Phases(rates, bounds, reached, whole, amplitudes, _TURN)
 
 
-def offset_of(reader: Reader, pairs: Pairs, phases: Phases, unit: float) -> float:
+def offset_of(reader: Reader, pairs: RotatedPairs, phases: Phases, unit: float) -> float:
     """How many tokens early positions are counted, where pairs stand turned at position 0 already.
 
     Raises:
@@ -113,7 +113,7 @@ def offset_of(reader: Reader, pairs: Pairs, phases: Phases, unit: float) -> floa
     return float(f"{offset:.6g}")
 
 
-def _parts(reader: Reader, pairs: Pairs) -> np.ndarray | None:
+def _parts(reader: Reader, pairs: RotatedPairs) -> np.ndarray | None:
     """Phases at parts of a token, or None where the function takes none."""
     if reader.counts:
         return None
@@ -313,12 +313,12 @@ RELATIVE = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "floa
 
 
 @dataclass(frozen=True, eq=False)
-class Turning:
+class MeasuredRotation:
     """Everything that was measured of a rotation."""
 
     reader: Reader
     longest: int
-    pairs: Pairs
+    pairs: RotatedPairs
     phases: Phases
     unit: float
     table: str
@@ -331,7 +331,7 @@ class Turning:
         return 2 * self.unit
 
 
-def index_of(pairs: Pairs) -> np.ndarray:
+def index_of(pairs: RotatedPairs) -> np.ndarray:
     """Which pair of the rotated channels each measured pair is."""
     first = pairs.channels[:, 0] - pairs.start
     if pairs.blocks:
@@ -339,7 +339,7 @@ def index_of(pairs: Pairs) -> np.ndarray:
     return first // 2 if pairs.layout == "interleaved" else first
 
 
-def all_pairs(turning: Turning) -> tuple[np.ndarray, np.ndarray]:
+def all_pairs(turning: MeasuredRotation) -> tuple[np.ndarray, np.ndarray]:
     """Rates and their bounds of all rotated pairs, also of those that stand still, in the order of the pairs."""
     number = turning.pairs.rotated // 2
     rates, bounds = np.zeros(number), np.full(number, turning.noise / turning.longest)
@@ -348,7 +348,7 @@ def all_pairs(turning: Turning) -> tuple[np.ndarray, np.ndarray]:
     return rates, bounds
 
 
-def fits_of(turning: Turning, factor: Interval) -> tuple[list[Fit], np.ndarray, str | None]:
+def fits_of(turning: MeasuredRotation, factor: Interval) -> tuple[list[Fit], np.ndarray, str | None]:
     """Ladders with the measured rates, what these are known to, and the dtype they are held in, if it is seen."""
     phases = turning.phases
     rates, bounds = all_pairs(turning)
@@ -372,7 +372,7 @@ def fits_of(turning: Turning, factor: Interval) -> tuple[list[Fit], np.ndarray, 
     return found, within, held
 
 
-def _fit(turning: Turning, rates: np.ndarray, bounds: np.ndarray, factor: Interval) -> list[Fit]:
+def _fit(turning: MeasuredRotation, rates: np.ndarray, bounds: np.ndarray, factor: Interval) -> list[Fit]:
     modulo, blocks = turning.phases.modulo, turning.pairs.blocks
     settings: dict[str, Any] = {
         "attention_factor": factor.middle,
@@ -402,7 +402,7 @@ def _joined(rates: np.ndarray, bounds: np.ndarray, blocks: tuple[int, ...], sett
     return Fit(spacing, None, max(fit.difference for fit in parts), sum(fit.cost for fit in parts))
 
 
-def arithmetic_of(turning: Turning, rates: Sequence[float], rates_in: str | None) -> Arithmetic:
+def arithmetic_of(turning: MeasuredRotation, rates: Sequence[float], rates_in: str | None) -> Arithmetic:
     """What the function rounds, by what it gives at positions that are no powers of two.
 
     Args:
@@ -422,7 +422,9 @@ def arithmetic_of(turning: Turning, rates: Sequence[float], rates_in: str | None
     return Arithmetic(rates_in, places, product, turning.table)
 
 
-def explained_by(turning: Turning, arithmetic: Arithmetic, positions: np.ndarray, rates: Sequence[float]) -> np.ndarray:
+def explained_by(
+    turning: MeasuredRotation, arithmetic: Arithmetic, positions: np.ndarray, rates: Sequence[float]
+) -> np.ndarray:
     """How far each row may be off by what the function rounds, [positions], beside a ladder of these rates."""
     exactly = np.array(rates)[index_of(turning.pairs)]
     held = np.abs(turning.phases.rates)

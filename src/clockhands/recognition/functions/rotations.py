@@ -22,7 +22,7 @@ from clockhands.recognition.functions.behaviour import Behaviour, equal, not_lin
 from clockhands.recognition.functions.phases import (
     Arithmetic,
     Phases,
-    Turning,
+    MeasuredRotation,
     all_pairs,
     arithmetic_of,
     explained_by,
@@ -35,7 +35,7 @@ from clockhands.recognition.functions.phases import (
     table_dtype,
     wrapped,
 )
-from clockhands.recognition.functions.rotated_pairs import NoRotation, Pairs, find_pairs, turned_at_zero
+from clockhands.recognition.functions.rotated_pairs import NoRotation, RotatedPairs, find_pairs, turned_at_zero
 from clockhands.recognition.functions_calling import Reader, Refused
 from clockhands.recognition.matches import Match
 from clockhands.recognition.preset_names import rotary_names
@@ -46,7 +46,9 @@ from clockhands.scaling import Dynamic, LongRope, Scaling
 from clockhands.specs import describe
 
 
-def decay_of(phases: Phases, unit: float, reader: Reader, pairs: Pairs) -> tuple[Interval, XPos | None, str | None]:
+def decay_of(
+    phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs
+) -> tuple[Interval, XPos | None, str | None]:
     """The attention factor, or the decay and its role.
 
     Raises:
@@ -63,7 +65,7 @@ def decay_of(phases: Phases, unit: float, reader: Reader, pairs: Pairs) -> tuple
     return Interval(1.0, 1.0), xpos, role
 
 
-def _xpos(phases: Phases, unit: float, reader: Reader, pairs: Pairs) -> tuple[XPos, str]:
+def _xpos(phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs) -> tuple[XPos, str]:
     """Slopes of the logarithms of the amplitudes: ``ln zeta_j / scale``, times position less centre."""
     end = int(phases.positions[-1])
     number = pairs.rotated // 2
@@ -187,7 +189,7 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     return match, _reason(turning, spec, arithmetic, checked)
 
 
-def measured_turning(behaviour: Behaviour) -> Turning:
+def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
     """The pairs of a function and how fast they turn.
 
     Raises:
@@ -216,7 +218,7 @@ def measured_turning(behaviour: Behaviour) -> Turning:
             f"It turns pairs, some forward and some backward: pair {tuple(map(int, pairs.channels[wrong]))} is turned "
             "against the others, as in no convention."
         )
-    return Turning(reader, longest, pairs, phases, unit, table, sign, offset)
+    return MeasuredRotation(reader, longest, pairs, phases, unit, table, sign, offset)
 
 
 def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
@@ -252,7 +254,7 @@ def _linear_to(reader: Reader, matrix: np.ndarray, position: int) -> float:
     return off
 
 
-def _spec(turning: Turning, fit: Fit, xpos: XPos | None) -> Rotary | None:
+def _spec(turning: MeasuredRotation, fit: Fit, xpos: XPos | None) -> Rotary | None:
     pairs, width = turning.pairs, turning.reader.caller.width
     if pairs.layout is None:
         return None
@@ -300,7 +302,7 @@ class Check:
     stands: bool
 
 
-def check(turning: Turning, spec: Rotary, role: str | None, arithmetic: Arithmetic, last: int | None) -> Check:
+def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic: Arithmetic, last: int | None) -> Check:
     """The function beside the spec, at every position near 0 and many far away, on rows of all channels."""
     reader, end = turning.reader, turning.longest if last is None else min(last, 2 * turning.longest - 1)
     draw = np.random.default_rng(3)
@@ -346,7 +348,7 @@ def _words(spec: Rotary) -> str:
     return describe(spec).rstrip(".")
 
 
-def _reason(turning: Turning, spec: Rotary, arithmetic: Arithmetic, checked: Check) -> str:
+def _reason(turning: MeasuredRotation, spec: Rotary, arithmetic: Arithmetic, checked: Check) -> str:
     said = [f"It is a rotation: {_words(spec)}."]
     if isinstance(spec.spacing, Explicit):
         said.append("Its rates are on no ladder that is known here; they are given one by one.")
@@ -393,7 +395,7 @@ def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
     return replace(match, evidence=evidence), f"{reason} {says} Beyond it is no scaling that is known here."
 
 
-def _with(match: Match, spec: Rotary, beyond: Rotary, turning: Turning, bounds: np.ndarray) -> Match:
+def _with(match: Match, spec: Rotary, beyond: Rotary, turning: MeasuredRotation, bounds: np.ndarray) -> Match:
     own = dict(match.evidence)
     arithmetic = Arithmetic(own["rates_in"], own["positions_in"], own["phases_in"], own["table_in"])
     checked = check(turning, beyond, None, arithmetic, None)

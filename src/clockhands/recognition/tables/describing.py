@@ -96,7 +96,7 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableShape:
     """The channels of a table: what its spec says besides the ladder."""
 
     width: int
@@ -125,7 +125,7 @@ class Shape:
         return Sinusoidal(self.width, spacing=spacing, layout=self.layout, order=self.order, odd=odd)  # type: ignore[arg-type]
 
 
-def described(found: Progression, doubts: Doubts, shape: Shape, *, known: bool = False) -> list[Description]:
+def described(found: Progression, doubts: Doubts, shape: TableShape, *, known: bool = False) -> list[Description]:
     """Descriptions of a progression, the shortest first, each with numbers of its own.
 
     All make the same table, to what the rows tell. Where it is known where rows stand, the rates are as measured.
@@ -137,7 +137,7 @@ def described(found: Progression, doubts: Doubts, shape: Shape, *, known: bool =
     return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
 
 
-def _geometric(found: Progression, doubts: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+def _geometric(found: Progression, doubts: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
     rising = found.slope > 0
     fastest = np.array([1.0, shape.pairs - 1.0 if rising else 0.0, 0.0])
     for rank, (odd, span, den) in enumerate(shape.rules()):
@@ -161,7 +161,7 @@ def _geometric(found: Progression, doubts: Doubts, shape: Shape, known: bool) ->
         yield Description(shape.spec(odd, spacing), start, found.sign * step, digits + said + rank / 8, free=free)
 
 
-def _even(found: Progression, _: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+def _even(found: Progression, _: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
     first, last = float(found.advances[0]), float(found.advances[-1])
     step = 1.0 if known else max(first, last)
     spacing = EvenSteps(first / step, last / step)
@@ -170,7 +170,7 @@ def _even(found: Progression, _: Doubts, shape: Shape, known: bool) -> Iterator[
     yield Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, 3 * UNKNOWN, free=free)
 
 
-def _explicit(found: Progression, _: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+def _explicit(found: Progression, _: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
     step = 1.0 if known else float(found.advances.max())
     odd = next(shape.rules())[0] if shape.pairs > 1 else "refuse"
     spacing = Explicit(tuple(float(advance) for advance in found.advances / step))
@@ -203,7 +203,7 @@ def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[i
     return digits + more, step, number, free
 
 
-def _published(found: Progression, doubts: Doubts, shape: Shape, known: bool) -> Iterator[Description]:
+def _published(found: Progression, doubts: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
     """The published conventions that have these rates, up to the step between rows."""
     if found.kind != "geometric" or shape.pairs < 2:
         return

@@ -15,11 +15,11 @@ import numpy as np
 from clockhands.additive import FourierFeatures
 from clockhands.grids import Grid
 from clockhands.positions import positions_of
-from clockhands.recognition.given import Given
+from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Match, Matches, Rows
 from clockhands.recognition.preset_names import of_kind, ranked
-from clockhands.recognition.tables.progressions import Hands, readings, turned
-from clockhands.recognition.tables.verifying import Expected, compared, computed_in
+from clockhands.recognition.tables.progressions import PairReading, readings, turned
+from clockhands.recognition.tables.verifying import ExpectedTable, compared, computed_in
 from clockhands.recognition.written_numbers import UNKNOWN, plain
 from clockhands.specs import describe
 
@@ -30,7 +30,7 @@ _KNOWN = ("gaussian-fourier", "sam")
 
 
 @dataclass(frozen=True, eq=False)
-class Turning:
+class GridRotation:
     """Pairs that turn evenly along the axes of a grid.
 
     Attributes:
@@ -44,7 +44,7 @@ class Turning:
     phase: np.ndarray
 
 
-def identify_mixed(given: Given, prefix: int) -> Matches:
+def identify_mixed(given: GivenTable, prefix: int) -> Matches:
     """The Fourier features that a table is; ``prefix`` rows of zeros stood before these."""
     if given.rows * given.width > _LARGEST:
         return Matches([], "It is too large for a look at rates without a ladder.")
@@ -66,7 +66,7 @@ def identify_mixed(given: Given, prefix: int) -> Matches:
     return Matches([], "Its pairs do not turn evenly along the axes of a grid.")
 
 
-def _turning(values: np.ndarray) -> Turning | None:
+def _turning(values: np.ndarray) -> GridRotation | None:
     """The grid along which these pairs [rows, pairs] turn evenly, or None."""
     sizes: list[int] = []
     angles = []
@@ -84,7 +84,7 @@ def _turning(values: np.ndarray) -> Turning | None:
         line /= np.maximum(np.abs(line), 1e-300)
     if len(sizes) > 4 or max(sizes) < 3:
         return None
-    found = Turning(tuple(sizes[::-1]), np.array(angles[::-1]), np.angle(line[0]))
+    found = GridRotation(tuple(sizes[::-1]), np.array(angles[::-1]), np.angle(line[0]))
     # Both at once, by least squares over all cells.
     cells = np.stack(np.unravel_index(np.arange(len(values)), found.sizes), axis=1).astype(float)
     for _ in range(2):
@@ -93,7 +93,7 @@ def _turning(values: np.ndarray) -> Turning | None:
             return None
         full = np.concatenate([cells, np.ones((len(cells), 1))], axis=1)
         change = np.linalg.lstsq(full, rest, rcond=None)[0]
-        found = Turning(found.sizes, found.angles + change[:-1], found.phase + change[-1])
+        found = GridRotation(found.sizes, found.angles + change[:-1], found.phase + change[-1])
     return found
 
 
@@ -110,7 +110,7 @@ def _length(steps: np.ndarray) -> int | None:
     return None
 
 
-def _origins(found: Turning) -> list[tuple[float, ...]]:
+def _origins(found: GridRotation) -> list[tuple[float, ...]]:
     """Where position 0 may lie, in cells of each axis: the middle of the grid, its first cell, or before that."""
     each = [sorted({(size - 1) / 2, 0.0, -1.0, -0.5}, key=lambda one: -one) for size in found.sizes]
     middle = tuple((size - 1) / 2 for size in found.sizes)
@@ -121,7 +121,7 @@ def _origins(found: Turning) -> list[tuple[float, ...]]:
     return out
 
 
-def _lines(found: Turning) -> list[tuple[float, ...]]:
+def _lines(found: GridRotation) -> list[tuple[float, ...]]:
     """Origins of a single axis that are none of these: those at which the slowest pairs have phase 0."""
     order = np.argsort(np.abs(found.angles[0]))
     slow, phase = found.angles[0][order], found.phase[order]
@@ -132,7 +132,7 @@ def _lines(found: Turning) -> list[tuple[float, ...]]:
 
 
 def _checked(
-    given: Given, hands: Hands, order: str, found: Turning, *, origin: tuple[float, ...], prefix: int
+    given: GivenTable, hands: PairReading, order: str, found: GridRotation, *, origin: tuple[float, ...], prefix: int
 ) -> Match | None:
     angles = found.angles.copy()
     off = found.phase + np.array(origin) @ angles
@@ -200,7 +200,7 @@ def _checked(
     )
 
 
-def _expected(spec: FourierFeatures, grid: Grid, values: np.ndarray) -> Expected:
+def _expected(spec: FourierFeatures, grid: Grid, values: np.ndarray) -> ExpectedTable:
     at = positions_of(grid).as_float64().reshape(-1, spec.axes)
     rates = np.abs(np.atleast_2d(values)) * spec.multiplier
     pairs = rates.shape[1]
@@ -211,4 +211,4 @@ def _expected(spec: FourierFeatures, grid: Grid, values: np.ndarray) -> Expected
     def positions(begin: int, end: int) -> Any:
         return grid if (begin, end) == (0, grid.cells) else (at[begin:end] if spec.axes > 1 else at[begin:end, 0])
 
-    return Expected(spec, positions, values, spec.scale, powers, lambda rows: np.abs(at[rows]) @ rates)
+    return ExpectedTable(spec, positions, values, spec.scale, powers, lambda rows: np.abs(at[rows]) @ rates)

@@ -21,10 +21,10 @@ from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.ladders import EvenSteps, Spacing
 from clockhands.positions import positions_of
-from clockhands.recognition.given import Given
+from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Equivalent, Match, Matches, Residual, Rows
 from clockhands.recognition.preset_names import of_kind, ranked
-from clockhands.recognition.tables.describing import Description, Doubts, Shape, described
+from clockhands.recognition.tables.describing import Description, Doubts, TableShape, described
 from clockhands.recognition.tables.progressions import (
     Progression,
     angles_of,
@@ -33,7 +33,7 @@ from clockhands.recognition.tables.progressions import (
     refined,
     turned,
 )
-from clockhands.recognition.tables.verifying import Comparison, Expected, compared, computed_in, residual_of
+from clockhands.recognition.tables.verifying import Comparison, ExpectedTable, compared, computed_in, residual_of
 from clockhands.recognition.written_numbers import UNKNOWN, plain
 from clockhands.specs import describe
 
@@ -69,7 +69,7 @@ class Cells:
         return self.strides[axis] * np.arange(self.sizes[axis])
 
 
-def cells_of(given: Given) -> Cells | None:
+def cells_of(given: GivenTable) -> Cells | None:
     """The grid of a table, or None where its channels do not fall apart into axes."""
     rows = given.rows
     if rows * given.width > _LOADED and rows > _LOADED // 8:
@@ -92,7 +92,7 @@ def cells_of(given: Given) -> Cells | None:
     return Cells(sizes, full)
 
 
-def loose_cells(given: Given) -> tuple[Cells, list[np.ndarray]] | None:
+def loose_cells(given: GivenTable) -> tuple[Cells, list[np.ndarray]] | None:
     """The grid of a table some of whose rows are others, or all of which have moved a little; and its lines.
 
     A line along one axis is the median over the others: rows that are others do not reach it.
@@ -246,7 +246,7 @@ def _affine(column: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class TableAxis:
     """One axis of a table.
 
     Attributes:
@@ -267,7 +267,7 @@ class Axis:
     places: np.ndarray
 
 
-def axes_of(given: Given, one: Arrangement, lines: list[np.ndarray], order: str) -> list[Axis] | None:
+def axes_of(given: GivenTable, one: Arrangement, lines: list[np.ndarray], order: str) -> list[TableAxis] | None:
     """The ladder and the place of each axis of an arrangement whose pairs are of this order, or None."""
     hands, coordinates = one.spec.places
     out = []
@@ -289,8 +289,8 @@ def axes_of(given: Given, one: Arrangement, lines: list[np.ndarray], order: str)
 
 
 def _axis(
-    given: Given, turns: np.ndarray, order: str, pairs: int, raw: tuple[float, float] | None, *, noise: float
-) -> Axis | None:
+    given: GivenTable, turns: np.ndarray, order: str, pairs: int, raw: tuple[float, float] | None, *, noise: float
+) -> TableAxis | None:
     places = np.arange(float(len(turns)))
     angles = angles_of(turns, max(given.rounding, 2.0**-24, noise))
     found = []
@@ -309,13 +309,13 @@ def _axis(
         key=lambda trial: (trial.rest > 2 * least + 1e-7, round(float(trial.advances.max()), 3), abs(trial.origin))
     )
     best = found[0]
-    shape = Shape(2 * pairs, "halves", order, lone=False, zeros=0, pairs=pairs)
+    shape = TableShape(2 * pairs, "halves", order, lone=False, zeros=0, pairs=pairs)
     doubts = Doubts(covariance_of(best, given.rounding))
     level = best if raw is None else replace(best, level=best.level - math.log(abs(raw[1])))
     if raw is not None and best.kind == "even":
         level = best.with_numbers(best.level / abs(raw[1]), best.slope / abs(raw[1]), best.origin)
     ways = described(level, doubts, shape, known=raw is not None)
-    return Axis(len(turns), found[:12], doubts, ways, raw, turned(turns, best.order), places)
+    return TableAxis(len(turns), found[:12], doubts, ways, raw, turned(turns, best.order), places)
 
 
 def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacing | tuple[Spacing, ...]]]:
@@ -327,7 +327,7 @@ def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacin
             yield name, own.spacing
 
 
-def placed(axis: Axis, spacing: Spacing, pairs: int) -> tuple[float, float] | None:
+def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float] | None:
     """Start and step of an axis whose rates are those of a spacing; None if they differ."""
     rates = np.array(spacing.ladder(pairs, 2 * pairs).rates)[: axis.values.shape[1]]
 
@@ -352,7 +352,7 @@ def placed(axis: Axis, spacing: Spacing, pairs: int) -> tuple[float, float] | No
     return None if best is None else best[1:]
 
 
-def even_like(axis: Axis, published: EvenSteps, pairs: int) -> EvenSteps | None:
+def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | None:
     """The evenly spaced rates of an axis with the first rate and multiplier of a published code, another last one.
 
     Where raw coordinates say the step, the first rate must be the published one.
@@ -390,7 +390,7 @@ class Candidate:
     names: tuple[str, ...]
 
 
-def identify_cells(given: Given, prefix: int) -> Matches:
+def identify_cells(given: GivenTable, prefix: int) -> Matches:
     """The code of several axes that a table is; ``prefix`` rows of zeros stood before these."""
     cells = cells_of(given)
     if cells is not None:
@@ -399,7 +399,7 @@ def identify_cells(given: Given, prefix: int) -> Matches:
     return found or Matches([], "No pair of channels turns evenly from row to row, or along the axes of a grid.")
 
 
-def _moved_cells(given: Given, prefix: int) -> Matches | None:
+def _moved_cells(given: GivenTable, prefix: int) -> Matches | None:
     """The code of a table some of whose rows are others: a class token's before it, zeros behind it, any one."""
     behind = _zeros_behind(given)
     for before in (0, 1):
@@ -413,13 +413,13 @@ def _moved_cells(given: Given, prefix: int) -> Matches | None:
     return None
 
 
-def _zeros_behind(given: Given) -> int:
+def _zeros_behind(given: GivenTable) -> int:
     """Rows of zeros at the end, of those looked at."""
     tail = np.asarray(np.asarray(given.array[-min(given.rows, 256) :]).any(axis=1))
     return int(np.argmax(tail[::-1])) if tail.any() else 0
 
 
-def _with_others(found: Matches, given: Given, before: int, behind: int) -> Matches:
+def _with_others(found: Matches, given: GivenTable, before: int, behind: int) -> Matches:
     """The match of the cells of a table as one of the whole table, whose first or last rows are others."""
     match, spec = found[0], cast(AxialSinusoidal, found[0].spec)
     positions = match.positions
@@ -447,7 +447,7 @@ def _with_others(found: Matches, given: Given, before: int, behind: int) -> Matc
     return Matches([match], " ".join([found.reason, *words]))
 
 
-def _of_cells(given: Given, cells: Cells, lines: list[np.ndarray], prefix: int, *, loose: bool = False) -> Matches:
+def _of_cells(given: GivenTable, cells: Cells, lines: list[np.ndarray], prefix: int, *, loose: bool = False) -> Matches:
     grid = " x ".join(map(str, cells.sizes))
     reason = f"Its rows run through a grid of {grid}, but no order of channels makes pairs of one size."
     for arrangement in arrangements(cells, lines, given.width):
@@ -476,7 +476,7 @@ def _in_words(match: Match, grid: str) -> str:
     return f"All rows but {len(wrong)} (row {', '.join(map(str, wrong))}) are those of {words}."
 
 
-def _candidates(arrangement: Arrangement, axes: list[Axis], order: str) -> Iterator[Candidate]:
+def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> Iterator[Candidate]:
     spec = replace(arrangement.spec, order=order, scale=_scale(arrangement))
     seen: dict[Any, Candidate] = {}
     for name, published in spacings(arrangement, order):
@@ -505,7 +505,7 @@ def _scale(arrangement: Arrangement) -> float:
 
 
 def _candidate(
-    spec: AxialSinusoidal, axes: list[Axis], each: tuple[Any, ...], names: tuple[str, ...]
+    spec: AxialSinusoidal, axes: list[TableAxis], each: tuple[Any, ...], names: tuple[str, ...]
 ) -> Candidate | None:
     if len(each) != len(axes):
         return None
@@ -539,7 +539,7 @@ def _candidate(
 
 
 def _checked(
-    given: Given, cells: Cells, arrangement: Arrangement, candidate: Candidate, prefix: int, *, loose: bool
+    given: GivenTable, cells: Cells, arrangement: Arrangement, candidate: Candidate, prefix: int, *, loose: bool
 ) -> Match | None:
     order = tuple(int(axis) for axis in np.argsort(arrangement.axes))
     sizes = tuple(cells.sizes[axis] for axis in arrangement.axes)
@@ -566,7 +566,7 @@ def _checked(
     )
 
 
-def _nearly(check: Comparison, given: Given, spec: AxialSinusoidal) -> bool:
+def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool:
     """Whether few rows are others, or all have moved a little and alike: by a tenth of the code in all."""
     wrong = len(check.wrong)
     if wrong <= max(1, _FEW * given.rows):
@@ -579,7 +579,7 @@ def _nearly(check: Comparison, given: Given, spec: AxialSinusoidal) -> bool:
     )
 
 
-def expected_of(spec: AxialSinusoidal, grid: Grid) -> Expected:
+def expected_of(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
     """What a code of several axes says of every cell of a grid."""
     hands, coordinates = spec.places
     at = positions_of(grid).as_float64().reshape(grid.cells, grid.axes)
@@ -597,7 +597,7 @@ def expected_of(spec: AxialSinusoidal, grid: Grid) -> Expected:
     def positions(begin: int, end: int) -> Any:
         return grid if (begin, end) == (0, grid.cells) else at[begin:end]
 
-    return Expected(spec, positions, None, largest, powers, lambda rows: np.abs(at[rows]) @ rates)
+    return ExpectedTable(spec, positions, None, largest, powers, lambda rows: np.abs(at[rows]) @ rates)
 
 
 def _equivalents(match: Match, best: Candidate, others: list[Candidate]) -> tuple[Any, ...]:
@@ -609,7 +609,7 @@ def _equivalents(match: Match, best: Candidate, others: list[Candidate]) -> tupl
     )[:4]
 
 
-def _evidence(given: Given, cells: Cells, candidate: Candidate, check: Comparison) -> tuple[tuple[str, Any], ...]:
+def _evidence(given: GivenTable, cells: Cells, candidate: Candidate, check: Comparison) -> tuple[tuple[str, Any], ...]:
     return (
         ("dtype", given.dtype),
         ("grid", list(cells.sizes)),

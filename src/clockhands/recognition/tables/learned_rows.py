@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import Learned
-from clockhands.recognition.given import Given
+from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Match, Matches
 
 _ROWS, _CHANNELS = 1024, 512  # looked at, at most
@@ -26,7 +26,7 @@ _LEFT = 0.02
 _SHARE = 0.1  # of the columns that must be waves, and 4, to speak of them
 
 
-def lone_waves(given: Given) -> tuple[str, dict[str, Any]]:
+def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
     """A sentence about the columns that are waves, with what was seen of them; nothing where there are few."""
     rows = given.at(slice(0, min(_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
     if len(rows) < 16:
@@ -54,7 +54,7 @@ SIGMAS = 8.0  # standard deviations of noise that neighbours must be alike by
 _SPECTRUM_ROWS, _CHANNELS = 2048, 512  # looked at, at most
 
 
-def identify_trained(given: Given, reason: str) -> Matches:
+def identify_trained(given: GivenTable, reason: str) -> Matches:
     """A learned table, or none: ``reason`` says why it is no sinusoid."""
     for begin, block in given.blocks():
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))

@@ -29,7 +29,7 @@ _UNSTEADY = 0.4
 
 
 @dataclass(frozen=True, eq=False)
-class Hands:
+class PairReading:
     """The pairs of a table under one reading of its channels.
 
     Attributes:
@@ -55,7 +55,7 @@ class Hands:
         return int((self.second >= 0).sum())
 
 
-def readings(head: np.ndarray) -> list[Hands]:
+def readings(head: np.ndarray) -> list[PairReading]:
     """The ways to pair the channels of these rows [rows, width] under which all pairs keep one size, steadiest first.
 
     Columns of zeros at the end are left out.
@@ -78,7 +78,9 @@ def readings(head: np.ndarray) -> list[Hands]:
     return sorted(found, key=lambda hands: hands.noise)
 
 
-def _steady(one: np.ndarray, two: np.ndarray, layout: Layout, first: np.ndarray, second: np.ndarray) -> Hands | None:
+def _steady(
+    one: np.ndarray, two: np.ndarray, layout: Layout, first: np.ndarray, second: np.ndarray
+) -> PairReading | None:
     noise, size, offset = _circle(one, two, 0.0)
     if noise > 1e-3:  # a standardised table: all numbers have moved by one and the same
         # x**2 + y**2 = 2 b (x + y) + (size**2 - 2 b**2) is linear in b and in the rest.
@@ -91,7 +93,7 @@ def _steady(one: np.ndarray, two: np.ndarray, layout: Layout, first: np.ndarray,
     if not 0 < size < np.inf or noise > _UNSTEADY:
         return None
     turns = ((two - offset) + 1j * (one - offset)) / size
-    return Hands(layout, first, second, size, offset, noise, turns)
+    return PairReading(layout, first, second, size, offset, noise, turns)
 
 
 def _circle(one: np.ndarray, two: np.ndarray, offset: float) -> tuple[float, float, float]:
@@ -104,7 +106,7 @@ def _circle(one: np.ndarray, two: np.ndarray, offset: float) -> tuple[float, flo
 
 
 @dataclass(frozen=True, eq=False)
-class Angles:
+class PairAngles:
     """How each pair turns.
 
     Attributes:
@@ -120,7 +122,7 @@ class Angles:
     steady: np.ndarray
 
 
-def angles_of(turns: np.ndarray, noise: float) -> Angles:
+def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
     """The turning of pairs [rows, pairs] that stand at equal distances.
 
     At distance ``l`` the angle is known to noise / l, modulo 2 pi / l; each distance is twice the one before,
@@ -149,10 +151,10 @@ def angles_of(turns: np.ndarray, noise: float) -> Angles:
     phase = np.angle(back.sum(axis=0))
     steady = np.abs(back.mean(axis=0))
     spread = noise * np.sqrt(12 / max(1, rows * (rows**2 - 1))) * np.ones_like(angle)
-    return Angles(angle, phase, spread, steady)
+    return PairAngles(angle, phase, spread, steady)
 
 
-def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> Angles:
+def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAngles:
     """The turning of pairs that stand at these positions, in radians per token.
 
     Neighbours in order of distance: the nearest two rows tell the angle modulo a turn over that distance, and each
@@ -178,7 +180,7 @@ def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> Angles:
         exact = 2 * max(noise, 2.0**-24) / np.sqrt(weight)
     back = unit * np.exp(-1j * rate * positions[:, None])
     phase = np.angle(back.sum(axis=0))
-    return Angles(rate, phase, np.full_like(rate, exact), np.abs(back.mean(axis=0)))
+    return PairAngles(rate, phase, np.full_like(rate, exact), np.abs(back.mean(axis=0)))
 
 
 def _neighbours(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -242,7 +244,7 @@ def turned(values: np.ndarray, order: Order) -> np.ndarray:
     return values if order == "sin-cos" else 1j * values.conj()
 
 
-def progressions(angles: Angles, rows: int, *, known: bool = False) -> Iterator[Progression]:
+def progressions(angles: PairAngles, rows: int, *, known: bool = False) -> Iterator[Progression]:
     """All ladders with a start that turn the pairs like this, to what the angles allow.
 
     Args:

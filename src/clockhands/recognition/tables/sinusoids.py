@@ -20,13 +20,13 @@ from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
-from clockhands.recognition.given import Given
+from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Equivalent, Match, Matches, Rows
 from clockhands.recognition.preset_names import alike, turned_round
-from clockhands.recognition.tables.describing import Description, Doubts, Shape, described, polished
+from clockhands.recognition.tables.describing import Description, Doubts, TableShape, described, polished
 from clockhands.recognition.tables.progressions import (
-    Angles,
-    Hands,
+    PairAngles,
+    PairReading,
     Progression,
     angles_at,
     angles_of,
@@ -36,7 +36,7 @@ from clockhands.recognition.tables.progressions import (
     refined,
     turned,
 )
-from clockhands.recognition.tables.verifying import Comparison, Expected, compared, computed_in, residual_of
+from clockhands.recognition.tables.verifying import Comparison, ExpectedTable, compared, computed_in, residual_of
 from clockhands.recognition.written_numbers import UNKNOWN, plain
 from clockhands.specs import describe
 
@@ -45,7 +45,7 @@ _TRIED = 4  # readings of the head that are followed to the end
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SinusoidFit:
     """A sinusoid that a table may be.
 
     Attributes:
@@ -64,20 +64,20 @@ class Found:
     others: tuple[Description, ...]
     scale: float
     doubt: float
-    hands: Hands
+    hands: PairReading
     progression: Progression
     rest: float
     told: np.ndarray
     measured: Callable[[], Description]
 
 
-def head_of(given: Given) -> tuple[np.ndarray, np.ndarray]:
+def head_of(given: GivenTable) -> tuple[np.ndarray, np.ndarray]:
     """The first rows in float64, and which of them hold anything but zeros."""
     head = given.at(slice(0, min(HEAD, given.rows)))
     return head, np.asarray(head.any(axis=1))
 
 
-def sinusoids(given: Given) -> Iterator[Found]:
+def sinusoids(given: GivenTable) -> Iterator[SinusoidFit]:
     """The sinusoids that a table of one axis may be, likeliest first; each is still to be checked on every row."""
     head, filled = head_of(given)
     if filled.sum() < 3 or not np.ptp(head[filled], axis=0).any():
@@ -114,7 +114,7 @@ def _likely(trial: Progression, least: float) -> tuple[bool, float, float, float
 
 
 def _trials(
-    turns: np.ndarray, hands: Hands, places: np.ndarray, filled: np.ndarray, *, known: bool
+    turns: np.ndarray, hands: PairReading, places: np.ndarray, filled: np.ndarray, *, known: bool
 ) -> list[Progression]:
     noise = max(hands.noise, 2.0**-52)
     angles = angles_at(turns[filled], noise, places[filled]) if known else angles_of(turns, noise)
@@ -127,7 +127,7 @@ def _trials(
 
 
 def _fitted(
-    angles: Angles, turns: np.ndarray, noise: float, places: np.ndarray, filled: np.ndarray, *, known: bool
+    angles: PairAngles, turns: np.ndarray, noise: float, places: np.ndarray, filled: np.ndarray, *, known: bool
 ) -> list[Progression]:
     out = []
     least = np.inf
@@ -143,7 +143,7 @@ def _fitted(
     return out
 
 
-def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
+def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> SinusoidFit | None:
     """A trial fitted to rows from ever larger parts of the table, and described."""
     whole = slice(0, hands.whole)
     first, second = hands.first[whole], hands.second[whole]
@@ -168,7 +168,7 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
         return None
     doubt = max(given.rounding, 2.0**-24 if trial.rest > 2.0**-30 else 0) / math.sqrt(along.size) + trial.rest**2 / 2
     scale = hands.size * size
-    shape = Shape(
+    shape = TableShape(
         given.width,
         hands.layout,
         trial.order,
@@ -195,7 +195,7 @@ def _followed(given: Given, trial: Progression, hands: Hands) -> Found | None:
     def measured() -> Description:
         return described(full, Doubts(np.zeros((3, 3))), shape, known=given.positions is not None)[0]
 
-    return Found(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told, measured)
+    return SinusoidFit(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told, measured)
 
 
 def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: np.ndarray) -> Progression:
@@ -211,7 +211,7 @@ def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: 
 
 def expected_of(
     spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Callable[[int, int], Any]
-) -> Expected:
+) -> ExpectedTable:
     """What a sinusoid of one axis says of every number, with the rates of its channels."""
     rates = np.zeros(spec.width)
     own = np.array(spec.ladder.rates)
@@ -225,13 +225,13 @@ def expected_of(
         first = int(rows[0])
         return np.multiply.outer(np.abs(places(first, int(rows[-1]) + 1)[rows - first]), rates)
 
-    return Expected(spec, positions, values, scale, powers, reach)
+    return ExpectedTable(spec, positions, values, scale, powers, reach)
 
 
 _WAVES = {"sin-cos": "sin-sin", "cos-sin": "cos-cos"}
 
 
-def identify_single(given: Given, prefix: int) -> Matches:
+def identify_single(given: GivenTable, prefix: int) -> Matches:
     """The table of one wave in both channels of each pair that this is."""
     none = Matches([], "No two columns hold the same wave.")
     if given.width % 2 or prefix > 1 or given.rows < 16:
@@ -259,7 +259,7 @@ def identify_single(given: Given, prefix: int) -> Matches:
     return Matches([], "Every column stands there twice, but they do not turn as one ladder.")
 
 
-def _angles(columns: np.ndarray) -> tuple[Angles, float]:
+def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
     """How each column turns, and how large its wave is."""
     middle = columns[1:-1]
     power = np.maximum((middle**2).sum(axis=0), 1e-300)
@@ -276,7 +276,7 @@ def _angles(columns: np.ndarray) -> tuple[Angles, float]:
     fast = angle * len(columns) > 4
     scale = float(np.median(size[fast])) if fast.any() else float(np.median(size))
     spread = np.where(fast, spread, 10.0)
-    return Angles(angle, phase, spread, np.ones_like(angle)), scale
+    return PairAngles(angle, phase, spread, np.ones_like(angle)), scale
 
 
 def _refined_single(found: Progression, columns: np.ndarray) -> Progression:
@@ -302,10 +302,10 @@ def _refined_single(found: Progression, columns: np.ndarray) -> Progression:
     return replace(found, rest=float(np.sqrt(np.mean(rest**2))), normal=normal, spread=spread)
 
 
-def _checked_single(given: Given, found: Progression, layout: str, size: float, prefix: int) -> Match | None:
+def _checked_single(given: GivenTable, found: Progression, layout: str, size: float, prefix: int) -> Match | None:
     if not found.rest < 0.01:
         return None
-    shape = Shape(given.width, layout, found.order, lone=False, zeros=0, pairs=given.width // 2)
+    shape = TableShape(given.width, layout, found.order, lone=False, zeros=0, pairs=given.width // 2)
     ways = described(found, Doubts(covariance_of(found, given.rounding)), shape)
     if not ways:
         return None
@@ -343,7 +343,7 @@ _HALF = 0.5
 _TRAINED = 10.0  # times as large as it starts, or as small, a trained scale may have become
 
 
-def checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str]:
+def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match | None, str]:
     """The match of a sinusoid if it makes every row but a few, and the reason in words."""
     best = found.best
     scale = _scale(found, given.width)
@@ -396,7 +396,7 @@ def checked(given: Given, found: Found, prefix: int) -> tuple[Match | None, str]
     return match, _reason(match, best, check)
 
 
-def _moved(check: Comparison, found: Found, rows: int) -> bool:
+def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
     """Whether a table is one that was trained further from the code.
 
     Training moves every row a little: few rows are left as they were, the middle one has moved not much less than
@@ -418,12 +418,12 @@ def _moved(check: Comparison, found: Found, rows: int) -> bool:
     )
 
 
-def _share(check: Comparison, found: Found, rows: int) -> float:
+def _share(check: Comparison, found: SinusoidFit, rows: int) -> float:
     """Root mean square of the difference over that of the code: sine and cosine of a pair have a square of 1."""
     return math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
 
 
-def _scale(found: Found, width: int) -> float:
+def _scale(found: SinusoidFit, width: int) -> float:
     """The scale that is meant, or the one that was measured.
 
     Rounding is no chance: cosines near 1 all become 1, which makes the scale larger by up to a seventh of the angles
@@ -435,12 +435,12 @@ def _scale(found: Found, width: int) -> float:
     return number if digits < UNKNOWN and number > 0 else found.scale
 
 
-def _positions(given: Given, best: Description) -> Callable[[int, int], Any]:
+def _positions(given: GivenTable, best: Description) -> Callable[[int, int], Any]:
     own = given.positions
     return best.positions if own is None else lambda begin, end: own[begin:end]
 
 
-def _places(given: Given, best: Description) -> Callable[[int, int], np.ndarray]:
+def _places(given: GivenTable, best: Description) -> Callable[[int, int], np.ndarray]:
     own = given.positions
     return best.places if own is None else lambda begin, end: own[begin:end]
 
@@ -466,7 +466,7 @@ def _padded(spec: Sinusoidal) -> tuple[str, Sinusoidal] | None:
     return None
 
 
-def _standardised(given: Given, best: Description) -> tuple[Sinusoidal | None, float]:
+def _standardised(given: GivenTable, best: Description) -> tuple[Sinusoidal | None, float]:
     """The spec whose numbers have their mean taken away: over the rows of the table, as its code makes it."""
     if best.start != 0 or best.step != 1 or given.width % 2:
         return None, 1.0
@@ -482,7 +482,7 @@ def _standardised(given: Given, best: Description) -> tuple[Sinusoidal | None, f
 
 
 def _with_zeros(
-    given: Given, best: Description, spec: Sinusoidal, zeros: list[int], prefix: int
+    given: GivenTable, best: Description, spec: Sinusoidal, zeros: list[int], prefix: int
 ) -> tuple[Sinusoidal, Any, Rows]:
     """The spec and the positions that give zeros where the table has them.
 
@@ -511,7 +511,9 @@ def _with_zeros(
     return replace(spec, zero_rows=(nowhere,)), at, Rows(zeroed=among, prepended=prefix)
 
 
-def _equivalents(given: Given, found: Found, best: Description, spec: Sinusoidal, positions: Any) -> tuple[Any, ...]:
+def _equivalents(
+    given: GivenTable, found: SinusoidFit, best: Description, spec: Sinusoidal, positions: Any
+) -> tuple[Any, ...]:
     """Other words for the same numbers: presets by name, and specs with another base for another span."""
     spacing = best.spec.spacing
     out: list[Any] = [
@@ -542,7 +544,7 @@ def _equivalents(given: Given, found: Found, best: Description, spec: Sinusoidal
 
 
 def _evidence(
-    given: Given, found: Found, best: Description, check: Comparison, scale: float
+    given: GivenTable, found: SinusoidFit, best: Description, check: Comparison, scale: float
 ) -> tuple[tuple[str, Any], ...]:
     return (
         ("dtype", given.dtype),

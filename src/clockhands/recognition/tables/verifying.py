@@ -26,7 +26,7 @@ import numpy as np
 
 from clockhands.additive import AdditiveCode, table
 from clockhands.phases import thread_count
-from clockhands.recognition.given import Given
+from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Residual
 
 _LARGE = 1 << 22  # numbers above which a table is compared in float32
@@ -37,7 +37,7 @@ _SAMPLED = 8  # of so many blocks of a large table one is looked at for the near
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedTable:
     """What a table should be.
 
     Attributes:
@@ -116,7 +116,7 @@ class Comparison:
         return (self.channels, other.channels), (self.uses, other.uses)
 
 
-def compared(given: Given, expected: Expected) -> Comparison:
+def compared(given: GivenTable, expected: ExpectedTable) -> Comparison:
     """Every row beside what is expected: with the bound of float32's arithmetic, or of float64's where that is kept."""
     if given.rounding < 2.0**-40:
         fine = _compared(given, expected, _DOUBLE)
@@ -125,7 +125,7 @@ def compared(given: Given, expected: Expected) -> Comparison:
     return _compared(given, expected, 2.0**-24)
 
 
-def _compared(given: Given, expected: Expected, arithmetic: float) -> Comparison:
+def _compared(given: GivenTable, expected: ExpectedTable, arithmetic: float) -> Comparison:
     fine = given.rows * given.width <= _LARGE or given.rounding < 2.0**-40
     height = max(1, _BLOCK // given.width)
     starts = range(0, given.rows, height)
@@ -147,7 +147,7 @@ def _compared(given: Given, expected: Expected, arithmetic: float) -> Comparison
     return _settled(total, given, 4 * expected.scale * given.rounding, arithmetic)
 
 
-def _settled(total: Comparison, given: Given, once: float, arithmetic: float) -> Comparison:
+def _settled(total: Comparison, given: GivenTable, once: float, arithmetic: float) -> Comparison:
     """The comparison with its suspects told apart: those of the table's arithmetic, and wrong ones."""
     total.arithmetic = arithmetic
     if not total.suspects:
@@ -169,7 +169,7 @@ def _settled(total: Comparison, given: Given, once: float, arithmetic: float) ->
 
 
 def _block(
-    rows: np.ndarray, expected: Expected, begin: int, *, rounding: float, fine: bool, arithmetic: float
+    rows: np.ndarray, expected: ExpectedTable, begin: int, *, rounding: float, fine: bool, arithmetic: float
 ) -> Comparison:
     end, work = begin + len(rows), np.float64 if fine else np.float32
     made = table(expected.spec, expected.positions(begin, end), np.dtype(work), values=expected.values, threads=1)
@@ -215,7 +215,7 @@ def _block(
     )
 
 
-def residual_of(check: Comparison, given: Given, scale: float, prefix: int, pairs: int | None = None) -> Residual:
+def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int, pairs: int | None = None) -> Residual:
     """How far what is given lies from the code: sine and cosine of each of its pairs have a square of 1."""
     assert check.channels is not None
     assert check.uses is not None
@@ -230,7 +230,7 @@ def residual_of(check: Comparison, given: Given, scale: float, prefix: int, pair
     )
 
 
-def computed_in(check: Comparison, given: Given) -> str | None:
+def computed_in(check: Comparison, given: GivenTable) -> str | None:
     """The arithmetic that the numbers were made in, where it can be seen.
 
     Numbers made in double precision and rounded once are the nearest of their dtype, but for those that the measured
