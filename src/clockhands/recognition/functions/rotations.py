@@ -21,8 +21,8 @@ from clockhands.recognition.fitting import Fit, divisor_in
 from clockhands.recognition.functions.behaviour import Behaviour, equal, not_linear, unit_of
 from clockhands.recognition.functions.phases import (
     Arithmetic,
-    Phases,
     MeasuredRotation,
+    Phases,
     all_pairs,
     arithmetic_of,
     explained_by,

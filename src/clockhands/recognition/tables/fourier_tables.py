@@ -7,19 +7,17 @@ one position is the origin of all pairs is what tells Fourier features from any 
 
 import itertools
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from clockhands.additive import FourierFeatures
 from clockhands.grids import Grid
-from clockhands.positions import positions_of
 from clockhands.recognition.given import GivenTable
-from clockhands.recognition.matches import Match, Matches, Rows
+from clockhands.recognition.matches import Match, Matches
 from clockhands.recognition.preset_names import of_kind, ranked
 from clockhands.recognition.tables.progressions import PairReading, readings, turned
-from clockhands.recognition.tables.verifying import ExpectedTable, compared, computed_in
+from clockhands.recognition.tables.verifying import ExpectedTable, exact_match
 from clockhands.recognition.written_numbers import UNKNOWN, plain
 from clockhands.specs import describe
 
@@ -29,12 +27,11 @@ _LARGEST = 1 << 24  # numbers of a table that is looked at
 _KNOWN = ("gaussian-fourier", "sam")
 
 
-@dataclass(frozen=True, eq=False)
-class GridRotation:
-    """Pairs that turn evenly along the axes of a grid.
+class GridRotation(NamedTuple):
+    """Pairs that turn evenly along the axes of a grid, the slowest axis first.
 
     Attributes:
-        sizes: Cells of each axis, the slowest first.
+        sizes: Cells of each axis.
         angles: Radians from cell to cell, [axes, pairs], in (-pi, pi].
         phase: Radians at the first cell, [pairs].
     """
@@ -169,46 +166,20 @@ def _checked(
     values = angles[turn] / (spec.multiplier * np.array(steps)[:, None])
     if axes == 1:
         values = values[0]
-    check = compared(given, _expected(spec, grid, values))
-    if check.wrong or check.zeros or check.bad:
-        return None
+    rates = np.abs(np.atleast_2d(values)) * spec.multiplier
+    index = np.arange(2 * rates.shape[1])
+    rates = rates[:, index // 2 if spec.layout == "interleaved" else index % rates.shape[1]]
     like = (spec.axes, spec.layout, spec.order, spec.raw, spec.scale)
-    alike = [
+    names = [
         name
         for name, known in of_kind(FourierFeatures)
         if (known.axes, known.layout, known.order, known.raw, known.scale) == like
     ]
-    alike = ranked(alike, _KNOWN)
-    return Match(
-        spec,
-        full,
-        values,
-        error=check.error,
-        confidence=1.0,
-        name=alike[0] if alike else None,
-        equivalents=tuple(alike[1:]),
-        computed_in=computed_in(check, given),
-        rows=Rows(prepended=prefix),
-        evidence=(
-            ("dtype", given.dtype),
-            ("grid", list(found.sizes)),
-            ("start", [float(one) for one in grid.start]),
-            ("step", [float(one) for one in grid.step]),
-            ("rates", "modulo a whole turn from cell to cell"),
-            ("not_nearest", check.inexact / max(1, check.numbers)),
-        ),
-    )
-
-
-def _expected(spec: FourierFeatures, grid: Grid, values: np.ndarray) -> ExpectedTable:
-    at = positions_of(grid).as_float64().reshape(-1, spec.axes)
-    rates = np.abs(np.atleast_2d(values)) * spec.multiplier
-    pairs = rates.shape[1]
-    index = np.arange(2 * pairs)
-    rates = rates[:, index // 2 if spec.layout == "interleaved" else index % pairs]
-    powers = np.zeros(spec.width)  # rates that were drawn are no powers
-
-    def positions(begin: int, end: int) -> Any:
-        return grid if (begin, end) == (0, grid.cells) else (at[begin:end] if spec.axes > 1 else at[begin:end, 0])
-
-    return ExpectedTable(spec, positions, values, spec.scale, powers, lambda rows: np.abs(at[rows]) @ rates)
+    seen = {
+        "grid": list(found.sizes),
+        "start": [float(one) for one in grid.start],
+        "step": [float(one) for one in grid.step],
+        "rates": "modulo a whole turn from cell to cell",
+    }
+    expected = ExpectedTable.of_cells(spec, grid, rates, values=values, drawn=True)
+    return exact_match(given, expected, full, ranked(names, _KNOWN), seen, prefix=prefix)

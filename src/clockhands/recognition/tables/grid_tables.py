@@ -77,7 +77,7 @@ def cells_of(given: GivenTable) -> Cells | None:
     step = max(1, -(-rows * given.width // _LOADED))
     some = given.at(slice(None)) if step == 1 else np.asarray(given.array[:, ::step]).astype(np.float64)
     within = 4 * given.rounding * float(np.abs(some).max(initial=0.0))
-    sizes, owner = _split(some, np.arange(some.shape[1]), within, 0)
+    sizes, owner = _split(some, within)
     if len(sizes) < 2:
         return None
     if step > 1:  # now that the grid is known, all channels at the few rows that tell
@@ -87,9 +87,7 @@ def cells_of(given: GivenTable) -> Cells | None:
             lines = given.at(grid.rows(axis))
             owner[np.abs(lines - lines[0]).max(axis=0) > within] = axis
         return Cells(sizes, owner)
-    full = np.full(given.width, UNKNOWN_AXIS)
-    full[:] = owner
-    return Cells(sizes, full)
+    return Cells(sizes, owner)
 
 
 def loose_cells(given: GivenTable) -> tuple[Cells, list[np.ndarray]] | None:
@@ -100,7 +98,7 @@ def loose_cells(given: GivenTable) -> tuple[Cells, list[np.ndarray]] | None:
     if given.rows * given.width > _LOOSE:
         return None
     rows = given.at(slice(None))
-    sizes, owner = _loose_split(rows, np.arange(given.width), _MOVED * float(np.quantile(np.abs(rows), 0.99)), 0)
+    sizes, owner = _split(rows, _MOVED * float(np.quantile(np.abs(rows), 0.99)), loose=True)
     if len(sizes) < 2:
         return None
     cube = rows.reshape(*sizes, given.width)
@@ -109,47 +107,33 @@ def loose_cells(given: GivenTable) -> tuple[Cells, list[np.ndarray]] | None:
     return Cells(sizes, owner), lines
 
 
-def _loose_split(
-    rows: np.ndarray, channels: np.ndarray, within: float, depth: int
+def _split(
+    rows: np.ndarray, within: float, *, loose: bool = False, depth: int = 0
 ) -> tuple[tuple[int, ...], np.ndarray]:
-    """As `_split`, of rows some of which are others."""
+    """Sizes, slowest first, and the axis of each channel, of rows [rows, channels]; ``loose`` where some are others."""
     number = len(rows)
-    for fast in range(2, number // 2 + 1) if depth < _MOST else ():
-        if number % fast:
-            continue
-        blocks = rows.reshape(-1, fast, rows.shape[1])
-        again = (np.abs(blocks - np.median(blocks, axis=0)) <= within).mean(axis=(0, 1)) >= _ALIKE
-        if not again.any():
-            continue
-        middle = np.median(blocks, axis=1)
-        still = (np.abs(blocks - middle[:, None]) <= within).mean(axis=(0, 1)) >= _ALIKE
-        if (again | still).all() and (again & ~still).any() and (still & ~again).any():
-            rest = still & ~again
-            sizes, inner = _loose_split(middle[:, rest], channels[rest], within, depth + 1)
-            owner = np.full(rows.shape[1], UNKNOWN_AXIS)
-            owner[rest] = inner
-            owner[again & ~still] = len(sizes)
-            return (*sizes, fast), owner
-    return (number,), np.zeros(rows.shape[1], int)
 
+    def middle(blocks: np.ndarray, axis: int) -> np.ndarray:
+        return np.median(blocks, axis=axis, keepdims=True) if loose else blocks.take([0], axis)
 
-def _split(rows: np.ndarray, channels: np.ndarray, within: float, depth: int) -> tuple[tuple[int, ...], np.ndarray]:
-    """Sizes, slowest first, and the axis of each channel, of rows [rows, channels]."""
-    number = len(rows)
+    def alike(blocks: np.ndarray, axis: int) -> np.ndarray:
+        near = np.abs(blocks - middle(blocks, axis)) <= within
+        return near.mean(axis=(0, 1)) >= _ALIKE if loose else near.all(axis=(0, 1))
+
     for fast in range(2, number // 2 + 1) if depth < _MOST else ():
         if number % fast:
             continue
         blocks = rows.reshape(-1, fast, rows.shape[1])
         # A look at few rows first: most lengths are wrong, and show it at once.
-        for part in (blocks[:3], blocks):
-            again = (np.abs(part - part[:1]) <= within).all(axis=(0, 1))
-            still = (np.abs(part - part[:, :1]) <= within).all(axis=(0, 1))
+        for part in (blocks,) if loose else (blocks[:3], blocks):
+            again = alike(part, 0)
+            still = alike(part, 1) if not loose or again.any() else again
             if not (again | still).all():
                 break
         else:
             if (again & ~still).any() and (still & ~again).any():
                 rest = still & ~again
-                sizes, inner = _split(rows[::fast][:, rest], channels[rest], within, depth + 1)
+                sizes, inner = _split(middle(blocks, 1)[:, 0, rest], within, loose=loose, depth=depth + 1)
                 owner = np.full(rows.shape[1], UNKNOWN_AXIS)
                 owner[rest] = inner
                 owner[again & ~still] = len(sizes)
@@ -545,7 +529,7 @@ def _checked(
     sizes = tuple(cells.sizes[axis] for axis in arrangement.axes)
     grid = Grid(sizes, start=candidate.start, step=candidate.step, order=order)
     spec = candidate.spec
-    check = compared(given, expected_of(spec, grid))
+    check = compared(given, _expected(spec, grid))
     if check.zeros or check.bad or (check.wrong and not (loose and _nearly(check, given, spec))):
         return None
     residual = residual_of(check, given, spec.scale, prefix) if check.wrong else None
@@ -579,10 +563,9 @@ def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool
     )
 
 
-def expected_of(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
+def _expected(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
     """What a code of several axes says of every cell of a grid."""
     hands, coordinates = spec.places
-    at = positions_of(grid).as_float64().reshape(grid.cells, grid.axes)
     rates = np.zeros((grid.axes, spec.width))
     for axis, (channels, ladder) in enumerate(zip(hands, spec.ladders, strict=True)):
         for wave in range(2):
@@ -590,14 +573,7 @@ def expected_of(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
             rates[axis, channels[inside, wave]] = np.array(ladder.rates)[inside]
     for axis, channel in enumerate(coordinates):
         rates[axis, channel] = 1.0
-    fastest = rates.max(axis=0)
-    powers = np.abs(np.log(np.maximum(fastest, 1e-300))) * (fastest > 0)
-    largest = spec.scale * max(1.0, float(np.abs(at).max()) if len(coordinates) else 1.0)
-
-    def positions(begin: int, end: int) -> Any:
-        return grid if (begin, end) == (0, grid.cells) else at[begin:end]
-
-    return ExpectedTable(spec, positions, None, largest, powers, lambda rows: np.abs(at[rows]) @ rates)
+    return ExpectedTable.of_cells(spec, grid, rates, raw=bool(len(coordinates)))
 
 
 def _equivalents(match: Match, best: Candidate, others: list[Candidate]) -> tuple[Any, ...]:

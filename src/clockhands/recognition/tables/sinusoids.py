@@ -36,7 +36,14 @@ from clockhands.recognition.tables.progressions import (
     refined,
     turned,
 )
-from clockhands.recognition.tables.verifying import Comparison, ExpectedTable, compared, computed_in, residual_of
+from clockhands.recognition.tables.verifying import (
+    Comparison,
+    ExpectedTable,
+    compared,
+    computed_in,
+    exact_match,
+    residual_of,
+)
 from clockhands.recognition.written_numbers import UNKNOWN, plain
 from clockhands.specs import describe
 
@@ -209,23 +216,24 @@ def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: 
     return full
 
 
-def expected_of(
+def _expected(
     spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Callable[[int, int], Any]
 ) -> ExpectedTable:
     """What a sinusoid of one axis says of every number, with the rates of its channels."""
-    rates = np.zeros(spec.width)
     own = np.array(spec.ladder.rates)
     pairs = len(own)
     width = min(spec.width, 2 * pairs)
     index = np.arange(width)
-    rates[:width] = own[index // 2 if spec.layout == "interleaved" else np.where(index < pairs, index, index - pairs)]
-    powers = np.abs(np.log(np.maximum(rates, 1e-300))) * (rates > 0)
+    rates = np.zeros((1, spec.width))
+    rates[0, :width] = own[
+        index // 2 if spec.layout == "interleaved" else np.where(index < pairs, index, index - pairs)
+    ]
 
-    def reach(rows: np.ndarray) -> np.ndarray:
+    def at(rows: np.ndarray) -> np.ndarray:
         first = int(rows[0])
-        return np.multiply.outer(np.abs(places(first, int(rows[-1]) + 1)[rows - first]), rates)
+        return places(first, int(rows[-1]) + 1)[rows - first, None]
 
-    return ExpectedTable(spec, positions, values, scale, powers, reach)
+    return ExpectedTable(spec, positions, values, scale, rates, at)
 
 
 _WAVES = {"sin-cos": "sin-sin", "cos-sin": "cos-cos"}
@@ -314,26 +322,10 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
         return None  # a row of zeros before these is that of position 0, or it is none of this
     digits, scale = plain(size, 1e-4 * size, (1.0,))
     spec = replace(best.spec, order=_WAVES[found.order], scale=scale if digits < UNKNOWN else size)
-    check = compared(given, expected_of(spec, best.positions, None, spec.scale, best.places))
-    if check.wrong or check.zeros or check.bad:
-        return None
     names = [name for name, known in alike(spec) if known.scale == spec.scale and not known.scaled]
-    return Match(
-        spec,
-        best.positions(-prefix, given.rows),
-        error=check.error,
-        name=names[0] if names else None,
-        equivalents=tuple(names[1:]),
-        computed_in=computed_in(check, given),
-        rows=Rows(),
-        evidence=(
-            ("dtype", given.dtype),
-            ("start", best.start - prefix * best.step),
-            ("step", best.step),
-            ("scale", spec.scale),
-            ("not_nearest", check.inexact / max(1, check.numbers)),
-        ),
-    )
+    seen = {"start": best.start - prefix * best.step, "step": best.step, "scale": spec.scale}
+    expected = _expected(spec, best.positions, None, spec.scale, best.places)
+    return exact_match(given, expected, best.positions(-prefix, given.rows), names, seen)
 
 
 # Rows that may differ from a table that is still called a sinusoid: one, or this share.
@@ -356,19 +348,19 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
         if spec is None:
             return None, "Pairs keep a circle that does not stand in the middle, as no code that is known does."
     at = _positions(given, best)
-    check = compared(given, expected_of(spec, at, values, scale, _places(given, best)))
+    check = compared(given, _expected(spec, at, values, scale, _places(given, best)))
     if check.bad:
         return None, f"Row {check.bad[0]} holds NaN or infinite numbers."
     if check.wrong and spec.standardised is None and not best.names:
         # Numbers of few digits that were taken for the meant ones may not be.
         own = found.measured()
         raw = replace(own.spec, scale=found.scale)
-        again = compared(given, expected_of(raw, _positions(given, own), None, found.scale, _places(given, own)))
+        again = compared(given, _expected(raw, _positions(given, own), None, found.scale, _places(given, own)))
         if len(again.wrong) < len(check.wrong):
             best, name, spec, values, scale, check = own, None, raw, None, found.scale, again
     if check.wrong and spec.standardised is None and scale != found.scale:
         other = _named(best.spec, found.scale)
-        again = compared(given, expected_of(other[1], at, other[2], found.scale, _places(given, best)))
+        again = compared(given, _expected(other[1], at, other[2], found.scale, _places(given, best)))
         if 2 * len(again.wrong) < len(check.wrong):
             (name, spec, values), scale, check = other, found.scale, again
     wrong, rows = check.wrong, given.rows
