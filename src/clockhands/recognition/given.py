@@ -31,14 +31,17 @@ class GivenTable:
     Attributes:
         array: NumPy array [rows, width], possibly a file's.
         dtype: What the numbers were rounded to, by name.
-        rounding: The relative error of one rounding to that dtype.
         positions: float64 [rows] where the caller said where the rows stand, else None.
     """
 
     array: np.ndarray
     dtype: str
-    rounding: float
     positions: np.ndarray | None = None
+
+    @property
+    def rounding(self) -> float:
+        """The relative error of one rounding to the dtype."""
+        return ROUNDING[self.dtype]
 
     @property
     def rows(self) -> int:

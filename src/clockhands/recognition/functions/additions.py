@@ -18,6 +18,7 @@ from clockhands.recognition.functions.phases import (
     first_of,
     fits_of,
     measure,
+    measured_match,
     table_dtype,
 )
 from clockhands.recognition.functions.rotated_pairs import NOTHING, RotatedPairs
@@ -50,7 +51,7 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
     rows = min(end + 1, _ROWS)
     read = _read(reader, np.arange(rows))
     output = reader.caller.output if reader.caller.output in ROUNDING else "float32"
-    given = GivenTable(read.astype(output_dtype(output)), output, ROUNDING[output], None)
+    given = GivenTable(read.astype(output_dtype(output)), output)
     found = identify_rows(given)
     if not found:
         return _learned(behaviour, read, factor, said, found.reason)
@@ -143,27 +144,15 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
     if isinstance(spec.spacing, Explicit) or not explained[: min(64, len(near))].all():
         return None, ""
     first_wrong = first_of(at, off > limit, lambda asked: apart(asked) > limit)
-    names = sinusoidal_names(spec, bounds)
-    evidence = {
-        "rates": phases.rates.tolist(),
-        "bounds": phases.bounds.tolist(),
-        "factor_on_x": factor,
-        "rates_in": arithmetic.rates,
-        "positions_in": arithmetic.positions,
-        "phases_in": arithmetic.phases,
-        "table_in": arithmetic.table,
-        "first_wrong_position": first_wrong,
-        "longest_position": int(at[-1]),
-        **({"presets": list(names)} if names else {}),
-    }
-    match = Match(
-        spec,
+    match = measured_match(
+        specs,
+        sinusoidal_names(spec, bounds),
+        arithmetic,
+        {"rates": phases.rates.tolist(), "bounds": phases.bounds.tolist(), "factor_on_x": factor},
         error=float(off.max()),
-        confidence=float(explained.mean()),
-        name=names[0] if names else None,
-        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit)),
-        computed_in=arithmetic.coarsest,
-        evidence=tuple(evidence.items()),
+        explained=float(explained.mean()),
+        first_wrong=first_wrong,
+        largest=int(at[-1]),
     )
     said = [f"It is {describe(spec).rstrip('.')}.", *arithmetic.words()]
     if first_wrong is not None:

@@ -26,6 +26,8 @@ from clockhands.ladders import Explicit, Joined, Spacing
 from clockhands.recognition.fitting import Fit, fit_ladder
 from clockhands.recognition.functions.rotated_pairs import NoRotation, RotatedPairs
 from clockhands.recognition.functions_calling import Reader, Refused
+from clockhands.recognition.given import LOW_PRECISION, ROUNDING
+from clockhands.recognition.matches import Match
 from clockhands.recognition.written_numbers import Interval
 
 _TURN = 2 * np.pi
@@ -134,8 +136,7 @@ def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np
     reached = np.where(np.isfinite(rates), positions[0], 0.0)
     going = np.isfinite(rates)
     for phase, position in zip(phases[1:], positions[1:], strict=True):
-        off = phase - rates * position
-        off = off - _TURN * np.round(off / _TURN)
+        off = wrapped(phase - rates * position)
         # Twice the last bound and once the noise; four times that, since a function may round once more.
         # The product itself is rounded in double precision.
         rounding = 2.0**-51 * np.abs(rates) * position
@@ -153,8 +154,15 @@ def wrapped(angles: np.ndarray) -> np.ndarray:
 
 
 # Numbers below 1 lie this far apart, relative to the power of two below them.
-SPACING = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
+SPACING = {dtype: 2 * half for dtype, half in ROUNDING.items()}
 ORDER = ("bfloat16", "float16", "float32", "float64")
+_WAYS = (  # what positions and products may be rounded to
+    ("exact", "float64"),
+    ("exact", "float32"),
+    *((low, product) for low in LOW_PRECISION for product in ("float64", "float32", low)),
+    ("exact", "bfloat16"),
+    ("exact", "float16"),
+)
 # Whole numbers that bfloat16, float16 and float32 products cannot hold, spread over what models use.
 TELLING = (257, 259, 401, 1_001, 2_049, 2_051, 4_097, 10_007, 30_011, 65_537, 99_991, 100_003)
 
@@ -183,14 +191,13 @@ class Arithmetic:
 
     def words(self) -> list[str]:
         """Sentences on what is rounded to less than float32."""
-        low = ("bfloat16", "float16")
         named = {
             "Positions are rounded to": self.positions,
             "Rates are held in": self.rates,
             "Phases are rounded to": self.phases,
             "Cosine and sine are rounded to": self.table,
         }
-        return [f"{words} {dtype}." for words, dtype in named.items() if dtype in low]
+        return [f"{words} {dtype}." for words, dtype in named.items() if dtype in LOW_PRECISION]
 
 
 def rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
@@ -252,9 +259,11 @@ def product_dtypes(
         finer ones look alike; None, None where no way that is known explains the phases.
     """
     rates = phases.rates if held in (None, "float64") else rounded(phases.rates, held)
-    for places, product, made in _ways():
+    for places, product in _WAYS:
+        at = positions.astype(np.float64) if places == "exact" else rounded(positions, places)
         with np.errstate(invalid="ignore"):
-            predicted = made(positions, rates)
+            predicted = at[:, None] * rates
+            predicted = predicted if product == "float64" else rounded(predicted, product)
         if not np.isfinite(predicted).all():  # float16 ends at 65,504
             continue
         off = np.abs(wrapped(seen - predicted))
@@ -283,33 +292,6 @@ def _by_size(positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: flo
         if np.isfinite(off).all() and (off <= slack).all() and slack.max() < np.pi / 2:
             return "exact", product
     return None, None
-
-
-def _ways() -> list[tuple[str, str, Callable[[np.ndarray, np.ndarray], np.ndarray]]]:
-    def way(places: str, product: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        def made(positions: np.ndarray, rates: np.ndarray) -> np.ndarray:
-            at = positions.astype(np.float64) if places == "exact" else rounded(positions, places)
-            phase = at[:, None] * rates
-            return phase if product == "float64" else rounded(phase, product)
-
-        return made
-
-    pairs = [
-        ("exact", "float64"),
-        ("exact", "float32"),
-        ("bfloat16", "float64"),
-        ("bfloat16", "float32"),
-        ("bfloat16", "bfloat16"),
-        ("float16", "float64"),
-        ("float16", "float32"),
-        ("float16", "float16"),
-        ("exact", "bfloat16"),
-        ("exact", "float16"),
-    ]
-    return [(places, product, way(places, product)) for places, product in pairs]
-
-
-RELATIVE = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,9 +342,9 @@ def fits_of(turning: MeasuredRotation, factor: Interval) -> tuple[list[Fit], np.
     found: list[Fit] = []
     within = bounds
     for dtype in tries.get(held or "", ("float64", "float32")):
-        slack = steps * RELATIVE[dtype] * np.abs(rates)
-        if held in ("bfloat16", "float16"):  # cast once, from what was computed in float32
-            slack = slack + RELATIVE[held] * np.abs(rates) + (2.0**-25 if held == "float16" else 0)
+        slack = steps * ROUNDING[dtype] * np.abs(rates)
+        if held in LOW_PRECISION:  # cast once, from what was computed in float32
+            slack = slack + ROUNDING[held] * np.abs(rates) + (2.0**-25 if held == "float16" else 0)
         fits = _fit(turning, rates, bounds + slack, factor)
         if not found or fits[0].cost < found[0].cost:
             found, within = fits, bounds + slack
@@ -429,12 +411,12 @@ def explained_by(
     exactly = np.array(rates)[index_of(turning.pairs)]
     held = np.abs(turning.phases.rates)
     places = positions.astype(np.float64)
-    if arithmetic.positions in RELATIVE:
+    if arithmetic.positions in ROUNDING:
         places = rounded(places, arithmetic.positions)
     exact = positions[:, None] * exactly
     moved = np.abs(wrapped(places[:, None] * held - exact)) + positions[:, None] * turning.phases.bounds
-    if arithmetic.phases in RELATIVE:
-        moved = moved + 2 * RELATIVE[arithmetic.phases] * exact
+    if arithmetic.phases in ROUNDING:
+        moved = moved + 2 * ROUNDING[arithmetic.phases] * exact
     return np.max(moved, axis=1) + 4 * turning.noise
 
 
@@ -455,9 +437,43 @@ def first_of(positions: np.ndarray, bad: np.ndarray, ask: Callable[[np.ndarray],
         between = np.unique(np.linspace(low, high, 66).astype(int)[1:-1])
         between = between[(between > low) & (between < high)]
         worse = np.flatnonzero(ask(between))
-        low, high = (
-            (int(between[-1]), high)
-            if not worse.size
-            else (int(between[worse[0] - 1]) if worse[0] else low, int(between[worse[0]]))
-        )
+        if not worse.size:
+            low = int(between[-1])
+            continue
+        low, high = int(between[worse[0] - 1]) if worse[0] else low, int(between[worse[0]])
     return high
+
+
+def measured_match(
+    specs: Sequence[Any],
+    names: Sequence[str],
+    arithmetic: Arithmetic,
+    measured: dict[str, Any],
+    *,
+    error: float,
+    explained: float,
+    first_wrong: int | None,
+    largest: int,
+    more: dict[str, Any] | None = None,
+) -> Match:
+    """The match of the first of some specs, with what was measured of the function's rates and arithmetic."""
+    evidence = {
+        **measured,
+        "rates_in": arithmetic.rates,
+        "positions_in": arithmetic.positions,
+        "phases_in": arithmetic.phases,
+        "table_in": arithmetic.table,
+        "first_wrong_position": first_wrong,
+        "longest_position": largest,
+        **(more or {}),
+        **({"presets": list(names)} if names else {}),
+    }
+    return Match(
+        specs[0],
+        error=error,
+        confidence=explained,
+        name=names[0] if names else None,
+        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit)),
+        computed_in=arithmetic.coarsest,
+        evidence=tuple(evidence.items()),
+    )

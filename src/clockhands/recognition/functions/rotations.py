@@ -30,6 +30,7 @@ from clockhands.recognition.functions.phases import (
     fits_of,
     index_of,
     measure,
+    measured_match,
     offset_of,
     read_phases,
     table_dtype,
@@ -157,34 +158,24 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     rates, within = all_pairs(turning)
     if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them
         rates = rates + turning.phases.modulo * np.round((np.array(spec.rates) - rates) / turning.phases.modulo)
-    evidence: dict[str, Any] = {
-        "rates": rates.tolist(),
-        "bounds": within.tolist(),
-        "attention_factor": shortest(factor),
-        "rates_in": arithmetic.rates,
-        "positions_in": arithmetic.positions,
-        "phases_in": arithmetic.phases,
-        "table_in": arithmetic.table,
-        "first_wrong_position": checked.first_wrong,
-        "longest_position": checked.largest,
-    }
+    more: dict[str, Any] = {}
     if turning.offset:
-        evidence["offset"] = turning.offset
+        more["offset"] = turning.offset
     if role is not None:
-        evidence["role"] = role
+        more["role"] = role
     if fits[0].undetermined:
-        evidence["undetermined"] = {name: list(ends) for name, ends in fits[0].undetermined}
-    names = rotary_names(spec, bounds)
-    if names:
-        evidence["presets"] = list(names)
-    match = Match(
-        spec,
+        more["undetermined"] = {name: list(ends) for name, ends in fits[0].undetermined}
+    others = [other for other in specs[1:] if not isinstance(other.spacing, Explicit)][:_EQUIVALENTS]
+    match = measured_match(
+        [spec, *others],
+        rotary_names(spec, bounds),
+        arithmetic,
+        {"rates": rates.tolist(), "bounds": within.tolist(), "attention_factor": shortest(factor)},
         error=checked.error,
-        confidence=checked.explained,
-        name=names[0] if names else None,
-        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit))[:_EQUIVALENTS],
-        computed_in=arithmetic.coarsest,
-        evidence=tuple(evidence.items()),
+        explained=checked.explained,
+        first_wrong=checked.first_wrong,
+        largest=checked.largest,
+        more=more,
     )
     return match, _reason(turning, spec, arithmetic, checked)
 

@@ -30,20 +30,8 @@ from clockhands.recognition.preset_names import of_kind
 from clockhands.recognition.tables.progressions import Progression
 from clockhands.recognition.written_numbers import UNKNOWN, plain
 
+_SIGMAS = 4.0  # standard deviations that something meant may lie from what was measured
 BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Doubts:
-    """How exactly the numbers of a progression are known, and which changes of several go together.
-
-    Attributes:
-        covariance: Of level, slope and origin [3, 3].
-        sigmas: How many standard deviations something meant may lie from what was measured.
-    """
-
-    covariance: np.ndarray
-    sigmas: float = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,23 +113,41 @@ class TableShape:
         return Sinusoidal(self.width, spacing=spacing, layout=self.layout, order=self.order, odd=odd)  # type: ignore[arg-type]
 
 
-def described(found: Progression, doubts: Doubts, shape: TableShape, *, known: bool = False) -> list[Description]:
+def described(
+    found: Progression, covariance: np.ndarray, shape: TableShape, *, known: bool = False
+) -> list[Description]:
     """Descriptions of a progression, the shortest first, each with numbers of its own.
 
     All make the same table, to what the rows tell. Where it is known where rows stand, the rates are as measured.
+
+    Args:
+        found: The measured numbers.
+        covariance: Of level, slope and origin [3, 3].
+        shape: The channels.
+        known: Whether it is known where rows stand.
     """
-    make = {"geometric": _geometric, "even": _even, "explicit": _explicit}[found.kind]
     if shape.zeros > 1:
         return []
-    out = [*_published(found, doubts, shape, known), *make(found, doubts, shape, known)]
-    return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
+    if found.kind == "geometric":
+        out = [*_published(found, covariance, shape, known), *_geometric(found, covariance, shape, known)]
+        return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
+    ends = (float(found.advances[0]), float(found.advances[-1]))
+    largest = max(ends) if found.kind == "even" else float(found.advances.max())
+    step = 1.0 if known else largest
+    if found.kind == "even":
+        spacing, odd, digits = EvenSteps(ends[0] / step, ends[1] / step), next(shape.rules())[0], 3 * UNKNOWN
+    else:
+        spacing = Explicit(tuple(float(advance) for advance in found.advances / step))
+        odd, digits = next(shape.rules())[0] if shape.pairs > 1 else "refuse", 4 * UNKNOWN
+    free = () if known else ("step", "start")
+    return [Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, digits, free=free)]
 
 
-def _geometric(found: Progression, doubts: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
+def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, known: bool) -> Iterator[Description]:
     rising = found.slope > 0
     fastest = np.array([1.0, shape.pairs - 1.0 if rising else 0.0, 0.0])
     for rank, (odd, span, den) in enumerate(shape.rules()):
-        steps, top = _Steps(found, doubts), 1.0
+        steps, top = _Steps(found, covariance), 1.0
         base = math.exp(min(abs(steps.value(SLOPE)) * den, 700))
         digits, number = plain(base, base * den * steps.doubt(SLOPE), BASES)
         meant = digits < UNKNOWN and number > 1
@@ -159,23 +165,6 @@ def _geometric(found: Progression, doubts: Doubts, shape: TableShape, known: boo
         multiplier *= top if known else 1.0
         spacing = Geometric(1 / number if rising else number, span, multiplier)  # type: ignore[arg-type]
         yield Description(shape.spec(odd, spacing), start, found.sign * step, digits + said + rank / 8, free=free)
-
-
-def _even(found: Progression, _: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
-    first, last = float(found.advances[0]), float(found.advances[-1])
-    step = 1.0 if known else max(first, last)
-    spacing = EvenSteps(first / step, last / step)
-    odd = next(shape.rules())[0]
-    free = () if known else ("step", "start")
-    yield Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, 3 * UNKNOWN, free=free)
-
-
-def _explicit(found: Progression, _: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
-    step = 1.0 if known else float(found.advances.max())
-    odd = next(shape.rules())[0] if shape.pairs > 1 else "refuse"
-    spacing = Explicit(tuple(float(advance) for advance in found.advances / step))
-    free = () if known else ("step", "start")
-    yield Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, 4 * UNKNOWN, free=free)
 
 
 def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[int, float, float, tuple[str, ...]]:
@@ -203,9 +192,9 @@ def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[i
     return digits + more, step, number, free
 
 
-def _published(found: Progression, doubts: Doubts, shape: TableShape, known: bool) -> Iterator[Description]:
+def _published(found: Progression, covariance: np.ndarray, shape: TableShape, known: bool) -> Iterator[Description]:
     """The published conventions that have these rates, up to the step between rows."""
-    if found.kind != "geometric" or shape.pairs < 2:
+    if shape.pairs < 2:
         return
     seen = set()
     for name, spec in of_kind(Sinusoidal):
@@ -225,7 +214,7 @@ def _published(found: Progression, doubts: Doubts, shape: TableShape, known: boo
             continue
         if own.ladder.pairs != shape.pairs:
             continue
-        steps = _Steps(found, doubts)
+        steps = _Steps(found, covariance)
         rates = [float(rate.ln()) for rate in own.ladder.exact[:2]]
         if steps.fix(SLOPE, rates[1] - rates[0]):
             if known and not steps.fix(LEVEL, rates[0]):
@@ -240,11 +229,11 @@ LEVEL, SLOPE, ORIGIN = np.eye(3)
 class _Steps:
     """The numbers of a progression, fixed one after another: each time the others move to where they fit best."""
 
-    def __init__(self, found: Progression, doubts: Doubts) -> None:
+    def __init__(self, found: Progression, covariance: np.ndarray) -> None:
         self.found = found
         self.numbers = np.array([found.level, found.slope, found.origin])
-        self.covariance = doubts.covariance
-        self.left = doubts.sigmas**2
+        self.covariance = covariance
+        self.left = _SIGMAS**2
 
     def value(self, row: np.ndarray) -> float:
         """A linear combination of level, slope and origin."""

@@ -24,7 +24,7 @@ from clockhands.positions import positions_of
 from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Equivalent, Match, Matches, Residual, Rows
 from clockhands.recognition.preset_names import of_kind, ranked
-from clockhands.recognition.tables.describing import Description, Doubts, TableShape, described
+from clockhands.recognition.tables.describing import Description, TableShape, described
 from clockhands.recognition.tables.progressions import (
     Progression,
     angles_of,
@@ -236,7 +236,7 @@ class TableAxis:
     Attributes:
         size: Its cells.
         trials: The measured numbers of its ladder, likeliest first: the same rows, other whole turns.
-        doubts: How exactly they are known.
+        doubts: The covariance of level, slope and origin.
         ways: Descriptions, the shortest first.
         raw: Start and step as its raw coordinate says them, or None.
         values, places: The pairs as ``cos + i sin`` at the cells.
@@ -244,7 +244,7 @@ class TableAxis:
 
     size: int
     trials: list[Progression]
-    doubts: Doubts
+    doubts: np.ndarray
     ways: list[Description]
     raw: tuple[float, float] | None
     values: np.ndarray
@@ -294,7 +294,7 @@ def _axis(
     )
     best = found[0]
     shape = TableShape(2 * pairs, "halves", order, lone=False, zeros=0, pairs=pairs)
-    doubts = Doubts(covariance_of(best, given.rounding))
+    doubts = covariance_of(best, given.rounding)
     level = best if raw is None else replace(best, level=best.level - math.log(abs(raw[1])))
     if raw is not None and best.kind == "even":
         level = best.with_numbers(best.level / abs(raw[1]), best.slope / abs(raw[1]), best.origin)
@@ -504,7 +504,7 @@ def _candidate(
         start, step = at
         known = axis.raw is not None
         origin = start / abs(step)
-        doubts = np.sqrt(np.diag(axis.doubts.covariance)) if not known else np.full(3, 2.0**-22)
+        doubts = np.sqrt(np.diag(axis.doubts)) if not known else np.full(3, 2.0**-22)
         digits, number = plain(step, float(doubts[0]) * abs(step) + 1e-12)
         if digits < UNKNOWN:
             step = number

@@ -25,7 +25,7 @@ def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -
     why = _why_not(rows, dtype)
     if why is not None:
         return Matches([], why)
-    given = GivenTable(rows, dtype, ROUNDING[dtype], positions)
+    given = GivenTable(rows, dtype, positions)
     found = identify_rows(given)
     if positions is not None and (not found or found[0].residual is not None):
         found = _elsewhere(given, positions) or found

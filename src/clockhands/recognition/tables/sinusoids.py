@@ -23,7 +23,7 @@ from clockhands.ladders import Geometric
 from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Equivalent, Match, Matches, Rows
 from clockhands.recognition.preset_names import alike, turned_round
-from clockhands.recognition.tables.describing import Description, Doubts, TableShape, described, polished
+from clockhands.recognition.tables.describing import Description, TableShape, described, polished
 from clockhands.recognition.tables.progressions import (
     PairAngles,
     PairReading,
@@ -189,7 +189,7 @@ def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> Sinu
     if shape.lone:
         lone = (numbers[:, hands.first[-1]] - hands.offset) / hands.size
         full = _with_lone(trial, turns, lone, places)
-    doubts = Doubts(covariance_of(full, given.rounding))
+    doubts = covariance_of(full, given.rounding)
     ways = described(full, doubts, shape, known=given.positions is not None)
     if not ways:
         return None
@@ -200,7 +200,7 @@ def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> Sinu
     told = along.mean(axis=0) / np.sqrt((np.abs(values) ** 2).mean(axis=0))
 
     def measured() -> Description:
-        return described(full, Doubts(np.zeros((3, 3))), shape, known=given.positions is not None)[0]
+        return described(full, np.zeros((3, 3)), shape, known=given.positions is not None)[0]
 
     return SinusoidFit(best, tuple(ways[1:]), scale, scale * doubt, hands, trial, trial.rest, told, measured)
 
@@ -314,7 +314,7 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
     if not found.rest < 0.01:
         return None
     shape = TableShape(given.width, layout, found.order, lone=False, zeros=0, pairs=given.width // 2)
-    ways = described(found, Doubts(covariance_of(found, given.rounding)), shape)
+    ways = described(found, covariance_of(found, given.rounding), shape)
     if not ways:
         return None
     best = ways[0]
