@@ -1,26 +1,12 @@
-"""Measured rates with their bounds, and what it means that a description fits them.
-
-Ladders without a ramp: geometric, slowed alike, with hands that stand still, and even steps.
-
-Ladders that were slowed by a ramp (YaRN, Llama 3) or hand by hand (LongRoPE).
-
-Fast hands keep their rates under both ramps, so the fast end of a ladder says which geometric ladder it was, and the
-share ``rate_j / w_j`` that each pair keeps says the rest. YaRN's shares are a line in the pair's index from 1 to
-``1 / f``, Llama 3's a line in the rate. Where a model's usual numbers (32 and 1 turns, 1 and 4 turns, a length that
-is a power of two) give the rates, they are taken; else they are solved for.
-
-From measured rates to the ladder that has them: how it is spaced and scaled, in numbers that people write.
-
-`fit_ladder` takes the rates of the pairs, in their order, with a bound on the error of each, and answers every
-description by `clockhands.ladders` and `clockhands.scaling` that has all rates within the bounds.
+"""From measured rates to the ladder that has them: how it is spaced and scaled, in numbers that people write.
 
 Every family is fitted in the same way. Its numbers are first bounded by intervals: of a geometric ladder
 ``ln rate_j = ln m - j g`` each pair bounds ``g``, and the bounds are intersected; of a scaling the shares that pairs
-keep, ``rate_j / w_j``, are a line in the pair's index (YaRN) or in its rate (Llama 3). Then the shortest decimal of
-each interval is taken, or the roundest length, and the whole ladder is made by the library's own code and held to
-every bound: what does not fit is not answered, so a number is never shortened beyond what was measured. Numbers that
-several values of give the same rates (a YaRN's original length, whose ramp begins at a whole pair) are said in
-``undetermined``.
+keep, ``rate_j / w_j``, are a line in the pair's index from 1 to ``1 / f`` (YaRN) or in its rate (Llama 3). The fast
+pairs keep their rates under both, and say which ladder was scaled. Usual numbers are tried first (32 and 1 turns, a
+length that is a power of two), then the shortest decimal of each interval. The whole ladder is made by the library's
+own code and held to every bound: what does not fit is not answered, so a number is never shortened beyond what was
+measured. Numbers that several values of give the same rates are said in ``undetermined``.
 """
 
 import itertools
@@ -239,8 +225,8 @@ def _lines(measured: MeasuredRates) -> Iterator[tuple[slice, Interval]]:
 def _starts(low: np.ndarray, high: np.ndarray) -> Interval:
     """Where lines start that pass between these bounds at 0, 1, 2, …; the first bounds where there is no such line.
 
-    A start ``a`` leaves slopes from the steepest ``(a - high_j) / j`` to the flattest ``(a - low_j) / j``. The room
-    between the two is a concave function of ``a``: its top is found by thirds, its ends by halving.
+    The room between the steepest slope ``(a - high_j) / j`` and the flattest ``(a - low_j) / j`` that a start ``a``
+    leaves is a concave function of ``a``: its top is found by thirds, its ends by halving.
     """
     bounds, index = Interval(float(low[0]), float(high[0])), np.arange(1, len(low))
     if not index.size:
@@ -438,7 +424,7 @@ class _Shares:
         return bool(falling and highest[0] >= 1 and (lowest <= 1).all() and highest[-1] < 1 and lowest[-1] > 0)
 
     def near(self, slowed: np.ndarray, factor: float) -> bool:
-        """Whether these parts of the slowing are the shares, but for rounding: worth making the ladder exactly."""
+        """Whether these parts of the slowing are nearly the shares: worth making the ladder exactly."""
         made = 1 - slowed * (1 - 1 / factor)
         return bool((np.abs(made - self.kept) <= 2 * self.reach + 1e-12).all())
 
@@ -475,9 +461,6 @@ class _Shares:
         whole = 1 - 1 / factor
         kept, reach = self.kept[pairs], self.reach[pairs]
         return (1 - kept - reach) / whole, (1 - kept + reach) / whole
-
-
-# --- YaRN ------------------------------------------------------------------------------------------------------
 
 
 def _yarns(shares: _Shares) -> Iterator[Fit | None]:
@@ -616,9 +599,6 @@ def _ends(shares: _Shares, factor: float) -> Iterator[tuple[float, float, bool]]
     yield float(begin), float(end), False
 
 
-# --- Llama 3 ---------------------------------------------------------------------------------------------------
-
-
 def _llamas(shares: _Shares) -> Iterator[Fit | None]:
     turns = shares.below / (2 * math.pi)
     found = False
@@ -668,9 +648,6 @@ def _llama(shares: _Shares, factor: float, original: int, low: float, high: floa
         scaling = Yarn(factor, original, high, low, attention_factor=attention, ramp="turns")
         cost += 0 if attention is None else significant(attention)
         yield measured.fit(shares.spacing, scaling, cost + 2)
-
-
-# --- LongRoPE --------------------------------------------------------------------------------------------------
 
 
 def _longropes(measured: MeasuredRates) -> Iterator[Fit | None]:
@@ -777,17 +754,10 @@ def fit_ladder(
     found = [fit for fit in plain_fits(measured) if fit is not None]
     if not found and measured.turning == measured.pairs > 1:
         found = scaled_fits(measured)
-    fits = sorted([*found, _as_given(measured)], key=lambda fit: fit.cost)
-    return [fit for place, fit in enumerate(fits) if not any(_same(fit, other) for other in fits[:place])]
-
-
-def _same(fit: Fit, other: Fit) -> bool:
-    return (fit.spacing, fit.scaling) == (other.spacing, other.scaling)
-
-
-def _as_given(measured: MeasuredRates) -> Fit:
-    rates = tuple(np.where(measured.rates <= measured.bounds, 0.0, measured.rates).tolist())
-    scaling = None
-    if not measured.attention_factor.holds(1.0):
-        scaling = Yarn(1.0, 1, attention_factor=shortest(measured.attention_factor), ramp="turns")
-    return Fit(Explicit(rates), scaling, 0.0, COSTS["explicit"] + 17 * len(rates))
+    still = tuple(np.where(measured.rates <= measured.bounds, 0.0, measured.rates).tolist())
+    alone = None if factor.holds(1.0) else Yarn(1.0, 1, attention_factor=shortest(factor), ramp="turns")
+    found.append(Fit(Explicit(still), alone, 0.0, COSTS["explicit"] + 17 * len(still)))
+    different: dict[tuple[Spacing, Scaling | None], Fit] = {}
+    for fit in sorted(found, key=lambda fit: fit.cost):
+        different.setdefault((fit.spacing, fit.scaling), fit)
+    return list(different.values())

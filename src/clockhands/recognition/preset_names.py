@@ -1,9 +1,4 @@
-"""Published conventions, to give a description the name that it has.
-
-Which presets are the code that was found, by what they say and not by their numbers.
-
-Other words for a match: kept where they make the same numbers, at the positions that they say.
-"""
+"""Published conventions: the names of the presets that are a code, and other descriptions of the same numbers."""
 
 import dataclasses
 from collections.abc import Iterator

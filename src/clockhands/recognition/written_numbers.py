@@ -1,9 +1,7 @@
-"""Numbers that people write: the shortest decimal, or the roundest length, that an interval holds.
+"""Numbers that people write, told from numbers that were only measured.
 
-Numbers that somebody wrote, told from numbers that were only measured.
-
-A measured number lies within its uncertainty of many decimals. One of few digits is believed to be meant only where
-there are so few of its kind that one would hardly lie there by chance.
+An interval holds many decimals: `shortest` takes the one of fewest digits, `roundest` a length. A number with a
+standard deviation is taken for a plain one only where so few are of its kind that it would hardly lie there by chance.
 """
 
 import math

@@ -179,11 +179,7 @@ def _read(reader: Reader, positions: np.ndarray) -> np.ndarray:
 
 
 def _factor_on_x(reader: Reader) -> float:
-    """What ``x`` is multiplied by.
-
-    Raises:
-        Unfit: It is not multiplied by one number.
-    """
+    """What ``x`` is multiplied by; `Unfit` where that is not one number."""
     draw = np.random.default_rng(5)
     at = np.array([0, 1, 6])
     x = draw.integers(-96, 97, (3, reader.caller.width)) / 64

@@ -1,13 +1,8 @@
-"""When two answers of a function are the same.
+"""How a function behaves before it is known what it computes: what its rows depend on, and how far it reaches.
 
-What a row depends on beside its own position: the other positions of its call, or how many rows that has.
-
-A code of positions turns each row by its own position alone. What else a function looks at is found by calls of the
-same rows in other company, and named, so that a dependence on the company is not taken for one on ``x``.
-
-How a function behaves before anybody asks what it computes: what its rows depend on, and how far it reaches.
-
-Every check is a call or two with a few rows, compared with what the same rows gave before.
+Every check is a call or two with a few rows, compared with what the same rows gave before. A code of positions turns
+each row by its own position alone; whatever else a function looks at is found by moving one other position at a time,
+and named, so that a dependence on the other rows is not taken for one on ``x``.
 """
 
 from collections.abc import Callable
@@ -75,13 +70,7 @@ def _linear(caller: Caller) -> str:
 
 
 def not_linear(caller: Caller, position: int, rows: int) -> str:
-    """Why rows of one call are not the sums of rows of another, longer one at other positions.
-
-    Args:
-        caller: The function.
-        position: Where the rows of the short call stood; it had two.
-        rows: How many the longer one had.
-    """
+    """Why two rows at one position are not the sums of rows of a longer call at other positions."""
     if not linear_in_company(caller):
         return "It is not a rotation: it is not linear in x (a sum of rows is not turned as the rows are)."
     x = np.random.default_rng(2).integers(-96, 97, (2, caller.width)) / 64
@@ -98,10 +87,6 @@ def last_length_alike(caller: Caller, counts: bool) -> int | None:
     """The most rows that a call may have before that changes what its rows become; None if it changes nothing.
 
     Looked at in one call of the most rows; where that differs, the length is found by halving, which takes twelve more.
-
-    Args:
-        caller: The function.
-        counts: Whether it counts its rows instead of looking at positions.
     """
     x, at = np.random.default_rng(8).integers(-96, 97, (4, caller.width)) / 64, np.array([5, 3, 13, 8])
 

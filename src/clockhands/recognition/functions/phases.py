@@ -1,18 +1,11 @@
-"""How fast each pair of a function turns, to as many digits as its arithmetic keeps.
+"""How fast each pair of a function turns, to as many digits as its arithmetic keeps, and what it rounds.
 
 A row with a 1 in the first channel of every pair comes out with each pair's cosine and sine, so one row a position
 reads all phases. The rate is known from position 1 to the error of one phase; position 2 halves that, position 4
 halves it again, and so on: the last phase tells which turn the next one is in (lag doubling). A power of two times a
-number is rounded nowhere in binary floating point, so what is measured there are the rates as the function holds them,
-whatever it rounds elsewhere.
-
-In which precision a function makes its phases: what is rounded, seen from what comes out wrong.
-
-The rates as the function holds them are measured at powers of two (`functions_phases`). Elsewhere the phases tell what
-is rounded: positions (257 is 256 or 258 in bfloat16), products (a float32 phase of 50,000 rad is known to 0.004), or
-nothing. Each way is computed with the measured rates and compared.
-
-What was measured of pairs that turn, the ladders that have it, and what is rounded on the way.
+number is rounded nowhere in binary floating point, so these are the rates as the function holds them. Elsewhere the
+phases tell what is rounded: positions (257 is 256 or 258 in bfloat16), products (a float32 phase of 50,000 rad is known
+to 0.004), or nothing. Each way is computed with the measured rates and compared.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,14 +59,7 @@ def read_phases(reader: Reader, pairs: RotatedPairs, positions: np.ndarray) -> t
 
 
 def measure(reader: Reader, pairs: RotatedPairs, longest: int, unit: float) -> Phases:
-    """The rate of each pair, by positions 1, 2, 4, … up to the longest.
-
-    Args:
-        reader: The function.
-        pairs: Its pairs.
-        longest: The largest position that it takes.
-        unit: Rounding of one number that it gives, relative to 1.
-    """
+    """The rate of each pair, by positions 1, 2, 4, … up to the longest; ``unit`` is the rounding of one number."""
     whole = 1 << np.arange(int(longest).bit_length())
     phases, amplitudes = read_phases(reader, pairs, whole)
     start = read_phases(reader, pairs, np.array([0]))[0]
@@ -245,18 +231,11 @@ def rates_dtype(phases: Phases, exact: np.ndarray | None) -> str | None:
 def product_dtypes(
     positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float, held: str | None = None
 ) -> tuple[str | None, str | None]:
-    """What positions and products are rounded to, by phases seen at positions that are no powers of two.
+    """What positions and products are rounded to, by phases seen [positions, pairs] at no powers of two.
 
-    Args:
-        positions: Where, [positions].
-        seen: The signed phases there, [positions, pairs].
-        phases: The measured rates.
-        noise: Of one phase.
-        held: The dtype of the rates, if it is known: they are then known exactly.
-
-    Returns:
-        The dtype of the positions (``"exact"`` where they are not rounded) and of the products, None where float32 and
-        finer ones look alike; None, None where no way that is known explains the phases.
+    The dtype of the positions (``"exact"`` where they are not rounded) and of the products, None where float32 and
+    finer ones look alike; None, None where no way that is known explains the phases. ``held`` is the dtype of the
+    rates, if it is known: they are then known exactly.
     """
     rates = phases.rates if held in (None, "float64") else rounded(phases.rates, held)
     for places, product in _WAYS:
@@ -385,13 +364,7 @@ def _joined(rates: np.ndarray, bounds: np.ndarray, blocks: tuple[int, ...], sett
 
 
 def arithmetic_of(turning: MeasuredRotation, rates: Sequence[float], rates_in: str | None) -> Arithmetic:
-    """What the function rounds, by what it gives at positions that are no powers of two.
-
-    Args:
-        turning: What was measured.
-        rates: The rates of the ladder that was found, of all pairs.
-        rates_in: The dtype that the rates are held in, if it is seen already.
-    """
+    """What the function rounds, by what it gives at positions that are no powers of two, beside these rates."""
     phases = turning.phases
     if rates_in is None:
         rates_in = rates_dtype(phases, np.array(rates)[index_of(turning.pairs)])
@@ -421,12 +394,9 @@ def explained_by(
 
 
 def first_of(positions: np.ndarray, bad: np.ndarray, ask: Callable[[np.ndarray], np.ndarray]) -> int | None:
-    """The first position that is bad, looked for between the first bad one that was asked and the one asked before.
+    """The first position that is bad, between the first bad one of those asked and the one before; or None.
 
-    Args:
-        positions: Those asked, rising.
-        bad: Which of them are.
-        ask: Which of some others are; every call narrows what is left to a 64th.
+    ``ask`` says which of some other positions are bad; every call narrows what is left to a 64th.
     """
     found = np.flatnonzero(bad)
     if not found.size:

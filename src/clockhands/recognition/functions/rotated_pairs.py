@@ -45,11 +45,6 @@ class NoRotation(Exception):
 def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> RotatedPairs:
     """The pairs that these matrices [positions, width, width] turn; the first is that of position 0.
 
-    Args:
-        matrices: ``A_p`` for each position.
-        positions: Where they were read.
-        unit: Rounding of one number, relative to 1.
-
     Raises:
         NoRotation: They turn no pairs; the message says what they do.
     """
@@ -126,11 +121,7 @@ def _still(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
 
 
 def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray, unit: float) -> None:
-    """Refuse pairs whose 2 x 2 matrices are no multiples of rotations.
-
-    Raises:
-        NoRotation: With the range by which they change lengths.
-    """
+    """Refuse pairs whose 2 x 2 matrices are no multiples of rotations, with the range by which they change lengths."""
     a, b = channels.T
     blocks = np.stack([np.stack([matrices[:, a, a], matrices[:, a, b]], -1),
                        np.stack([matrices[:, b, a], matrices[:, b, b]], -1)], -2)  # fmt: skip

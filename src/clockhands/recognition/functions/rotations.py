@@ -1,11 +1,8 @@
-"""What a function multiplies its pairs by: one number for all, or one that grows with the position (xPos).
+"""A function that turns pairs: which rotary code it is, and how exactly it computes it.
 
-A function that turns pairs: which rotary code it is, and how exactly it computes it.
-
-Functions whose ladder depends on the largest position of a call: dynamic NTK, LongRoPE.
-
-Up to an original length they are one rotation, beyond it another. Where that is comes from a search; both rotations are
-then measured, each with its largest position in every call.
+It may multiply pairs by a number that grows with the position (xPos), and its ladder may depend on the largest position
+of a call (dynamic NTK, LongRoPE): up to an original length it is one rotation, beyond it another. Where that is comes
+from a search; both are then measured, each with its largest position in every call.
 """
 
 import math
@@ -231,11 +228,7 @@ def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
 
 
 def _linear_to(reader: Reader, matrix: np.ndarray, position: int) -> float:
-    """How far a sum of rows is from the sum of what becomes of them, relative to the rows.
-
-    Raises:
-        NoRotation: Further than float32 leaves it, or the function's dtype.
-    """
+    """How far a sum of rows is from the sum of what becomes of them; refused beyond what the dtype explains."""
     x = np.random.default_rng(2).integers(-96, 97, (2, len(matrix))) / 64
     y = reader(x, np.full(2, position))
     scale = np.abs(x).sum(axis=1).max()
@@ -282,7 +275,7 @@ class Check:
         first_wrong: The first position that is off by more than 0.01, if any.
         largest: The largest position compared.
         alike: The first position whose difference is not explained, or the one after the largest.
-        stands: Whether the positions from the first wrong one on are turned as the one before it.
+        stands: Whether positions from the first wrong one on are turned as the one before it.
     """
 
     error: float

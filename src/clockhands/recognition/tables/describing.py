@@ -4,11 +4,10 @@ Rows tell ``rate x step`` and ``start / step``, never a rate or a step alone. So
 is taken, unless a published convention of another one fits; and of the bases that make the same rates (a base open,
 another closed, another for each rule of an odd width) the one that takes the fewest digits to say.
 
-The last digits of a description, for tables of float64.
-
-There a phase of thousands of radians is told to a rounding of the table, and a base, a start and a step in float64 are
-just good enough to say it: they are fitted with phases that are exact, and tried in their last places. Positions may
-be float64 numbers, rounded one by one, or the real numbers of a progression: what makes smaller errors is taken.
+In tables of float64 a phase of thousands of radians is told to a rounding of the table, and a base, a start and a step
+in float64 are just good enough to say it: they are fitted with phases that are exact, and tried in their last places.
+Positions may be float64 numbers, rounded one by one, or the real numbers of a progression: what makes smaller errors is
+taken.
 """
 
 import itertools
@@ -116,15 +115,9 @@ class TableShape:
 def described(
     found: Progression, covariance: np.ndarray, shape: TableShape, *, known: bool = False
 ) -> list[Description]:
-    """Descriptions of a progression, the shortest first, each with numbers of its own.
+    """Descriptions of a progression that make the same table, the shortest first, each with numbers of its own.
 
-    All make the same table, to what the rows tell. Where it is known where rows stand, the rates are as measured.
-
-    Args:
-        found: The measured numbers.
-        covariance: Of level, slope and origin [3, 3].
-        shape: The channels.
-        known: Whether it is known where rows stand.
+    ``covariance`` is that of level, slope and origin. Where it is ``known`` where rows stand, rates are as measured.
     """
     if shape.zeros > 1:
         return []
@@ -262,15 +255,10 @@ _HANDS = 32  # of these the last places are told
 
 
 def polished(ways: list[Description], values: np.ndarray, places: np.ndarray, *, known: bool) -> list[Description]:
-    """Descriptions with the free numbers that fit best, the closest first.
+    """Descriptions of geometric ladders with the free numbers that fit best, the closest first.
 
-    A base that somebody chose makes smaller errors than one of another span that only comes near its rates.
-
-    Args:
-        ways: Descriptions of geometric ladders.
-        values: ``cos + i sin`` of the pairs as the table has them, [rows, pairs].
-        places: The numbers of these rows; or their positions, where they are ``known``.
-        known: Whether positions were given.
+    A base that somebody chose makes smaller errors than one of another span that only comes near its rates. ``values``
+    are the pairs as the table has them, [rows, pairs], and ``places`` these rows; their positions where ``known``.
     """
     fitted, largest = _closest(ways, values, places)
     if largest >= _ENOUGH and not known and not fitted[0].whole:

@@ -1,10 +1,8 @@
-"""A bare table of several axes: which grid its rows run through, and which channels belong to which axis.
+"""A bare table of several axes: its grid, the channels of each axis, their ladders; checked on every row.
 
 In a table of the cells of a grid a channel of one axis is the same wherever the others stand. So the length of the
 axis that runs fastest is the number of rows after which some channels repeat, while within so many rows the others
 stand still; what stands still is a table of the remaining axes, one row for each block.
-
-A bare table of several axes, checked on every row, with the words for it.
 """
 
 import itertools
@@ -159,13 +157,7 @@ class Arrangement:
 
 
 def arrangements(cells: Cells, lines: list[np.ndarray], width: int) -> list[Arrangement]:
-    """The arrangements of channels under which each channel is of its axis and all pairs keep one size.
-
-    Args:
-        cells: The grid.
-        lines: For each axis of the grid the rows along it, [cells, width].
-        width: Channels.
-    """
+    """Arrangements of channels under which each is of its axis and all pairs keep one size along these lines."""
     found = []
     number = len(cells.sizes)
     for axes in itertools.permutations(range(number)):
@@ -337,10 +329,7 @@ def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float]
 
 
 def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | None:
-    """The evenly spaced rates of an axis with the first rate and multiplier of a published code, another last one.
-
-    Where raw coordinates say the step, the first rate must be the published one.
-    """
+    """Evenly spaced rates of an axis with a published first rate, which raw coordinates confirm, and another last one."""
     for trial in axis.trials:
         first, end = float(trial.advances[0]), float(trial.advances[-1])
         if trial.kind != "even" or len(trial.advances) != pairs or not first > 0:
@@ -444,7 +433,10 @@ def _of_cells(given: GivenTable, cells: Cells, lines: list[np.ndarray], prefix: 
             for candidate in found[:4]:
                 match = _checked(given, cells, arrangement, candidate, prefix, loose=loose)
                 if match is not None:
-                    match = replace(match, equivalents=(*match.equivalents, *_equivalents(match, candidate, found)))
+                    others = [one for one in found if one is not candidate][:4]
+                    grids = [replace(match.positions, start=one.start, step=one.step) for one in others]
+                    same = [Equivalent(one.spec, at) for one, at in zip(others, grids, strict=True)]
+                    match = replace(match, equivalents=(*match.equivalents, *same))
                     return Matches([match], _in_words(match, grid))
     return Matches([], reason)
 
@@ -527,13 +519,12 @@ def _checked(
 ) -> Match | None:
     order = tuple(int(axis) for axis in np.argsort(arrangement.axes))
     sizes = tuple(cells.sizes[axis] for axis in arrangement.axes)
-    grid = Grid(sizes, start=candidate.start, step=candidate.step, order=order)
-    spec = candidate.spec
+    full = Grid(sizes, start=candidate.start, step=candidate.step, order=order, prefix=prefix)
+    grid, spec = replace(full, prefix=0), candidate.spec
     check = compared(given, _expected(spec, grid))
     if check.zeros or check.bad or (check.wrong and not (loose and _nearly(check, given, spec))):
         return None
     residual = residual_of(check, given, spec.scale, prefix) if check.wrong else None
-    full = Grid(sizes, start=candidate.start, step=candidate.step, order=order, prefix=prefix)
     names = ranked(list(candidate.names), _KNOWN[order[-1] == 0])
     return Match(
         spec,
@@ -546,7 +537,16 @@ def _checked(
         computed_in=None if len(check.wrong) > _FEW * given.rows + 1 else computed_in(check, given),
         rows=Rows(prepended=prefix),
         residual=residual,
-        evidence=_evidence(given, cells, candidate, check),
+        evidence=(
+            ("dtype", given.dtype),
+            ("grid", list(cells.sizes)),
+            ("start", list(candidate.start)),
+            ("step", list(candidate.step)),
+            ("scale", spec.scale),
+            ("names", list(candidate.names)),
+            ("not_nearest", check.inexact / max(1, check.numbers)),
+            ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
+        ),
     )
 
 
@@ -574,25 +574,3 @@ def _expected(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
     for axis, channel in enumerate(coordinates):
         rates[axis, channel] = 1.0
     return ExpectedTable.of_cells(spec, grid, rates, raw=bool(len(coordinates)))
-
-
-def _equivalents(match: Match, best: Candidate, others: list[Candidate]) -> tuple[Any, ...]:
-    grid = match.positions
-    return tuple(
-        Equivalent(one.spec, Grid(grid.sizes, start=one.start, step=one.step, order=grid.order, prefix=grid.prefix))
-        for one in others
-        if one is not best
-    )[:4]
-
-
-def _evidence(given: GivenTable, cells: Cells, candidate: Candidate, check: Comparison) -> tuple[tuple[str, Any], ...]:
-    return (
-        ("dtype", given.dtype),
-        ("grid", list(cells.sizes)),
-        ("start", list(candidate.start)),
-        ("step", list(candidate.step)),
-        ("scale", candidate.spec.scale),
-        ("names", list(candidate.names)),
-        ("not_nearest", check.inexact / max(1, check.numbers)),
-        ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
-    )

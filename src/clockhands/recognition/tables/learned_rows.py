@@ -1,15 +1,11 @@
-"""Tables whose columns are waves of one rate each, in no convention that is known: what can be said of them.
+"""Tables in no convention that is known: columns that are waves all the same, and rows that training made.
 
-A wave of any phase keeps ``d_(r+1) + d_(r-1) = 2 cos(angle) d_r``, where ``d`` is how much it changes from row to row,
-whatever was added to it. A column is a wave where that leaves less than a fiftieth of how ``d`` changes, over at least
-half a turn.
+A wave of any phase keeps ``d_(r+1) + d_(r-1) = 2 cos(angle) d_r``, where ``d`` is how much it changes from row to row.
+A column is a wave where that leaves less than a fiftieth of how ``d`` changes, over at least half a turn.
 
-Tables that training made: what tells them from noise, and what their spectrum shows.
-
-In noise no row knows its neighbour: the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x n)``,
-where ``n`` is how many independent numbers a row has: the width, or, of components with shares ``s`` of the variance,
-``1 / sum(s**2)``. That is so for any rows in an order of no meaning. Rows that were trained to stand for neighbouring
-positions are alike, far beyond that.
+In noise the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x n)``, where ``n`` is how many
+independent numbers a row has: of components with shares ``s`` of the variance, ``1 / sum(s**2)``. Rows that were
+trained to stand for neighbouring positions are alike far beyond that.
 """
 
 import math

@@ -1,16 +1,11 @@
-"""Which channels of a table turn together, and how far each pair turns from one row to the next.
+"""Which channels of a table turn together, how far from row to row, and which ladder that is.
 
-A pair of a clock, taken as one complex number ``z = second + i first``, keeps its size and turns by the same angle
-at every row: ``z_r = A exp(i (angle r + phase))``. That its size is the same in all pairs and rows is what tells the
-layouts apart; how it turns is then read off, more and more exactly at growing distances between rows.
+A pair taken as one complex number ``z = second + i first`` keeps its size and turns by the same angle at every row:
+``z_r = A exp(i (angle r + phase))``. That its size is the same in all pairs and rows tells the layouts apart.
 
-From the turning of pairs, known modulo a whole turn, to one ladder and one place to start from.
-
-A pair of rate ``r`` at positions ``start + step x`` has the phase ``r start + r step x``. Rows show ``r step`` and
-``r start`` modulo 2 pi. With ``a = r |step|``, which is all that rows can tell of a rate, the phase is
-``a (origin + sign x)``, where ``origin = start / |step|`` says where position 0 lies. So a geometric ladder has three
-unknown numbers, however many pairs and rows there are.
-
+A pair of rate ``r`` at positions ``start + step x`` has the phase ``r start + r step x``, known modulo 2 pi. With
+``a = r |step|``, which is all that rows can tell of a rate, the phase is ``a (origin + sign x)``, where
+``origin = start / |step|``. So a geometric ladder has three unknown numbers, however many pairs and rows there are.
 Slow pairs turn less than half a turn from row to row. They tell the progression, which tells the next faster pair
 well enough to know how many whole turns are missing there, which tells the progression better, and so on.
 """
@@ -245,12 +240,9 @@ def turned(values: np.ndarray, order: Order) -> np.ndarray:
 
 
 def progressions(angles: PairAngles, rows: int, *, known: bool = False) -> Iterator[Progression]:
-    """All ladders with a start that turn the pairs like this, to what the angles allow.
+    """All ladders with a start that turn pairs of ``second + i first`` like this, to what the angles allow.
 
-    Args:
-        angles: How the pairs, as ``second + i first``, turn.
-        rows: How many rows that was seen in.
-        known: Whether the angles are per token at known positions, so that they start at 0 and rise.
+    Where positions are ``known``, the angles are per token: positions start at 0 and rise.
     """
     for order in ("sin-cos", "cos-sin"):
         angle = angles.angle if order == "sin-cos" else -angles.angle

@@ -1,12 +1,8 @@
 """A bare table of one axis: which sinusoid makes it.
 
-Tables whose pairs hold one wave twice, sine and sine or cosine and cosine: Funnel's factorised attention.
-
-A pair has no quadrature here, so a column stands for itself: ``x_(r+1) + x_(r-1) = 2 cos(angle) x_r`` tells how far it
-turns from row to row, without a sign, and least squares its phase. The other wave is made from both, and the ladder
-looked for as in any table.
-
-What a table is, checked on every row, with the words for it.
+Where both channels of a pair hold one wave (Funnel's factorised attention), a column stands for itself:
+``x_(r+1) + x_(r-1) = 2 cos(angle) x_r`` tells how far it turns from row to row, without a sign, and least squares its
+phase. The other wave is made from both, and the ladder looked for as in any table.
 """
 
 import math
@@ -347,20 +343,19 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
         name, values = next((name for name, _ in alike(spec)), None) if spec else None, None
         if spec is None:
             return None, "Pairs keep a circle that does not stand in the middle, as no code that is known does."
-    at = _positions(given, best)
-    check = compared(given, _expected(spec, at, values, scale, _places(given, best)))
+    check = _beside(given, best, spec, values, scale)
     if check.bad:
         return None, f"Row {check.bad[0]} holds NaN or infinite numbers."
     if check.wrong and spec.standardised is None and not best.names:
         # Numbers of few digits that were taken for the meant ones may not be.
         own = found.measured()
         raw = replace(own.spec, scale=found.scale)
-        again = compared(given, _expected(raw, _positions(given, own), None, found.scale, _places(given, own)))
+        again = _beside(given, own, raw, None, found.scale)
         if len(again.wrong) < len(check.wrong):
             best, name, spec, values, scale, check = own, None, raw, None, found.scale, again
     if check.wrong and spec.standardised is None and scale != found.scale:
         other = _named(best.spec, found.scale)
-        again = compared(given, _expected(other[1], at, other[2], found.scale, _places(given, best)))
+        again = _beside(given, best, other[1], other[2], found.scale)
         if 2 * len(again.wrong) < len(check.wrong):
             (name, spec, values), scale, check = other, found.scale, again
     wrong, rows = check.wrong, given.rows
@@ -383,7 +378,17 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
         computed_in=None if moved else computed_in(check, given),
         rows=kept,
         residual=residual,
-        evidence=_evidence(given, found, best, check, scale),
+        evidence=(
+            ("dtype", given.dtype),
+            ("start", best.start),
+            ("step", best.step),
+            ("scale", scale),
+            ("measured", list(best.free)),
+            ("names", list(best.names)),
+            ("angle_unexplained", found.rest),
+            ("not_nearest", check.inexact / max(1, check.numbers)),
+            ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
+        ),
     )
     return match, _reason(match, best, check)
 
@@ -397,7 +402,8 @@ def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
     were or nearly so.
     """
     assert check.uses is not None
-    share = _share(check, found, rows)
+    # Root mean square of the difference over that of the code: sine and cosine of a pair have a square of 1.
+    share = math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
     moves = np.array([size for _, _, size in check.wrong])
     turning = found.progression.advances[: len(found.told)] * rows > 2 * math.pi
     if found.progression.kind != "geometric" or share > _HALF or turning.sum() < 3:
@@ -408,11 +414,6 @@ def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
         and np.mean(check.uses > 0) >= _HALF
         and np.mean(found.told[turning] > _HALF) >= 0.9
     )
-
-
-def _share(check: Comparison, found: SinusoidFit, rows: int) -> float:
-    """Root mean square of the difference over that of the code: sine and cosine of a pair have a square of 1."""
-    return math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
 
 
 def _scale(found: SinusoidFit, width: int) -> float:
@@ -427,14 +428,16 @@ def _scale(found: SinusoidFit, width: int) -> float:
     return number if digits < UNKNOWN and number > 0 else found.scale
 
 
-def _positions(given: GivenTable, best: Description) -> Callable[[int, int], Any]:
+def _beside(given: GivenTable, best: Description, spec: Sinusoidal, values: Any, scale: float) -> Comparison:
+    """The table beside a spec, where the description or the caller says that rows stand."""
     own = given.positions
-    return best.positions if own is None else lambda begin, end: own[begin:end]
+    if own is None:
+        return compared(given, _expected(spec, best.positions, values, scale, best.places))
 
+    def at(begin: int, end: int) -> np.ndarray:
+        return own[begin:end]
 
-def _places(given: GivenTable, best: Description) -> Callable[[int, int], np.ndarray]:
-    own = given.positions
-    return best.places if own is None else lambda begin, end: own[begin:end]
+    return compared(given, _expected(spec, at, values, scale, at))
 
 
 def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]:
@@ -483,7 +486,7 @@ def _with_zeros(
     """
     rows, own = given.rows, given.positions
     if not zeros and not prefix:
-        return spec, _positions(given, best)(0, rows), Rows()
+        return spec, best.positions(0, rows) if own is None else own, Rows()
     lead = tuple(range(prefix))
     among = tuple(prefix + row for row in zeros)
     if own is None and best.whole:
@@ -496,7 +499,7 @@ def _with_zeros(
             return spec, Grid(rows, start=start, step=step, prefix=prefix), Rows(prepended=prefix)
     if not zeros and own is None and given.rounding > 2.0**-40:
         return spec, Grid(rows, start=best.start, step=best.step, prefix=prefix), Rows(prepended=prefix)
-    at = np.concatenate([np.zeros(prefix), np.asarray(_places(given, best)(0, rows), float)])
+    at = np.concatenate([np.zeros(prefix), np.asarray(best.places(0, rows) if own is None else own, float)])
     taken = set(at[prefix:].tolist())
     nowhere = next(place for place in range(rows + 1) if place not in taken)
     at[[*lead, *among]] = nowhere
@@ -533,22 +536,6 @@ def _equivalents(
             out.append(same)
     other = turned_round(spec, positions) if best.step < 0 else None
     return tuple(out if other is None else [*out, other])
-
-
-def _evidence(
-    given: GivenTable, found: SinusoidFit, best: Description, check: Comparison, scale: float
-) -> tuple[tuple[str, Any], ...]:
-    return (
-        ("dtype", given.dtype),
-        ("start", best.start),
-        ("step", best.step),
-        ("scale", scale),
-        ("measured", list(best.free)),
-        ("names", list(best.names)),
-        ("angle_unexplained", found.rest),
-        ("not_nearest", check.inexact / max(1, check.numbers)),
-        ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
-    )
 
 
 def _reason(match: Match, best: Description, check: Comparison) -> str:
