@@ -26,6 +26,17 @@ USUAL = (1e4, 5e5, 1e6, 1e5, 1.5e5, 1.6e5, 5e6, 1e7, 1e8, 1e2, 2.5e5, 8e6, 1.1e7
 
 # What a description costs beyond the digits of its numbers: of two that fit, the cheaper is said first.
 COSTS = {"span": 2, "multiplier": 2, "scaling": 3, "steps": 4, "divisors": 12, "explicit": 40}
+_LENGTHS = tuple(1 << power for power in range(7, 25))
+# Turns between which ramps lie, the usual ones first.
+_BETAS = ((32.0, 1.0), (16.0, 1.0), (32.0, 2.0), (16.0, 2.0), (64.0, 1.0))
+_TURNS = ((1.0, 4.0), (1.0, 1.0), (2.0, 4.0), (1.0, 2.0), (1.0, 8.0), (2.0, 8.0), (4.0, 8.0))
+_CLOSER = 8
+_USUAL_LENGTHS = tuple(1 << power for power in range(11, 18))
+# The numbers of a LongRoPE must be this much rarer than decimals that fit by chance, as a power of 10.
+_RARER = 6.0
+_FINE = 1e-5
+_CHANCE = 0.1
+__all__ = ["Fit", "fit_ladder"]
 
 
 @dataclass(frozen=True)
@@ -319,18 +330,6 @@ def _even_steps(measured: MeasuredRates) -> Fit | None:
         cost += 0 if unit == 1 else COSTS["multiplier"]
         fits.append(measured.fit(EvenSteps(ends[0], ends[1], unit), None, cost))
     return min((fit for fit in fits if fit is not None), key=lambda fit: fit.cost, default=None)
-
-
-_LENGTHS = tuple(1 << power for power in range(7, 25))
-# Turns between which ramps lie, the usual ones first.
-_BETAS = ((32.0, 1.0), (16.0, 1.0), (32.0, 2.0), (16.0, 2.0), (64.0, 1.0))
-_TURNS = ((1.0, 4.0), (1.0, 1.0), (2.0, 4.0), (1.0, 2.0), (1.0, 8.0), (2.0, 8.0), (4.0, 8.0))
-_CLOSER = 8
-_USUAL_LENGTHS = tuple(1 << power for power in range(11, 18))
-# The numbers of a LongRoPE must be this much rarer than decimals that fit by chance, as a power of 10.
-_RARER = 6.0
-_FINE = 1e-5
-_CHANCE = 0.1
 
 
 def scaled_fits(measured: MeasuredRates) -> list[Fit]:
@@ -703,9 +702,6 @@ def _usual_longrope(factor: Interval) -> tuple[int, float] | None:
             if factor.holds(math.sqrt(1 + math.log(1 << power) / math.log(original))):
                 return original, float(1 << power)
     return None
-
-
-__all__ = ["Fit", "fit_ladder"]
 
 
 def fit_ladder(

@@ -1,7 +1,7 @@
 """Published conventions: the names of the presets that are a code, and other descriptions of the same numbers."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -21,6 +21,9 @@ Kind = TypeVar("Kind")
 
 # Of the presets that are one and the same code, the ones that most readers know.
 KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
+# Of several names of one code the plain convention comes first.
+_FIRST = ("roformer", "llama2", "vaswani2017", "tensor2tensor")
+_ROWS = 64  # in which two codes are compared: their rates are few numbers
 
 
 def of_kind(kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
@@ -46,10 +49,6 @@ def alike(spec: Sinusoidal) -> list[tuple[str, Sinusoidal]]:
         found[name] = own
     names = sorted(ranked(list(found)), key=lambda name: bool(found[name].zero_rows))
     return [(name, found[name]) for name in names]
-
-
-# Of several names of one code the plain convention comes first.
-_FIRST = ("roformer", "llama2", "vaswani2017", "tensor2tensor")
 
 
 def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, ...]:
@@ -109,12 +108,9 @@ def _same_ladder(one: Rotary, other: Rotary, slack: np.ndarray) -> bool:
     )
 
 
-_ROWS = 64  # in which two codes are compared: their rates are few numbers
-
-
 def with_equal_words(match: Match, given: GivenTable) -> Match:
     """The match with those of its equivalents that make the same numbers, and no name where its scale is another."""
-    equal = _Equal(match, given)
+    equal = _equal_to(match, given)
     name = match.name
     if isinstance(match.spec, AxialSinusoidal) and name is not None:
         known = preset(name)
@@ -138,38 +134,33 @@ def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
     return Equivalent(replace(spec, order=flipped), positions)  # type: ignore[arg-type]
 
 
-class _Equal:
-    """Whether other words make the numbers of a match."""
+def _equal_to(match: Match, given: GivenTable) -> Callable[[Any], bool]:
+    """Whether other words make the numbers of a match, in some of its rows."""
+    places = _some(match.positions)
+    rows = table(match.spec, places, "float64", values=match.values)  # type: ignore[arg-type]
+    fastest = max((max(np.ravel(one)) for one in getattr(match.spec, "rates", ())), default=1.0)
+    reach = float(np.abs(positions_of(places).as_float64()).max(initial=0.0) * fastest)
+    # A base for another span is a float64, and says rates to a few roundings of themselves.
+    allowed = (4 * given.rounding + 2.0**-48 * reach) * float(np.abs(rows).max(initial=0.0))
+    known: dict[Any, bool] = {}
 
-    def __init__(self, match: Match, given: GivenTable) -> None:
-        """Make some rows of the match."""
-        self.match = match
-        places = _some(match.positions)
-        self.rows = table(match.spec, places, "float64", values=match.values)  # type: ignore[arg-type]
-        fastest = max((max(np.ravel(one)) for one in getattr(match.spec, "rates", ())), default=1.0)
-        reach = float(np.abs(positions_of(places).as_float64()).max(initial=0.0) * fastest)
-        # A base for another span is a float64, and says rates to a few roundings of themselves.
-        self.allowed = (4 * given.rounding + 2.0**-48 * reach) * float(np.abs(self.rows).max(initial=0.0))
-        self.known: dict[Any, bool] = {}
-
-    def __call__(self, other: Any) -> bool:
-        spec, positions = other, self.match.positions
+    def equal(other: Any) -> bool:
+        spec, positions = other, match.positions
         try:
             if isinstance(other, str):
-                spec = preset(other, width=self.match.spec.width)  # type: ignore[union-attr]
+                spec = preset(other, width=match.spec.width)  # type: ignore[union-attr]
             elif isinstance(other, Equivalent):
                 spec, positions = other.spec, other.positions
             key = (spec, id(positions))
-            if key not in self.known:
-                made = table(spec, _some(positions), "float64", values=self.match.values)  # type: ignore[arg-type]
-                self.known[key] = (
-                    made.shape == self.rows.shape
-                    and bool(np.abs(made - self.rows).max(initial=0.0) <= self.allowed)
-                    and _zeros(spec, positions) == _zeros(self.match.spec, self.match.positions)
-                )
-            return self.known[key]
+            if key not in known:
+                made = table(spec, _some(positions), "float64", values=match.values)  # type: ignore[arg-type]
+                near = made.shape == rows.shape and bool(np.abs(made - rows).max(initial=0.0) <= allowed)
+                known[key] = near and _zeros(spec, positions) == _zeros(match.spec, match.positions)
+            return known[key]
         except ClockhandsError:
             return False
+
+    return equal
 
 
 def _some(positions: Any) -> Any:

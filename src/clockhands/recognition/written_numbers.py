@@ -8,6 +8,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+# A plain number is taken for the meant one where fewer than this many of its kind are expected in the interval.
+CHANCE = 0.01
+_SIGMAS = 4.0
+UNKNOWN = 17  # digits of a number that is none of these
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -78,12 +83,6 @@ def roundest(interval: Interval) -> int | None:
         if number <= highest:
             return number
     return None
-
-
-# A plain number is taken for the meant one where fewer than this many of its kind are expected in the interval.
-CHANCE = 0.01
-_SIGMAS = 4.0
-UNKNOWN = 17  # digits of a number that is none of these
 
 
 def plain(value: float, doubt: float, published: tuple[float, ...] = ()) -> tuple[int, float]:

@@ -13,6 +13,20 @@ import numpy as np
 from clockhands.recognition.functions.phases import SPACING
 from clockhands.recognition.functions_calling import Caller, Reader, Refused
 
+LONGEST_CALL = 4_097
+"""Rows of the longest call that is made."""
+# One row is looked at while one other position moves. Each moves to where it keeps its part: the first stays neither
+# smallest nor largest, the smallest stays the smallest.
+_PLACES = np.array([10, 4, 7, 20, 6, 12])
+_LOOKED_AT = 2
+_MOVED = {"first": (0, 11), "smallest": (1, 3), "largest": (3, 24), "last": (5, 13), "others": (4, 8)}
+# Of a function that counts its rows, so many are read; each costs a row in every call.
+_COUNTED = 4096
+# Where a code grows or shrinks with the position, positions are taken up to this change of length.
+_GROWTH = 64.0
+_PAD = 64
+ALWAYS_ANOTHER = "Asked the same again it gives another answer"
+
 
 def equal(caller: Caller, one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two answers differ by no more than the order of additions can make."""
@@ -20,14 +34,12 @@ def equal(caller: Caller, one: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.abs(one - other).max(initial=0) <= 4 * SPACING.get(caller.output, 2.0**-23) * scale)
 
 
-LONGEST_CALL = 4_097
-"""Rows of the longest call that is made."""
-
-# One row is looked at while one other position moves. Each moves to where it keeps its part: the first stays neither
-# smallest nor largest, the smallest stays the smallest.
-_PLACES = np.array([10, 4, 7, 20, 6, 12])
-_LOOKED_AT = 2
-_MOVED = {"first": (0, 11), "smallest": (1, 3), "largest": (3, 24), "last": (5, 13), "others": (4, 8)}
+def halved(fine: Callable[[int], bool], low: int, high: int) -> int:
+    """The last number that is fine, between one that is and one that is not."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fine(middle) else (low, middle)
+    return low
 
 
 def company(caller: Caller) -> tuple[str, ...]:
@@ -49,24 +61,18 @@ def linear_in_company(caller: Caller) -> bool:
     one, other = draw.integers(-96, 97, (2, len(_PLACES), caller.width)) / 64
     sums = caller(one, _PLACES) + caller(other, _PLACES)
     scale = max(1.0, float(np.abs(sums).max()))
-    return bool(np.abs(caller(one + other, _PLACES) - sums).max() <= 4 * scale * _unit(caller))
-
-
-def _unit(caller: Caller) -> float:
-    return {"bfloat16": 2.0**-8, "float16": 2.0**-11}.get(caller.output, 2.0**-22)
+    unit = max(unit_of(caller.output), 2.0**-22)
+    return bool(np.abs(caller(one + other, _PLACES) - sums).max() <= 4 * scale * unit)
 
 
 def company_in_words(names: tuple[str, ...], caller: Caller) -> str:
     """Why a function whose rows depend on these other positions is no code."""
     which = "the others" if "others" in names else " and ".join(f"the {name}" for name in names)
+    linear = " With the same positions in a call it is linear in x." if linear_in_company(caller) else ""
     return (
         f"A row depends on the other positions of its call ({which}), and a code of positions turns each row by its "
-        f"own position.{_linear(caller)}"
+        f"own position.{linear}"
     )
-
-
-def _linear(caller: Caller) -> str:
-    return " With the same positions in a call it is linear in x." if linear_in_company(caller) else ""
 
 
 def not_linear(caller: Caller, position: int, rows: int) -> str:
@@ -98,13 +104,9 @@ def last_length_alike(caller: Caller, counts: bool) -> int | None:
     try:
         if equal(caller, first, seen(LONGEST_CALL)):
             return None
-        low, high = 16, LONGEST_CALL  # alike, not alike
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if equal(caller, first, seen(middle)) else (low, middle)
+        return halved(lambda rows: equal(caller, first, seen(rows)), 16, LONGEST_CALL)
     except Refused:  # it takes fewer rows
         return None
-    return low
 
 
 def length_in_words(last: int) -> str:
@@ -113,15 +115,6 @@ def length_in_words(last: int) -> str:
         f"A row depends on how many rows its call has: up to {last:,} it is one code, beyond it another for the whole "
         f"call, and here are the numbers of calls of at most {last:,} rows."
     )
-
-
-# Of a function that counts its rows, so many are read; each costs a row in every call.
-_COUNTED = 4096
-# Where a code grows or shrinks with the position, positions are taken up to this change of length.
-_GROWTH = 64.0
-_PAD = 64
-
-ALWAYS_ANOTHER = "Asked the same again it gives another answer"
 
 
 class Unfit(Exception):
@@ -253,11 +246,7 @@ def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None
         low = 1 << (longest.bit_length() - 1)
         while low > 4 and not fine(low):
             low //= 2
-        high = min(2 * low, longest + 1)  # fine, not fine or not asked for
-        while high - low > 1 and low > 4:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fine(middle) else (low, middle)
-        return low
+        return halved(fine, low, min(2 * low, longest + 1)) if low > 4 else low
 
     start = lengths(0) or 1.0
     taken = last(lambda position: lengths(position) is not None)

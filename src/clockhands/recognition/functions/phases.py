@@ -26,6 +26,18 @@ from clockhands.recognition.written_numbers import Interval
 _TURN = 2 * np.pi
 # Parts of a token, where a function takes them: rates up to pi x 2**10 are then known from the first step on.
 _PARTS = 2.0 ** np.arange(-10, 0)
+# Numbers below 1 lie this far apart, relative to the power of two below them.
+SPACING = {dtype: 2 * half for dtype, half in ROUNDING.items()}
+ORDER = ("bfloat16", "float16", "float32", "float64")
+_WAYS = (  # what positions and products may be rounded to
+    ("exact", "float64"),
+    ("exact", "float32"),
+    *((low, product) for low in LOW_PRECISION for product in ("float64", "float32", low)),
+    ("exact", "bfloat16"),
+    ("exact", "float16"),
+)
+# Whole numbers that bfloat16, float16 and float32 products cannot hold, spread over what models use.
+TELLING = (257, 259, 401, 1_001, 2_049, 2_051, 4_097, 10_007, 30_011, 65_537, 99_991, 100_003)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,20 +149,6 @@ def wrapped(angles: np.ndarray) -> np.ndarray:
     """Angles brought to [-pi, pi]."""
     with np.errstate(invalid="ignore"):  # what is not finite stays so
         return angles - _TURN * np.round(angles / _TURN)
-
-
-# Numbers below 1 lie this far apart, relative to the power of two below them.
-SPACING = {dtype: 2 * half for dtype, half in ROUNDING.items()}
-ORDER = ("bfloat16", "float16", "float32", "float64")
-_WAYS = (  # what positions and products may be rounded to
-    ("exact", "float64"),
-    ("exact", "float32"),
-    *((low, product) for low in LOW_PRECISION for product in ("float64", "float32", low)),
-    ("exact", "bfloat16"),
-    ("exact", "float16"),
-)
-# Whole numbers that bfloat16, float16 and float32 products cannot hold, spread over what models use.
-TELLING = (257, 259, 401, 1_001, 2_049, 2_051, 4_097, 10_007, 30_011, 65_537, 99_991, 100_003)
 
 
 @dataclass(frozen=True)

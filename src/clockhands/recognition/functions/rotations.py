@@ -15,7 +15,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, Geometric
 from clockhands.positions import positions_of
 from clockhands.recognition.fitting import Fit, divisor_in
-from clockhands.recognition.functions.behaviour import Behaviour, equal, not_linear, unit_of
+from clockhands.recognition.functions.behaviour import Behaviour, equal, halved, not_linear, unit_of
 from clockhands.recognition.functions.phases import (
     Arithmetic,
     MeasuredRotation,
@@ -42,6 +42,15 @@ from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.rotary.rotating import cosine_sine
 from clockhands.scaling import Dynamic, LongRope, Scaling
 from clockhands.specs import describe
+
+# Where few bits are seen, dozens of odd numbers have the same rates: the shortest are told.
+_EQUIVALENTS = 8
+_BETWEEN = np.array([0.3125])
+# Off by more than this, a number counts as wrong: a bfloat16 table is off by 0.004.
+_WRONG = 0.01
+_CONTIGUOUS = 4096
+# Positions from 0 on that must be explained, or the ladder is that of positions 1, 2, 4, … alone.
+_ENOUGH = 64
 
 
 def decay_of(
@@ -118,16 +127,6 @@ def _unknown(slopes: np.ndarray) -> str:
     )
 
 
-# Where few bits are seen, dozens of odd numbers have the same rates: the shortest are told.
-_EQUIVALENTS = 8
-_BETWEEN = np.array([0.3125])
-# Off by more than this, a number counts as wrong: a bfloat16 table is off by 0.004.
-_WRONG = 0.01
-_CONTIGUOUS = 4096
-# Positions from 0 on that must be explained, or the ladder is that of positions 1, 2, 4, … alone.
-_ENOUGH = 64
-
-
 def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     """The rotary code of a function that is linear in ``x``.
 
@@ -150,7 +149,7 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     if checked.alike < min(_ENOUGH, checked.largest):
         return None, (
             f"It turns pairs, but at position {checked.alike} already not as any rotary code with the angles of "
-            f"positions 1, 2, 4, … would: {_words(spec)} is off by more than rounding explains."
+            f"positions 1, 2, 4, … would: {describe(spec).rstrip('.')} is off by more than rounding explains."
         )
     rates, within = all_pairs(turning)
     if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them
@@ -328,12 +327,8 @@ def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic:
     return Check(error, float(explained.mean()), first_wrong, int(positions[-1]), alike, stands)
 
 
-def _words(spec: Rotary) -> str:
-    return describe(spec).rstrip(".")
-
-
 def _reason(turning: MeasuredRotation, spec: Rotary, arithmetic: Arithmetic, checked: Check) -> str:
-    said = [f"It is a rotation: {_words(spec)}."]
+    said = [f"It is a rotation: {describe(spec).rstrip('.')}."]
     if isinstance(spec.spacing, Explicit):
         said.append("Its rates are on no ladder that is known here; they are given one by one.")
     if turning.phases.modulo is not None:
@@ -380,6 +375,7 @@ def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
 
 
 def _with(match: Match, spec: Rotary, beyond: Rotary, turning: MeasuredRotation, bounds: np.ndarray) -> Match:
+    assert isinstance(spec.scaling, Dynamic | LongRope)
     own = dict(match.evidence)
     arithmetic = Arithmetic(own["rates_in"], own["positions_in"], own["phases_in"], own["table_in"])
     checked = check(turning, beyond, None, arithmetic, None)
@@ -387,7 +383,7 @@ def _with(match: Match, spec: Rotary, beyond: Rotary, turning: MeasuredRotation,
     own.pop("presets", None)
     own.pop("undetermined", None)
     own |= {
-        "original": _original(spec),
+        "original": spec.scaling.original,
         "longest_position": checked.largest,
         "first_wrong_position": checked.first_wrong,
     }
@@ -402,11 +398,6 @@ def _with(match: Match, spec: Rotary, beyond: Rotary, turning: MeasuredRotation,
         equivalents=(),
         evidence=tuple(own.items()),
     )
-
-
-def _original(spec: Rotary) -> int:
-    assert isinstance(spec.scaling, Dynamic | LongRope)
-    return spec.scaling.original
 
 
 def _last_alike(behaviour: Behaviour) -> int:
@@ -424,11 +415,7 @@ def _last_alike(behaviour: Behaviour) -> int:
             reader.anchor = None
 
     first = seen(16)
-    low, high = 16, behaviour.longest  # alike, not alike
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if equal(reader.caller, first, seen(middle)) else (low, middle)
-    return low
+    return halved(lambda anchor: equal(reader.caller, first, seen(anchor)), 16, behaviour.longest)
 
 
 def _stateful(behaviour: Behaviour, last: int) -> str:

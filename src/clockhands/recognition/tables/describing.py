@@ -31,6 +31,10 @@ from clockhands.recognition.written_numbers import UNKNOWN, plain
 
 _SIGMAS = 4.0  # standard deviations that something meant may lie from what was measured
 BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
+LEVEL, SLOPE, ORIGIN = np.eye(3)
+_ENOUGH = 3 * 2.0**-53  # what the roundings of the table itself leave
+_HOPELESS = 128 * 2.0**-53  # phases that were rounded themselves: no last place helps
+_HANDS = 32  # of these the last places are told
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,9 +220,6 @@ def _published(found: Progression, covariance: np.ndarray, shape: TableShape, kn
             yield Description(own, start, found.sign * step, digits, (name,), free)
 
 
-LEVEL, SLOPE, ORIGIN = np.eye(3)
-
-
 class _Steps:
     """The numbers of a progression, fixed one after another: each time the others move to where they fit best."""
 
@@ -247,11 +248,6 @@ class _Steps:
             self.covariance = self.covariance - np.outer(along, along) / variance
             self.left -= off**2 / variance
         return True
-
-
-_ENOUGH = 3 * 2.0**-53  # what the roundings of the table itself leave
-_HOPELESS = 128 * 2.0**-53  # phases that were rounded themselves: no last place helps
-_HANDS = 32  # of these the last places are told
 
 
 def polished(ways: list[Description], values: np.ndarray, places: np.ndarray, *, known: bool) -> list[Description]:

@@ -43,6 +43,11 @@ _ALIKE = 0.9  # of the cells must be alike then
 _LOOSE = 1 << 20  # numbers of a table that is looked at so
 _EXACT = 1e-3  # that sizes of pairs vary by at most where a table is as it was made, in 8 bits too
 UNKNOWN_AXIS = -1
+# Of the presets that are one and the same code: those best known for rows in which the first axis runs fastest (x, y),
+# and those for rows in which the last one does (y, x).
+_KNOWN = {True: ("mae", "simple-vit"), False: ("transformers-2d", "detr", "timm-2d")}
+_FEW = 0.01  # of the rows may be others
+_LITTLE = 0.1  # of the code, that a table may have moved by
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +334,7 @@ def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float]
 
 
 def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | None:
-    """Evenly spaced rates of an axis with a published first rate, which raw coordinates confirm, and another last one."""
+    """Evenly spaced rates of an axis: the published first rate, confirmed by raw coordinates, and another last one."""
     for trial in axis.trials:
         first, end = float(trial.advances[0]), float(trial.advances[-1])
         if trial.kind != "even" or len(trial.advances) != pairs or not first > 0:
@@ -341,15 +346,6 @@ def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | 
         digits, number = plain(last, doubt)
         return EvenSteps(published.first, number if digits < UNKNOWN else last, published.multiplier)
     return None
-
-
-# Of the presets that are one and the same code: those best known for rows in which the first axis runs fastest (x, y),
-# and those for rows in which the last one does (y, x).
-_KNOWN = {True: ("mae", "simple-vit"), False: ("transformers-2d", "detr", "timm-2d")}
-
-
-_FEW = 0.01  # of the rows may be others
-_LITTLE = 0.1  # of the code, that a table may have moved by
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,8 @@ from clockhands.recognition.matches import Match, Matches
 _ROWS, _CHANNELS = 1024, 512  # looked at, at most
 _LEFT = 0.02
 _SHARE = 0.1  # of the columns that must be waves, and 4, to speak of them
+SIGMAS = 8.0  # standard deviations of noise that neighbours must be alike by
+_SPECTRUM_ROWS, _CHANNELS = 2048, 512  # looked at, at most
 
 
 def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
@@ -44,10 +46,6 @@ def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
         "rad per row, but not as pairs of any convention that is known."
     )
     return words, {"columns_that_turn": number, "rates_per_row": [float(f"{one:.6g}") for one in rates[:64]]}
-
-
-SIGMAS = 8.0  # standard deviations of noise that neighbours must be alike by
-_SPECTRUM_ROWS, _CHANNELS = 2048, 512  # looked at, at most
 
 
 def identify_trained(given: GivenTable, reason: str) -> Matches:

@@ -21,6 +21,10 @@ from clockhands.layouts import Layout
 
 # A pair of independent noise has a size that varies by half of itself; a clock's, by its rounding.
 _UNSTEADY = 0.4
+Kind = Literal["geometric", "even", "explicit"]
+_TURN = 2 * np.pi
+_LOOSE = 0.02  # rad that are always allowed while a progression is looked for; what is found is checked exactly
+_FARTHEST = 64  # turns of the slowest pair between position 0 and the rows that are looked through
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,13 +190,6 @@ def _neighbours(rows: int) -> tuple[np.ndarray, np.ndarray]:
         two.append(one[-1] + lag)
         lag *= 2
     return np.concatenate(one), np.concatenate(two)
-
-
-Kind = Literal["geometric", "even", "explicit"]
-
-_TURN = 2 * np.pi
-_LOOSE = 0.02  # rad that are always allowed while a progression is looked for; what is found is checked exactly
-_FARTHEST = 64  # turns of the slowest pair between position 0 and the rows that are looked through
 
 
 @dataclass(frozen=True, eq=False)

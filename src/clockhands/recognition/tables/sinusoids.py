@@ -45,6 +45,12 @@ from clockhands.specs import describe
 
 HEAD = 256  # rows that a description is looked for in
 _TRIED = 4  # readings of the head that are followed to the end
+_WAVES = {"sin-cos": "sin-sin", "cos-sin": "cos-cos"}
+# Rows that may differ from a table that is still called a sinusoid: one, or this share.
+_FEW = 0.01
+# What training may have moved, and what must be left of how a pair turns.
+_HALF = 0.5
+_TRAINED = 10.0  # times as large as it starts, or as small, a trained scale may have become
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,9 +238,6 @@ def _expected(
     return ExpectedTable(spec, positions, values, scale, rates, at)
 
 
-_WAVES = {"sin-cos": "sin-sin", "cos-sin": "cos-cos"}
-
-
 def identify_single(given: GivenTable, prefix: int) -> Matches:
     """The table of one wave in both channels of each pair that this is."""
     none = Matches([], "No two columns hold the same wave.")
@@ -322,13 +325,6 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
     seen = {"start": best.start - prefix * best.step, "step": best.step, "scale": spec.scale}
     expected = _expected(spec, best.positions, None, spec.scale, best.places)
     return exact_match(given, expected, best.positions(-prefix, given.rows), names, seen)
-
-
-# Rows that may differ from a table that is still called a sinusoid: one, or this share.
-_FEW = 0.01
-# What training may have moved, and what must be left of how a pair turns.
-_HALF = 0.5
-_TRAINED = 10.0  # times as large as it starts, or as small, a trained scale may have become
 
 
 def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match | None, str]:
