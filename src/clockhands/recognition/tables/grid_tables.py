@@ -121,13 +121,14 @@ def _split(
 
     def alike(blocks: np.ndarray, axis: int) -> np.ndarray:
         near = np.abs(blocks - middle(blocks, axis)) <= within
-        return near.mean(axis=(0, 1)) >= _ALIKE if loose else near.all(axis=(0, 1))
+        return np.asarray(near.mean(axis=(0, 1)) >= _ALIKE if loose else near.all(axis=(0, 1)))
 
     for fast in range(2, number // 2 + 1) if depth < _MOST else ():
         if number % fast:
             continue
         blocks = rows.reshape(-1, fast, rows.shape[1])
         # A look at few rows first: most lengths are wrong, and show it at once.
+        again = still = np.zeros(rows.shape[1], bool)
         for part in (blocks,) if loose else (blocks[:3], blocks):
             again = alike(part, 0)
             still = alike(part, 1) if not loose or again.any() else again
