@@ -17,8 +17,7 @@ from clockhands.auditing.checks import Case
 from clockhands.auditing.findings import json_value
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
-from clockhands.recognition import Match, Matches, identify
-from clockhands.recognition.given import LOW_PRECISION
+from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
 from clockhands.sources.resolve import code_of

@@ -15,8 +15,7 @@ from clockhands.biases.codes import BiasCode, TableCode
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.grids import Grid
 from clockhands.ladders import Explicit
-from clockhands.recognition import Match, identify
-from clockhands.recognition.given import LOW_PRECISION
+from clockhands.recognition import LOW_PRECISION, Match, identify
 from clockhands.rotary import Rotary
 from clockhands.scaling import LongRope
 from clockhands.sources.arrays import TensorInfo

@@ -11,7 +11,7 @@ import numpy as np
 
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
-from clockhands.recognition.pairing import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
+from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 from clockhands.sources.projections import Found, Projection
 
 Order = tuple[int, Layout]

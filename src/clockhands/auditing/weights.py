@@ -12,7 +12,7 @@ from clockhands.auditing.checks import Case, declared
 from clockhands.auditing.row_orders import Permuted, permuted
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
-from clockhands.recognition.pairing import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
+from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 from clockhands.sources.projections import Found, projections
 from clockhands.sources.resolved import Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened

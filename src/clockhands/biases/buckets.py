@@ -17,7 +17,7 @@ import numpy as np
 
 from clockhands.arguments import count, not_negative, positive, settle
 from clockhands.biases.codes import After, TableCode, truth
-from clockhands.biases.distances import Pairs
+from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.errors import InvalidValue
 from clockhands.ladders import working
@@ -114,7 +114,7 @@ class Buckets(TableCode):
         beyond = (_boundary(self.max_distance, exact, k, steps, epsilon=self.epsilon) for k in range(1, steps))
         return (*range(1, exact + 1), *takewhile(lambda boundary: boundary < _BEYOND, beyond))
 
-    def row_numbers(self, pairs: Pairs) -> np.ndarray:
+    def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
         """The bucket of each pair."""
         rows, negative, where = pairs.steps(self), pairs.distances.negative, pairs.xp.where
         return where(negative, rows + self._one_way if self.bidirectional else 0 * rows, rows)
@@ -185,7 +185,7 @@ class CeilingBuckets(TableCode):
         beyond = (_boundary(self.max_distance - 1, middle, k, steps, strictly=True) for k in range(steps + 1))
         return (*range(1, middle + 1), *takewhile(lambda boundary: boundary < _BEYOND, beyond))
 
-    def row_numbers(self, pairs: Pairs) -> np.ndarray:
+    def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
         """The row of each pair."""
         return _signed(self.span, pairs.steps(self), pairs)
 
@@ -222,12 +222,12 @@ class Clipped(TableCode):
         """Number of rows of the table."""
         return 2 * self.span
 
-    def row_numbers(self, pairs: Pairs) -> np.ndarray:
+    def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
         """The row of each pair."""
         return _signed(self.span, pairs.clipped(self.span, self), pairs)
 
 
-def _signed(span: int, steps: Any, pairs: Pairs) -> Any:
+def _signed(span: int, steps: Any, pairs: QueryKeyPairs) -> Any:
     """The row of a number of steps before or after, of ``2 span`` rows."""
     where = pairs.xp.where
     row = span + where(pairs.distances.negative, -steps, steps)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.biases.distances import Pairs
+from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.traces import made_outside
@@ -70,7 +70,7 @@ class BiasCode(ABC):
         return None
 
     @abstractmethod
-    def numbers(self, pairs: Pairs, values: Values) -> Any:
+    def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
         """The numbers of all heads at these pairs, [heads, *pairs], in the library of the values."""
 
 
@@ -89,19 +89,19 @@ class TableCode(BiasCode):
         """The table, [rows, heads]."""
         return {self.name: (self.rows, self.heads)}
 
-    def has_rows(self, pairs: Pairs) -> Any:
+    def has_rows(self, pairs: QueryKeyPairs) -> Any:
         """Which pairs of a trace have a row; None where all have one, or the others were refused."""
         return None
 
     @abstractmethod
-    def row_numbers(self, pairs: Pairs) -> np.ndarray:
+    def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
         """The row that each pair takes, int64 in the pairs' shape."""
 
     def table(self, values: Values) -> Any:
         """The table, [rows, heads]."""
         return values.arrays[self.name]
 
-    def numbers(self, pairs: Pairs, values: Values) -> Any:
+    def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         xp, rows = values.xp, self.row_numbers(pairs)
         taken = xp.take(self.table(values), values.whole(rows.reshape(-1)), axis=0)

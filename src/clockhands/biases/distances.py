@@ -69,7 +69,7 @@ def _signed(part: np.ndarray | None, negative: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class QueryKeyPairs:
     """Pairs of a query and a key: positions that broadcast together.
 
     Attributes:
@@ -135,7 +135,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class QueryKeyGrid:
     """All pairs of some queries [queries] and some keys [keys].
 
     Attributes:
@@ -156,7 +156,7 @@ class Grid:
         steps = {at.step for at in (self.queries, self.keys) if at.size > 1}
         return self.queries.progression and self.keys.progression and len(steps) <= 1 and 0 not in self.shape
 
-    def diagonals(self) -> Pairs:
+    def diagonals(self) -> QueryKeyPairs:
         """One pair of each diagonal, from the last query at the first key to the first query at the last key.
 
         The pair ``(i, j)`` of an even grid lies on the diagonal ``j - i + queries - 1``.
@@ -165,17 +165,17 @@ class Grid:
         rows, columns = self.shape
         query = np.concatenate([np.arange(rows)[::-1], np.zeros(columns - 1, np.int64)])
         key = np.concatenate([np.zeros(rows, np.int64), np.arange(1, columns)])
-        return Pairs(_at(queries, query), _at(keys, key), self._last(keys))
+        return QueryKeyPairs(_at(queries, query), _at(keys, key), self._last(keys))
 
-    def columns(self) -> Pairs:
+    def columns(self) -> QueryKeyPairs:
         """One pair for each key: for codes that look at nothing else."""
         keys = self._all()[1]
-        return Pairs(_at(keys, slice(-1, None)), keys, self._last(keys))
+        return QueryKeyPairs(_at(keys, slice(-1, None)), keys, self._last(keys))
 
-    def rows(self, begin: int, end: int, stop: int | None = None) -> Pairs:
+    def rows(self, begin: int, end: int, stop: int | None = None) -> QueryKeyPairs:
         """The pairs of the queries ``begin`` to ``end - 1`` with the keys before ``stop``, or all, [rows, keys]."""
         queries, keys = self._all()
-        return Pairs(_at(queries, (slice(begin, end), None)), _at(keys, (None, slice(stop))), self._last(keys))
+        return QueryKeyPairs(_at(queries, (slice(begin, end), None)), _at(keys, (None, slice(stop))), self._last(keys))
 
     def _all(self) -> tuple[Sizes, Sizes]:
         return self.queries.sizes(0, self.queries.size), self.keys.sizes(0, self.keys.size)
@@ -210,10 +210,10 @@ class Batches:
         """Number of queries and of keys in each sequence."""
         return self.queries.shape[-1], self.keys.shape[-1]
 
-    def grids(self) -> Iterator[Grid]:
+    def grids(self) -> Iterator[QueryKeyGrid]:
         """The grid of each sequence."""
         for sequence in range(*self.batch or (1,)):
-            yield Grid(_sequence(self.queries, sequence), _sequence(self.keys, sequence))
+            yield QueryKeyGrid(_sequence(self.queries, sequence), _sequence(self.keys, sequence))
 
 
 def batches_of(queries: Any, keys: Any) -> Batches:

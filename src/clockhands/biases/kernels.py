@@ -7,7 +7,7 @@ import numpy as np
 
 from clockhands.arguments import count, positive, settle, shown
 from clockhands.biases.codes import After, BiasCode, Reads, one_of, truth
-from clockhands.biases.distances import Pairs
+from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 
 
@@ -67,7 +67,7 @@ class Kerple(BiasCode):
                 return f"`{name}` of a {self.kernel} kernel must be {allowed}, got {shown(number)}."
         return None
 
-    def numbers(self, pairs: Pairs, values: Values) -> Any:
+    def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         xp, distances = values.xp, pairs.distances
         apart = values.reals(pairs.xp.abs(distances.reals) if self.symmetric else distances.past)
@@ -148,7 +148,7 @@ class Fire(BiasCode):
         at = values.reals(queries)
         return xp.log1p(xp.abs(values.arrays["c"]) * xp.where(at > threshold, at, threshold)) + self.epsilon
 
-    def numbers(self, pairs: Pairs, values: Values) -> Any:
+    def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         xp, arrays = values.xp, values.arrays
         shares = self.numerator(pairs.distances.past, values) / self.denominator(pairs.query_tokens, values)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from clockhands.arguments import count, positive, settle
 from clockhands.biases.codes import After, BiasCode, Reads, one_of
-from clockhands.biases.distances import Pairs
+from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.ladders import working
 
@@ -38,7 +38,7 @@ class _Line(BiasCode):
         """What keys after the query get."""
         return "as before" if self.form == "symmetric" else "as itself" if self.form == "past" else "more"
 
-    def numbers(self, pairs: Pairs, values: Values) -> Any:
+    def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
         """The numbers of all heads at these pairs."""
         if self.form == "key":
             tokens = pairs.key_tokens

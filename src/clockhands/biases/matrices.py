@@ -7,7 +7,7 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.biases.codes import BiasCode, TableCode, truth
-from clockhands.biases.distances import Batches, Grid, batches_of
+from clockhands.biases.distances import Batches, QueryKeyGrid, batches_of
 from clockhands.biases.kernels import Fire
 from clockhands.biases.traced import is_inside, traced_bias
 from clockhands.biases.values import Values, values_of
@@ -111,7 +111,7 @@ def row_numbers(spec: TableCode, queries: Any, keys: Any) -> np.ndarray:
     return out
 
 
-def _fill(out: np.ndarray, spec: BiasCode, grid: Grid, values: Values, causal: bool) -> None:
+def _fill(out: np.ndarray, spec: BiasCode, grid: QueryKeyGrid, values: Values, causal: bool) -> None:
     """Write one sequence's bias into ``out`` [heads, queries, keys]."""
     queries, keys = grid.shape
     if spec.reads == "distance" and grid.even:
@@ -163,7 +163,7 @@ def _elsewhere(spec: BiasCode, at: Batches, values: Values, kind: np.dtype, caus
     return result
 
 
-def _matrix(spec: BiasCode, grid: Grid, values: Values, causal: bool) -> Any:
+def _matrix(spec: BiasCode, grid: QueryKeyGrid, values: Values, causal: bool) -> Any:
     xp, (queries, keys) = values.xp, grid.shape
     if spec.reads == "distance" and grid.even:
         pairs = grid.diagonals()
@@ -179,7 +179,7 @@ def _matrix(spec: BiasCode, grid: Grid, values: Values, causal: bool) -> Any:
     return xp.concat([_some_rows(spec, grid, part, values, causal) for part in rows], axis=1)
 
 
-def _some_rows(spec: BiasCode, grid: Grid, rows: range, values: Values, causal: bool) -> Any:
+def _some_rows(spec: BiasCode, grid: QueryKeyGrid, rows: range, values: Values, causal: bool) -> Any:
     """Some rows of the matrix; keys at its end that none of them sees are masked without being computed."""
     xp, keys = values.xp, grid.shape[1]
     pairs = grid.rows(rows.start, rows.stop)

@@ -40,7 +40,7 @@ class TracedDistances:
 
 
 class TracedPairs:
-    """Pairs of a query and a key; see `clockhands.biases.distances.Pairs`, whose part this takes.
+    """Pairs of a query and a key; see `clockhands.biases.distances.QueryKeyPairs`, whose part this takes.
 
     Attributes:
         xp: The library.

@@ -7,7 +7,7 @@ import numpy as np
 
 from clockhands.arguments import count, settle, shown
 from clockhands.biases.codes import Reads, TableCode, truth
-from clockhands.biases.distances import Pairs
+from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import Sizes
@@ -70,7 +70,7 @@ class _Plane(TableCode):
         down, across = np.divmod(positions.whole.astype(np.int64) - self.first_token, self.width)
         return down * (2 * self.width - 1) + across
 
-    def row_numbers(self, pairs: Pairs) -> Any:
+    def row_numbers(self, pairs: QueryKeyPairs) -> Any:
         """The row of each pair; where a pair of a trace has none, any."""
         rows = self.places(pairs.queries) - self.places(pairs.keys) + self.differences // 2
         known = self.has_rows(pairs)
@@ -134,7 +134,7 @@ class Window(_Plane):
         """The position of the window's first token."""
         return int(self.class_token)
 
-    def row_numbers(self, pairs: Pairs) -> np.ndarray:
+    def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
         """The row of each pair."""
         rows = super().row_numbers(pairs)
         if not self.class_token:

@@ -17,7 +17,7 @@ from clockhands.biases import Alibi
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Geometric
-from clockhands.recognition.fitting import fit_ladder
+from clockhands.recognition import fit_ladder
 from clockhands.rotary import Rotary
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.specs import describe

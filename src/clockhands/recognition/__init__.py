@@ -1,6 +1,24 @@
 """From numbers to the code that makes them."""
 
+from clockhands.recognition.fitting import Fit, fit_ladder
+from clockhands.recognition.given import LOW_PRECISION
 from clockhands.recognition.identifying import identify
 from clockhands.recognition.matches import Match, Matches, Residual, Rows
+from clockhands.recognition.pairing import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 
-__all__ = ["Match", "Matches", "Residual", "Rows", "identify"]
+__all__ = [
+    "LAYOUTS",
+    "LOW_PRECISION",
+    "MODEL_LEAD",
+    "MODEL_Z",
+    "Fit",
+    "Match",
+    "Matches",
+    "Residual",
+    "Rows",
+    "Score",
+    "fit_ladder",
+    "identify",
+    "score",
+    "together",
+]

@@ -25,20 +25,23 @@ _BLOCK = 1 << 23  # numbers looked at together: 32 MB of float32
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenTable:
     """Rows of numbers, read only where they are asked for.
 
     Attributes:
         array: NumPy array [rows, width], possibly a file's.
         dtype: What the numbers were rounded to, by name.
-        rounding: The relative error of one rounding to that dtype.
         positions: float64 [rows] where the caller said where the rows stand, else None.
     """
 
     array: np.ndarray
     dtype: str
-    rounding: float
     positions: np.ndarray | None = None
+
+    @property
+    def rounding(self) -> float:
+        """The relative error of one rounding to the dtype."""
+        return ROUNDING[self.dtype]
 
     @property
     def rows(self) -> int:

@@ -51,8 +51,8 @@ def identify(
 
     Accuracy: a table rounded to a dtype of relative rounding ``u`` is matched where every number is within ``4 u`` of
     the scale; one whose phases were made in float32, within ``2**-24 |phase| (3 |log rate| + 5)`` more, which
-    ``computed_in`` then says (derived in `clockhands.recognition.verifying`). One row, or one in a hundred, may be
-    others, however far off: `Match.residual` names them. A table counts as trained further only where nine in ten
+    ``computed_in`` then says (derived in `clockhands.recognition.tables.verifying`). One row, or one in a hundred, may
+    be others, however far off: `Match.residual` names them. A table counts as trained further only where nine in ten
     rows have moved, alike and by less than half of the code (a tenth for several axes): where half of its rows have,
     ``reason`` alone says what its pairs turn like. Floats of 8 bits are not told apart. Large tables are read block
     by block.
@@ -80,7 +80,7 @@ def identify(
     rows, kind = given_of(given)
     while rows.ndim > 2 and rows.shape[0] == 1:
         rows = rows[0]
-    from clockhands.recognition.bare_tables import identify_array
+    from clockhands.recognition.tables import identify_array
 
     at = None
     if positions is not None:

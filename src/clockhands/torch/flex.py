@@ -8,7 +8,7 @@ import torch
 
 from clockhands.arguments import shown
 from clockhands.biases import BiasCode, Fire, LogWindow, Window
-from clockhands.biases.distances import Batches, Pairs, batches_of, reals_of
+from clockhands.biases.distances import Batches, QueryKeyPairs, batches_of, reals_of
 from clockhands.biases.values import Values, values_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import Positions
@@ -148,7 +148,7 @@ def _in_plane(spec: Window | LogWindow, at: Batches, values: Values) -> ScoreMod
     return add
 
 
-def _diagonals(at: Batches, values: Values) -> tuple[Pairs, Callable[[Any, Any, Any], Any]]:
+def _diagonals(at: Batches, values: Values) -> tuple[QueryKeyPairs, Callable[[Any, Any, Any], Any]]:
     """One pair for each distance that occurs, and which of them a query and a key have."""
     grids = list(at.grids())
     if not at.several and grids[0].even:
@@ -163,7 +163,7 @@ def _diagonals(at: Batches, values: Values) -> tuple[Pairs, Callable[[Any, Any, 
         sequence = batch if batched else 0
         return places[sequence, query] - others[sequence, key]
 
-    return Pairs(line.sizes(0, count), zero.sizes(0, 1), zero.sizes(0, 1)), diagonal
+    return QueryKeyPairs(line.sizes(0, count), zero.sizes(0, 1), zero.sizes(0, 1)), diagonal
 
 
 def _offsets(at: Batches) -> tuple[np.ndarray, np.ndarray, int, int]:

@@ -17,14 +17,13 @@ from clockhands.additive import Sinusoidal, table
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import pair_channels
-from clockhands.presets import presets
-from clockhands.recognition.given import LOW_PRECISION
+from clockhands.recognition.given import LOW_PRECISION, ROUNDING
 from clockhands.recognition.matches import Match, Matches, Residual
+from clockhands.recognition.preset_names import KNOWN, alike, of_kind
 from clockhands.specs import describe
 
 PARTS = ("positions", "rates", "phases")
 
-_UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # half a unit in the last place, relative
 _STORED = {"float64": 0.0, "float32": 2.0**-24, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 _UNITS_AROUND = 8  # units of the last place in which the rate of a table of few bits is looked for
 _LEAST_ROWS = 64  # fewer do not show how phases were rounded
@@ -32,8 +31,6 @@ _SAMPLE = 256  # rows that are compared to find out how
 _MOST = 0.99  # numbers that must agree: a rate that is not known to its last bit may round a phase the other way
 _OTHERS = 0.9  # and that agree without rounding where there is none
 _BLOCK = 2**20
-# Of several presets of the same numbers, the one that most readers know.
-_KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ class _Sample:
         parts = ("positions", "rates", "phases")
         best, shares = held.copy(), np.full(len(held), -1.0)
         for steps in range(-_UNITS_AROUND, _UNITS_AROUND + 1):
-            tried = _rounded(held * (1 + 2 * steps * _UNIT[dtype]), dtype)
+            tried = _rounded(held * (1 + 2 * steps * ROUNDING[dtype]), dtype)
             share = self.agreeing(tried, dtype, parts).mean(axis=0)
             better = share > shares
             best, shares = np.where(better, tried, best), np.where(better, share, shares)
@@ -134,7 +131,8 @@ def _made(
         rounded = max(shares, key=lambda parts: (shares[parts], -len(parts)), default=None)
         if rounded is not None and shares[rounded] >= _MOST:
             meant = _meant(rates, dtype, named)
-            return LowPrecision(dtype, rounded, meant, None if meant is None else _name(meant))
+            name = next((name for name, own in alike(meant) if _as_it_is(own)), None) if meant is not None else None
+            return LowPrecision(dtype, rounded, meant, name)
     return None
 
 
@@ -169,14 +167,16 @@ def _rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
         return numbers.astype(np.float32).astype(output_dtype(dtype)).astype(np.float64)
 
 
+def _as_it_is(spec: Sinusoidal) -> bool:
+    """Whether a preset is its sines and cosines and nothing else."""
+    return not spec.scaled and spec.scale == 1 and spec.standardised is None and not spec.zero_rows
+
+
 def _published(spec: Sinusoidal) -> Iterator[Sinusoidal]:
     """Published codes of this layout and order, with the width of the table."""
     seen = set()
-    for known in sorted(presets(), key=lambda each: (each.name not in _KNOWN, each.name)):
-        own = known.spec
-        if type(own) is not Sinusoidal or (own.layout, own.order) != (spec.layout, spec.order):
-            continue
-        if own.scaled or own.scale != 1 or own.standardised is not None:
+    for _, own in sorted(of_kind(Sinusoidal), key=lambda each: (each[0] not in KNOWN, each[0])):
+        if (own.layout, own.order) != (spec.layout, spec.order) or not _as_it_is(replace(own, zero_rows=())):
             continue
         try:
             made = replace(spec, spacing=own.spacing)
@@ -192,7 +192,7 @@ def _meant(rates: np.ndarray, dtype: str, named: list[Sinusoidal]) -> Sinusoidal
 
     That is a unit of its last place; 8 of them where the rate is an exponential of a rounded argument, up to ln 10,000.
     """
-    for allowed in (2 * _UNIT[dtype], 16 * _UNIT[dtype]):
+    for allowed in (2 * ROUNDING[dtype], 16 * ROUNDING[dtype]):
         near = []
         for known in named:
             exact = np.array(known.rates)
@@ -202,20 +202,6 @@ def _meant(rates: np.ndarray, dtype: str, named: list[Sinusoidal]) -> Sinusoidal
         if near:
             return min(near)[2]
     return None
-
-
-def _name(spec: Sinusoidal) -> str | None:
-    names = [
-        known.name
-        for known in presets()
-        if type(known.spec) is Sinusoidal
-        and (known.spec.spacing, known.spec.layout, known.spec.order) == (spec.spacing, spec.layout, spec.order)
-        and not known.spec.scaled
-        and known.spec.scale == 1
-        and known.spec.standardised is None
-        and not known.spec.zero_rows
-    ]
-    return min(names, key=lambda name: (name not in _KNOWN, name)) if names else None
 
 
 def identify_low_precision(array: np.ndarray) -> Matches | None:

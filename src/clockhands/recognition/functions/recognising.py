@@ -15,14 +15,11 @@ import numpy as np
 
 from clockhands.arguments import count
 from clockhands.errors import InvalidValue
-from clockhands.recognition.functions_additive import identify_additive
-from clockhands.recognition.functions_behaviour import ALWAYS_ANOTHER, Behaviour, Unfit, look
+from clockhands.recognition.functions.additions import identify_additive
+from clockhands.recognition.functions.behaviour import ALWAYS_ANOTHER, LONGEST_CALL, Behaviour, Unfit, equal, look
+from clockhands.recognition.functions.rotated_pairs import NoRotation
+from clockhands.recognition.functions.rotations import identify_by_length, identify_rotation
 from clockhands.recognition.functions_calling import Caller, Refused, callable_or_refuse
-from clockhands.recognition.functions_company import LONGEST_CALL
-from clockhands.recognition.functions_equal import equal
-from clockhands.recognition.functions_lengths import identify_by_length
-from clockhands.recognition.functions_pairs import NoRotation
-from clockhands.recognition.functions_rotary import identify_rotation
 from clockhands.recognition.matches import Match, Matches
 
 LONGEST = 131_072

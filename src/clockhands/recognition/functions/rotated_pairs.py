@@ -16,13 +16,13 @@ NOTHING = 2.0**-22
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class RotatedPairs:
     """The pairs of a rotation.
 
     Attributes:
         channels: The two channels of each pair, int [pairs, 2], in the order of the first.
         layout: How they lie, or None where no layout says it.
-        blocks: Pairs of each block of its own, where there are several.
+        blocks: RotatedPairs of each block of its own, where there are several.
         start: The first channel that turns.
         rotated: Channels from the first to the last that turns, in a head.
         order: The channel that comes in as each channel that goes out.
@@ -42,13 +42,8 @@ class NoRotation(Exception):
     """Why a function is no rotation of pairs: the reason, in words."""
 
 
-def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Pairs:
+def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> RotatedPairs:
     """The pairs that these matrices [positions, width, width] turn; the first is that of position 0.
-
-    Args:
-        matrices: ``A_p`` for each position.
-        positions: Where they were read.
-        unit: Rounding of one number, relative to 1.
 
     Raises:
         NoRotation: They turn no pairs; the message says what they do.
@@ -88,8 +83,8 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Pair
                 "It turns pairs, but sends the channels out in an order that no convention has: channel "
                 f"{int(moved[0])} of its output is channel {int(order[moved[0]])} of its input."
             )
-        return Pairs(channels, "interleaved", (), start, rotated, order, reordered=True)
-    return Pairs(channels, layout, blocks, start, rotated, order, reordered=False)
+        return RotatedPairs(channels, "interleaved", (), start, rotated, order, reordered=True)
+    return RotatedPairs(channels, layout, blocks, start, rotated, order, reordered=False)
 
 
 def turned_at_zero(at_zero: np.ndarray) -> bool:
@@ -126,11 +121,7 @@ def _still(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
 
 
 def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray, unit: float) -> None:
-    """Refuse pairs whose 2 x 2 matrices are no multiples of rotations.
-
-    Raises:
-        NoRotation: With the range by which they change lengths.
-    """
+    """Refuse pairs whose 2 x 2 matrices are no multiples of rotations, with the range by which they change lengths."""
     a, b = channels.T
     blocks = np.stack([np.stack([matrices[:, a, a], matrices[:, a, b]], -1),
                        np.stack([matrices[:, b, a], matrices[:, b, b]], -1)], -2)  # fmt: skip

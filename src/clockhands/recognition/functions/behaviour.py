@@ -1,6 +1,8 @@
-"""How a function behaves before anybody asks what it computes: what its rows depend on, and how far it reaches.
+"""How a function behaves before it is known what it computes: what its rows depend on, and how far it reaches.
 
-Every check is a call or two with a few rows, compared with what the same rows gave before.
+Every check is a call or two with a few rows, compared with what the same rows gave before. A code of positions turns
+each row by its own position alone; whatever else a function looks at is found by moving one other position at a time,
+and named, so that a dependence on the other rows is not taken for one on ``x``.
 """
 
 from collections.abc import Callable
@@ -8,17 +10,111 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from clockhands.recognition.functions.phases import SPACING
 from clockhands.recognition.functions_calling import Caller, Reader, Refused
-from clockhands.recognition.functions_company import company, company_in_words, last_length_alike, length_in_words
-from clockhands.recognition.functions_equal import equal
 
+LONGEST_CALL = 4_097
+"""Rows of the longest call that is made."""
+# One row is looked at while one other position moves. Each moves to where it keeps its part: the first stays neither
+# smallest nor largest, the smallest stays the smallest.
+_PLACES = np.array([10, 4, 7, 20, 6, 12])
+_LOOKED_AT = 2
+_MOVED = {"first": (0, 11), "smallest": (1, 3), "largest": (3, 24), "last": (5, 13), "others": (4, 8)}
 # Of a function that counts its rows, so many are read; each costs a row in every call.
 _COUNTED = 4096
 # Where a code grows or shrinks with the position, positions are taken up to this change of length.
 _GROWTH = 64.0
 _PAD = 64
-
 ALWAYS_ANOTHER = "Asked the same again it gives another answer"
+
+
+def equal(caller: Caller, one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two answers differ by no more than the order of additions can make."""
+    scale = max(float(np.abs(one).max(initial=0)), 1e-30)
+    return bool(np.abs(one - other).max(initial=0) <= 4 * SPACING.get(caller.output, 2.0**-23) * scale)
+
+
+def halved(fine: Callable[[int], bool], low: int, high: int) -> int:
+    """The last number that is fine, between one that is and one that is not."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fine(middle) else (low, middle)
+    return low
+
+
+def company(caller: Caller) -> tuple[str, ...]:
+    """Which other positions of a call a row depends on: first, smallest, largest, last or others."""
+    x = np.random.default_rng(8).integers(-96, 97, (len(_PLACES), caller.width)) / 64
+    before = caller(x, _PLACES)[_LOOKED_AT]
+    found = []
+    for name, (row, position) in _MOVED.items():
+        moved = _PLACES.copy()
+        moved[row] = position
+        if not equal(caller, before, caller(x, moved)[_LOOKED_AT]):
+            found.append(name)
+    return tuple(found)
+
+
+def linear_in_company(caller: Caller) -> bool:
+    """Whether a sum of rows comes out as the sum, with the same positions in the same order every time."""
+    draw = np.random.default_rng(9)
+    one, other = draw.integers(-96, 97, (2, len(_PLACES), caller.width)) / 64
+    sums = caller(one, _PLACES) + caller(other, _PLACES)
+    scale = max(1.0, float(np.abs(sums).max()))
+    unit = max(unit_of(caller.output), 2.0**-22)
+    return bool(np.abs(caller(one + other, _PLACES) - sums).max() <= 4 * scale * unit)
+
+
+def company_in_words(names: tuple[str, ...], caller: Caller) -> str:
+    """Why a function whose rows depend on these other positions is no code."""
+    which = "the others" if "others" in names else " and ".join(f"the {name}" for name in names)
+    linear = " With the same positions in a call it is linear in x." if linear_in_company(caller) else ""
+    return (
+        f"A row depends on the other positions of its call ({which}), and a code of positions turns each row by its "
+        f"own position.{linear}"
+    )
+
+
+def not_linear(caller: Caller, position: int, rows: int) -> str:
+    """Why two rows at one position are not the sums of rows of a longer call at other positions."""
+    if not linear_in_company(caller):
+        return "It is not a rotation: it is not linear in x (a sum of rows is not turned as the rows are)."
+    x = np.random.default_rng(2).integers(-96, 97, (2, caller.width)) / 64
+    alone = caller(x, np.full(2, position))
+    beside = caller(np.concatenate([x, np.zeros((rows - 2, caller.width))]), np.full(rows, position))[:2]
+    what = "the other positions of its call" if equal(caller, alone, beside) else "how many rows its call has"
+    return (
+        f"It is linear in x where the other rows stay where they are, but a row depends on {what}, and a code of "
+        "positions turns each row by its own position."
+    )
+
+
+def last_length_alike(caller: Caller, counts: bool) -> int | None:
+    """The most rows that a call may have before that changes what its rows become; None if it changes nothing.
+
+    Looked at in one call of the most rows; where that differs, the length is found by halving, which takes twelve more.
+    """
+    x, at = np.random.default_rng(8).integers(-96, 97, (4, caller.width)) / 64, np.array([5, 3, 13, 8])
+
+    def seen(rows: int) -> np.ndarray:
+        places = np.arange(rows) if counts else np.concatenate([at, np.full(rows - 4, at[0])])
+        return caller(np.concatenate([x, np.zeros((rows - 4, caller.width))]), places)[:4]
+
+    first = seen(16)
+    try:
+        if equal(caller, first, seen(LONGEST_CALL)):
+            return None
+        return halved(lambda rows: equal(caller, first, seen(rows)), 16, LONGEST_CALL)
+    except Refused:  # it takes fewer rows
+        return None
+
+
+def length_in_words(last: int) -> str:
+    """What to say of a function whose rows are others in calls of more than so many rows."""
+    return (
+        f"A row depends on how many rows its call has: up to {last:,} it is one code, beyond it another for the whole "
+        f"call, and here are the numbers of calls of at most {last:,} rows."
+    )
 
 
 class Unfit(Exception):
@@ -150,11 +246,7 @@ def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None
         low = 1 << (longest.bit_length() - 1)
         while low > 4 and not fine(low):
             low //= 2
-        high = min(2 * low, longest + 1)  # fine, not fine or not asked for
-        while high - low > 1 and low > 4:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fine(middle) else (low, middle)
-        return low
+        return halved(fine, low, min(2 * low, longest + 1)) if low > 4 else low
 
     start = lengths(0) or 1.0
     taken = last(lambda position: lengths(position) is not None)

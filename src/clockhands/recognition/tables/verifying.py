@@ -17,7 +17,7 @@ was made exactly, where that share is 0, any such row is.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,9 +25,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import AdditiveCode, table
+from clockhands.grids import Grid
 from clockhands.phases import thread_count
-from clockhands.recognition.given import Given
-from clockhands.recognition.matches import Residual
+from clockhands.positions import positions_of
+from clockhands.recognition.given import GivenTable
+from clockhands.recognition.matches import Match, Residual, Rows
 
 _LARGE = 1 << 22  # numbers above which a table is compared in float32
 _BLOCK = 1 << 22  # numbers of one block
@@ -37,7 +39,7 @@ _SAMPLED = 8  # of so many blocks of a large table one is looked at for the near
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedTable:
     """What a table should be.
 
     Attributes:
@@ -45,16 +47,39 @@ class Expected:
         positions: From a first and a last row to where those stand, as `clockhands.table` takes it.
         values: Learned numbers, or None.
         scale: The largest number.
-        powers: The size of the logarithm of each channel's rate.
-        reach: From row numbers to the size of the phases in these rows, [rows, channels].
+        rates: Of each channel along each axis, [axes, channels].
+        places: From row numbers to where they stand, [rows, axes].
+        drawn: Whether rates are random numbers, and no powers.
     """
 
     spec: AdditiveCode
     positions: Callable[[int, int], Any]
     values: Any
     scale: float
-    powers: np.ndarray
-    reach: Callable[[np.ndarray], np.ndarray]
+    rates: np.ndarray
+    places: Callable[[np.ndarray], np.ndarray]
+    drawn: bool = False
+
+    @classmethod
+    def of_cells(
+        cls, spec: Any, grid: Grid, rates: np.ndarray, *, values: Any = None, raw: bool = False, drawn: bool = False
+    ) -> "ExpectedTable":
+        """A code beside every cell of a grid; with ``raw``, coordinates are among its channels."""
+        at = positions_of(grid).as_float64().reshape(grid.cells, grid.axes)
+        largest = spec.scale * max(1.0, float(np.abs(at).max()) if raw else 1.0)
+
+        def positions(begin: int, end: int) -> Any:
+            if (begin, end) == (0, grid.cells):
+                return grid
+            return at[begin:end] if grid.axes > 1 else at[begin:end, 0]
+
+        return cls(spec, positions, values, largest, rates, lambda rows: at[rows], drawn)
+
+    def bounds(self, rows: np.ndarray, arithmetic: float) -> np.ndarray:
+        """How far phases of this arithmetic may put each number of these rows off."""
+        fastest = self.rates.max(axis=0)
+        powers = np.abs(np.log(np.maximum(fastest, 1e-300))) * (fastest > 0) * (not self.drawn)
+        return np.abs(self.places(rows)) @ self.rates * (arithmetic * self.scale * (3 * powers + 5))
 
 
 @dataclass
@@ -91,32 +116,27 @@ class Comparison:
     uses: np.ndarray | None = None
     arithmetic: float = 2.0**-24
 
-    def join(self, other: "Comparison") -> "Comparison":
-        """Both together; the other holds later rows."""
-        channels, uses = (mine if mine is not None else theirs for mine, theirs in self._and(other))
-        if self.channels is not None and other.channels is not None:
-            channels = self.channels + other.channels
-        if self.uses is not None and other.uses is not None:
-            uses = np.maximum(self.uses, other.uses)
-        return Comparison(
-            max(self.error, other.error),
-            max(self.excess, other.excess),
-            self.wrong + other.wrong,
-            self.suspects + other.suspects,
-            self.zeros + other.zeros,
-            self.bad + other.bad,
-            self.squares + other.squares,
-            self.inexact + other.inexact,
-            self.numbers + other.numbers,
-            channels,
-            uses,
-        )
 
-    def _and(self, other: "Comparison") -> tuple[tuple[np.ndarray | None, np.ndarray | None], ...]:
-        return (self.channels, other.channels), (self.uses, other.uses)
+def _joined(parts: Iterable[Comparison]) -> Comparison:
+    """Comparisons of one block after another as one."""
+    every = list(parts)
+    channels = [part.channels for part in every if part.channels is not None]
+    uses = [part.uses for part in every if part.uses is not None]
+    return Comparison(
+        error=max(part.error for part in every),
+        excess=max(part.excess for part in every),
+        suspects=[rows for part in every for rows in part.suspects],
+        zeros=[row for part in every for row in part.zeros],
+        bad=[row for part in every for row in part.bad],
+        squares=sum(part.squares for part in every),
+        inexact=sum(part.inexact for part in every),
+        numbers=sum(part.numbers for part in every),
+        channels=sum(channels[1:], channels[0]) if channels else None,
+        uses=np.max(uses, axis=0) if uses else None,
+    )
 
 
-def compared(given: Given, expected: Expected) -> Comparison:
+def compared(given: GivenTable, expected: ExpectedTable) -> Comparison:
     """Every row beside what is expected: with the bound of float32's arithmetic, or of float64's where that is kept."""
     if given.rounding < 2.0**-40:
         fine = _compared(given, expected, _DOUBLE)
@@ -125,7 +145,7 @@ def compared(given: Given, expected: Expected) -> Comparison:
     return _compared(given, expected, 2.0**-24)
 
 
-def _compared(given: Given, expected: Expected, arithmetic: float) -> Comparison:
+def _compared(given: GivenTable, expected: ExpectedTable, arithmetic: float) -> Comparison:
     fine = given.rows * given.width <= _LARGE or given.rounding < 2.0**-40
     height = max(1, _BLOCK // given.width)
     starts = range(0, given.rows, height)
@@ -135,19 +155,16 @@ def _compared(given: Given, expected: Expected, arithmetic: float) -> Comparison
         rows = np.asarray(given.array[begin:end])
         return _block(rows, expected, begin, rounding=given.rounding, fine=fine, arithmetic=arithmetic)
 
-    total = Comparison()
     workers = min(thread_count(), len(starts))
     if workers < 2:
-        for begin in starts:
-            total = total.join(compare(begin))
-        return _settled(total, given, 4 * expected.scale * given.rounding, arithmetic)
-    with ThreadPoolExecutor(workers) as pool:
-        for part in pool.map(compare, starts):
-            total = total.join(part)
+        total = _joined(map(compare, starts))
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            total = _joined(pool.map(compare, starts))
     return _settled(total, given, 4 * expected.scale * given.rounding, arithmetic)
 
 
-def _settled(total: Comparison, given: Given, once: float, arithmetic: float) -> Comparison:
+def _settled(total: Comparison, given: GivenTable, once: float, arithmetic: float) -> Comparison:
     """The comparison with its suspects told apart: those of the table's arithmetic, and wrong ones."""
     total.arithmetic = arithmetic
     if not total.suspects:
@@ -169,7 +186,7 @@ def _settled(total: Comparison, given: Given, once: float, arithmetic: float) ->
 
 
 def _block(
-    rows: np.ndarray, expected: Expected, begin: int, *, rounding: float, fine: bool, arithmetic: float
+    rows: np.ndarray, expected: ExpectedTable, begin: int, *, rounding: float, fine: bool, arithmetic: float
 ) -> Comparison:
     end, work = begin + len(rows), np.float64 if fine else np.float32
     made = table(expected.spec, expected.positions(begin, end), np.dtype(work), values=expected.values, threads=1)
@@ -191,7 +208,7 @@ def _block(
     suspect = np.setdiff1d(suspect, np.concatenate([zero, bad]))
     bound = np.zeros((0, rows.shape[1]))
     if suspect.size:
-        bound = expected.reach(begin + suspect) * (arithmetic * expected.scale * (3 * expected.powers + 5))
+        bound = expected.bounds(begin + suspect, arithmetic)
     bound += 2 * arithmetic * expected.scale
     shares = np.maximum((size[suspect] - once) / bound, 0) if suspect.size else np.zeros((0, rows.shape[1]))
     used = shares.max(axis=1)
@@ -203,19 +220,18 @@ def _block(
     return Comparison(
         error := float(worst[usual].max(initial=0.0)),
         error / once,
-        [],
-        [np.stack([begin + suspect, worst[suspect], by_row[suspect], used], axis=1)],
-        [begin + int(row) for row in zero],
-        [begin + int(row) for row in bad],
-        float(by_channel.sum()),
-        inexact,
-        numbers,
-        by_channel,
-        shares.max(axis=0, initial=0.0),
+        suspects=[np.stack([begin + suspect, worst[suspect], by_row[suspect], used], axis=1)],
+        zeros=[begin + int(row) for row in zero],
+        bad=[begin + int(row) for row in bad],
+        squares=float(by_channel.sum()),
+        inexact=inexact,
+        numbers=numbers,
+        channels=by_channel,
+        uses=shares.max(axis=0, initial=0.0),
     )
 
 
-def residual_of(check: Comparison, given: Given, scale: float, prefix: int, pairs: int | None = None) -> Residual:
+def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int, pairs: int | None = None) -> Residual:
     """How far what is given lies from the code: sine and cosine of each of its pairs have a square of 1."""
     assert check.channels is not None
     assert check.uses is not None
@@ -230,7 +246,7 @@ def residual_of(check: Comparison, given: Given, scale: float, prefix: int, pair
     )
 
 
-def computed_in(check: Comparison, given: Given) -> str | None:
+def computed_in(check: Comparison, given: GivenTable) -> str | None:
     """The arithmetic that the numbers were made in, where it can be seen.
 
     Numbers made in double precision and rounded once are the nearest of their dtype, but for those that the measured
@@ -244,3 +260,30 @@ def computed_in(check: Comparison, given: Given) -> str | None:
     if given.dtype == "float32":
         return "float64" if share < 0.02 else "float32" if share > 0.1 else None
     return None
+
+
+def exact_match(
+    given: GivenTable,
+    expected: ExpectedTable,
+    positions: Any,
+    names: list[str],
+    seen: dict[str, Any],
+    *,
+    prefix: int = 0,
+) -> Match | None:
+    """The match of a code that makes every row, after ``prefix`` rows of zeros; None where it does not."""
+    check = compared(given, expected)
+    if check.wrong or check.zeros or check.bad:
+        return None
+    evidence = {"dtype": given.dtype, **seen, "not_nearest": check.inexact / max(1, check.numbers)}
+    return Match(
+        expected.spec,
+        positions,
+        expected.values,
+        error=check.error,
+        name=names[0] if names else None,
+        equivalents=tuple(names[1:]),
+        computed_in=computed_in(check, given),
+        rows=Rows(prepended=prefix),
+        evidence=tuple(evidence.items()),
+    )

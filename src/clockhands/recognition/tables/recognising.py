@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from clockhands.positions import positions_of
-from clockhands.recognition.answering import identify_rows
-from clockhands.recognition.given import ROUNDING, Given
-from clockhands.recognition.lone_waves import lone_waves
-from clockhands.recognition.low_precision import identify_low_precision
+from clockhands.recognition.given import ROUNDING, GivenTable
 from clockhands.recognition.matches import Matches
-from clockhands.recognition.trained import identify_trained
+from clockhands.recognition.preset_names import with_equal_words
+from clockhands.recognition.tables.fourier_tables import identify_mixed
+from clockhands.recognition.tables.grid_tables import identify_cells
+from clockhands.recognition.tables.learned_rows import identify_trained, lone_waves
+from clockhands.recognition.tables.low_precision import identify_low_precision
+from clockhands.recognition.tables.sinusoids import checked, identify_single, sinusoids
 from clockhands.specs import describe
 
 LEAST_ROWS = 4
@@ -23,7 +25,7 @@ def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -
     why = _why_not(rows, dtype)
     if why is not None:
         return Matches([], why)
-    given = Given(rows, dtype, ROUNDING[dtype], positions)
+    given = GivenTable(rows, dtype, positions)
     found = identify_rows(given)
     if positions is not None and (not found or found[0].residual is not None):
         found = _elsewhere(given, positions) or found
@@ -33,7 +35,7 @@ def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -
     return found or _unknown(given, found.reason)
 
 
-def _unknown(given: Given, reason: str) -> Matches:
+def _unknown(given: GivenTable, reason: str) -> Matches:
     """What can be said of a table that is no code that is known."""
     words, seen = lone_waves(given)
     found = identify_trained(given, words or reason)
@@ -41,7 +43,7 @@ def _unknown(given: Given, reason: str) -> Matches:
     return Matches(matches, f"{found.reason}{_if_turned(given, waves=bool(words))}")
 
 
-def _if_turned(given: Given, *, waves: bool) -> str:
+def _if_turned(given: GivenTable, *, waves: bool) -> str:
     """A sentence about a table that would be a code with its columns as rows, or with the other sign."""
     if given.rows * given.width > TURNED:
         return ""
@@ -57,7 +59,7 @@ def _if_turned(given: Given, *, waves: bool) -> str:
     return ""
 
 
-def _elsewhere(given: Given, positions: np.ndarray) -> Matches | None:
+def _elsewhere(given: GivenTable, positions: np.ndarray) -> Matches | None:
     """What a table is at other positions than those given, where it is that on every row."""
     found = identify_rows(replace(given, positions=None))
     if not found or found[0].residual is not None:
@@ -94,3 +96,36 @@ def _why_not(rows: np.ndarray, dtype: str) -> str | None:
     if (head == head[0]).all():
         return f"All rows are the same, as far as row {min(HEAD, len(rows)) - 1}."
     return None
+
+
+def identify_rows(given: GivenTable) -> Matches:
+    """The sinusoids that a table is."""
+    found = _identified(given)
+    return Matches([with_equal_words(match, given) for match in found], found.reason)
+
+
+def _identified(given: GivenTable) -> Matches:
+    reasons = []
+    prefix = _leading_zeros(given)
+    if prefix:
+        at = None if given.positions is None else given.positions[prefix:]
+        given = replace(given, array=given.array[prefix:], positions=at)
+    for found in sinusoids(given):
+        match, reason = checked(given, found, prefix)
+        if match is not None:
+            return Matches([match], reason)
+        reasons.append(reason)
+    if given.positions is None:
+        for other in (identify_single, identify_cells, identify_mixed):
+            match = other(given, prefix)
+            if match:
+                return match
+            if other is identify_cells:
+                reasons.append(match.reason)
+    return Matches([], reasons[0] if reasons else "No pair of channels turns evenly from row to row.")
+
+
+def _leading_zeros(given: GivenTable) -> int:
+    """Rows of zeros before the first other one, as far as a description is looked for."""
+    filled = np.flatnonzero(np.asarray(given.array[:HEAD]).any(axis=1))
+    return int(filled[0]) if filled.size else 0

@@ -1,9 +1,11 @@
-"""Tables that training made: what tells them from noise, and what their spectrum shows.
+"""Tables in no convention that is known: columns that are waves all the same, and rows that training made.
 
-In noise no row knows its neighbour: the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x n)``,
-where ``n`` is how many independent numbers a row has: the width, or, of components with shares ``s`` of the variance,
-``1 / sum(s**2)``. That is so for any rows in an order of no meaning. Rows that were trained to stand for neighbouring
-positions are alike, far beyond that.
+A wave of any phase keeps ``d_(r+1) + d_(r-1) = 2 cos(angle) d_r``, where ``d`` is how much it changes from row to row.
+A column is a wave where that leaves less than a fiftieth of how ``d`` changes, over at least half a turn.
+
+In noise the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x n)``, where ``n`` is how many
+independent numbers a row has: of components with shares ``s`` of the variance, ``1 / sum(s**2)``. Rows that were
+trained to stand for neighbouring positions are alike far beyond that.
 """
 
 import math
@@ -12,20 +14,47 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import Learned
-from clockhands.recognition.given import Given
+from clockhands.recognition.given import GivenTable
 from clockhands.recognition.matches import Match, Matches
 
+_ROWS, _CHANNELS = 1024, 512  # looked at, at most
+_LEFT = 0.02
+_SHARE = 0.1  # of the columns that must be waves, and 4, to speak of them
 SIGMAS = 8.0  # standard deviations of noise that neighbours must be alike by
-_ROWS, _CHANNELS = 2048, 512  # looked at, at most
+_SPECTRUM_ROWS, _CHANNELS = 2048, 512  # looked at, at most
 
 
-def identify_trained(given: Given, reason: str) -> Matches:
+def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
+    """A sentence about the columns that are waves, with what was seen of them; nothing where there are few."""
+    rows = given.at(slice(0, min(_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
+    if len(rows) < 16:
+        return "", {}
+    change = np.diff(rows, axis=0)
+    middle, both = change[1:-1], change[2:] + change[:-2]
+    power = np.maximum((middle**2).sum(axis=0), 1e-300)
+    cosine = np.clip((middle * both).sum(axis=0) / (2 * power), -1, 1)
+    left = np.sqrt(((both - 2 * cosine * middle) ** 2).sum(axis=0) / power)
+    angle = np.arccos(cosine)
+    moves = np.abs(change).max(axis=0) > 8 * given.rounding * np.abs(rows).max()
+    waves = moves & (left <= _LEFT * 2 * (1 - cosine)) & (angle * len(rows) >= math.pi)
+    number = int(waves.sum())
+    if number < max(4, _SHARE * rows.shape[1]):
+        return "", {}
+    rates = angle[waves]
+    words = (
+        f"{number} of {rows.shape[1]} columns turn evenly, each at one rate of {rates.min():.3g} to {rates.max():.3g} "
+        "rad per row, but not as pairs of any convention that is known."
+    )
+    return words, {"columns_that_turn": number, "rates_per_row": [float(f"{one:.6g}") for one in rates[:64]]}
+
+
+def identify_trained(given: GivenTable, reason: str) -> Matches:
     """A learned table, or none: ``reason`` says why it is no sinusoid."""
     for begin, block in given.blocks():
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if bad.size:
             return Matches([], f"Row {begin + bad[0]} holds NaN or infinite numbers.")
-    rows = given.at(slice(0, min(_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
+    rows = given.at(slice(0, min(_SPECTRUM_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
     found = spectrum(rows)
     noise, near = found.pop("by_chance"), found["neighbours"]
     if abs(near) < SIGMAS * noise:

@@ -10,17 +10,24 @@ from clockhands.additive.sinusoidal import Waves
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Explicit
 from clockhands.layouts import Layout
-from clockhands.recognition.answering import identify_rows
-from clockhands.recognition.decimals import Interval, shortest
-from clockhands.recognition.functions_arithmetic import table_dtype
-from clockhands.recognition.functions_behaviour import Behaviour, Unfit, unit_of
+from clockhands.recognition.functions.behaviour import Behaviour, Unfit, unit_of
+from clockhands.recognition.functions.phases import (
+    MeasuredRotation,
+    arithmetic_of,
+    explained_by,
+    first_of,
+    fits_of,
+    measure,
+    measured_match,
+    table_dtype,
+)
+from clockhands.recognition.functions.rotated_pairs import NOTHING, RotatedPairs
 from clockhands.recognition.functions_calling import Reader
-from clockhands.recognition.functions_pairs import NOTHING, Pairs
-from clockhands.recognition.functions_phases import measure
-from clockhands.recognition.functions_turning import Turning, arithmetic_of, explained_by, first_of, fits_of
-from clockhands.recognition.given import ROUNDING, Given
+from clockhands.recognition.given import ROUNDING, GivenTable
 from clockhands.recognition.matches import Match
-from clockhands.recognition.naming import sinusoidal_names
+from clockhands.recognition.preset_names import sinusoidal_names
+from clockhands.recognition.tables import identify_rows
+from clockhands.recognition.written_numbers import Interval, shortest
 from clockhands.specs import describe
 
 # Rows that are recognised; positions beyond are compared with what was found.
@@ -44,7 +51,7 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
     rows = min(end + 1, _ROWS)
     read = _read(reader, np.arange(rows))
     output = reader.caller.output if reader.caller.output in ROUNDING else "float32"
-    given = Given(read.astype(output_dtype(output)), output, ROUNDING[output], None)
+    given = GivenTable(read.astype(output_dtype(output)), output)
     found = identify_rows(given)
     if not found:
         return _learned(behaviour, read, factor, said, found.reason)
@@ -109,7 +116,7 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
     some = _read(behaviour.reader, np.array([1, 2, 3, 97 % (end + 1)]))
     table_in = table_dtype(some, rows.caller.output)
     unit = unit_of(table_in)
-    pairs = Pairs(
+    pairs = RotatedPairs(
         np.stack([cosines, sines], axis=1), layout, (width // 2,), 0, width, np.arange(width), reordered=False
     )
     phases = measure(rows, pairs, behaviour.longest, unit)
@@ -118,7 +125,7 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
         return None, ""
     whole = [number for number in (1.0, width**0.5, width**-0.5) if abs(number - scale) <= 2 * unit * scale]
     scale = whole[0] if whole else shortest(Interval.around(scale, 2 * unit * scale))
-    turning = Turning(rows, behaviour.longest, pairs, phases, unit, table_in, 1.0)
+    turning = MeasuredRotation(rows, behaviour.longest, pairs, phases, unit, table_in, 1.0)
     fits, bounds, rates_in = fits_of(turning, Interval(1.0, 1.0))
     plain = [fit for fit in fits if fit.scaling is None]
     specs = [Sinusoidal(width, spacing=fit.spacing, layout=layout, order=order, scale=scale) for fit in plain]
@@ -137,27 +144,15 @@ def _by_phases(behaviour: Behaviour, end: int, factor: float) -> tuple[Match | N
     if isinstance(spec.spacing, Explicit) or not explained[: min(64, len(near))].all():
         return None, ""
     first_wrong = first_of(at, off > limit, lambda asked: apart(asked) > limit)
-    names = sinusoidal_names(spec, bounds)
-    evidence = {
-        "rates": phases.rates.tolist(),
-        "bounds": phases.bounds.tolist(),
-        "factor_on_x": factor,
-        "rates_in": arithmetic.rates,
-        "positions_in": arithmetic.positions,
-        "phases_in": arithmetic.phases,
-        "table_in": arithmetic.table,
-        "first_wrong_position": first_wrong,
-        "longest_position": int(at[-1]),
-        **({"presets": list(names)} if names else {}),
-    }
-    match = Match(
-        spec,
+    match = measured_match(
+        specs,
+        sinusoidal_names(spec, bounds),
+        arithmetic,
+        {"rates": phases.rates.tolist(), "bounds": phases.bounds.tolist(), "factor_on_x": factor},
         error=float(off.max()),
-        confidence=float(explained.mean()),
-        name=names[0] if names else None,
-        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit)),
-        computed_in=arithmetic.coarsest,
-        evidence=tuple(evidence.items()),
+        explained=float(explained.mean()),
+        first_wrong=first_wrong,
+        largest=int(at[-1]),
     )
     said = [f"It is {describe(spec).rstrip('.')}.", *arithmetic.words()]
     if first_wrong is not None:
@@ -184,11 +179,7 @@ def _read(reader: Reader, positions: np.ndarray) -> np.ndarray:
 
 
 def _factor_on_x(reader: Reader) -> float:
-    """What ``x`` is multiplied by.
-
-    Raises:
-        Unfit: It is not multiplied by one number.
-    """
+    """What ``x`` is multiplied by; `Unfit` where that is not one number."""
     draw = np.random.default_rng(5)
     at = np.array([0, 1, 6])
     x = draw.integers(-96, 97, (3, reader.caller.width)) / 64

@@ -7,21 +7,18 @@ one position is the origin of all pairs is what tells Fourier features from any 
 
 import itertools
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from clockhands.additive import FourierFeatures
 from clockhands.grids import Grid
-from clockhands.positions import positions_of
-from clockhands.recognition.given import Given
-from clockhands.recognition.matches import Match, Matches, Rows
-from clockhands.recognition.plain_numbers import UNKNOWN, plain
-from clockhands.recognition.progressions import turned
-from clockhands.recognition.published import of_kind, ranked
-from clockhands.recognition.turning import Hands, readings
-from clockhands.recognition.verifying import Expected, compared, computed_in
+from clockhands.recognition.given import GivenTable
+from clockhands.recognition.matches import Match, Matches
+from clockhands.recognition.preset_names import of_kind, ranked
+from clockhands.recognition.tables.progressions import PairReading, readings, turned
+from clockhands.recognition.tables.verifying import ExpectedTable, exact_match
+from clockhands.recognition.written_numbers import UNKNOWN, plain
 from clockhands.specs import describe
 
 _TURN = 2 * math.pi
@@ -30,12 +27,11 @@ _LARGEST = 1 << 24  # numbers of a table that is looked at
 _KNOWN = ("gaussian-fourier", "sam")
 
 
-@dataclass(frozen=True, eq=False)
-class Turning:
-    """Pairs that turn evenly along the axes of a grid.
+class GridRotation(NamedTuple):
+    """Pairs that turn evenly along the axes of a grid, the slowest axis first.
 
     Attributes:
-        sizes: Cells of each axis, the slowest first.
+        sizes: Cells of each axis.
         angles: Radians from cell to cell, [axes, pairs], in (-pi, pi].
         phase: Radians at the first cell, [pairs].
     """
@@ -45,7 +41,7 @@ class Turning:
     phase: np.ndarray
 
 
-def identify_mixed(given: Given, prefix: int) -> Matches:
+def identify_mixed(given: GivenTable, prefix: int) -> Matches:
     """The Fourier features that a table is; ``prefix`` rows of zeros stood before these."""
     if given.rows * given.width > _LARGEST:
         return Matches([], "It is too large for a look at rates without a ladder.")
@@ -67,7 +63,7 @@ def identify_mixed(given: Given, prefix: int) -> Matches:
     return Matches([], "Its pairs do not turn evenly along the axes of a grid.")
 
 
-def _turning(values: np.ndarray) -> Turning | None:
+def _turning(values: np.ndarray) -> GridRotation | None:
     """The grid along which these pairs [rows, pairs] turn evenly, or None."""
     sizes: list[int] = []
     angles = []
@@ -85,7 +81,7 @@ def _turning(values: np.ndarray) -> Turning | None:
         line /= np.maximum(np.abs(line), 1e-300)
     if len(sizes) > 4 or max(sizes) < 3:
         return None
-    found = Turning(tuple(sizes[::-1]), np.array(angles[::-1]), np.angle(line[0]))
+    found = GridRotation(tuple(sizes[::-1]), np.array(angles[::-1]), np.angle(line[0]))
     # Both at once, by least squares over all cells.
     cells = np.stack(np.unravel_index(np.arange(len(values)), found.sizes), axis=1).astype(float)
     for _ in range(2):
@@ -94,7 +90,7 @@ def _turning(values: np.ndarray) -> Turning | None:
             return None
         full = np.concatenate([cells, np.ones((len(cells), 1))], axis=1)
         change = np.linalg.lstsq(full, rest, rcond=None)[0]
-        found = Turning(found.sizes, found.angles + change[:-1], found.phase + change[-1])
+        found = GridRotation(found.sizes, found.angles + change[:-1], found.phase + change[-1])
     return found
 
 
@@ -111,7 +107,7 @@ def _length(steps: np.ndarray) -> int | None:
     return None
 
 
-def _origins(found: Turning) -> list[tuple[float, ...]]:
+def _origins(found: GridRotation) -> list[tuple[float, ...]]:
     """Where position 0 may lie, in cells of each axis: the middle of the grid, its first cell, or before that."""
     each = [sorted({(size - 1) / 2, 0.0, -1.0, -0.5}, key=lambda one: -one) for size in found.sizes]
     middle = tuple((size - 1) / 2 for size in found.sizes)
@@ -122,7 +118,7 @@ def _origins(found: Turning) -> list[tuple[float, ...]]:
     return out
 
 
-def _lines(found: Turning) -> list[tuple[float, ...]]:
+def _lines(found: GridRotation) -> list[tuple[float, ...]]:
     """Origins of a single axis that are none of these: those at which the slowest pairs have phase 0."""
     order = np.argsort(np.abs(found.angles[0]))
     slow, phase = found.angles[0][order], found.phase[order]
@@ -133,7 +129,7 @@ def _lines(found: Turning) -> list[tuple[float, ...]]:
 
 
 def _checked(
-    given: Given, hands: Hands, order: str, found: Turning, *, origin: tuple[float, ...], prefix: int
+    given: GivenTable, hands: PairReading, order: str, found: GridRotation, *, origin: tuple[float, ...], prefix: int
 ) -> Match | None:
     angles = found.angles.copy()
     off = found.phase + np.array(origin) @ angles
@@ -170,46 +166,20 @@ def _checked(
     values = angles[turn] / (spec.multiplier * np.array(steps)[:, None])
     if axes == 1:
         values = values[0]
-    check = compared(given, _expected(spec, grid, values))
-    if check.wrong or check.zeros or check.bad:
-        return None
+    rates = np.abs(np.atleast_2d(values)) * spec.multiplier
+    index = np.arange(2 * rates.shape[1])
+    rates = rates[:, index // 2 if spec.layout == "interleaved" else index % rates.shape[1]]
     like = (spec.axes, spec.layout, spec.order, spec.raw, spec.scale)
-    alike = [
+    names = [
         name
         for name, known in of_kind(FourierFeatures)
         if (known.axes, known.layout, known.order, known.raw, known.scale) == like
     ]
-    alike = ranked(alike, _KNOWN)
-    return Match(
-        spec,
-        full,
-        values,
-        error=check.error,
-        confidence=1.0,
-        name=alike[0] if alike else None,
-        equivalents=tuple(alike[1:]),
-        computed_in=computed_in(check, given),
-        rows=Rows(prepended=prefix),
-        evidence=(
-            ("dtype", given.dtype),
-            ("grid", list(found.sizes)),
-            ("start", [float(one) for one in grid.start]),
-            ("step", [float(one) for one in grid.step]),
-            ("rates", "modulo a whole turn from cell to cell"),
-            ("not_nearest", check.inexact / max(1, check.numbers)),
-        ),
-    )
-
-
-def _expected(spec: FourierFeatures, grid: Grid, values: np.ndarray) -> Expected:
-    at = positions_of(grid).as_float64().reshape(-1, spec.axes)
-    rates = np.abs(np.atleast_2d(values)) * spec.multiplier
-    pairs = rates.shape[1]
-    index = np.arange(2 * pairs)
-    rates = rates[:, index // 2 if spec.layout == "interleaved" else index % pairs]
-    powers = np.zeros(spec.width)  # rates that were drawn are no powers
-
-    def positions(begin: int, end: int) -> Any:
-        return grid if (begin, end) == (0, grid.cells) else (at[begin:end] if spec.axes > 1 else at[begin:end, 0])
-
-    return Expected(spec, positions, values, spec.scale, powers, lambda rows: np.abs(at[rows]) @ rates)
+    seen = {
+        "grid": list(found.sizes),
+        "start": [float(one) for one in grid.start],
+        "step": [float(one) for one in grid.step],
+        "rates": "modulo a whole turn from cell to cell",
+    }
+    expected = ExpectedTable.of_cells(spec, grid, rates, values=values, drawn=True)
+    return exact_match(given, expected, full, ranked(names, _KNOWN), seen, prefix=prefix)

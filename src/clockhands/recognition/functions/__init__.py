@@ -1,0 +1,5 @@
+"""Which code a function applies, by calling it."""
+
+from clockhands.recognition.functions.recognising import identify_function
+
+__all__ = ["identify_function"]
