@@ -26,7 +26,7 @@ from clockhands.layouts import Layout, layout_of
 from clockhands.sources import documents, files, safetensors
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.rotary_fields import LAYOUT_KEY
-from clockhands.sources.safetensors import Header
+from clockhands.sources.shards import WeightsHeader
 from clockhands.sources.targets import Opened, open_target
 
 LAYOUT_NOTE = "clockhands.layout"
@@ -75,7 +75,7 @@ class _Source:
 
     opened: Opened
     folder: Path
-    shards: tuple[Header, ...]
+    shards: tuple[WeightsHeader, ...]
     index: Path | None
 
     @property
