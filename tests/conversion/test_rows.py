@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clockhands.conversion import convert_rows, row_order
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.sources.slots import slots_of
+from clockhands.sources.tensor_names import slots_of
 from written_files import refusal
 
 LAYOUTS = ("halves", "interleaved")

@@ -24,14 +24,15 @@ from clockhands.sources.resolve import Code, resolve
 from clockhands.sources.resolved import layer_numbers
 from clockhands.sources.rotary_fields import LAYOUT_KEY
 from clockhands.sources.section_fields import Section, sections
-from clockhands.sources.slots import Part, slots_of
 from clockhands.sources.targets import Opened
 from clockhands.sources.tensor_names import (
-    Held,
+    NamedTensor,
+    Part,
     Tensors,
     held,
     looks_like_query_or_key,
     quantisation,
+    slots_of,
     stays,
     table,
     tensors_of,
@@ -263,7 +264,7 @@ def _refuse_unknown(info: TensorInfo, model: Model) -> None:
     )
 
 
-def _check_leaf(info: TensorInfo, found: Held, model: Model, tensors: Mapping[str, TensorInfo]) -> None:
+def _check_leaf(info: TensorInfo, found: NamedTensor, model: Model, tensors: Mapping[str, TensorInfo]) -> None:
     """Refuse what is quantised in a way, or of a kind, whose rows are not known."""
     method = quantisation(found.leaf)
     if method is None and model.method is not None and model.method not in table()["methods"]["known"]:
@@ -296,7 +297,9 @@ def _check_bytes(info: TensorInfo, move: Move) -> None:
         )
 
 
-def _move(info: TensorInfo, found: Held, code: Code, model: Model, tensors: Mapping[str, TensorInfo]) -> Move | None:
+def _move(
+    info: TensorInfo, found: NamedTensor, code: Code, model: Model, tensors: Mapping[str, TensorInfo]
+) -> Move | None:
     """How the tensor moves; None where it is not indexed by rows."""
     if found.role in ("stays", None) or (found.role == "scale" and info.elements == 1):
         return None
@@ -318,7 +321,7 @@ def _move(info: TensorInfo, found: Held, code: Code, model: Model, tensors: Mapp
     return _arranged(info, found, code, model, rows)
 
 
-def _arranged(info: TensorInfo, found: Held, code: Code, model: Model, rows: int) -> Move:
+def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: Model, rows: int) -> Move:
     """The slots of so many rows, held to what the config says of heads."""
     width, rotated = code.width, code.rotated
     assert width is not None
@@ -345,7 +348,7 @@ def _arranged(info: TensorInfo, found: Held, code: Code, model: Model, rows: int
     return Move(tuple(slots), width, rotated, model.tensors.part)
 
 
-def _scale_move(info: TensorInfo, rows: int, found: Held, code: Code, model: Model) -> Move | None:
+def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, model: Model) -> Move | None:
     """A scale for each row moves with it; one for a block of rows stays, if no row leaves its block."""
     if info.shape and info.shape[0] == rows:
         return _arranged(info, found, code, model, rows)

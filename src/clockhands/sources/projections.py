@@ -26,9 +26,8 @@ from clockhands.sources.model_types import table as model_table
 from clockhands.sources.quantised import is_quantised, quantised_rows
 from clockhands.sources.resolved import Code, Resolved, layer_numbers
 from clockhands.sources.section_fields import sections
-from clockhands.sources.slots import Arrangement, slots_of
 from clockhands.sources.targets import Opened
-from clockhands.sources.tensor_names import Held, Tensors, held, quantisation, tensors_of
+from clockhands.sources.tensor_names import Arrangement, NamedTensor, Tensors, held, quantisation, slots_of, tensors_of
 
 _TEXT = ("text", "encoder", "decoder")
 # Far beyond any model; a file that declares more would take hours to look at.
@@ -236,7 +235,7 @@ def _one(value: object) -> int | None:
 
 def _named(
     tensors: Mapping[str, TensorInfo], shape: _Shape, codes: list[Code]
-) -> Iterator[tuple[TensorInfo, Held, Code]]:
+) -> Iterator[tuple[TensorInfo, NamedTensor, Code]]:
     """Tensors whose names are those of a query or key projection of a rotary layer."""
     numbers = [(None if code.layers is None else layer_numbers(code.layers), code) for code in codes]
     for name, info in tensors.items():
@@ -248,7 +247,7 @@ def _named(
             yield info, one, code
 
 
-def _held(name: str, shape: _Shape) -> Held | None:
+def _held(name: str, shape: _Shape) -> NamedTensor | None:
     if shape.form == "gguf":
         return _by(name, names()["gguf"]["modules"])
     if shape.tensors is not None:
@@ -259,11 +258,11 @@ def _held(name: str, shape: _Shape) -> Held | None:
     return _by(name, own) if own is not None else _by_usual_name(name)
 
 
-def _by(name: str, modules: Mapping[str, Arrangement]) -> Held | None:
+def _by(name: str, modules: Mapping[str, Arrangement]) -> NamedTensor | None:
     return held(name, Tensors("", modules))
 
 
-def _by_usual_name(name: str) -> Held | None:
+def _by_usual_name(name: str) -> NamedTensor | None:
     pieces = name.split(".")
     for of, words in names()["names"].items():
         at = next((place for place, piece in enumerate(pieces) if piece in words), None)
@@ -272,11 +271,13 @@ def _by_usual_name(name: str) -> Held | None:
             continue
         leaf = ".".join(pieces[at + 1 :]) or "weight"
         arrangement: Any = None if of == "fused" else "heads"
-        return Held(numbers[-1], None if of == "fused" else of, arrangement, ".".join(pieces[: at + 1]), leaf, None)
+        return NamedTensor(
+            numbers[-1], None if of == "fused" else of, arrangement, ".".join(pieces[: at + 1]), leaf, None
+        )
     return None
 
 
-def _lies_across(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> bool:
+def _lies_across(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> bool:
     """Whether columns and not rows are those of the heads that the files declare."""
     if one.arrangement != "heads" or one.leaf not in _PLAIN or len(info.shape) != 2 or code.width is None:
         return False
@@ -284,7 +285,7 @@ def _lies_across(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> bool
     return heads is not None and info.shape[1] == heads * code.width != info.shape[0]
 
 
-def _placed(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> list[Projection] | str:
+def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> list[Projection] | str:
     """The projections in a tensor, or why they cannot be read."""
     method = quantisation(one.leaf)
     if method is not None:
@@ -321,7 +322,7 @@ def _placed(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> list[Proj
     ]
 
 
-def _kinds(one: Held, rows: int, width: int, shape: _Shape) -> str | None:
+def _kinds(one: NamedTensor, rows: int, width: int, shape: _Shape) -> str | None:
     """A letter for each slot of ``width`` rows: q, k, v, or g for a gate; None where the rows are not such slots."""
     if not rows or rows % width:
         return None
