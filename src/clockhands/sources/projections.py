@@ -20,12 +20,10 @@ from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import TooLarge
 from clockhands.sources.arrays import LARGEST, TensorInfo, mapped
-from clockhands.sources.fields import Fields
 from clockhands.sources.model_types import model_type
-from clockhands.sources.model_types import table as model_table
 from clockhands.sources.quantised import is_quantised, quantised_rows
 from clockhands.sources.resolved import Code, Resolved, layer_numbers
-from clockhands.sources.section_fields import sections
+from clockhands.sources.section_fields import fields_of, sections
 from clockhands.sources.targets import Opened
 from clockhands.sources.tensor_names import Arrangement, NamedTensor, Tensors, held, quantisation, slots_of, tensors_of
 
@@ -37,7 +35,7 @@ _SCALES = ("weight_scale_inv", "weight_scale")
 
 
 @dataclass(frozen=True)
-class Projection:
+class WeightProjection:
     """The rows of a query or key projection in one layer.
 
     Attributes:
@@ -89,7 +87,7 @@ class Projection:
 
 
 @dataclass(frozen=True)
-class Found:
+class Projections:
     """The projections of a checkpoint.
 
     Attributes:
@@ -99,7 +97,7 @@ class Found:
         keys: Key heads.
     """
 
-    projections: tuple[Projection, ...]
+    projections: tuple[WeightProjection, ...]
     left_out: tuple[str, ...]
     heads: int | None
     keys: int | None
@@ -111,7 +109,7 @@ def names() -> Mapping[str, Any]:
     return json.loads(resources.files("clockhands.sources").joinpath("projections.json").read_text(encoding="utf-8"))
 
 
-def projections(opened: Opened, resolved: Resolved) -> Found:
+def projections(opened: Opened, resolved: Resolved) -> Projections:
     """Every query and key projection of the rotary layers of the text model; headers only, no number is read."""
     shape = _Shape.of(opened)
     codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT]
@@ -119,7 +117,7 @@ def projections(opened: Opened, resolved: Resolved) -> Found:
     # A key projection has another number of outputs than of inputs in most models, and so tells how all are stored.
     if any(_lies_across(info, one, code, shape) for info, one, code in named):
         shape = replace(shape, transposed=True)
-    found: list[Projection] = []
+    found: list[WeightProjection] = []
     reasons: Counter[str] = Counter()
     for info, one, code in named:
         made = _placed(info, one, code, shape)
@@ -134,7 +132,7 @@ def projections(opened: Opened, resolved: Resolved) -> Found:
         f"{count} tensor{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} {reason}"
         for reason, count in reasons.items()
     )
-    return Found(tuple(found), left_out, shape.heads, shape.keys)
+    return Projections(tuple(found), left_out, shape.heads, shape.keys)
 
 
 @dataclass(frozen=True)
@@ -212,10 +210,7 @@ class _Shape:
                 continue
             name = section.values.get("model_type", config.get("model_type"))
             name = name if isinstance(name, str) else None
-            row = model_type(name) if name is not None else None
-            spellings = row.reads if row is not None else model_table()["spellings"]["config"]
-            defaults = row.defaults if row is not None else {}
-            fields = Fields(section.values, "", spellings, [], defaults=defaults)
+            fields = fields_of(section, "", model_type(name) if name is not None else None, [])
             heads = fields.whole("heads")
             known = tensors_of(name) if name is not None else None
             key = "num_key_value_heads" if known is None else known.keys
@@ -285,7 +280,7 @@ def _lies_across(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) 
     return heads is not None and info.shape[1] == heads * code.width != info.shape[0]
 
 
-def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> list[Projection] | str:
+def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> list[WeightProjection] | str:
     """The projections in a tensor, or why they cannot be read."""
     method = quantisation(one.leaf)
     if method is not None:
@@ -316,7 +311,7 @@ def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> li
     last = getattr(code.spec, "part", None) == "last" or (shape.tensors is not None and shape.tensors.part == "last")
     first = width - rotated if last else 0
     return [
-        Projection(one.layer, of, info, starts, width, rotated, first, shape.transposed)
+        WeightProjection(one.layer, of, info, starts, width, rotated, first, shape.transposed)
         for of in ("q", "k")
         if (starts := tuple(place * width for place, kind in enumerate(kinds) if kind == of))
     ]
@@ -333,17 +328,8 @@ def _kinds(one: NamedTensor, rows: int, width: int, shape: _Shape) -> str | None
         if of == "q" and shape.name in names()["gated"]["types"] and heads is not None and slots == 2 * heads:
             return "qg" * heads
         return of * slots if expected is None or slots == expected else None
-    if heads is None or slots_of(one.arrangement, slots, heads) is None:
-        return None
-    keys = (slots - heads) // 2
-    if shape.keys is not None and keys != shape.keys:
-        return None
-    if one.arrangement == "groups":
-        return ("q" * (heads // keys) + "kv") * keys
-    if one.arrangement == "stacked":
-        return "q" * heads + "k" * keys + "v" * keys
-    quarter = heads // 4
-    return ("q" * quarter + "v" * quarter + "k" * quarter) * 4
+    kinds = slots_of(one.arrangement, slots, heads)
+    return None if kinds is None or shape.keys not in (None, kinds.count("k")) else kinds
 
 
 def _scales(scale: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:

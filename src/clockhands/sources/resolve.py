@@ -17,7 +17,7 @@ from clockhands.scaling import Scaling
 from clockhands.sources.diffusers_fields import diffusers_codes
 from clockhands.sources.fields import Fields, Sourced, shown, value_of
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
-from clockhands.sources.model_types import CodeOfType, ModelType, by_class, model_type, table
+from clockhands.sources.model_types import CodeOfType, ModelType, by_class, model_type
 from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.params_fields import is_params, params_codes
 from clockhands.sources.resolved import Code, Fact, Resolved
@@ -26,6 +26,7 @@ from clockhands.sources.section_fields import (
     Section,
     beside,
     declared_kinds,
+    fields_of,
     ignored_keys,
     outer_keys,
     part_of,
@@ -192,15 +193,7 @@ class _ConfigReader:
         return self._by_fields(section, name) if known is None else self._by_table(section, known)
 
     def _by_table(self, section: Section, known: ModelType) -> _Part:
-        fields = Fields(
-            section.values,
-            self.file,
-            known.reads,
-            self.facts,
-            path=section.path,
-            defaults=known.defaults,
-            default_source=known.default_source,
-        )
+        fields = fields_of(section, self.file, known, self.facts)
         outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []
         context = fields.whole("context")
@@ -235,7 +228,7 @@ class _ConfigReader:
 
     def _by_fields(self, section: Section, name: str | None) -> _Part:
         """The codes of a type that the table does not hold."""
-        fields = Fields(section.values, self.file, table()["spellings"]["config"], self.facts, path=section.path)
+        fields = fields_of(section, self.file, None, self.facts)
         fields.note("unknown-model-type", {fields.source("model_type"): name})
         part = part_of(section, name)
         made: list[tuple[Code, int | None]] = []

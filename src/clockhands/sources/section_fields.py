@@ -7,6 +7,7 @@ from typing import Any
 
 from clockhands.sources.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.sources.model_types import ModelType, table
+from clockhands.sources.resolved import Fact
 
 # What files call the kinds of position codes.
 STYLES = {
@@ -67,6 +68,14 @@ def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> I
     for key, of in inner:
         for section in sections(config[key], f"{path}{key}.", of if part == "text" else part):
             yield Section(section.part, section.path, section.values, section.outer or config)
+
+
+def fields_of(section: Section, file: str, known: ModelType | None, facts: list[Fact]) -> Fields:
+    """The fields of a part, under the keys that its type reads and with its defaults; of another type, usual keys."""
+    if known is None:
+        return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
+    defaults, source = known.defaults, known.default_source
+    return Fields(section.values, file, known.reads, facts, path=section.path, defaults=defaults, default_source=source)
 
 
 def declared_kinds(fields: Fields) -> list[Sourced[str]]:

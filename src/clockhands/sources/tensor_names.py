@@ -139,8 +139,10 @@ def _module(pattern: str) -> re.Pattern[str]:
     return re.compile(f"{table()['prefix']}{pattern}\\.(?P<leaf>.+)")
 
 
-def slots_of(arrangement: Arrangement, slots: int, heads: int | None) -> list[bool] | None:
-    """For each of the slots of a tensor whether it turns; None where so many heads cannot be arranged so.
+def slots_of(arrangement: Arrangement, slots: int, heads: int | None) -> str | None:
+    """A letter for each slot of a tensor, query, key or value; None where so many heads cannot be arranged so.
+
+    The slots of a tensor that holds heads alone are all ``q``, whichever of the two they are.
 
     Args:
         arrangement: How the slots follow one another.
@@ -148,22 +150,18 @@ def slots_of(arrangement: Arrangement, slots: int, heads: int | None) -> list[bo
         heads: Query heads of the model; only fused tensors need them.
 
     >>> slots_of("groups", 8, heads=4)  # two groups of two queries, a key and a value
-    [True, True, True, False, True, True, True, False]
+    'qqkvqqkv'
     """
-    if arrangement == "head":
-        return [True] if slots == 1 else None
-    if arrangement == "heads":
-        return [True] * slots if slots else None
+    if arrangement in ("head", "heads"):
+        return "q" * slots if slots and (slots == 1 or arrangement == "heads") else None
     if heads is None or slots <= heads or (slots - heads) % 2:
         return None
     keys = (slots - heads) // 2
     if heads % keys:
         return None
     if arrangement == "groups":
-        return ([True] * (heads // keys + 1) + [False]) * keys
+        return ("q" * (heads // keys) + "kv") * keys
     if arrangement == "stacked":
-        return [True] * (heads + keys) + [False] * keys
+        return "q" * heads + "k" * keys + "v" * keys
     quarter = heads // 4
-    if keys != heads or heads % 4:
-        return None
-    return ([True] * quarter + [False] * quarter + [True] * quarter) * 4
+    return ("q" * quarter + "v" * quarter + "k" * quarter) * 4 if keys == heads and heads % 4 == 0 else None
