@@ -18,7 +18,7 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.conversion.placing import INDEX, check_out, companions, interrupted, listed, whole
-from clockhands.conversion.planning import CannotConvert, Model, Move, model_of, moves
+from clockhands.conversion.planning import CannotConvert, Move, RotaryModel, model_of, moves
 from clockhands.conversion.writing import write
 from clockhands.errors import Unreadable
 from clockhands.layouts import Layout, layout_of
@@ -219,7 +219,7 @@ def _config(read: _Source, config: str | os.PathLike[str] | None) -> documents.D
     return documents.Document(read.opened.config_name or CONFIG, read.opened.config)
 
 
-def _layout_now(read: _Source, model: Model, told: Layout | None) -> tuple[Layout, str]:
+def _layout_now(read: _Source, model: RotaryModel, told: Layout | None) -> tuple[Layout, str]:
     """The layout in which the rows stand, and who says so: the caller, an earlier conversion, the model's type."""
     if told is not None:
         return told, "as the caller says"
@@ -250,7 +250,7 @@ def _layout_now(read: _Source, model: Model, told: Layout | None) -> tuple[Layou
 def _fill(  # noqa: PLR0917 - the steps of one conversion
     folder: Path,
     read: _Source,
-    model: Model,
+    model: RotaryModel,
     planned: Mapping[str, Move],
     before: Layout,
     layout: Layout,
@@ -288,7 +288,7 @@ def _noted(metadata: Mapping[str, str], before: Layout, layout: Layout) -> dict[
     return {**rest, LAYOUT_NOTE: layout, FROM_NOTE: before}
 
 
-def _config_with_layout(config: Mapping[str, Any], model: Model, layout: Layout) -> dict[str, Any]:
+def _config_with_layout(config: Mapping[str, Any], model: RotaryModel, layout: Layout) -> dict[str, Any]:
     """The config with the layout in it, where the text model is described."""
     if not model.section.path:
         return _with_layout(config, model, layout)
@@ -298,7 +298,7 @@ def _config_with_layout(config: Mapping[str, Any], model: Model, layout: Layout)
     return {**config, key: _with_layout(config[key], model, layout)}
 
 
-def _with_layout(values: Mapping[str, Any], model: Model, layout: Layout) -> dict[str, Any]:
+def _with_layout(values: Mapping[str, Any], model: RotaryModel, layout: Layout) -> dict[str, Any]:
     switch = model.tensors.switch
     if switch is not None:
         return {**values, switch["key"]: switch[layout]}

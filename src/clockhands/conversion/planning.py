@@ -68,7 +68,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Model:
+class RotaryModel:
     """What a config says that a conversion needs.
 
     Attributes:
@@ -108,7 +108,7 @@ class Model:
         return self.codes[0] if len(alike) == 1 else None
 
 
-def model_of(config: Mapping[str, Any], file: str) -> Model:
+def model_of(config: Mapping[str, Any], file: str) -> RotaryModel:
     """Read a config for a conversion.
 
     Raises:
@@ -140,7 +140,7 @@ def model_of(config: Mapping[str, Any], file: str) -> Model:
     keys = section.values.get(known.keys) if known.keys is not None else None
     said = section.values.get(LAYOUT_KEY)
     heads = reader.whole("heads")
-    return Model(
+    return RotaryModel(
         file,
         section,
         known,
@@ -209,7 +209,7 @@ def _unconverted(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def moves(tensors: Mapping[str, TensorInfo], model: Model) -> dict[str, Move]:
+def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel) -> dict[str, Move]:
     """The tensors that move, and how; what is not here passes through.
 
     Raises:
@@ -246,7 +246,7 @@ def moves(tensors: Mapping[str, TensorInfo], model: Model) -> dict[str, Move]:
     return made
 
 
-def _refuse_unknown(info: TensorInfo, model: Model) -> None:
+def _refuse_unknown(info: TensorInfo, model: RotaryModel) -> None:
     # One number is one for all channels, whatever it is.
     if info.elements == 1 or not looks_like_query_or_key(info.name):
         return
@@ -256,7 +256,7 @@ def _refuse_unknown(info: TensorInfo, model: Model) -> None:
     )
 
 
-def _check_leaf(info: TensorInfo, found: NamedTensor, model: Model, tensors: Mapping[str, TensorInfo]) -> None:
+def _check_leaf(info: TensorInfo, found: NamedTensor, model: RotaryModel, tensors: Mapping[str, TensorInfo]) -> None:
     """Refuse what is quantised in a way, or of a kind, whose rows are not known."""
     method = quantisation(found.leaf)
     if method is None and model.method is not None and model.method not in table()["methods"]["known"]:
@@ -290,7 +290,7 @@ def _check_bytes(info: TensorInfo, move: Move) -> None:
 
 
 def _move(
-    info: TensorInfo, found: NamedTensor, code: Code, model: Model, tensors: Mapping[str, TensorInfo]
+    info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, tensors: Mapping[str, TensorInfo]
 ) -> Move | None:
     """How the tensor moves; None where it is not indexed by rows."""
     if found.role in ("stays", None) or (found.role == "scale" and info.elements == 1):
@@ -299,9 +299,7 @@ def _move(
         weights = (tensors.get(f"{info.name.rpartition('.')[0]}.{leaf}") for leaf in ("weight", "weight_packed"))
         weight = next((each for each in weights if each is not None and each.shape), None)
         if weight is None:
-            raise CannotConvert(
-                f"{_name(info)} is a scale without its weight.", "Name all shards, by their index."
-            )
+            raise CannotConvert(f"{_name(info)} is a scale without its weight.", "Name all shards, by their index.")
         return _scale_move(info, weight.shape[0], found, code, model)
     if not info.shape:
         raise CannotConvert(f"{_name(info)} is a single number, where rows are expected.", _HINT_ROW)
@@ -316,7 +314,7 @@ def _move(
     return _arranged(info, found, code, model, rows)
 
 
-def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: Model, rows: int) -> Move:
+def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, rows: int) -> Move:
     """The slots of so many rows, held to what the config says of heads."""
     width, rotated = code.width, code.rotated
     assert width is not None
@@ -343,7 +341,7 @@ def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: Model, ro
     return Move(tuple(slot != "v" for slot in slots), width, rotated, model.tensors.part)
 
 
-def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, model: Model) -> Move | None:
+def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, model: RotaryModel) -> Move | None:
     """A scale for each row moves with it; one for a block of rows stays, if no row leaves its block."""
     if info.shape and info.shape[0] == rows:
         return _arranged(info, found, code, model, rows)
@@ -362,7 +360,7 @@ def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, mod
     )
 
 
-def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adapter: bool, model: Model) -> None:
+def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adapter: bool, model: RotaryModel) -> None:
     """A checkpoint of which a part only would move computes nonsense in either layout."""
     if not made:
         raise CannotConvert(

@@ -43,8 +43,9 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
     if kind == "json":
         document = documents.read(path)
         return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
-    if kind in _OPENERS:
-        opened = _OPENERS[kind](path, target)
+    opener = _OPENERS.get(kind or "")
+    if opener is not None:
+        opened = opener(path, target)
         return opened if tensor is None else _picked(opened, tensor)
     raise _unsupported(path, kind)
 

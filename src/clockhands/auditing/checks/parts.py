@@ -6,7 +6,7 @@ from typing import Any
 
 from clockhands.auditing.checks.subject import Subject
 from clockhands.sources.fields import Fields, shown
-from clockhands.sources.model_types import ModelType, CodeOfType, table
+from clockhands.sources.model_types import CodeOfType, ModelType, table
 from clockhands.sources.resolve import type_of
 from clockhands.sources.section_fields import Section, sections
 
