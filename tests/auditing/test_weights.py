@@ -297,7 +297,7 @@ def test_no_two_layers_are_held_together(tmp_path, monkeypatch):
     class Held(np.ndarray):
         pass
 
-    real = places.Projection.read
+    real = places.WeightProjection.read
 
     def read(one):
         made = real(one).view(Held)
@@ -306,7 +306,7 @@ def test_no_two_layers_are_held_together(tmp_path, monkeypatch):
         return made
 
     Held.__hash__ = object.__hash__
-    monkeypatch.setattr(places.Projection, "read", read)
+    monkeypatch.setattr(places.WeightProjection, "read", read)
     audited(tmp_path, checkpoint(*rows_in_halves()), weights=True)
     assert len(most) > 60
     assert max(most) <= 2  # one, and the one that it takes the place of

@@ -7,8 +7,8 @@ import pytest
 from clockhands.auditing import audit
 from clockhands.errors import InvalidValue
 from clockhands.readers import READERS, compared, readings
-from clockhands.readers.facts import about, facts
 from clockhands.readers.telling import reading_to_dict
+from clockhands.readers.views import about, facts
 from clockhands.show.terminal import rows_of_readers
 from clockhands.sources import open_target
 from clockhands.sources.resolve import resolve

@@ -12,7 +12,7 @@ import numpy as np
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
-from clockhands.sources.projections import Found, Projection
+from clockhands.sources.projections import Projections, WeightProjection
 
 Order = tuple[int, Layout]
 """A number of heads, and the layout in whose order rows stood before they were put into the other's for so many."""
@@ -43,7 +43,7 @@ class Permuted:
     before: float
 
 
-def permuted(found: Found) -> Iterator[Permuted]:
+def permuted(found: Projections) -> Iterator[Permuted]:
     """Orders for another number of heads that explain queries or keys better than their rows as they stand."""
     for of in ("q", "k"):
         ones = [one for one in found.projections if one.of == of and one.rotated == one.width]
@@ -61,7 +61,7 @@ def permuted(found: Found) -> Iterator[Permuted]:
             yield Permuted(of, heads, undone, also, layout, z, before)
 
 
-def _wrong_counts(found: Found, heads: int) -> list[int]:
+def _wrong_counts(found: Projections, heads: int) -> list[int]:
     """Numbers of heads that a converter may have taken for the right one.
 
     One for all, those of the other projection, and queries over keys, which llama.cpp's converter took until pull
@@ -73,7 +73,7 @@ def _wrong_counts(found: Found, heads: int) -> list[int]:
     return sorted(count for count in counts if count and count != heads)
 
 
-def _leaders(ones: Sequence[Projection], orders: Sequence[Order]) -> tuple[list[Order], float, float]:
+def _leaders(ones: Sequence[WeightProjection], orders: Sequence[Order]) -> tuple[list[Order], float, float]:
     """The order that explains the rows best, if better than they are as they stand, and those that come near it.
 
     Heads of one layer are alike, so that their rows taken for pairs of one another have a high z too; but none of it is

@@ -13,7 +13,7 @@ from clockhands.auditing.row_orders import Permuted, permuted
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
-from clockhands.sources.projections import Found, projections
+from clockhands.sources.projections import Projections, projections
 from clockhands.sources.resolved import Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened
 
@@ -181,7 +181,7 @@ def _expected(resolved: Resolved) -> Code | None:
     return codes[0] if len({code.layout for code in codes}) == 1 and codes[0].layout is not None else None
 
 
-def _scored(found: Found, of: str) -> tuple[dict[int, Score], str]:
+def _scored(found: Projections, of: str) -> tuple[dict[int, Score], str]:
     """The scores of all queries or keys by layer, and why some have none."""
     scores: dict[int, Score] = {}
     failed: list[str] = []

@@ -9,6 +9,6 @@ from clockhands.conversion.converting import Converted, convert
 from clockhands.conversion.planning import CannotConvert
 from clockhands.conversion.rows import convert_rows, row_order
 from clockhands.conversion.tables import convert_table
-from clockhands.sources.slots import Arrangement
+from clockhands.sources.tensor_names import Arrangement
 
 __all__ = ["Arrangement", "CannotConvert", "Converted", "convert", "convert_rows", "convert_table", "row_order"]

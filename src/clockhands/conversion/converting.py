@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.conversion.companions import companions
-from clockhands.conversion.placing import INDEX, check_out, interrupted, listed, whole
-from clockhands.conversion.planning import CannotConvert, Model, Move, model_of, moves
+from clockhands.conversion.placing import INDEX, check_out, companions, interrupted, listed, whole
+from clockhands.conversion.planning import CannotConvert, Move, RotaryModel, model_of, moves
 from clockhands.conversion.writing import write
 from clockhands.errors import Unreadable
 from clockhands.layouts import Layout, layout_of
 from clockhands.sources import documents, files, safetensors
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.rotary_fields import LAYOUT_KEY
-from clockhands.sources.safetensors import Header
+from clockhands.sources.shards import WeightsHeader
 from clockhands.sources.targets import Opened, open_target
 
 LAYOUT_NOTE = "clockhands.layout"
@@ -75,7 +74,7 @@ class _Source:
 
     opened: Opened
     folder: Path
-    shards: tuple[Header, ...]
+    shards: tuple[WeightsHeader, ...]
     index: Path | None
 
     @property
@@ -220,15 +219,16 @@ def _config(read: _Source, config: str | os.PathLike[str] | None) -> documents.D
     return documents.Document(read.opened.config_name or CONFIG, read.opened.config)
 
 
-def _layout_now(read: _Source, model: Model, told: Layout | None) -> tuple[Layout, str]:
+def _layout_now(read: _Source, model: RotaryModel, told: Layout | None) -> tuple[Layout, str]:
     """The layout in which the rows stand, and who says so: the caller, an earlier conversion, the model's type."""
     if told is not None:
         return told, "as the caller says"
     noted = {header.metadata.get(LAYOUT_NOTE) for header in read.shards}
     if noted != {None}:
         if len(noted) > 1 or not noted <= {"interleaved", "halves"}:
+            layouts = ", ".join(sorted("none" if each is None else shown(each) for each in noted))
             raise CannotConvert(
-                f"The files of {read.opened.target} say different layouts in their metadata: {_listed(noted)}.",
+                f"The files of {read.opened.target} say different layouts in their metadata: {layouts}.",
                 "They are of different conversions: convert the original again.",
             )
         return layout_of(noted.pop()), f"{LAYOUT_NOTE} in the metadata"
@@ -247,14 +247,10 @@ def _layout_now(read: _Source, model: Model, told: Layout | None) -> tuple[Layou
     return model.layout, model.because
 
 
-def _listed(noted: set[str | None]) -> str:
-    return ", ".join(sorted("none" if each is None else shown(each) for each in noted))
-
-
 def _fill(  # noqa: PLR0917 - the steps of one conversion
     folder: Path,
     read: _Source,
-    model: Model,
+    model: RotaryModel,
     planned: Mapping[str, Move],
     before: Layout,
     layout: Layout,
@@ -274,7 +270,7 @@ def _fill(  # noqa: PLR0917 - the steps of one conversion
         shutil.copyfile(read.index, folder / read.index.name)
     config = read.folder / CONFIG
     if files.place(config) == "file":
-        text = json.dumps(_said(documents.read(config).fields, model, layout), indent=2)
+        text = json.dumps(_config_with_layout(documents.read(config).fields, model, layout), indent=2)
         (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     adapter = folder / ADAPTER_CONFIG
     # An index may give any name to a shard.
@@ -292,7 +288,7 @@ def _noted(metadata: Mapping[str, str], before: Layout, layout: Layout) -> dict[
     return {**rest, LAYOUT_NOTE: layout, FROM_NOTE: before}
 
 
-def _said(config: Mapping[str, Any], model: Model, layout: Layout) -> dict[str, Any]:
+def _config_with_layout(config: Mapping[str, Any], model: RotaryModel, layout: Layout) -> dict[str, Any]:
     """The config with the layout in it, where the text model is described."""
     if not model.section.path:
         return _with_layout(config, model, layout)
@@ -302,7 +298,7 @@ def _said(config: Mapping[str, Any], model: Model, layout: Layout) -> dict[str, 
     return {**config, key: _with_layout(config[key], model, layout)}
 
 
-def _with_layout(values: Mapping[str, Any], model: Model, layout: Layout) -> dict[str, Any]:
+def _with_layout(values: Mapping[str, Any], model: RotaryModel, layout: Layout) -> dict[str, Any]:
     switch = model.tensors.switch
     if switch is not None:
         return {**values, switch["key"]: switch[layout]}

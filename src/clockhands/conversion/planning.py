@@ -17,21 +17,21 @@ from clockhands.conversion.writing import bits_of
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
 from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.fields import Fields
 from clockhands.sources.model_types import model_type
 from clockhands.sources.model_types import table as model_table
 from clockhands.sources.resolve import Code, resolve
 from clockhands.sources.resolved import layer_numbers
 from clockhands.sources.rotary_fields import LAYOUT_KEY
-from clockhands.sources.section_fields import Section, sections
-from clockhands.sources.slots import Part, slots_of
+from clockhands.sources.section_fields import Section, fields_of, sections
 from clockhands.sources.targets import Opened
 from clockhands.sources.tensor_names import (
-    Held,
+    NamedTensor,
+    Part,
     Tensors,
     held,
     looks_like_query_or_key,
     quantisation,
+    slots_of,
     stays,
     table,
     tensors_of,
@@ -68,7 +68,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Model:
+class RotaryModel:
     """What a config says that a conversion needs.
 
     Attributes:
@@ -108,7 +108,7 @@ class Model:
         return self.codes[0] if len(alike) == 1 else None
 
 
-def model_of(config: Mapping[str, Any], file: str) -> Model:
+def model_of(config: Mapping[str, Any], file: str) -> RotaryModel:
     """Read a config for a conversion.
 
     Raises:
@@ -133,14 +133,14 @@ def model_of(config: Mapping[str, Any], file: str) -> Model:
     layout, because = codes[0].layout, codes[0].source.get("layout", "")
     if layout is None and known.layout is not None:
         layout, because = known.layout, f"architecture of {known.name} ({table()['library']})"
-    reader = _fields(section, known, file)
+    reader = fields_of(section, file, model_type(known.name), [])
     quantised = section.values.get("quantization_config") or config.get("quantization_config")
     quantised = quantised if isinstance(quantised, Mapping) else {}
     sizes = quantised.get("weight_block_size")
     keys = section.values.get(known.keys) if known.keys is not None else None
     said = section.values.get(LAYOUT_KEY)
     heads = reader.whole("heads")
-    return Model(
+    return RotaryModel(
         file,
         section,
         known,
@@ -209,14 +209,7 @@ def _unconverted(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fields(section: Section, known: Tensors, file: str) -> Fields:
-    row = model_type(known.name)
-    if row is None:
-        return Fields(section.values, file, model_table()["spellings"]["config"], [], path=section.path)
-    return Fields(section.values, file, row.reads, [], path=section.path, defaults=row.defaults)
-
-
-def moves(tensors: Mapping[str, TensorInfo], model: Model) -> dict[str, Move]:
+def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel) -> dict[str, Move]:
     """The tensors that move, and how; what is not here passes through.
 
     Raises:
@@ -236,7 +229,7 @@ def moves(tensors: Mapping[str, TensorInfo], model: Model) -> dict[str, Move]:
         code = model.code(found.layer)
         if code is None:
             raise CannotConvert(
-                f"{_said(info)} is of layer {found.layer}, of which {model.file} says nothing.",
+                f"{_name(info)} is of layer {found.layer}, of which {model.file} says nothing.",
                 "Correct the number of layers in the config.",
             )
         if code.kind != "rotary":
@@ -253,34 +246,34 @@ def moves(tensors: Mapping[str, TensorInfo], model: Model) -> dict[str, Move]:
     return made
 
 
-def _refuse_unknown(info: TensorInfo, model: Model) -> None:
+def _refuse_unknown(info: TensorInfo, model: RotaryModel) -> None:
     # One number is one for all channels, whatever it is.
     if info.elements == 1 or not looks_like_query_or_key(info.name):
         return
     raise CannotConvert(
-        f"{_said(info)} looks like a tensor of queries or keys, and a {model.tensors.name} is not known to have it.",
+        f"{_name(info)} looks like a tensor of queries or keys, and a {model.tensors.name} is not known to have it.",
         _HINT_ROW,
     )
 
 
-def _check_leaf(info: TensorInfo, found: Held, model: Model, tensors: Mapping[str, TensorInfo]) -> None:
+def _check_leaf(info: TensorInfo, found: NamedTensor, model: RotaryModel, tensors: Mapping[str, TensorInfo]) -> None:
     """Refuse what is quantised in a way, or of a kind, whose rows are not known."""
     method = quantisation(found.leaf)
     if method is None and model.method is not None and model.method not in table()["methods"]["known"]:
         method = model.method
     if method is not None:
         raise CannotConvert(
-            f"{_said(info)} is quantised by {method}, whose numbers do not lie row by row.", _HINT_AGAIN
+            f"{_name(info)} is quantised by {method}, whose numbers do not lie row by row.", _HINT_AGAIN
         )
     if found.role is None and info.elements != 1:
         kind = "a one-dimensional tensor" if len(info.shape) == 1 else "a tensor"
         raise CannotConvert(
-            f"{_said(info)} is {kind} of a query or key that is not known: {shown(found.leaf)}.", _HINT_ROW
+            f"{_name(info)} is {kind} of a query or key that is not known: {shown(found.leaf)}.", _HINT_ROW
         )
     whole = re.match(r"u?int|bool|[IU]\d", info.dtype) is not None
     if found.leaf == "weight" and whole and f"{found.module}.weight_scale" not in tensors:
         raise CannotConvert(
-            f"{_said(info)} is stored as {info.dtype} without a scale beside it, so it is packed in a way that is not"
+            f"{_name(info)} is stored as {info.dtype} without a scale beside it, so it is packed in a way that is not"
             " known.",
             _HINT_AGAIN,
         )
@@ -291,12 +284,14 @@ def _check_bytes(info: TensorInfo, move: Move) -> None:
     rows, bits = len(move.slots) * move.width, bits_of(info)
     if bits % (8 * rows):
         raise CannotConvert(
-            f"{_said(info)} is stored as {info.dtype} in rows of {bits // rows} bits, which are not whole bytes.",
+            f"{_name(info)} is stored as {info.dtype} in rows of {bits // rows} bits, which are not whole bytes.",
             _HINT_AGAIN,
         )
 
 
-def _move(info: TensorInfo, found: Held, code: Code, model: Model, tensors: Mapping[str, TensorInfo]) -> Move | None:
+def _move(
+    info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, tensors: Mapping[str, TensorInfo]
+) -> Move | None:
     """How the tensor moves; None where it is not indexed by rows."""
     if found.role in ("stays", None) or (found.role == "scale" and info.elements == 1):
         return None
@@ -304,21 +299,22 @@ def _move(info: TensorInfo, found: Held, code: Code, model: Model, tensors: Mapp
         weights = (tensors.get(f"{info.name.rpartition('.')[0]}.{leaf}") for leaf in ("weight", "weight_packed"))
         weight = next((each for each in weights if each is not None and each.shape), None)
         if weight is None:
-            raise CannotConvert(f"{_said(info)} is a scale without its weight.", "Name all shards, by their index.")
+            raise CannotConvert(f"{_name(info)} is a scale without its weight.", "Name all shards, by their index.")
         return _scale_move(info, weight.shape[0], found, code, model)
     if not info.shape:
-        raise CannotConvert(f"{_said(info)} is a single number, where rows are expected.", _HINT_ROW)
+        raise CannotConvert(f"{_name(info)} is a single number, where rows are expected.", _HINT_ROW)
     rows = info.shape[0]
     if found.leaf == "weight" and found.arrangement == "heads" and len(info.shape) == 2 and "norm" in found.module:
         rows = info.elements  # [heads, head width]
     elif len(info.shape) > 2 or (len(info.shape) == 2 and found.arrangement == "head" and not model.tensors.latent):
         raise CannotConvert(
-            f"{_said(info)} has the shape {list(info.shape)}, where rows of output channels are expected.", _HINT_ROW
+            f"{_name(info)} has the shape {list(info.shape)}, where rows of output channels are expected.",
+            _HINT_ROW,
         )
     return _arranged(info, found, code, model, rows)
 
 
-def _arranged(info: TensorInfo, found: Held, code: Code, model: Model, rows: int) -> Move:
+def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, rows: int) -> Move:
     """The slots of so many rows, held to what the config says of heads."""
     width, rotated = code.width, code.rotated
     assert width is not None
@@ -332,20 +328,20 @@ def _arranged(info: TensorInfo, found: Held, code: Code, model: Model, rows: int
     if slots is not None and found.arrangement == "heads" and allowed is not None and len(slots) != allowed:
         slots = None
     if slots is not None and found.of is None and found.arrangement != "head" and model.keys is not None:
-        slots = slots if slots.count(False) == model.keys else None
+        slots = slots if slots.count("v") == model.keys else None
     if slots is None:
         heads = {"q": f"{model.heads} heads", "k": f"{model.keys or model.heads} key heads"}.get(
             found.of or "", f"{model.heads} heads with their keys and values"
         )
         says = f"a head of {width} channels" if found.arrangement == "head" else f"{heads} of {width} channels"
         raise CannotConvert(
-            f"{_said(info)} has {rows} rows, which are not those of {says}.",
+            f"{_name(info)} has {rows} rows, which are not those of {says}.",
             f"{model.file} and the tensors are not of one model, or the tensor is packed or transposed.",
         )
-    return Move(tuple(slots), width, rotated, model.tensors.part)
+    return Move(tuple(slot != "v" for slot in slots), width, rotated, model.tensors.part)
 
 
-def _scale_move(info: TensorInfo, rows: int, found: Held, code: Code, model: Model) -> Move | None:
+def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, model: RotaryModel) -> Move | None:
     """A scale for each row moves with it; one for a block of rows stays, if no row leaves its block."""
     if info.shape and info.shape[0] == rows:
         return _arranged(info, found, code, model, rows)
@@ -355,16 +351,16 @@ def _scale_move(info: TensorInfo, rows: int, found: Held, code: Code, model: Mod
         if np.array_equal(blocks[move.order("interleaved", "halves")], blocks):  # and so the other way
             return None
         raise CannotConvert(
-            f"{_said(info)} holds one scale for each {block} rows, and rows would leave their block.", _HINT_AGAIN
+            f"{_name(info)} holds one scale for each {block} rows, and rows would leave their block.", _HINT_AGAIN
         )
     raise CannotConvert(
-        f"{_said(info)} has the shape {list(info.shape)}, which is neither one scale for each of {rows} rows nor"
+        f"{_name(info)} has the shape {list(info.shape)}, which is neither one scale for each of {rows} rows nor"
         " one for each block of them.",
         _HINT_AGAIN,
     )
 
 
-def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adapter: bool, model: Model) -> None:
+def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adapter: bool, model: RotaryModel) -> None:
     """A checkpoint of which a part only would move computes nonsense in either layout."""
     if not made:
         raise CannotConvert(
@@ -382,6 +378,6 @@ def _check_complete(made: Mapping[str, Move], seen: Mapping[int, set[str]], adap
                 )
 
 
-def _said(info: TensorInfo) -> str:
+def _name(info: TensorInfo) -> str:
     # Whole, because it is by its name that a tensor is refused; real names have less than 200 characters.
     return f"{info.file}: {info.name[:200]!r}"

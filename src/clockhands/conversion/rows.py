@@ -12,7 +12,7 @@ import numpy as np
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.layouts import Layout, layout_of, permutation
-from clockhands.sources.slots import Part
+from clockhands.sources.tensor_names import Part
 
 
 def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way

@@ -1,12 +1,12 @@
 """A table of positions from one convention to another, where both write the same hands."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from clockhands.additive import AdditiveCode, AxialSinusoidal, EvenlySpaced, SineOnly, SingleFrequency, Sinusoidal
 from clockhands.additive import table as table_of
@@ -24,6 +24,7 @@ SAME_RATE = Decimal("1e-6")
 # How near to a code's own row another row is taken for it, in numbers of size 1.
 _ROW = 2.0**-16
 
+_ULPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _WAVES = {"sin": "sine", "cos": "cosine"}
 
 
@@ -241,17 +242,17 @@ def _matched(source: _Written, target: _Written, order: tuple[int, ...]) -> tupl
     for axis in range(target.axes):
         _same_ladder(source, target, order[axis], axis)
         for kind in ("sin", "cos", "raw"):
-            wanted = _sorted(target.channels, kind, axis)
-            there = _sorted(source.channels, kind, order[axis])
+            wanted = _sorted(target.channels, (kind,), axis)
+            there = _sorted(source.channels, (kind,), order[axis])
             for place, found in _paired(wanted, there, target, source):
                 places[place] = found
                 signs[place] = target.channels[place].sign * source.channels[found].sign
     return places, signs
 
 
-def _sorted(channels: tuple[_Channel, ...], kind: str, axis: int) -> list[int]:
-    """Channels of one wave of one axis, the fastest first."""
-    found = [place for place, each in enumerate(channels) if each.kind == kind and each.axis == axis]
+def _sorted(channels: tuple[_Channel, ...], kinds: Collection[str], axis: int) -> list[int]:
+    """Channels of these kinds of one axis, the fastest first."""
+    found = [place for place, each in enumerate(channels) if each.kind in kinds and each.axis == axis]
     return sorted(found, key=lambda place: -channels[place].rate)
 
 
@@ -296,15 +297,10 @@ def _alike(first: Decimal, second: Decimal) -> bool:
 
 def _same_ladder(source: _Written, target: _Written, axis: int, to_axis: int) -> None:
     """Refuse two ladders whose hands turn at other rates."""
-    ladders = []
-    for written, one in ((source, axis), (target, to_axis)):
-        rates = {each.rate for each in written.channels if each.kind in _WAVES and each.axis == one}
-        kept: list[Decimal] = []
-        for rate in sorted(rates, reverse=True):
-            if not kept or not _alike(kept[-1], rate):
-                kept.append(rate)
-        ladders.append(kept)
-    mine, theirs = ladders
+    mine, theirs = (
+        [written.channels[group[0]].rate for group in _groups(_sorted(written.channels, _WAVES, one), written)]
+        for written, one in ((source, axis), (target, to_axis))
+    )
     if len(mine) == len(theirs) and all(map(_alike, mine, theirs)):
         return
     where = f" along axis {to_axis}" if source.axes > 1 else ""
@@ -345,8 +341,6 @@ def _check_zeros(x: Any, source: _Written) -> None:
 
 def _moved(x: Any, places: list[int], xp: Any) -> Any:
     """The channels in their new places."""
-    from array_api_compat import device
-
     if max(places) >= x.shape[-1]:
         x = xp.concat([x, xp.zeros_like(x[..., :1])], axis=-1)
     return xp.take(x, xp.asarray(np.array(places), device=device(x)), axis=-1)
@@ -354,8 +348,6 @@ def _moved(x: Any, places: list[int], xp: Any) -> Any:
 
 def _rescaled(made: Any, source: _Written, target: _Written, signs: np.ndarray, xp: Any) -> Any:
     """The numbers with their signs, means and scales."""
-    from array_api_compat import device
-
     factor = target.factor / source.factor
     shifts = signs * source.mean - target.mean
     place = device(made)
@@ -383,8 +375,6 @@ def _rows(x: Any, made: Any, source: _Written, target: _Written, xp: Any) -> Any
             "The two conventions have other rows of zeros, which cannot be looked for inside a trace.",
             "Convert the table outside of jit, vmap and compile.",
         )
-    from array_api_compat import device
-
     given = numpy_of(x, "x").astype(np.float64)
     kind = str(made.dtype).rpartition(".")[2]
     zero = ~given.any(axis=-1)
@@ -402,14 +392,7 @@ def _rows(x: Any, made: Any, source: _Written, target: _Written, xp: Any) -> Any
         made = xp.where(xp.asarray(zero, device=place)[..., None], filled, made)
     for position in sorted(after - before):
         own = table_of(source.spec, [position], dtype="float64")[0]
-        near = np.abs(given - own).max(axis=-1) <= max(_ROW, 8 * _ulp(kind)) * _size(source)
+        size = abs(source.factor) * (1 + abs(source.mean))
+        near = np.abs(given - own).max(axis=-1) <= max(_ROW, 8 * _ULPS[kind]) * size
         made = xp.where(xp.asarray(near, device=place)[..., None], xp.zeros_like(made), made)
     return made
-
-
-def _ulp(kind: str) -> float:
-    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[kind]
-
-
-def _size(written: _Written) -> float:
-    return math.fabs(written.factor) * (1 + math.fabs(written.mean))

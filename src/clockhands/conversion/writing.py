@@ -18,7 +18,8 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.files import open_regular
-from clockhands.sources.safetensors import TYPES, Header
+from clockhands.sources.safetensors import TYPES
+from clockhands.sources.shards import WeightsHeader
 
 # Bytes that are held at once: a slot of rows of a large model has 4 MB.
 PIECE = 2**24
@@ -26,7 +27,9 @@ PIECE = 2**24
 _CODES = {name or code: code for code, (_, name) in TYPES.items()}
 
 
-def write(out: Path, header: Header, metadata: Mapping[str, str], orders: Mapping[str, tuple[np.ndarray, int]]) -> None:
+def write(
+    out: Path, header: WeightsHeader, metadata: Mapping[str, str], orders: Mapping[str, tuple[np.ndarray, int]]
+) -> None:
     """Write the tensors of a file to another, some with their rows in another order.
 
     Args:

@@ -8,6 +8,27 @@ from collections.abc import Sequence
 
 from clockhands.readers.comparing import Parted, compared
 from clockhands.readers.reading import READERS, Reading, readings
-from clockhands.readers.views import TEXT
+from clockhands.readers.telling import (
+    BY_LENGTH,
+    FAR_OFF,
+    code_in_words,
+    cosine_in_words,
+    lengths_differ,
+    listed,
+    pairs_in_words,
+    parted_in_words,
+    parted_to_dict,
+    ratio_in_words,
+    reach_of,
+    reading_to_dict,
+    release,
+    scaling_in_words,
+)
+from clockhands.readers.views import NEW, OLD, TEXT, View, facts, names, positive_number, scaling_name, views
 
-__all__: Sequence[str] = ["READERS", "TEXT", "Parted", "Reading", "compared", "readings"]
+__all__: Sequence[str] = [
+    "BY_LENGTH", "FAR_OFF", "NEW", "OLD", "READERS", "TEXT", "Parted", "Reading", "View", "code_in_words", "compared",
+    "cosine_in_words", "facts", "lengths_differ", "listed", "names", "pairs_in_words", "parted_in_words",
+    "parted_to_dict", "positive_number", "ratio_in_words", "reach_of", "reading_to_dict", "readings", "release",
+    "scaling_in_words", "scaling_name", "views",
+]  # fmt: skip

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.measures import LadderDifference, difference
-from clockhands.sources.resolved import Code, layer_ranges
+from clockhands.sources.resolved import Code, layer_numbers, layer_ranges
+from clockhands.specs import to_dict
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,7 @@ def _layers(layers: str | None) -> list[Any]:
     """The numbers of layers, or the words where they are none."""
     if layers is None or not all(piece and piece in "0123456789,-" for piece in layers):
         return [layers]
-    found: list[Any] = []
-    for span in layers.split(","):
-        first, _, last = span.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+    return sorted(layer_numbers(layers))
 
 
 def _named(places: list[Any]) -> str | None:
@@ -108,25 +105,17 @@ def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | Non
     says = list(_apart(ours, theirs, everything))
     ladder = None
     turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
-    if turning and not _turn_apart(ours, theirs) and ours.rates and theirs.rates:
-        ladder = difference(
-            ours.rates,
-            theirs.rates,
-            factor=ours.attention_factor or 1.0,
-            other_factor=theirs.attention_factor or 1.0,
-        )
+    # Else a pair of the one is no pair of the other.
+    if turning and ours.rates and theirs.rates and (len(ours.rates), ours.width) == (len(theirs.rates), theirs.width):
+        factor, other = ours.attention_factor or 1.0, theirs.attention_factor or 1.0
+        ladder = difference(ours.rates, theirs.rates, factor=factor, other_factor=other)
     return Parted(part, layers, ours, theirs, ladder, tuple(says))
-
-
-def _turn_apart(ours: Code, theirs: Code) -> bool:
-    """Whether a pair of the one is no pair of the other."""
-    return (len(ours.rates or ()), ours.width) != (len(theirs.rates or ()), theirs.width)
 
 
 def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
     """What differs beside the rates, in words."""
     if ours.kind != theirs.kind:
-        yield f"{_kind(ours)} against {_kind(theirs)}"
+        yield f"{kind_in_words(ours)} against {kind_in_words(theirs)}"
         return
     if ours.kind == "rotary":
         if (ours.rotated, ours.width) != (theirs.rotated, theirs.width):
@@ -155,9 +144,6 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
         yield f"waves {ours.layout} against {theirs.layout}"
     if len(ours.rates or ()) != len(theirs.rates or ()):
         yield f"{len(ours.rates or ()):,} against {len(theirs.rates or ()):,} pairs"
-    # Imported here: only a code that is no plain ladder has fields to compare.
-    from clockhands.specs import to_dict
-
     if ours.spec is not None and theirs.spec is not None and ours.spec != theirs.spec:
         mine, other = to_dict(ours.spec), to_dict(theirs.spec)  # type: ignore[arg-type]
         for name in dict.fromkeys((*mine, *other)):
@@ -165,7 +151,8 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
                 yield f"{name} {mine.get(name)} against {other.get(name)}"
 
 
-def _kind(code: Code) -> str:
+def kind_in_words(code: Code) -> str:
+    """The kind of a code for people."""
     return {"none": "no position code", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
 
 

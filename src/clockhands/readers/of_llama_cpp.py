@@ -6,12 +6,20 @@ Transformers 4. What it writes for a scaling follows from the model type.
 
 from typing import Any
 
-from clockhands.readers.facts import facts, names
-from clockhands.readers.magnitudes import longrope
-from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, scaling_name
+from clockhands.readers.views import (
+    CONTEXT,
+    NEW,
+    OLD,
+    ORIGINAL,
+    Refusal,
+    Undescribed,
+    View,
+    facts,
+    longrope,
+    names,
+    scaling_name,
+)  # fmt: skip
 from clockhands.scaling import yarn_magnitude
-
-_ORIGINAL = "original_max_position_embeddings"
 
 
 def llama_cpp(view: View) -> None:
@@ -55,26 +63,17 @@ def _written(view: View, block: dict[str, Any], key: str, architecture: str) -> 
     kind, factor = scaling_name(block), view.number("factor", block)
     plain = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
     plain["rope_type"] = "default"
-    if kind in (None, "default", "mrope"):
-        return block
-    if kind == "linear" and factor is not None:
-        return block
-    if kind == "llama3" and architecture in held["llama3"]:
+    kept = kind in (None, "default", "mrope") or (kind == "linear" and factor is not None)
+    if kept or (kind == "llama3" and architecture in held["llama3"]):
         return block
     if kind == "yarn" and factor is not None:
         return _yarn(view, block, key, factor, architecture)
     if kind in ("longrope", "su") and architecture in held["longrope"]:
-        context, original = view.number("max_position_embeddings"), view.number(_ORIGINAL, block)
-        original = original if original is not None else view.number(_ORIGINAL)
+        original = view.original(block)
         if original is None:
-            raise Refusal(f"Its converter finds no {_ORIGINAL}: a KeyError.")
+            raise Refusal(f"Its converter finds no {ORIGINAL}: a KeyError.")
         view.drop_inside(block, key, "attention_factor", "factor", "short_mscale", "long_mscale")
-        stretched = (context or original) / original
-        return block | {
-            "rope_type": "longrope",
-            "attention_factor": longrope(context or original, original),
-            "factor": max(stretched, 1.0),
-        }
+        return {**block, "rope_type": "longrope", **longrope(view.number(CONTEXT) or original, original)}
     view.not_read.append(view.place(key))
     view.says.append(f"Its converter writes nothing of a scaling of type {kind} for {architecture}.")
     return plain
@@ -82,10 +81,9 @@ def _written(view: View, block: dict[str, Any], key: str, architecture: str) -> 
 
 def _yarn(view: View, block: dict[str, Any], key: str, factor: float, architecture: str) -> dict[str, Any]:
     held = facts()["llama.cpp"]
-    original = view.number(_ORIGINAL, block)
-    original = original if original is not None else view.number(_ORIGINAL)
+    original = view.original(block)
     if original is None:
-        raise Refusal(f"Its {key} of type yarn lacks {_ORIGINAL}: a KeyError in the converter.")
+        raise Refusal(f"Its {key} of type yarn lacks {ORIGINAL}: a KeyError in the converter.")
     made = yarn_magnitude(factor)
     whole = view.number("mscale_all_dim", block)
     if architecture in held["mscale"] and whole:
@@ -95,4 +93,4 @@ def _yarn(view: View, block: dict[str, Any], key: str, factor: float, architectu
     view.drop_inside(block, key, "attention_factor", "mscale", "truncate")
     if architecture not in held["betas"]:
         view.drop_inside(block, key, "beta_fast", "beta_slow")
-    return {**block, _ORIGINAL: original, "attention_factor": made}
+    return {**block, ORIGINAL: original, "attention_factor": made}

@@ -2,12 +2,23 @@
 
 from typing import Any
 
-from clockhands.readers.facts import facts, names
-from clockhands.readers.magnitudes import longrope, ratio
-from clockhands.readers.views import NEW, OLD, Refusal, Undescribed, View, named, scaling_name
+from clockhands.readers.views import (
+    CONTEXT,
+    NEW,
+    OLD,
+    ORIGINAL,
+    Refusal,
+    Undescribed,
+    View,
+    facts,
+    longrope,
+    named,
+    names,
+    ratio,
+    scaling_name,
+)  # fmt: skip
 from clockhands.sources.model_types import model_type
 
-_ORIGINAL = "original_max_position_embeddings"
 _YARN = ("yarn", "deepseek_yarn", "telechat3-yarn")
 _KNOWN = ("default", "linear", "dynamic", "llama3", *_YARN, "longrope", "proportional", "mrope")
 
@@ -77,17 +88,19 @@ def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
     if kind in _YARN and factor is not None:
         made = ratio(factor, block)
         view.drop_inside(block, OLD, "attention_factor", "truncate")
-        block.setdefault(_ORIGINAL, 4096)
-        view.drop(_ORIGINAL)
-        return {**_unspelt(named(block, "yarn")), "attention_factor": made}
+        block.setdefault(ORIGINAL, 4096)
+        view.drop(ORIGINAL)
+        # The two numbers went into the factor on cosine and sine, which is stated from here on.
+        rest = {key: value for key, value in block.items() if key not in ("mscale", "mscale_all_dim")}
+        return {**named(rest, "yarn"), "attention_factor": made}
     if kind == "llama3":
-        view.drop(_ORIGINAL)
-        filled = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, _ORIGINAL: 8192}
+        view.drop(ORIGINAL)
+        filled = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192}
         return {**filled, **named(block, kind)}
     if kind == "longrope":
-        original = view.number(_ORIGINAL, block)
+        original = view.number(ORIGINAL, block)
         if original is None or "long_factor" not in block:
-            raise Refusal(f"Its longrope block lacks {_ORIGINAL} or a list: a KeyError.")
+            raise Refusal(f"Its longrope block lacks {ORIGINAL} or a list: a KeyError.")
         return _long(view, named(block, kind), original)
     return named(block, "default" if kind == "mrope" else kind)
 
@@ -101,24 +114,14 @@ def _su(view: View, block: dict[str, Any]) -> None:
     if block["type"] not in ("su", "longrope"):
         view.drop(OLD)
         return
-    view.drop_inside(block, OLD, _ORIGINAL)
-    view.put(OLD, _long(view, named(block, "longrope"), view.number(_ORIGINAL) or 4096))
+    view.drop_inside(block, OLD, ORIGINAL)
+    view.put(OLD, _long(view, named(block, "longrope"), view.number(ORIGINAL) or 4096))
 
 
 def _long(view: View, block: dict[str, Any], original: float) -> dict[str, Any]:
     """The long list at every length, and a factor on cosine and sine from the two lengths."""
     view.drop_inside(block, OLD, "short_factor", "attention_factor", "factor", "short_mscale", "long_mscale")
-    context = view.number("max_position_embeddings") or 131072
-    view.values.pop(_ORIGINAL, None)
-    return {
-        **block,
-        "short_factor": block["long_factor"],
-        _ORIGINAL: int(original),
-        "attention_factor": longrope(context, original),
-        "factor": max(context / original, 1.0),
-    }
-
-
-def _unspelt(block: dict[str, Any]) -> dict[str, Any]:
-    # They went into the factor on cosine and sine, which is stated from here on.
-    return {key: value for key, value in block.items() if key not in ("mscale", "mscale_all_dim")}
+    context = view.number(CONTEXT) or 131072
+    view.values.pop(ORIGINAL, None)
+    made = {"short_factor": block["long_factor"], ORIGINAL: int(original)}
+    return {**block, **made, **longrope(context, original)}

@@ -6,16 +6,54 @@ from typing import Any
 
 from clockhands.errors import InvalidValue
 from clockhands.readers.comparing import Parted, compared
-from clockhands.readers.facts import about
 from clockhands.readers.of_llama_cpp import llama_cpp
 from clockhands.readers.of_mlx import mlx_lm
-from clockhands.readers.of_ports import no_scaling
-from clockhands.readers.of_transformers import transformers_4, transformers_5
-from clockhands.readers.of_vllm import vllm, vllm_0_11
-from clockhands.readers.views import TEXT, Failure, Refusal, Undescribed, View, canonical, put_back, views
+from clockhands.readers.of_transformers import transformers_4, transformers_5, vllm, vllm_0_11
+from clockhands.readers.views import (
+    NEW,
+    OLD,
+    TEXT,
+    ModelFailure,
+    Refusal,
+    Undescribed,
+    View,
+    about,
+    canonical,
+    put_back,
+    scaling_name,
+    views,
+)
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
+
+_KEPT = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
+
+
+def no_scaling(view: View) -> None:
+    """Read a part without its scaling: no program, but what many ports do that take the base and leave the rest.
+
+    Raises:
+        Undescribed: There is no scaling to leave out.
+    """
+    found = False
+    for key in (OLD, NEW):
+        block = view.block(key)
+        if block is None:
+            continue
+        inner = {name: value for name, value in block.items() if isinstance(value, dict)}
+        scaled = [each for each in (block, *inner.values()) if scaling_name(each) not in (None, "default", "mrope")]
+        found = found or bool(scaled)
+        made = {name: value for name, value in block.items() if name in _KEPT} | {"rope_type": "default"}
+        if inner:
+            made = {
+                name: {part: each for part, each in value.items() if part in _KEPT} | {"rope_type": "default"}
+                for name, value in inner.items()
+            }
+        view.put(key, made)
+    if not found:
+        raise Undescribed("The file declares no scaling.")
+
 
 READERS: Mapping[str, Callable[[View], None]] = {
     "transformers-4": transformers_4,
@@ -108,7 +146,7 @@ class _Session:
             for section, view in views(self.opened, self.length):
                 try:
                     READERS[name](view)
-                except Failure as failure:
+                except ModelFailure as failure:
                     failing = failing or str(failure)
                 config = put_back(config, section, view.values)
                 length = view.length

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clockhands.measures import LadderDifference, distances
-from clockhands.readers.comparing import Parted
+from clockhands.readers.comparing import Parted, kind_in_words
 from clockhands.readers.reading import Reading
 from clockhands.sources.resolved import Code
 
@@ -24,17 +24,10 @@ def reach_of(codes: Iterable[Code], context: int | None, length: int | None) -> 
 
 def reading_to_dict(reading: Reading, context: int | None) -> dict[str, Any]:
     """One element of `readers` in the JSON of an audit."""
-    return {
-        "reader": reading.reader,
-        "title": reading.title,
-        "version": reading.version,
-        "verdict": reading.verdict,
-        "because": reading.because,
-        "not_read": list(reading.not_read),
-        "longest": reading.longest,
-        "says": list(reading.says),
-        "differs": [parted_to_dict(group, context) for group in reading.parted],
-    }
+    names = ("reader", "title", "version", "verdict", "because", "not_read", "longest", "says")
+    made = {name: getattr(reading, name) for name in names}
+    lists = {name: list(made[name]) for name in ("not_read", "says")}
+    return {**made, **lists, "differs": [parted_to_dict(group, context) for group in reading.parted]}
 
 
 def parted_to_dict(group: Parted, context: int | None, length: int | None = None) -> dict[str, Any]:
@@ -136,8 +129,8 @@ def code_in_words(code: Code | None) -> str:
     if code is None:
         return "no such layers"
     if code.kind != "rotary":
-        return {"none": "no position code", None: "a code that is not recognised"}.get(code.kind, str(code.kind))
-    words = ["base not known" if code.base is None else f"base {_plain(code.base)}"]
+        return kind_in_words(code)
+    words = ["base not known" if code.base is None else f"base {_number_as_text(code.base)}"]
     words.append(scaling_in_words(code))
     if code.rotated is not None and code.width is not None and code.rotated != code.width:
         words.append(f"{code.rotated} of {code.width} channels turn")
@@ -152,7 +145,7 @@ def scaling_in_words(code: Code) -> str:
     if not scaling:
         return "no scaling"
     factor = scaling.get("factor")
-    return f"{scaling.get('type')} by {_plain(factor)}" if factor is not None else str(scaling.get("type"))
+    return f"{scaling.get('type')} by {_number_as_text(factor)}" if factor is not None else str(scaling.get("type"))
 
 
 def lengths_differ(first: int | None, second: int | None) -> bool:
@@ -180,5 +173,5 @@ def _factor(code: Code) -> str:
     return f"{code.attention_factor:.4f}" if code.attention_factor is not None else "not known"
 
 
-def _plain(value: float) -> str:
+def _number_as_text(value: float) -> str:
     return f"{value:,.10g}" if abs(value) < 1e10 else f"{value:,.0f}"

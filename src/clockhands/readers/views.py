@@ -4,9 +4,13 @@ A reader is a function that changes a `View`; the project's own resolver then ma
 reader is as exact as the audit itself, and a difference is one of reading, never of arithmetic.
 """
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
 from typing import Any
 
+from clockhands.scaling import longrope_magnitude, yarn_magnitude
 from clockhands.sources.model_types import model_type, table
 from clockhands.sources.opened import Opened
 from clockhands.sources.section_fields import Section, sections
@@ -16,12 +20,17 @@ TEXT = ("text", "encoder", "decoder")
 OLD, NEW = "rope_scaling", "rope_parameters"
 """The block of Transformers 4 and that of Transformers 5."""
 
+ORIGINAL, CONTEXT = "original_max_position_embeddings", "max_position_embeddings"
+
+# Beyond this a number of a file is no magnitude of anything.
+_LARGEST_MAGNITUDE = 1e6
+
 
 class Refusal(Exception):
     """A reader does not load the file; the reason is a sentence."""
 
 
-class Failure(Refusal):
+class ModelFailure(Refusal):
     """A reader's config class takes the file, and its model class fails: code that goes by the config does not."""
 
 
@@ -90,6 +99,11 @@ class View:
         """A positive number that fits a model, of the part or of an object; None where none stands there."""
         return positive_number((self.values if block is None else block).get(key))
 
+    def original(self, block: Mapping[str, Any]) -> float | None:
+        """The original length: in an object, else beside it."""
+        inside = self.number(ORIGINAL, block)
+        return self.number(ORIGINAL) if inside is None else inside
+
 
 def views(opened: Opened, length: int | None) -> Iterator[tuple[Section, View]]:
     """The parts of a config that read or write text."""
@@ -151,3 +165,41 @@ def _name(top: Mapping[str, Any], section: Section) -> str | None:
     around = top.get("model_type")
     known = model_type(around) if isinstance(around, str) else None
     return known.sections.get(section.part) if known is not None else None
+
+
+@cache
+def facts() -> Mapping[str, Any]:
+    """All of ``readers.json``."""
+    return json.loads(resources.files("clockhands.readers").joinpath("readers.json").read_text(encoding="utf-8"))
+
+
+@cache
+def names(reader: str, key: str = "names") -> frozenset[str]:
+    """A list of names that a reader knows."""
+    return frozenset(facts()[reader][key])
+
+
+def about(reader: str) -> tuple[str, str, str]:
+    """Title, version, and where it was read."""
+    held = facts()["readers"][reader]
+    return held["title"], held["version"], held["read"]
+
+
+def ratio(factor: float, block: Mapping[str, Any]) -> float:
+    """DeepSeek's ``g(mscale) / g(mscale_all_dim)``, which take 1 and 0 where they are absent."""
+    return yarn_magnitude(factor, _magnitude_in(block, "mscale", 1.0)) / yarn_magnitude(
+        factor, _magnitude_in(block, "mscale_all_dim", 0.0)
+    )
+
+
+def longrope(context: float, original: float) -> dict[str, float]:
+    """What follows from the two lengths under LongRoPE: what cosine and sine are multiplied by, and the factor."""
+    stretch = context / original
+    return {"attention_factor": longrope_magnitude(stretch, original), "factor": max(stretch, 1.0)}
+
+
+def _magnitude_in(block: Mapping[str, Any], key: str, default: float) -> float:
+    value = block.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST_MAGNITUDE:
+        return default
+    return float(value)

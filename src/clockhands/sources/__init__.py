@@ -1,9 +1,16 @@
 """Open what a person names, and read what it says about positions.
 
 ``open_target`` finds and opens it: a preset, a config, a GGUF or safetensors file, an array, a model
-folder. Only headers and the few tensors asked for are ever read.
+folder. Only headers and the few tensors asked for are ever read. What is said about positions is read by
+``clockhands.sources.resolve``, which is not imported here: many callers only open.
 """
 
-from clockhands.sources.targets import Opened, open_target
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolved import COMPUTED, Code, Fact, Resolved, layer_numbers, layer_ranges
+from clockhands.sources.targets import is_function, open_target, path_of
 
-__all__ = ["Opened", "open_target"]
+__all__ = [
+    "COMPUTED", "Code", "Fact", "Opened", "Resolved", "TensorInfo", "is_function", "layer_numbers", "layer_ranges",
+    "open_target", "path_of",
+]  # fmt: skip

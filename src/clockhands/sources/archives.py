@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources.files import open_regular, seems
+from clockhands.sources.files import WRITE_AGAIN, open_regular, seems
 
 if TYPE_CHECKING:
     import zipfile
@@ -32,10 +32,8 @@ _SMALL = 256 * 2**20
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 
-_HINT_AGAIN = "Write or download the file again."
 
-
-class _Bounded:
+class _BoundedFile:
     """A file from which nobody can ask for more bytes at once than a directory may have."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -66,16 +64,14 @@ def open_archive(path: Path, kind: str) -> Iterator["zipfile.ZipFile"]:
 
     with open_regular(path) as file:
         try:
-            archive = zipfile.ZipFile(_Bounded(file))  # type: ignore[arg-type]
+            archive = zipfile.ZipFile(_BoundedFile(file))  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged directory
             file.seek(0)
             start = file.read(32)
             if start.startswith(b"PK"):
                 raise damaged(path, error) from None
-            told = seems(start) if start else "it is empty"
-            raise Unreadable(
-                f"{path} is not {kind}: {told}.", "Name the file by what it is, or save it again."
-            ) from None
+            hint = "Name the file by what it is, or save it again."
+            raise Unreadable(f"{path} is not {kind}: {seems(start)}.", hint) from None
         with archive:
             yield archive
 
@@ -137,11 +133,11 @@ def place_of(archive: "zipfile.ZipFile", path: Path, name: str) -> int:
         raise damaged(path, error) from None
     start = at + name_size + more_size
     if signature != b"PK\x03\x04" or start + info.file_size > file.seek(0, io.SEEK_END):
-        raise Unreadable(f"{path} ends inside {shown(name)}, or holds it elsewhere than it says.", _HINT_AGAIN)
+        raise Unreadable(f"{path} ends inside {shown(name)}, or holds it elsewhere than it says.", WRITE_AGAIN)
     return start
 
 
 def damaged(path: Path, error: Exception) -> Unreadable:
     """The error for an archive that the standard library cannot read."""
     said = str(error) or type(error).__name__
-    return Unreadable(f"{path} cannot be read as a zip archive: {said.rstrip('.')}.", _HINT_AGAIN)
+    return Unreadable(f"{path} cannot be read as a zip archive: {said.rstrip('.')}.", WRITE_AGAIN)

@@ -25,7 +25,7 @@ from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.sources import archives
-from clockhands.sources.files import open_regular, place, seems
+from clockhands.sources.files import WRITE_AGAIN, open_regular, place, seems
 
 # The most that one tensor may take in memory, if there is as much. The largest position table known is
 # about 1 GB (131,072 rows of 2,048 float32); without a bound a zip bomb would be unpacked for minutes.
@@ -37,8 +37,6 @@ _LONGEST_HEADER = 10_000
 _CHUNK = 2**18  # elements that `summarise` holds at once
 
 _NPZ = "an .npz archive"
-
-_HINT_AGAIN = "Write or download the file again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ def mapped(info: TensorInfo) -> np.ndarray:
         return read(info)
     with _opened(info) as file:
         if file.seek(0, io.SEEK_END) < info.offset + info.elements * dtype.itemsize:
-            raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", _HINT_AGAIN)
+            raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN)
         order = "F" if info.fortran else "C"
         return np.memmap(file, dtype, "r", info.offset, info.shape, order)
 
@@ -250,7 +248,7 @@ def _exactly(stream: IO[bytes], count: int, info: TensorInfo) -> bytes:
     except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
         raise archives.damaged(info.file, error) from None
     if len(data) < count:
-        raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", _HINT_AGAIN)
+        raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN)
     return data
 
 
@@ -277,7 +275,7 @@ def npz_names(path: Path) -> tuple[str, ...]:
         names = tuple(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
-        raise Unreadable(f"{path} holds two arrays named {shown(double)}.", _HINT_AGAIN)
+        raise Unreadable(f"{path} holds two arrays named {shown(double)}.", WRITE_AGAIN)
     return names
 
 
@@ -322,9 +320,8 @@ def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | N
     empty = TensorInfo(name, "", (), path, member=member)
     start = _exactly(stream, min(size, 8), empty)
     if start[:6] != b"\x93NUMPY" or len(start) < 8:
-        told = f"{seems(start)}" if start else "it is empty"
-        hint = _HINT_AGAIN if not start.startswith(b"\x80") else "Pickles can run code: save it with np.save."
-        raise Unreadable(f"{where} is not a .npy array: {told}.", hint)
+        hint = WRITE_AGAIN if not start.startswith(b"\x80") else "Pickles can run code: save it with np.save."
+        raise Unreadable(f"{where} is not a .npy array: {seems(start)}.", hint)
     version = (start[6], start[7])
     if version not in ((1, 0), (2, 0)):
         # Version 3 exists only for field names outside Latin-1.
@@ -339,7 +336,7 @@ def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | N
         raise Unreadable(
             f"{where} declares a header of {length:,} bytes, and the file has {size:,}; a header of an array of "
             f"numbers has at most {_LONGEST_HEADER:,}.",
-            _HINT_AGAIN,
+            WRITE_AGAIN,
         )
     text = _exactly(stream, length, empty)
     shape, fortran, dtype = _parsed(length.to_bytes(width, "little") + text, version, where)
@@ -348,7 +345,7 @@ def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | N
     if needed > size - offset:
         raise Unreadable(
             f"{where} declares {needed:,} bytes of numbers (shape {shape}, {dtype.name}), but holds {size - offset:,}.",
-            _HINT_AGAIN,
+            WRITE_AGAIN,
         )
     return TensorInfo(
         name, dtype.name, shape, path, offset, fortran and len(shape) > 1, dtype.str.startswith(">"), member
@@ -362,11 +359,11 @@ def _parsed(data: bytes, version: tuple[int, int], where: str) -> tuple[tuple[in
             warnings.simplefilter("ignore")  # NumPy warns about headers written by Python 2, which it reads
             shape, fortran, dtype = reader(io.BytesIO(data))
     except Exception:  # noqa: BLE001 - the header is parsed as Python, which fails in as many ways as Python has
-        raise Unreadable(f"{where} has a .npy header that NumPy cannot read.", _HINT_AGAIN) from None
+        raise Unreadable(f"{where} has a .npy header that NumPy cannot read.", WRITE_AGAIN) from None
     if any(size < 0 for size in shape):
-        raise Unreadable(f"{where} declares the shape {shown(shape)}, with a negative size.", _HINT_AGAIN)
+        raise Unreadable(f"{where} declares the shape {shown(shape)}, with a negative size.", WRITE_AGAIN)
     if not possible(shape):
-        raise Unreadable(f"{where} declares the absurd shape {shown(shape)}.", _HINT_AGAIN)
+        raise Unreadable(f"{where} declares the absurd shape {shown(shape)}.", WRITE_AGAIN)
     return tuple(int(size) for size in shape), fortran, dtype
 
 

@@ -4,15 +4,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.sources.fields import Fields
-from clockhands.sources.layer_fields import Group
-from clockhands.sources.model_types import Row, table
+from clockhands.sources.layer_fields import LayerGroup
+from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.scaling_fields import scaling_type
 
+# What the two shapes of a block are held against each other by: all that bends a ladder or its magnitude.
+COMPARED = (
+    "type", "factor", "original", "low", "high", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor",
+    "alpha", "short", "long", "base", "share",
+)  # fmt: skip
 
-class Blocks:
+
+class RotaryBlocks:
     """The rotary block of a config, old or new, flat or one for each kind of layer."""
 
-    def __init__(self, fields: Fields, row: Row | None, groups: list[Group], default_source: str) -> None:
+    def __init__(self, fields: Fields, row: CodeOfType | None, groups: list[LayerGroup], default_source: str) -> None:
         """Look at both spellings of the block; where both stand, the old one is used, as Transformers does."""
         self.fields = fields
         self.nested = row is not None and row.nested
@@ -23,10 +29,9 @@ class Blocks:
         found = [fields.inside(key, spellings) for key in fields.spellings.get("blocks", ())]
         self.blocks = [block for block in found if block is not None]
         if row is not None and row.block and not fields.declares("blocks"):
-            self.blocks = [Assumed(row.block, fields, spellings, default_source)]
-            evidence = {"field": fields.spellings["blocks"][-1], "used": _in_words(row.block)}
+            self.blocks = [_assumed(row.block, fields, spellings, default_source)]
             of = default_source.removeprefix("class default of ")
-            fields.note("default-value", {**evidence, "default of": of, "documented": True})
+            fields.took_default(fields.spellings["blocks"][-1], _block_as_text(row.block), of)
         self.flat = next((block for block in self.blocks if not self._inner(block)), None)
         if self.nested:
             if row is None or not row.labels:  # a class with kinds of its own reads either spelling
@@ -34,11 +39,13 @@ class Blocks:
             self._flat_beside_nested(groups, row)
         elif self.known:
             for block in self.blocks:
-                self._ignored_inner(block)
+                for key, value in block.values.items():
+                    if isinstance(value, Mapping):
+                        fields.ignored(block.source(key), value, "this type reads the block flat")
             self.flat = self.blocks[0] if self.blocks else None
         self._compare()
 
-    def of(self, group: Group) -> Fields | None:
+    def of(self, group: LayerGroup) -> Fields | None:
         """The block for a group of layers."""
         if not (self.nested or not self.known):
             return self.flat
@@ -49,39 +56,27 @@ class Blocks:
                     return self._rounding(self._merged(inner[label], group), group)
         return self._rounding(self.flat, group)
 
-    def _rounding(self, block: Fields | None, group: Group) -> Fields | None:
+    def _rounding(self, block: Fields | None, group: LayerGroup) -> Fields | None:
         """Transformers 5.23.0 looks for YaRN's ``truncate`` beside the objects of the kinds of layers, never inside."""
-        if self.nested and block is not None and self._is_layered(group) and block.values.get("truncate") is False:
+        layered = not self.scaled or group.kind in self.scaled
+        if self.nested and block is not None and layered and block.values.get("truncate") is False:
             because = (
                 "transformers 5.23.0 looks for it beside the objects for the kinds of layers and so rounds the ends of"
                 " YaRN's ramp; this audit does not"
             )
-            evidence = {block.source("truncate"): False, "because": because, "read instead": "true"}
-            self.fields.note("ignored-key", evidence, group.layers)
+            self.fields.ignored(block.source("truncate"), False, because, "true", group.layers)
         return block
 
-    def _is_layered(self, group: Group) -> bool:
-        return not self.scaled or group.kind in self.scaled
-
-    def _merged(self, inner: Fields, group: Group) -> Fields:
+    def _merged(self, inner: Fields, group: LayerGroup) -> Fields:
         """A nested block, over which an old flat one stands for the layers that see all."""
         if not (self.nested and self.flat is not None and self.flat.path.endswith("rope_scaling.")):
             return inner
         return inner if group.kind != "full" else Layered(self.flat, inner)
 
     def _inner(self, block: Fields) -> dict[str, Fields]:
-        spellings = block.spellings
-        held = {}
-        for label in dict.fromkeys(self.labels):
-            inner = block.inside(label, spellings) if isinstance(block.values.get(label), Mapping) else None
-            if inner is not None:
-                held[label] = inner
-        return held
-
-    def _ignored_inner(self, block: Fields) -> None:
-        for key, value in block.values.items():
-            if isinstance(value, Mapping):
-                self.fields.note("ignored-key", {block.source(key): value, "because": "this type reads the block flat"})
+        labels = [label for label in dict.fromkeys(self.labels) if isinstance(block.values.get(label), Mapping)]
+        held = {label: block.inside(label, block.spellings) for label in labels}
+        return {label: inner for label, inner in held.items() if inner is not None}
 
     def _old_spelling(self) -> None:
         """Transformers 5.23.0 lays the old block over ``rope_type: default``, where ``type`` alone changes nothing."""
@@ -92,10 +87,9 @@ class Blocks:
             because = (
                 "transformers 5.23.0 looks at rope_type only and applies no scaling; older releases and this audit do"
             )
-            evidence = {self.flat.source("type"): held, "because": because, "read instead": 'rope_type "default"'}
-            self.fields.note("ignored-key", evidence)
+            self.fields.ignored(self.flat.source("type"), held, because, 'rope_type "default"')
 
-    def _flat_beside_nested(self, groups: list[Group], row: Row | None) -> None:
+    def _flat_beside_nested(self, groups: list[LayerGroup], row: CodeOfType | None) -> None:
         """A type whose new block has one object for each kind of layer drops what stands flat in it."""
         if self.flat is None or not self.flat.path.endswith("rope_parameters."):
             return
@@ -122,7 +116,7 @@ class Blocks:
         if nested and not self._inner(old):
             new = next((nested[label] for label in nested if label in table()["labels"]["full"]), new)
         evidence: dict[str, Any] = {}
-        for name in _COMPARED:
+        for name in COMPARED:
             first, second = _comparable(old, name), _comparable(new, name)
             if name == "base":
                 self._compare_bases(old, new, evidence)
@@ -140,44 +134,23 @@ class Blocks:
             evidence |= {first.source: first.value, second.source: second.value}
 
 
-# What the two shapes of a block are held against each other by: all that bends a ladder or its magnitude.
-_COMPARED = (
-    "type", "factor", "original", "low", "high", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor",
-    "alpha", "short", "long", "base", "share",
-)  # fmt: skip
-
-
-def conflict(source: str) -> str:
-    """What it is called that a key outside the block and one inside disagree: two shapes, or two keys of one."""
+def conflict_code(source: str) -> str:
+    """The fact that a key outside the block and one inside disagree: two shapes, or two keys of one."""
     return "conflicting-shapes" if "rope_parameters." in source else "conflicting-keys"
 
 
-def completed(block: Fields | None, row: Row, default_source: str) -> Fields | None:
+def completed(block: Fields | None, row: CodeOfType, default_source: str) -> Fields | None:
     """A block with what the class takes for keys of its scaling that are not there."""
     kind = None if block is None else scaling_type(block, row.aliases)
     held = row.assumed.get(kind.value or "") if kind is not None else None
     if block is None or held is None:
         return block
-    return Layered(block, Assumed(held, block, block.spellings, default_source))
+    return Layered(block, _assumed(held, block, block.spellings, default_source))
 
 
-class Assumed(Fields):
+def _assumed(values: Mapping[str, Any], like: Fields, spellings: Mapping[str, Any], source: str) -> Fields:
     """A block that no file holds: the one that a class takes where there is none."""
-
-    def __init__(
-        self, values: Mapping[str, Any], fields: Fields, spellings: Mapping[str, Any], default_source: str
-    ) -> None:
-        """Take the block in the place where the file's would stand."""
-        super().__init__(values, fields.file, spellings, fields.facts, path=fields.path, default_source=default_source)
-
-    def source(self, key: str) -> str:
-        """Where the values come from."""
-        return self.default_source
-
-    def inside(self, key: str, spellings: Mapping[str, Any]) -> "Fields | None":
-        """The object under a key, which is assumed too."""
-        inner = super().inside(key, spellings)
-        return None if inner is None else Assumed(inner.values, self, spellings, self.default_source)
+    return Fields(values, like.file, spellings, like.facts, path=like.path, places=source)
 
 
 class Layered(Fields):
@@ -186,7 +159,10 @@ class Layered(Fields):
     def __init__(self, over: Fields, under: Fields) -> None:
         """Put one over the other."""
         seen = {**under.values, **over.values}
-        super().__init__(seen, over.file, over.spellings, over.facts, path=under.path, read_at=under.read_at)
+        places = {key: (over if key in over.values else under).source(key) for key in seen}
+        super().__init__(
+            seen, over.file, over.spellings, over.facts, path=under.path, read_at=under.read_at, places=places
+        )
         self.over = over
         self.under = under
 
@@ -196,14 +172,10 @@ class Layered(Fields):
             each.present(quantity)
         return super().present(quantity)
 
-    def source(self, key: str) -> str:
-        """Where the key stands that is seen."""
-        return (self.over if key in self.over.values else self.under).source(key)
 
-
-def _in_words(block: Mapping[str, Any]) -> str:
+def _block_as_text(block: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{key} ({_in_words(value)})" if isinstance(value, Mapping) else f"{key} {value}"
+        f"{key} ({_block_as_text(value)})" if isinstance(value, Mapping) else f"{key} {value}"
         for key, value in block.items()
     )
 

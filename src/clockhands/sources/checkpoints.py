@@ -12,6 +12,7 @@ Source: ``torch/serialization.py`` of PyTorch 2.13 (``_legacy_save``, ``_save``,
 import io
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -19,32 +20,9 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources import archives, pickles, shards
 from clockhands.sources.arrays import TensorInfo, possible
-from clockhands.sources.files import open_regular, seems
-from clockhands.sources.pickles import Pairs, Tensor
-from clockhands.sources.shards import Header
-
-# The types that storages are named for; others are untyped, and the tensor has the type.
-STORAGES = {
-    "FloatStorage": ("float32", 4),
-    "DoubleStorage": ("float64", 8),
-    "HalfStorage": ("float16", 2),
-    "BFloat16Storage": ("bfloat16", 2),
-    "LongStorage": ("int64", 8),
-    "IntStorage": ("int32", 4),
-    "ShortStorage": ("int16", 2),
-    "CharStorage": ("int8", 1),
-    "ByteStorage": ("uint8", 1),
-    "BoolStorage": ("bool", 1),
-    "ComplexFloatStorage": ("complex64", 8),
-    "ComplexDoubleStorage": ("complex128", 16),
-    "UntypedStorage": (None, 1),
-}
-WIDTHS = {
-    "bool": 1,
-    "bfloat16": 2,
-    **{name: int("".join(filter(str.isdigit, name))) // 8 for name in pickles.DTYPES if name[-1].isdigit()},
-    **dict.fromkeys((name for name in pickles.DTYPES if name.startswith("float8")), 1),
-}
+from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular
+from clockhands.sources.pickles import DTYPES, STORAGES, PickledDict, Tensor
+from clockhands.sources.shards import WeightsHeader
 
 # What the files of before 2020 begin with: a number and a version, both as pickles.
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
@@ -52,8 +30,6 @@ _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 MOST_TENSORS = 2**20
 _DEEPEST = 16
 _MOST_VALUES = 2**21
-
-_HINT_AGAIN = "Download or write the file again."
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -66,7 +42,7 @@ def is_checkpoint(path: Path) -> bool:
         return any(name.endswith("/data.pkl") for name in archive.namelist())
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> WeightsHeader:
     """The tensors of a checkpoint: their names, types, shapes and where their numbers lie.
 
     Dictionaries in dictionaries give names with dots: ``state_dict.embed.weight``. A file of one tensor
@@ -83,11 +59,7 @@ def read_header(path: Path) -> Header:
     elif start.startswith((b"\x80", b"(", b"c", b"]", b"}")):
         found, places, big = _from_stream(path)
     else:
-        told = seems(start) if start else "it is empty"
-        hint = "Name the file by what it is, or download it again."
-        if start.startswith(b"version https://git-lfs"):
-            hint = "Run `git lfs pull` in the model folder."
-        raise Unreadable(f"{path} is not a PyTorch checkpoint: {told}.", hint)
+        raise is_not(path, "a PyTorch checkpoint", start)
     tensors = {}
     for name, tensor in _named(found, path):
         if name in tensors:
@@ -98,16 +70,11 @@ def read_header(path: Path) -> Header:
                 f"{path} holds more than {MOST_TENSORS:,} tensors.",
                 "No model has as many; check that this is the file you mean.",
             )
-    return Header(path, {}, tensors)
+    return WeightsHeader(path, tensors)
 
 
-def read_index(path: Path, allow_absent: bool = False) -> Header:
-    """Read a ``*.bin.index.json`` and the headers of its shards, as ``shards.read_index`` does.
-
-    Raises:
-        Unreadable: The index or a shard cannot be read, or a shard is missing or lies outside the folder.
-    """
-    return shards.read_index(path, read_header, allow_absent)
+read_index = partial(shards.read_index, read_header)
+"""A ``*.bin.index.json`` and the headers of the shards that it names."""
 
 
 def _from_archive(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
@@ -154,10 +121,12 @@ def _from_stream(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
         found = pickles.read_pickle(file, str(path))
         keys = pickles.read_pickle(file, str(path))
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise Unreadable(f"{path} does not list the storages that follow.", _HINT_AGAIN)
-        big = isinstance(system, Pairs) and ("little_endian", False) in system
+            raise Unreadable(f"{path} does not list the storages that follow.", DOWNLOAD_AGAIN)
+        big = isinstance(system, PickledDict) and ("little_endian", False) in system
         widths = {
-            tensor.storage.key: STORAGES.get(tensor.storage.kind, (None, 0))[1] for _, tensor in _named(found, path)
+            tensor.storage.key: DTYPES.get(STORAGES[tensor.storage.kind] or "bool", 0)
+            for _, tensor in _named(found, path)
+            if tensor.storage.kind in STORAGES
         }
         return (
             found,
@@ -193,7 +162,7 @@ def _storages(
         if at > size:
             raise Unreadable(
                 f"{path} ends after {size:,} bytes, inside the storage {shown(key)}.",
-                "The file is truncated: download it again.",
+                TRUNCATED,
             )
     return places
 
@@ -227,7 +196,7 @@ def _named(found: Any, path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(value, Pairs):
+    if isinstance(value, PickledDict):
         return iter(value)
     return iter(enumerate(value)) if isinstance(value, list | tuple) else iter(())
 
@@ -237,10 +206,10 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
     where = f"{path}: tensor {shown(name)}"
     dtype, width = _type(tensor)
     if not possible(tensor.shape):
-        raise Unreadable(f"{where} has the absurd shape {shown(tensor.shape)}.", _HINT_AGAIN)
+        raise Unreadable(f"{where} has the absurd shape {shown(tensor.shape)}.", DOWNLOAD_AGAIN)
     if tensor.storage.key not in places:
         raise Unreadable(
-            f"{where} lies in the storage {shown(tensor.storage.key)}, which the file does not have.", _HINT_AGAIN
+            f"{where} lies in the storage {shown(tensor.storage.key)}, which the file does not have.", DOWNLOAD_AGAIN
         )
     start, size = places[tensor.storage.key]
     last = sum((count - 1) * step for count, step in zip(tensor.shape, tensor.strides, strict=True))
@@ -260,12 +229,8 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
 
 def _type(tensor: Tensor) -> tuple[str, int]:
     """The type of a tensor's numbers, and how many bytes one takes."""
-    own, width = STORAGES.get(tensor.storage.kind, (tensor.storage.kind, 1))
-    if own is not None and tensor.dtype is None:
-        return own, width
-    if tensor.dtype is None:
-        return "untyped", 1
-    return tensor.dtype, WIDTHS[tensor.dtype]
+    dtype = tensor.dtype or STORAGES.get(tensor.storage.kind, tensor.storage.kind) or "untyped"
+    return dtype, DTYPES.get(dtype, 1)
 
 
 def _order(tensor: Tensor) -> str | None:

@@ -8,18 +8,20 @@ Source: diffusers 0.42.1, ``models/transformers/*.py`` and ``models/embeddings.p
 """
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from clockhands.additive import AxialSinusoidal
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Geometric, Joined
-from clockhands.sources.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Found
-from clockhands.sources.ladder_fields import built
+from clockhands.sources.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Sourced, above_one, code_from, value_of
 from clockhands.sources.resolved import Code, Fact
-from clockhands.sources.scaling_fields import Declared
+from clockhands.sources.rotary_fields import built
+from clockhands.sources.scaling_fields import DeclaredScaling
 
 CLASS_KEY = "_class_name"
 
@@ -56,9 +58,14 @@ class DiffusersClass:
     defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
+    def title(self) -> str:
+        """The name with the library that it was read off."""
+        return f"{self.name} ({self.library})"
+
+    @property
     def architecture_source(self) -> str:
         """How what follows from the class alone is named as a source."""
-        return f"architecture of {self.name} ({self.library})"
+        return f"architecture of {self.title}"
 
 
 # How a head is shared among time, rows and columns where no key says it.
@@ -81,7 +88,7 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
     if known is None:
         return None
     spellings = {key: (key,) for key in known.defaults}
-    default_source = f"class default of {known.name} ({known.library})"
+    default_source = f"class default of {known.title}"
     fields = Fields(values, file, spellings, facts, defaults=known.defaults, default_source=default_source)
     if known.switch is not None:
         on = fields.flag(known.switch)
@@ -111,37 +118,20 @@ def _rotary(fields: Fields, known: DiffusersClass) -> Code:
     """The rotation of the heads: as many ladders as the tokens have axes."""
     because = known.architecture_source
     width = _head_width(fields, known)
-    base = fields.number(known.base, _above_one) if isinstance(known.base, str) else Found(known.base, because)
-    source = {"kind": because, "layout": because}
+    base = fields.number(known.base, above_one) if isinstance(known.base, str) else Sourced(known.base, because)
     layers = _layers(fields, known)
-    shares = None
-    if width is not None:
-        source |= {"width": width.source, "rotated": width.source}
-        shares = _shares(fields, known, width)
-    if base is not None:
-        source["base"] = base.source
-    if layers is not None:
-        source["layers"] = layers.source
-    if shares is not None:
-        source["axes"] = shares.source
-    code = Code(
-        "vision",
-        None if layers is None else layers.value,
-        "rotary",
-        layout="interleaved",
-        width=None if width is None else width.value,
-        rotated=None if width is None else width.value,
-        base=None if base is None else base.value,
-        source=source,
-    )
+    shares = None if width is None else _shares(fields, known, width)
+    source = {"kind": because, "layout": because}
+    found = {"width": width, "rotated": width, "base": base, "layers": layers, "axes": shares}
+    code = replace(code_from("vision", value_of(layers), "rotary", source, **found), layout="interleaved")
     if shares is None or shares.value is None or code.base is None or code.width is None:
         return code
     spacing = Joined(tuple((share // 2, Geometric(code.base)) for share in shares.value))
     axes = tuple(axis for axis, share in enumerate(shares.value) for _ in range(share // 2))
-    return built(code, Declared(), fields, None, spacing=spacing, more={"axes": axes})
+    return built(code, DeclaredScaling(), fields, None, spacing=spacing, more={"axes": axes})
 
 
-def _head_width(fields: Fields, known: DiffusersClass) -> Found[int] | None:
+def _head_width(fields: Fields, known: DiffusersClass) -> Sourced[int] | None:
     key, *divisor = known.width
     first = fields.whole(key, most=WIDEST if divisor else WIDEST_HEAD)
     if not divisor or first is None or first.value is None:
@@ -151,75 +141,66 @@ def _head_width(fields: Fields, known: DiffusersClass) -> Found[int] | None:
         return heads
     source = f"{first.source} / {heads.source}"
     if first.value % heads.value or first.value // heads.value > WIDEST_HEAD:
-        evidence = {first.source: first.value, heads.source: heads.value}
-        fields.note("impossible-value", {**evidence, "allowed": "a width that the heads divide evenly"})
-        return Found(None, source)
-    return Found(first.value // heads.value, source)
+        fields.impossible_together("a width that the heads divide evenly", first, heads)
+        return Sourced(None, source)
+    return Sourced(first.value // heads.value, source)
 
 
-def _shares(fields: Fields, known: DiffusersClass, width: Found[int]) -> Found[list[int]] | None:
+def _shares(fields: Fields, known: DiffusersClass, width: Sourced[int]) -> Sourced[list[int]] | None:
     """The channels of each axis, which are those of the head together, and even."""
     if width.value is None:
         return None
     if known.axes in RULES:
-        shares = Found(RULES[known.axes](width.value), f"{width.source}, {known.architecture_source}")
-        values = {width.source: width.value}
+        shares = Sourced(RULES[known.axes](width.value), f"{width.source}, {known.architecture_source}")
+        values = (width,)
     else:
         declared = fields.items(known.axes)
         if declared is None or declared.value is None:
             return declared
         if not fields.declares(known.axes):
-            of = f"{known.name} ({known.library})"
-            evidence = {"field": known.axes, "used": list(declared.value), "default of": of, "documented": True}
-            fields.note("default-value", evidence)
-        shares, values = declared, {declared.source: declared.value, width.source: width.value}
+            fields.took_default(known.axes, list(declared.value), known.title)
+        shares, values = declared, (declared, width)
     sizes = shares.value or []
     whole = all(type(size) is int and size > 0 and size % 2 == 0 for size in sizes)
     if not whole or sum(sizes) != width.value:
         allowed = "even numbers of channels for the axes, together those of a head"
-        fields.note("impossible-value", {**values, "allowed": allowed})
-        return Found(None, shares.source)
+        fields.impossible_together(allowed, *values)
+        return Sourced(None, shares.source)
     return shares
 
 
-def _layers(fields: Fields, known: DiffusersClass) -> Found[str] | None:
+def _layers(fields: Fields, known: DiffusersClass) -> Sourced[str] | None:
     """All layers, those of one kind after those of another."""
     counts = [fields.whole(key, least=0, most=MOST_LAYERS) for key in known.layers]
     if any(count is None or count.value is None for count in counts):
         return None
     total = sum(count.value or 0 for count in counts if count is not None)
     places = dict.fromkeys(count.source for count in counts if count is not None)
-    return Found(f"0-{total - 1}", " + ".join(places)) if total else None
+    return Sourced(f"0-{total - 1}", " + ".join(places)) if total else None
 
 
 def _table(fields: Fields, known: DiffusersClass) -> Code:
     """A grid of sinusoids, or a learned table of as many rows as the key says."""
     because = known.architecture_source
-    parts = [fields.whole(key, most=WIDEST) for key in known.width]
-    sizes = [fields.whole(key, most=WIDEST) for key in known.rows]
-    width = rows = None
+    width = rows = rates = None
     source = {"kind": because, "layers": because}
-    if all(part is not None and part.value for part in parts):
-        width = 1
-        for part in parts:
-            width *= (part.value if part else None) or 1
+    parts, sizes = ([fields.whole(key, most=WIDEST) for key in keys] for keys in (known.width, known.rows))
+    factors = [part.value for part in parts if part is not None and part.value]
+    if len(factors) == len(parts):
+        width = math.prod(factors)
         source["width"] = " x ".join(part.source for part in parts if part)
-    if all(size is not None and size.value for size in sizes):
-        side, *patch = [(size.value if size else None) or 1 for size in sizes]
+    lengths = [size.value for size in sizes if size is not None and size.value]
+    if len(lengths) == len(sizes):
+        side, *patch = lengths or [1]
         side //= patch[0] if patch else 1
         # SD3 and those before count the side of a grid by this key, AuraFlow counts its cells.
         rows = side if known.kind == "learned" else side * side
         source["rows"] = " / ".join(size.source for size in sizes if size)
-    rates = None
     if known.kind == "sinusoidal" and width is not None and width <= WIDEST:
-        # Imported here: few targets are of this kind.
-        from clockhands.additive import AxialSinusoidal
-
         try:
             rates = tuple(rate for axis in AxialSinusoidal(width).rates for rate in axis)
         except ClockhandsError as error:
-            evidence = {source["width"]: width, "allowed": error.message}
-            fields.note("impossible-value", evidence, "input")
+            fields.impossible_together(error.message, Sourced(width, source["width"]), layers="input")
     return Code(
         "vision",
         "input",
@@ -230,7 +211,3 @@ def _table(fields: Fields, known: DiffusersClass) -> Code:
         base=10000.0 if rates is not None else None,
         source=source | ({"base": because} if rates is not None else {}),
     )
-
-
-def _above_one(value: float) -> bool:
-    return value > 1

@@ -5,6 +5,7 @@ and ``NaN`` (Python's ``json`` writes them, and configs contain them). Everythin
 JSON is refused in one sentence that says where.
 """
 
+import json
 import re
 import sys
 from dataclasses import dataclass
@@ -120,9 +121,6 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
         Unreadable: They are empty, not UTF-8, not JSON, nested deeper than 100 levels, not an object, or hold more or
             longer keys than any config.
     """
-    # Imported here: the audit of a GGUF file has no JSON to read.
-    import json
-
     text = _decoded(data, where, "utf-8" if strict else "utf-8-sig")
     duplicates: dict[str, None] = {}
     bounds = None if many else _Bounds(where)
@@ -196,7 +194,7 @@ def _called(value: object) -> str:
     if isinstance(value, list):
         return "a list"
     if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
+        return json.dumps(value)
     return "a string" if isinstance(value, str) else shown(value)
 
 
@@ -219,8 +217,6 @@ def _check_depth(value: object, where: str) -> None:
 
 def _check_surrogates(value: object, where: str) -> None:
     # Half of a pair is no text: nothing could print it or write it as UTF-8 later on.
-    import json
-
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from clockhands.errors import Unreadable
-from clockhands.sources.resolved import Fact
+from clockhands.sources.resolved import Code, Fact
 
 T = TypeVar("T")
 
@@ -28,11 +28,35 @@ _NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,4})?\s*")
 
 
 @dataclass(frozen=True)
-class Found(Generic[T]):
-    """A value and where it stands. ``value`` is None where something stood there that cannot be used."""
+class Sourced(Generic[T]):
+    """A value and its source. ``value`` is None where the file holds something that cannot be used."""
 
     value: T | None
     source: str
+
+
+def value_of(found: Sourced[T] | None) -> T | None:
+    """The value, None for what is absent."""
+    return None if found is None else found.value
+
+
+def code_from(
+    part: str, layers: str | None, kind: str | None, source: Mapping[str, str], /, **found: Sourced[Any] | None
+) -> Code:
+    """A code whose fields were found, each with its source; ``context`` and ``axes`` give a source only."""
+    values = {name: value_of(each) for name, each in found.items() if name not in ("context", "axes", "layers")}
+    sources = {name: each.source for name, each in found.items() if each is not None}
+    return Code(part, layers, kind, **values, source={**source, **sources})
+
+
+def above_zero(value: float) -> bool:
+    """Whether a number is positive."""
+    return value > 0
+
+
+def above_one(value: float) -> bool:
+    """Whether a number can be the base of a ladder."""
+    return value > 1
 
 
 def shown(value: Any) -> Any:
@@ -63,6 +87,7 @@ class Fields:
         facts: What was noticed; shared by all objects of a target.
         read: Keys that something asked for.
         read_at: Path to the keys that something asked for there; shared by an object and those inside it.
+        places: Key (with dots into objects) to its source, where that is not this object; a text is that of all keys.
     """
 
     def __init__(
@@ -76,6 +101,7 @@ class Fields:
         defaults: Mapping[str, Any] | None = None,
         default_source: str = "",
         read_at: dict[str, set[str]] | None = None,
+        places: Mapping[str, str] | str = "",
     ) -> None:
         """Take the object; nothing is read yet."""
         self.values = values
@@ -87,10 +113,12 @@ class Fields:
         self.default_source = default_source
         self.read_at: dict[str, set[str]] = {} if read_at is None else read_at
         self.read = self.read_at.setdefault(path, set())
+        self.places = places
 
     def source(self, key: str) -> str:
         """Where a key stands, for people: ``config.json:text_config.rope_theta``."""
-        return f"{self.file}:{self.path}{key}"
+        place = self.places if isinstance(self.places, str) else self.places.get(key)
+        return place or f"{self.file}:{self.path}{key}"
 
     def note(self, code: str, evidence: Mapping[str, Any], layers: str | None = None) -> None:
         """Remember a fact, once.
@@ -114,26 +142,34 @@ class Fields:
 
     def present(self, quantity: str) -> list[str]:
         """The keys of a quantity that hold something; null holds nothing."""
-        keys = [key for key in self.spellings.get(quantity, ()) if key in self.values]
+        keys = self.written(quantity)
         self.read.update(keys)
         return [key for key in keys if self.values[key] is not None]
+
+    def written(self, quantity: str) -> list[str]:
+        """The keys of a quantity that the object has, null or not."""
+        return [key for key in self.spellings.get(quantity, ()) if key in self.values]
+
+    def key_of(self, found: Sourced[Any]) -> str:
+        """The key of this object that a value was found under."""
+        return found.source.rsplit(":", 1)[-1].removeprefix(self.path)
 
     def declares(self, quantity: str) -> bool:
         """Whether the file itself holds the quantity."""
         return bool(self.present(quantity))
 
-    def raw(self, quantity: str) -> Found[Any] | None:
+    def raw(self, quantity: str) -> Sourced[Any] | None:
         """The value as it stands, unchecked."""
         keys = self.present(quantity)
-        return Found(self.values[keys[0]], self.source(keys[0])) if keys else None
+        return Sourced(self.values[keys[0]], self.source(keys[0])) if keys else None
 
     def number(
         self, quantity: str, fits: Callable[[float], bool] = math.isfinite, allowed: str = "a finite number"
-    ) -> Found[float] | None:
-        """A real number, or the default; absent is None, unusable is a `Found` without value."""
+    ) -> Sourced[float] | None:
+        """A real number, or the default; absent is None, unusable is a `Sourced` without value."""
         return self._quantity(quantity, lambda key: self._number(key, fits, allowed))
 
-    def whole(self, quantity: str, least: int = 1, most: int = LONGEST) -> Found[int] | None:
+    def whole(self, quantity: str, least: int = 1, most: int = LONGEST) -> Sourced[int] | None:
         """A whole number, however it is written (4096, 4096.0, "4096")."""
         allowed = f"a whole number from {least:,} to {most:,}"
 
@@ -143,7 +179,7 @@ class Fields:
 
         return self._quantity(quantity, convert)
 
-    def flag(self, quantity: str) -> Found[bool] | None:
+    def flag(self, quantity: str) -> Sourced[bool] | None:
         """A true or false value."""
 
         def convert(key: str) -> bool | None:
@@ -154,7 +190,7 @@ class Fields:
 
         return self._quantity(quantity, convert)
 
-    def text(self, quantity: str) -> Found[str] | None:
+    def text(self, quantity: str) -> Sourced[str] | None:
         """A word."""
 
         def convert(key: str) -> str | None:
@@ -163,7 +199,7 @@ class Fields:
 
         return self._quantity(quantity, convert)
 
-    def items(self, quantity: str) -> Found[list[Any]] | None:
+    def items(self, quantity: str) -> Sourced[list[Any]] | None:
         """A list, its items unchecked."""
 
         def convert(key: str) -> list[Any] | None:
@@ -172,7 +208,7 @@ class Fields:
 
         return self._quantity(quantity, convert)
 
-    def numbers(self, quantity: str, length: int | None, code: str) -> Found[tuple[float, ...]] | None:
+    def numbers(self, quantity: str, length: int | None, code: str) -> Sourced[tuple[float, ...]] | None:
         """A list of positive numbers, as many as ``length`` says; ``code`` is the fact that it has another number."""
 
         def convert(key: str) -> tuple[float, ...] | None:
@@ -196,22 +232,51 @@ class Fields:
         if not isinstance(value, Mapping):
             self.unreadable(key, "an object or null")
             return None
-        return Fields(value, self.file, spellings, self.facts, path=f"{self.path}{key}.", read_at=self.read_at)
+        places = self.places
+        if not isinstance(places, str):
+            places = {name.removeprefix(f"{key}."): at for name, at in places.items() if name.startswith(f"{key}.")}
+        path = f"{self.path}{key}."
+        return Fields(value, self.file, spellings, self.facts, path=path, read_at=self.read_at, places=places)
 
     def impossible(self, key: str, allowed: str) -> None:
         """Note a value from which no code can be built."""
         self.note("impossible-value", {self.source(key): self.values[key], "allowed": allowed})
 
+    def impossible_together(self, allowed: str, *found: Sourced[Any], layers: str | None = None) -> None:
+        """Note values from which no code can be built together."""
+        self.note("impossible-value", {**{each.source: each.value for each in found}, "allowed": allowed}, layers)
+
+    def conflict(
+        self, used: Sourced[Any], *found: Sourced[Any], code: str = "conflicting-keys", layers: str | None = None
+    ) -> None:
+        """Note values that contradict each other."""
+        self.note(code, {**{each.source: each.value for each in found}, "used": used.source}, layers)
+
+    def ignored(
+        self, source: str, value: Any, because: str, instead: str | None = None, layers: str | None = None
+    ) -> None:
+        """Note a value that is not read, and what is read instead of it."""
+        evidence = {source: value, "because": because}
+        self.note("ignored-key", evidence | ({} if instead is None else {"read instead": instead}), layers)
+
+    def missing(self, what: str, needed_for: str, **more: Any) -> None:
+        """Note that something is not there."""
+        self.note("missing-value", {**more, "missing": what, "needed for": needed_for})
+
+    def took_default(self, field: str, used: Any, of: str, **more: Any) -> None:
+        """Note what stands in for a key that is not there."""
+        self.note("default-value", {"field": field, "used": used, "default of": of, "documented": True, **more})
+
     def unreadable(self, key: str, expected: str) -> None:
         """Note a value whose form is not understood."""
         self.note("unreadable-field", {self.source(key): self.values[key], "expected": expected})
 
-    def _quantity(self, quantity: str, convert: Callable[[str], T | None]) -> Found[T] | None:
+    def _quantity(self, quantity: str, convert: Callable[[str], T | None]) -> Sourced[T] | None:
         keys = self.present(quantity)
         if not keys:
             if quantity not in self.defaults:
                 return None
-            return Found(self.defaults[quantity], self.default_source)
+            return Sourced(self.defaults[quantity], self.default_source)
         first, value = keys[0], convert(keys[0])
         others = [key for key in keys[1:] if convert(key) != value]
         # Files have several lengths, of training and of serving, which need not be the same; and several names of one
@@ -219,7 +284,7 @@ class Fields:
         if others and value is not None and quantity not in ("context", "type"):
             evidence = {self.source(key): self.values[key] for key in keys}
             self.note("conflicting-keys", {**evidence, "used": self.source(first)})
-        return Found(value, self.source(first))
+        return Sourced(value, self.source(first))
 
     def _number(self, key: str, fits: Callable[[float], bool], allowed: str) -> float | None:
         value = self.values[key]

@@ -47,6 +47,11 @@ SIGNATURES = (
     (b"\xef\xbb\xbf{", "json", "JSON text"),
 )
 
+# What to do about a file that is damaged.
+WRITE_AGAIN = "Write or download the file again."
+DOWNLOAD_AGAIN = "Download or write the file again."
+TRUNCATED = "The file is truncated: download it again."
+
 _HEAD = 32
 
 _TRIES = 10  # to find a writer of a pipe, in a second
@@ -164,14 +169,10 @@ def missing(path: Path) -> Unreadable:
 def head(path: Path) -> bytes:
     """The first bytes of a file, enough for ``signature``."""
     with open_binary(path) as file:
-        return _read(file, path)
-
-
-def _read(file: BinaryIO, path: Path) -> bytes:
-    try:
-        return file.read(_HEAD)
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+        try:
+            return file.read(_HEAD)
+        except OSError as error:
+            raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
 
 
 def signature(start: bytes) -> tuple[str, str] | None:
@@ -188,8 +189,18 @@ def signature(start: bytes) -> tuple[str, str] | None:
 
 def seems(start: bytes) -> str:
     """``start`` in words, for a message about a file that is not what its name says."""
+    if not start:
+        return "it is empty"
     found = signature(start)
     return f"it starts like {found[1]}" if found else f"its first bytes are {start[:8]!r}"
+
+
+def is_not(path: Path, what: str, start: bytes) -> Unreadable:
+    """The error for a file that begins with ``start``, and so is not what it is taken for: "a GGUF file"."""
+    hint = "Name the file by what it is, or download it again."
+    if start.startswith(b"version https://git-lfs"):
+        hint = "Run `git lfs pull` in the model folder."
+    return Unreadable(f"{path} is not {what}: {seems(start)}.", hint)
 
 
 def kind(path: Path) -> str | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo, possible
-from clockhands.sources.files import open_regular, seems
+from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -92,9 +92,6 @@ _KEPT_ELEMENTS = 1024
 _KEPT_BYTES = 2**20
 _KEPT_IN_ALL = 2**26
 
-_HINT_AGAIN = "Download or write the file again."
-_HINT_TRUNCATED = "The file is truncated: download it again."
-
 
 @dataclass(frozen=True, slots=True)
 class Unread:
@@ -147,15 +144,9 @@ def read_header(path: Path) -> Header:
     with open_regular(path) as file:
         start = file.read(32)
         if start[:4] != b"GGUF":
-            told = seems(start) if start else "it is empty"
-            hint = "Name the file by what it is, or download it again."
-            if start.startswith(b"version https://git-lfs"):
-                hint = "Run `git lfs pull` in the model folder."
-            raise Unreadable(f"{path} is not a GGUF file: {told}.", hint)
+            raise is_not(path, "a GGUF file", start)
         if len(start) < 24:
-            raise Unreadable(
-                f"{path} ends after {len(start)} bytes; a GGUF file begins with 24 of them.", _HINT_TRUNCATED
-            )
+            raise Unreadable(f"{path} ends after {len(start)} bytes; a GGUF file begins with 24 of them.", TRUNCATED)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _walk(path, data)
 
@@ -212,9 +203,9 @@ class _Cursor:
             if count > self.end:
                 raise Unreadable(
                     f"{self.path}: {what} is said to take {count:,} bytes, more than the whole file of {self.end:,}.",
-                    _HINT_AGAIN,
+                    DOWNLOAD_AGAIN,
                 )
-            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", _HINT_TRUNCATED)
+            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
         self.at = at + count
         return at
 
@@ -224,12 +215,12 @@ class _Cursor:
         at = self.step(length, what)
         if length > longest:
             raise Unreadable(
-                f"{self.path}: {what} has a name of {length:,} bytes; the format allows {longest:,}.", _HINT_AGAIN
+                f"{self.path}: {what} has a name of {length:,} bytes; the format allows {longest:,}.", DOWNLOAD_AGAIN
             )
         try:
             return self.data[at : at + length].decode()
         except UnicodeDecodeError:
-            raise Unreadable(f"{self.path}: {what} has a name that is not UTF-8 text.", _HINT_AGAIN) from None
+            raise Unreadable(f"{self.path}: {what} has a name that is not UTF-8 text.", DOWNLOAD_AGAIN) from None
 
     def strings_over(self, count: int, what: str) -> None:
         """Step over ``count`` strings."""
@@ -241,7 +232,7 @@ class _Cursor:
         except (struct.error, IndexError, OverflowError):
             at = self.end + 1
         if at > self.end:
-            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", _HINT_TRUNCATED)
+            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
         self.at = at
 
     def spend(self, steps: int) -> None:
@@ -266,7 +257,7 @@ def _check_count(cursor: _Cursor, count: int, what: str, most: int, least_bytes:
     left = cursor.end - cursor.at
     if count * least_bytes > left:
         raise Unreadable(
-            f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes hold.", _HINT_AGAIN
+            f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes hold.", DOWNLOAD_AGAIN
         )
     if count > most:
         raise Unreadable(
@@ -347,7 +338,8 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
     alignment = fields.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
         raise Unreadable(
-            f"{cursor.path}: `general.alignment` is {shown(alignment)}, where a power of two is expected.", _HINT_AGAIN
+            f"{cursor.path}: `general.alignment` is {shown(alignment)}, where a power of two is expected.",
+            DOWNLOAD_AGAIN,
         )
     entries = {}
     for number in range(count):
@@ -364,11 +356,11 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
         what = f"{cursor.path}: tensor {shown(name)}"
         if offset % alignment:
             raise Unreadable(
-                f"{what} begins at byte {offset:,} of the data, not a multiple of {alignment}.", _HINT_AGAIN
+                f"{what} begins at byte {offset:,} of the data, not a multiple of {alignment}.", DOWNLOAD_AGAIN
             )
         if start + offset + size > cursor.end:
             raise Unreadable(
-                f"{what} ends at byte {start + offset + size:,}, but the file has {cursor.end:,}.", _HINT_TRUNCATED
+                f"{what} ends at byte {start + offset + size:,}, but the file has {cursor.end:,}.", TRUNCATED
             )
         if size:
             taken.append((offset, offset + size, name))
@@ -376,7 +368,7 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
     taken.sort()
     for (_, end, first), (begin, _, second) in pairwise(taken):
         if begin < end:
-            raise Unreadable(f"{cursor.path}: the tensors {shown(first)} and {shown(second)} overlap.", _HINT_AGAIN)
+            raise Unreadable(f"{cursor.path}: the tensors {shown(first)} and {shown(second)} overlap.", DOWNLOAD_AGAIN)
     return tensors
 
 
@@ -386,12 +378,12 @@ def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], in
     what = f"tensor {shown(name)}"
     axes = cursor.scalar("I", what)
     if axes > MOST_AXES:
-        raise Unreadable(f"{cursor.path}: {what} has {axes:,} axes; the format allows {MOST_AXES}.", _HINT_AGAIN)
+        raise Unreadable(f"{cursor.path}: {what} has {axes:,} axes; the format allows {MOST_AXES}.", DOWNLOAD_AGAIN)
     sizes = [cursor.scalar("Q", what) for _ in range(axes)]
     kind, offset = cursor.scalar("I", what), cursor.scalar("Q", what)
     elements = math.prod(sizes)
     if not possible(sizes):
-        raise Unreadable(f"{cursor.path}: {what} has the absurd shape {shown(tuple(sizes[::-1]))}.", _HINT_AGAIN)
+        raise Unreadable(f"{cursor.path}: {what} has the absurd shape {shown(tuple(sizes[::-1]))}.", DOWNLOAD_AGAIN)
     if kind not in TENSOR_TYPES:
         # Quantised types are added every few months; an audit needs none of their numbers.
         return name, f"type {kind}", tuple(sizes[::-1]), 0, offset
@@ -400,6 +392,6 @@ def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], in
         raise Unreadable(
             f"{cursor.path}: {what} has rows of {sizes[0] if sizes else 1:,} numbers, which {dtype} cannot hold: it "
             f"stores {block} together.",
-            _HINT_AGAIN,
+            DOWNLOAD_AGAIN,
         )
     return name, dtype, tuple(sizes[::-1]), elements // block * block_bytes, offset

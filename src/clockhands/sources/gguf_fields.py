@@ -9,41 +9,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, geometric
 from clockhands.scaling import LongRope, Yarn, yarn_magnitude
-from clockhands.sources.axis_fields import axes_in_order
-from clockhands.sources.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Found
+from clockhands.sources.fields import (
+    MOST_LAYERS,
+    WIDEST,
+    WIDEST_HEAD,
+    Fields,
+    Sourced,
+    above_one,
+    above_zero,
+    code_from,
+    value_of,
+)
 from clockhands.sources.head_fields import divided
-from clockhands.sources.ladder_fields import built
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code, Fact, layer_ranges
-from clockhands.sources.rotary_fields import BASE_ALLOWED
-from clockhands.sources.scaling_fields import Declared, Surroundings, read_scaling, scaling_type
+from clockhands.sources.rotary_fields import BASE_ALLOWED, axes_in_order, built
+from clockhands.sources.scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
+from clockhands.sources.section_fields import unread
 from clockhands.sources.targets import Opened
-from clockhands.sources.unread import unread
 
 ARCHITECTURE = "general.architecture"
 FREQUENCIES = "rope_freqs.weight"
 LISTS = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
 
-
-class Renamed(Fields):
-    """Values under the names that configs use, with the keys under which the file has them as their sources."""
-
-    def __init__(self, values: Mapping[str, Any], names: Mapping[str, str], like: Fields) -> None:
-        """Take values by their new names and the sources of each."""
-        super().__init__(values, like.file, table()["spellings"]["block"], like.facts)
-        self.names = names
-
-    def source(self, key: str) -> str:
-        """Where the value stands in the file."""
-        return self.names.get(key, super().source(key))
+# The scaling keys of a file by quantity, under the names that configs use.
+BLOCK_KEYS = {
+    "type": "rope_type", "factor": "factor", "original": "original_max_position_embeddings", "fast": "beta_fast",
+    "slow": "beta_slow",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Layers:
-    """Layers of one kind: their numbers, whether they turn, whether they slide, what they see."""
+class GgufLayers:
+    """GgufLayers of one kind: their numbers, whether they turn, whether they slide, what they see."""
 
     numbers: str | None
     turning: bool
@@ -54,7 +56,7 @@ class Layers:
 
 def gguf_codes(
     opened: Opened, facts: list[Fact], length: int | None
-) -> tuple[list[tuple[Code, int | None]], Found[int] | None, Mapping[str, Any]]:
+) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None, Mapping[str, Any]]:
     """The codes of a GGUF file with the original length of each scaling, the declared context, and keys not read."""
     file = _File(opened, facts, length)
     codes, context = file.codes()
@@ -85,7 +87,7 @@ class _File:
     def architecture(self) -> str:
         return f"architecture {self.name} as {self.table['reader']} reads it"
 
-    def codes(self) -> tuple[list[tuple[Code, int | None]], Found[int] | None]:
+    def codes(self) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None]:
         context = self.fields.whole("context")
         pairing = {name: layout for layout in ("interleaved", "halves") for name in self.table[layout]}
         kind = self.table["kinds"].get(self.name)
@@ -99,39 +101,28 @@ class _File:
             return [(self._without_ladder(None if kind == "unknown" else kind), None)], context
         layout = pairing.get(self.name)
         return [
-            self._rotary(layers, layout, context) if layers.turning else (self._still_code(layers), None)
+            self._rotary(layers, layout, context)
+            if layers.turning
+            else (Code("text", layers.numbers, "none", source=layers.source), None)
             for layers in self._layers()
         ], context
 
-    def _rotary(self, layers: Layers, layout: str | None, context: Found[int] | None) -> tuple[Code, int | None]:
+    def _rotary(self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None) -> tuple[Code, int | None]:
         width, rotated = self._shape(layers.sliding)
         base = self._base(layers.sliding)
         local = layers.sliding and (self.fields.declares("local_base") or self.name in self.table["local_bases"])
         divisors = None if local else self._divisors(rotated)
-        pairs = None if rotated is None or rotated.value is None else rotated.value // 2
-        around = Surroundings(context=context, pairs=pairs)
-        declared = Declared() if local else read_scaling(self._block(), around)
-        source = {"kind": self.architecture, **layers.source, **declared.source}
-        source |= {
-            name: found.source for name, found in (("width", width), ("rotated", rotated), ("base", base)) if found
-        }
-        if context is not None:
-            source["context"] = context.source
+        channels = value_of(rotated)
+        around = Surroundings(context=context, pairs=None if channels is None else channels // 2)
+        declared = DeclaredScaling() if local else read_scaling(self._block(), around)
+        pairing = None
         if layout is not None:
-            said = "adjacent rows" if layout == "interleaved" else "rows half a head apart"
-            source["layout"] = f"{self.architecture}, and the GGUF format ({said} pair)"
-        code = Code(
-            "text",
-            layers.numbers,
-            "rotary",
-            layout=layout,
-            width=_value(width),
-            rotated=_value(rotated),
-            base=_value(base),
-            scaling=declared.summary,
-            window=layers.window,
-            source=source,
-        )
+            rows = "adjacent rows" if layout == "interleaved" else "rows half a head apart"
+            pairing = Sourced(layout, f"{self.architecture}, and the GGUF format ({rows} pair)")
+        source = {"kind": self.architecture, **layers.source, **declared.source}
+        found = {"width": width, "rotated": rotated, "base": base, "context": context, "layout": pairing}
+        code = code_from("text", layers.numbers, "rotary", source, **found)
+        code = replace(code, scaling=declared.summary, window=layers.window)
         spacing = None
         if divisors is not None:
             where, numbers = divisors
@@ -160,12 +151,12 @@ class _File:
         axes = None if order is None or code.rotated is None else axes_in_order(sizes, order, code.rotated // 2)
         if axes is None and order is not None:
             allowed = "pairs of time, rows and columns, together all that turn"
-            self.fields.note("impossible-value", {sections.source: sections.value, "allowed": allowed})
+            self.fields.impossible_together(allowed, sections)
         if axes is not None:
             more["axes"] = axes
         return more, axes is not None
 
-    def _magnified(self, code: Code, declared: Declared) -> Code:
+    def _magnified(self, code: Code, declared: DeclaredScaling) -> Code:
         """The code with the file's factor, where no scaling has taken it up: this reader applies it to all."""
         if isinstance(declared.scaling, Yarn | LongRope) or code.attention_factor is None:
             return code
@@ -178,24 +169,24 @@ class _File:
         # No spec has a factor without a scaling.
         return replace(code, spec=None, attention_factor=code.attention_factor * multiplier.value, source=source)
 
-    def _multiplier(self) -> Found[float] | None:
-        return self.fields.number("attention_multiplier", lambda value: value > 0, "a number above 0")
+    def _multiplier(self) -> Sourced[float] | None:
+        return self.fields.number("attention_multiplier", above_zero, "a number above 0")
 
     def _explicit(self, code: Code, divisors: tuple[float, ...] | None, where: str) -> Explicit | None:
         if divisors is None or code.rotated is None or code.base is None or code.rotated < 2:
             return None
         if len(divisors) != code.rotated // 2:
-            expected = f"{code.rotated // 2} divisors, one for each pair"
-            self.fields.note("impossible-value", {where: f"{len(divisors)} numbers", "allowed": expected})
-            return None
+            return self._unusable(where, divisors, f"{code.rotated // 2} divisors, one for each pair")
         try:
             rates = geometric(code.rotated // 2, code.base).rates
             return Explicit(tuple(rate / divisor for rate, divisor in zip(rates, divisors, strict=True)))
         except ClockhandsError as error:
-            self.fields.note("impossible-value", {where: f"{len(divisors)} numbers", "allowed": error.message})
-            return None
+            return self._unusable(where, divisors, error.message)
 
-    def _divisors(self, rotated: Found[int] | None) -> tuple[str, tuple[float, ...] | None] | None:
+    def _unusable(self, where: str, numbers: tuple[float, ...], allowed: str) -> None:
+        self.fields.impossible_together(allowed, Sourced(f"{len(numbers)} numbers", where))
+
+    def _divisors(self, rotated: Sourced[int] | None) -> tuple[str, tuple[float, ...] | None] | None:
         """Divisors of the rates that lie beside the weights (Llama 3); unreadable ones leave the rates unknown."""
         if FREQUENCIES not in self.opened.tensors or rotated is None:
             return None
@@ -209,20 +200,17 @@ class _File:
             self.fields.note("unreadable-field", {where: error.message, "expected": "a tensor of numbers"})
             return None
         if not numbers or not all(0 < number < math.inf for number in numbers):
-            self.fields.note(
-                "impossible-value", {where: f"{len(numbers)} numbers", "allowed": "positive finite numbers"}
-            )
-            return None
+            return self._unusable(where, numbers, "positive finite numbers")
         return numbers
 
-    def _base(self, sliding: bool) -> Found[float] | None:
+    def _base(self, sliding: bool) -> Sourced[float] | None:
         if sliding:
-            local = self.fields.number("local_base", lambda value: value > 1, BASE_ALLOWED)
+            local = self.fields.number("local_base", above_one, BASE_ALLOWED)
             if local is None and self.name in self.table["local_bases"]:
-                local = Found(self.table["local_bases"][self.name], self.architecture)
+                local = Sourced(self.table["local_bases"][self.name], self.architecture)
             if local is not None:
                 return local
-        base = self.fields.number("base", lambda value: value > 1, BASE_ALLOWED)
+        base = self.fields.number("base", above_one, BASE_ALLOWED)
         if base is not None and not self.fields.declares("base"):
             evidence = {"used": base.value, "default of": self.table["reader"], **self._beside_the_base()}
             self.fields.note("default-base", {**evidence, "documented": True})
@@ -239,7 +227,7 @@ class _File:
         beside: dict[str, Any] = {name: None if value is None else value.value or None for name, value in found.items()}
         return beside if released is None else {**beside, "never": f"they have {released:,}"}
 
-    def _shape(self, sliding: bool) -> tuple[Found[int] | None, Found[int] | None]:
+    def _shape(self, sliding: bool) -> tuple[Sourced[int] | None, Sourced[int] | None]:
         width = self.fields.whole("local_head_width", most=WIDEST_HEAD) if sliding else None
         for name in ("latent_width", "head_width"):
             width = width or self.fields.whole(name, most=WIDEST_HEAD)
@@ -247,7 +235,7 @@ class _File:
         rotated = self.fields.whole("local_rotated", most=WIDEST_HEAD) if sliding else None
         rotated = rotated or self.fields.whole("rotated", most=WIDEST_HEAD)
         if rotated is None and width is not None:
-            rotated = Found(width.value, f"{width.source}, {self.fields.default_source}")
+            rotated = Sourced(width.value, f"{width.source}, {self.fields.default_source}")
         return width, rotated
 
     def _uniform(self, quantity: str) -> Fields:
@@ -261,10 +249,10 @@ class _File:
             values[self.fields.present(quantity)[0]] = numbers.pop()
         return Fields(values, self.fields.file, self.fields.spellings, self.fields.facts)
 
-    def _layers(self) -> list[Layers]:
+    def _layers(self) -> list[GgufLayers]:
         count = self.fields.whole("layers", most=MOST_LAYERS)
         if count is None or count.value is None:
-            return [Layers(None, True, False, None, {})]
+            return [GgufLayers(None, True, False, None, {})]
         known = {"layers": count.source}
         still, because = self._still(count.value)
         sliding, rule = self._sliding(count.value)
@@ -275,13 +263,10 @@ class _File:
             if numbers:
                 seen = window if slides else None
                 source = {**known, **({"window": f"{seen.source}, {rule}"} if seen else {})}
-                groups.append(Layers(layer_ranges(numbers), True, slides, _value(seen), source))
+                groups.append(GgufLayers(layer_ranges(numbers), True, slides, value_of(seen), source))
         if still:
-            groups.append(Layers(layer_ranges(sorted(still)), False, False, None, {**known, "kind": because}))
+            groups.append(GgufLayers(layer_ranges(sorted(still)), False, False, None, {**known, "kind": because}))
         return groups
-
-    def _still_code(self, layers: Layers) -> Code:
-        return Code("text", layers.numbers, "none", source=layers.source)
 
     def _sliding(self, count: int) -> tuple[list[bool], str]:
         pattern = self.fields.raw("window_layers")
@@ -293,7 +278,7 @@ class _File:
             return [False] * count, ""
         if rule is None:
             because = f"which layers slide is not known for {self.name or 'this architecture'}"
-            self.fields.note("ignored-key", {window.source: window.value, "because": because})
+            self.fields.ignored(window.source, window.value, because)
             return [False] * count, ""
         period = rule["period"]
         if pattern is not None and isinstance(pattern.value, int) and pattern.value > 0:
@@ -301,12 +286,12 @@ class _File:
         return [(layer + 1) % period != 0 for layer in range(count)], self.architecture
 
     def _still(self, count: int) -> tuple[frozenset[int], str]:
-        """Layers that turn nothing: every so many by the architecture, or those without attention heads."""
+        """GgufLayers that turn nothing: every so many by the architecture, or those without attention heads."""
         period = self.table["still"].get(self.name)
         if period:
             return frozenset(layer for layer in range(count) if (layer + 1) % period == 0), self.architecture
         still, because = frozenset[int](), ""
-        # Layers that mix tokens in another way have no heads, or none for keys.
+        # GgufLayers that mix tokens in another way have no heads, or none for keys.
         for key in (f"{self.name}.attention.head_count", f"{self.name}.attention.head_count_kv"):
             heads = self.fields.values.get(key)
             self.fields.read.add(key)
@@ -319,14 +304,7 @@ class _File:
         """The scaling keys, under the names that configs use."""
         values: dict[str, Any] = {}
         names: dict[str, str] = {}
-        targets = {
-            "type": "rope_type",
-            "factor": "factor",
-            "original": "original_max_position_embeddings",
-            "fast": "beta_fast",
-            "slow": "beta_slow",
-        }
-        for quantity, target in targets.items():
+        for quantity, target in BLOCK_KEYS.items():
             found = self.fields.raw(quantity)
             if found is not None and not (quantity == "factor" and found.value == 0):
                 values[target], names[target] = found.value, found.source
@@ -343,7 +321,7 @@ class _File:
         if values["rope_type"] == "longrope":
             self._lists(values, names)
         self._magnitude(values, names)
-        return Renamed(values, names, self.fields)
+        return Fields(values, self.fields.file, table()["spellings"]["block"], self.fields.facts, places=names)
 
     def _lists(self, values: dict[str, Any], names: dict[str, str]) -> None:
         for target, tensor in LISTS.items():
@@ -386,7 +364,7 @@ class _File:
         values["attention_factor"] = multiplier.value * stretch
         names["attention_factor"] = multiplier.source
 
-    def _learned(self, context: Found[int] | None) -> Code:
+    def _learned(self, context: Sourced[int] | None) -> Code:
         width = self.fields.whole("hidden", most=WIDEST)
         learned = self.table["learned"]
         rows, offset = context, learned["offsets"].get(self.name)
@@ -394,29 +372,20 @@ class _File:
             shape = self.opened.tensors[name].shape if name in self.opened.tensors else ()
             if len(shape) == 2:
                 where = f"{self.opened.config_name}:{name}"
-                said = (_value(context), _value(width))
+                said = (value_of(context), value_of(width))
                 if any(value not in (None, real) for value, real in zip(said, shape, strict=True)):
                     evidence = {where: list(shape), "declared": list(said), "used": where}
                     self.fields.note("table-size", evidence, "input")
-                rows, width = Found(shape[0], where), Found(shape[1], where)
+                rows, width = Sourced(shape[0], where), Sourced(shape[1], where)
         source = {"kind": self.architecture, "offset": self.architecture}
-        found = (("rows", rows), ("width", width), ("context", context))
-        source |= {name: value.source for name, value in found if value is not None}
-        code = Code("text", "input", "learned", width=_value(width), rows=_value(rows), offset=offset, source=source)
+        code = code_from("text", "input", "learned", source, rows=rows, width=width, context=context)
         if code.width is None or code.rows is None or offset is None:
-            return code
-        from clockhands.additive import Learned
-
-        return replace(code, spec=Learned(code.width, code.rows, offset))
+            return replace(code, offset=offset)
+        return replace(code, offset=offset, spec=Learned(code.width, code.rows, offset))
 
     def _without_ladder(self, kind: str | None) -> Code:
         count = self.fields.whole("layers", most=MOST_LAYERS)
         width = self.fields.whole("hidden", most=WIDEST)
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))
         source = {"kind": self.architecture} if kind else {}
-        source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found}
-        return Code("text", layers, kind, width=_value(width), source=source)
-
-
-def _value(found: Found[Any] | None) -> Any:
-    return None if found is None else found.value
+        return code_from("text", layers, kind, source, layers=count, width=width)

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from clockhands.sources.block_fields import conflict
-from clockhands.sources.fields import WIDEST, WIDEST_HEAD, Fields, Found
-from clockhands.sources.model_types import ModelType, Row
+from clockhands.sources.block_fields import conflict_code
+from clockhands.sources.fields import WIDEST, WIDEST_HEAD, Fields, Sourced
+from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.scaling_fields import scaling_type
 
 SHARE_ALLOWED = "a number above 0 and at most 1"
 
 
 @dataclass(frozen=True)
-class Shape:
+class HeadShape:
     """Channels of a head, and how many of them turn.
 
     Attributes:
@@ -22,8 +22,8 @@ class Shape:
             an odd channel turns one more.
     """
 
-    width: Found[int] | None
-    rotated: Found[int] | None
+    width: Sourced[int] | None
+    rotated: Sourced[int] | None
     share: float | None = None
     counted: int | None = None
 
@@ -45,28 +45,33 @@ class HeadReader:
 
     fields: Fields
     known: ModelType | None
-    row: Row | None
+    row: CodeOfType | None
 
     @property
     def architecture(self) -> str:
         """The source of what follows from the type."""
         return self.known.architecture_source if self.known else ""
 
-    def shape(self, block: Fields | None, kind: str) -> Shape:
+    @property
+    def _uneven(self) -> bool:
+        """Whether the class cuts a head at an odd channel too, whose pair then turns whole."""
+        return self.known is not None and self.known.uneven
+
+    def shape(self, block: Fields | None, kind: str) -> HeadShape:
         """The shape of the heads in layers of one kind, whose rotary block is given."""
         if self.is_latent():
             rotated = self.fields.whole("rotated", most=WIDEST_HEAD)
             unrotated = self.fields.whole("unrotated", least=0, most=WIDEST_HEAD)
             if rotated is None or unrotated is None or rotated.value is None or unrotated.value is None:
-                return Shape(None, rotated)
+                return HeadShape(None, rotated)
             if not self._fits_the_ladder(rotated):
-                return Shape(None, Found(None, rotated.source))
+                return HeadShape(None, Sourced(None, rotated.source))
             together = dict.fromkeys((unrotated.source, rotated.source))
-            return Shape(Found(unrotated.value + rotated.value, " + ".join(together)), rotated)
+            return HeadShape(Sourced(unrotated.value + rotated.value, " + ".join(together)), rotated)
         width = self._width(kind)
         return self._rotated(width, block)
 
-    def _fits_the_ladder(self, rotated: Found[int]) -> bool:
+    def _fits_the_ladder(self, rotated: Sourced[int]) -> bool:
         """Whether as many channels turn as a class makes its ladder over, where it reads that in another place."""
         ladder = self.fields.whole("ladder_width", most=WIDEST_HEAD)
         if ladder is None or ladder.value in (None, rotated.value):
@@ -74,9 +79,7 @@ class HeadReader:
         names = [self.fields.spellings[quantity][0] for quantity in ("ladder_width", "rotated")]
         allowed = f"one number for {names[0]}, which the ladder is made over and is {ladder.value:,}"
         allowed += f", and for {names[1]}, which says how many channels turn and is {rotated.value:,}"
-        self.fields.note(
-            "impossible-value", {ladder.source: ladder.value, rotated.source: rotated.value, "allowed": allowed}
-        )
+        self.fields.impossible_together(allowed, ladder, rotated)
         return False
 
     def is_latent(self) -> bool:
@@ -87,18 +90,15 @@ class HeadReader:
         pieces = [self.fields.raw(name) for name in ("unrotated", "rotated")]
         return all(piece is not None and isinstance(piece.value, int) and piece.value > 0 for piece in pieces)
 
-    def _width(self, kind: str) -> Found[int] | None:
+    def _width(self, kind: str) -> Sourced[int] | None:
         named = self.row.widths if self.row else {"full": "full_head_width"}
-        declared = None
-        if kind in named:
-            declared = self.fields.whole(named[kind], most=WIDEST_HEAD)
-        if declared is None:
-            declared = self.fields.whole("head_width", most=WIDEST_HEAD)
-        if declared is not None:
-            return declared
-        return divided(self.fields, uneven=self.known is not None and self.known.uneven)
+        for quantity in (*([named[kind]] if kind in named else ()), "head_width"):
+            declared = self.fields.whole(quantity, most=WIDEST_HEAD)
+            if declared is not None:
+                return declared
+        return divided(self.fields, uneven=self._uneven)
 
-    def _rotated(self, width: Found[int] | None, block: Fields | None) -> Shape:
+    def _rotated(self, width: Sourced[int] | None, block: Fields | None) -> HeadShape:
         """How much of a head turns: a number of channels before a share, the block's share before the outer one."""
         named = self.fields.raw("rotated")
         # Where heads are not made of two parts, the width of the rotated part is written as 0, or not meant.
@@ -111,60 +111,53 @@ class HeadReader:
         if kind is not None and kind.value == "proportional" and width is not None and width.value:
             part = 1.0 if share is None else share.value
             rotated = None if part is None else 2 * int(part * width.value / 2)
-            return Shape(width, Found(rotated, share.source if share else width.source), part)
+            return HeadShape(width, Sourced(rotated, share.source if share else width.source), part)
         of_share = None
         if share is not None and width is not None:
             turned = None if width.value is None or share.value is None else int(width.value * share.value)
-            of_share = Found(turned, f"{share.source} x {width.source}")
+            of_share = Sourced(turned, f"{share.source} x {width.source}")
         if channels is not None:
             # A class that reads both takes the number for a share where no share is written.
             by_share = self._says_share(block) and self.known is not None and "share" in self.known.reads
             if share is not None and self._disagree(channels, of_share, block):
-                both = {channels.source: channels.value, share.source: share.value}
-                self.fields.note("conflicting-keys", {**both, "used": (share if by_share else channels).source})
+                self.fields.conflict(share if by_share else channels, channels, share)
             if not by_share:
-                return Shape(width, channels)
+                return HeadShape(width, channels)
         if share is not None:
-            if of_share is not None and of_share.value is not None and of_share.value % 2 and self._cuts_anywhere():
-                turned = Found(of_share.value + 1, f"{of_share.source}, {self.architecture}")
-                return Shape(width, turned, share.value, counted=of_share.value)
-            return Shape(width, of_share, share.value)
+            if of_share is not None and of_share.value is not None and of_share.value % 2 and self._uneven:
+                turned = Sourced(of_share.value + 1, f"{of_share.source}, {self.architecture}")
+                return HeadShape(width, turned, share.value, counted=of_share.value)
+            return HeadShape(width, of_share, share.value)
         if width is None:
-            return Shape(None, None)
+            return HeadShape(None, None)
         says = self.architecture or "no key says that less than the whole head turns"
-        return Shape(width, Found(width.value, f"{width.source}, {says}"))
+        return HeadShape(width, Sourced(width.value, f"{width.source}, {says}"))
 
     def _says_share(self, block: Fields | None) -> bool:
         return self.fields.declares("share") or (block is not None and block.declares("share"))
 
-    def _cuts_anywhere(self) -> bool:
-        """Whether the class cuts a head at an odd channel too, whose pair then turns whole."""
-        return self.known is not None and self.known.uneven
-
-    def _disagree(self, channels: Found[int], of_share: Found[int] | None, block: Fields | None) -> bool:
+    def _disagree(self, channels: Sourced[int], of_share: Sourced[int] | None, block: Fields | None) -> bool:
         if of_share is None or of_share.value is None or channels.value is None:
             return False
         return self._says_share(block) and of_share.value != channels.value
 
-    def _share(self, block: Fields | None) -> Found[float] | None:
+    def _share(self, block: Fields | None) -> Sourced[float] | None:
         inner = None if block is None else block.number("share", _share_fits, SHARE_ALLOWED)
         outer = self.fields.number("share", _share_fits, SHARE_ALLOWED)
         if self.row is not None and self.row.share is not None:
-            return inner or Found(self.row.share, self.architecture)
+            return inner or Sourced(self.row.share, self.architecture)
         if inner is not None:
             if outer is not None and self.fields.declares("share") and outer.value != inner.value:
-                both = {outer.source: outer.value, inner.source: inner.value}
-                self.fields.note(conflict(inner.source), {**both, "used": inner.source})
+                self.fields.conflict(inner, outer, inner, code=conflict_code(inner.source))
             return inner
         if outer is not None and self.known is not None and not self.fields.declares("share") and outer.value != 1:
             field = self.known.reads["share"][0]
-            of = f"{self.known.name} ({self.known.library})"
-            evidence = {"field": field, "used": outer.value, "default of": of, "documented": True}
-            self.fields.note("default-value", {**evidence, "belongs at": self.fields.source(field)})
+            place = {"belongs at": self.fields.source(field)}
+            self.fields.took_default(field, outer.value, self.known.title, **place)
         return outer
 
 
-def divided(fields: Fields, *, uneven: bool = False) -> Found[int] | None:
+def divided(fields: Fields, *, uneven: bool = False) -> Sourced[int] | None:
     """The width of a head where only the model's width and the number of heads stand.
 
     Args:
@@ -175,21 +168,20 @@ def divided(fields: Fields, *, uneven: bool = False) -> Found[int] | None:
     if hidden is None or heads is None:
         names = [name for name, found in (("hidden", hidden), ("heads", heads)) if found is None]
         missing = ", ".join((fields.spellings.get(name) or (name,))[0] for name in names)
-        fields.note("missing-value", {"missing": missing, "needed for": "the width of a head"})
+        fields.missing(missing, "the width of a head")
         return None
     source = f"{hidden.source} / {heads.source}" if hidden.source != heads.source else hidden.source
     if hidden.value is None or heads.value is None:
-        return Found(None, source)
-    if hidden.value % heads.value and not uneven:
-        evidence = {hidden.source: hidden.value, heads.source: heads.value}
-        fields.note("impossible-value", {**evidence, "allowed": "a width that the heads divide evenly"})
-        return Found(None, source)
+        return Sourced(None, source)
     width = hidden.value // heads.value
-    if width > WIDEST_HEAD:
-        evidence = {hidden.source: hidden.value, heads.source: heads.value}
-        fields.note("impossible-value", {**evidence, "allowed": f"heads of at most {WIDEST_HEAD:,} channels"})
-        return Found(None, source)
-    return Found(width, source)
+    allowed = None
+    if hidden.value % heads.value and not uneven:
+        allowed = "a width that the heads divide evenly"
+    elif width > WIDEST_HEAD:
+        allowed = f"heads of at most {WIDEST_HEAD:,} channels"
+    if allowed is not None:
+        fields.impossible_together(allowed, hidden, heads)
+    return Sourced(None if allowed else width, source)
 
 
 def _share_fits(value: float) -> bool:

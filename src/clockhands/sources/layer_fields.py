@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.sources.fields import MOST_LAYERS, Fields, Found
-from clockhands.sources.model_types import Row, table
+from clockhands.sources.fields import MOST_LAYERS, Fields, Sourced
+from clockhands.sources.model_types import CodeOfType, table
 from clockhands.sources.resolved import layer_ranges
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """Layers that share a code.
 
     Attributes:
@@ -30,10 +30,10 @@ class Group:
     window: int | None
     pattern: bool
     source: Mapping[str, str]
-    base: Found[float] | None = None
+    base: Sourced[float] | None = None
 
 
-def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Group]:
+def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str) -> list[LayerGroup]:
     """The layers of one part, grouped by what they do with position.
 
     Args:
@@ -59,7 +59,7 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
         # A base of 0 stands for no rotation.
         kinds = [kind if base else "none" for kind, base in zip(kinds, bases.value or [], strict=True)]
     each = list(zip(kinds, [None] * len(kinds) if bases is None else bases.value or [], strict=True))
-    groups: list[Group] = []
+    groups: list[LayerGroup] = []
     for mark in dict.fromkeys(each):
         kind, own = mark
         places = [layer for layer, other in enumerate(each) if other == mark]
@@ -75,19 +75,19 @@ def layer_groups(fields: Fields, row: Row | None, type_source: str) -> list[Grou
             elif row is not None and row.windows.get("half") and seen is not None:
                 seen //= 2  # the half before it
         layers = layer_ranges(places) if number is not None else None
-        base = None if bases is None or not own else Found(own, bases.source)
-        groups.append(Group(kind, labels.get(kind, ()), layers, seen, source is not None, known, base))
+        base = None if bases is None or not own else Sourced(own, bases.source)
+        groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, base))
     return groups
 
 
-def _layer_bases(fields: Fields, number: int | None) -> Found[list[float]] | None:
+def _layer_bases(fields: Fields, number: int | None) -> Sourced[list[float]] | None:
     """A base for each layer, where the file lists them."""
     listed = fields.items("layer_bases")
     if listed is None or not listed.value or number is None:
         return None
     if len(listed.value) == number and all(_is_base(base) for base in listed.value):
-        return Found([float(base) for base in listed.value], listed.source)
-    key = listed.source.rsplit(":", 1)[-1].removeprefix(fields.path)
+        return Sourced([float(base) for base in listed.value], listed.source)
+    key = fields.key_of(listed)
     fields.impossible(key, f"a base above 1, or 0 for no rotation, for each of the {number} layers")
     return None
 
@@ -97,24 +97,20 @@ def _is_base(base: Any) -> bool:
     return number and (base == 0 or base > 1)
 
 
-def _window(fields: Fields) -> Found[int] | None:
+def _window(fields: Fields) -> Sourced[int] | None:
     """The window, unless a switch of the config turns it off."""
     switch = fields.flag("window_on")
     if switch is not None and switch.value is False:
         for name in ("window", "window_from", "window_period"):
             fields.present(name)
         return None
-    if fields.raw("window") is None and "window" in fields.defaults and _nulled(fields, "window"):
+    if fields.raw("window") is None and "window" in fields.defaults and fields.written("window"):
         return None  # null means no window, where an absent key means the class default
     return fields.whole("window", least=0)
 
 
-def _nulled(fields: Fields, quantity: str) -> bool:
-    return any(key in fields.values for key in fields.spellings.get(quantity, ()))
-
-
 def _kinds(
-    fields: Fields, row: Row | None, number: int | None, window: Found[int] | None, type_source: str
+    fields: Fields, row: CodeOfType | None, number: int | None, window: Sourced[int] | None, type_source: str
 ) -> tuple[list[str], str | None]:
     """The kind of each layer, and where the pattern comes from. Of unknown many layers, one of each kind."""
     listed = fields.items("layer_types")
@@ -151,7 +147,7 @@ def _kinds(
             return ["full"] * (number or 1), None
         edge = first.value
         return ["sliding" if layer >= edge else "full" for layer in range(number or 1)], first.source
-    period = fields.whole("window_period", most=MOST_LAYERS) or Found(
+    period = fields.whole("window_period", most=MOST_LAYERS) or Sourced(
         row.windows["period"] if row else None, type_source
     )
     every: int | None = period.value
@@ -180,15 +176,15 @@ def _marked_kinds(fields: Fields, number: int | None) -> tuple[list[str], str] |
     return None
 
 
-def _named_kinds(fields: Fields, listed: Found[list[Any]], number: int | None) -> list[str] | None:
+def _named_kinds(fields: Fields, listed: Sourced[list[Any]], number: int | None) -> list[str] | None:
     if not listed.value:
         return None
     meaning = {name: kind for kind, names in table()["labels"].items() if kind != "says" for name in names}
-    key = listed.source.rsplit(":", 1)[-1].removeprefix(fields.path)
+    key = fields.key_of(listed)
     if number is not None and len(listed.value) != number and key not in fields.values:
         # The list that the class takes where the file has none is for its own number of layers.
         missing = (fields.spellings.get("layer_types") or ("layer_types",))[0]
-        fields.note("missing-value", {"missing": missing, "needed for": "the kinds of the layers"})
+        fields.missing(missing, "the kinds of the layers")
         return None
     if number is not None and len(listed.value) != number:
         fields.impossible(key, f"one name for each of the {number} layers, not {len(listed.value)}")
@@ -209,7 +205,7 @@ def _label_names() -> dict[str, tuple[str, ...]]:
 
 
 def _still_layers(
-    fields: Fields, row: Row | None, number: int | None, type_source: str
+    fields: Fields, row: CodeOfType | None, number: int | None, type_source: str
 ) -> tuple[frozenset[int], str] | None:
     """Layers without rotation, by a list of flags (1 rotates), a list of numbers, or a period."""
     if number is None:
@@ -217,7 +213,7 @@ def _still_layers(
     flags = fields.items("rotating_layers")
     if flags is not None and flags.value:
         if len(flags.value) != number or not all(flag in (0, 1) for flag in flags.value):
-            key = flags.source.rsplit(":", 1)[-1].removeprefix(fields.path)
+            key = fields.key_of(flags)
             fields.impossible(key, f"0 or 1 for each of the {number} layers")
             return None
         return frozenset(layer for layer, flag in enumerate(flags.value) if not flag), flags.source
@@ -230,7 +226,7 @@ def _still_layers(
         return (frozenset(without), described.source) if without else None
     period = fields.whole("still_period", most=MOST_LAYERS)
     if period is None and row is not None and row.still:
-        period = Found(row.still, type_source)
+        period = Sourced(row.still, type_source)
     if period is None or not period.value:
         return None
     every = period.value

@@ -20,7 +20,7 @@ FILES = ("config_keys", "model_types", "gguf_architectures")
 
 
 @dataclass(frozen=True)
-class Row:
+class CodeOfType:
     """One position code of a model type.
 
     Attributes:
@@ -52,7 +52,7 @@ class Row:
         turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
         rows: Quantity that counts the rows of a table.
         extra_rows: Rows that the table has beyond it.
-        offset: Row of the first position, or the quantity (a padding row) that it follows.
+        offset: CodeOfType of the first position, or the quantity (a padding row) that it follows.
         zero_rows: Quantity that names a row of zeros.
         span: Span of a sinusoid's ladder.
         tensors: Names that the table has in a file of weights, their ends.
@@ -63,7 +63,7 @@ class Row:
         bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
         grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart`` or
             ``in turns``.
-        padding: Row of padding where it is not counted, or the quantity that holds it.
+        padding: CodeOfType of padding where it is not counted, or the quantity that holds it.
     """
 
     part: str
@@ -122,19 +122,24 @@ class ModelType:
     reads: Mapping[str, Sequence[str]]
     defaults: Mapping[str, Any]
     fixed: Mapping[str, Any]
-    rows: tuple[Row, ...]
+    rows: tuple[CodeOfType, ...]
     sections: Mapping[str, str]
     uneven: bool = False
 
     @property
+    def title(self) -> str:
+        """The name with the library that it was read off."""
+        return f"{self.name} ({self.library})"
+
+    @property
     def default_source(self) -> str:
         """How a default is named as a source."""
-        return f"class default of {self.name} ({self.library})"
+        return f"class default of {self.title}"
 
     @property
     def architecture_source(self) -> str:
         """How what follows from the type alone is named as a source."""
-        return f"architecture of {self.name} ({self.library})"
+        return f"architecture of {self.title}"
 
 
 @cache
@@ -157,7 +162,7 @@ def model_type(name: str) -> ModelType | None:
         reads=entry.get("reads", {}),
         defaults=entry.get("defaults", {}),
         fixed=entry.get("fixed", {}),
-        rows=tuple(Row(**row) for row in entry["codes"]),
+        rows=tuple(CodeOfType(**row) for row in entry["codes"]),
         sections=entry.get("sections", {}),
         uneven=entry.get("uneven", False),
     )

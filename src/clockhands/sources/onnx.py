@@ -20,8 +20,9 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo, possible
-from clockhands.sources.files import head, is_pointer, open_regular, place, signature
+from clockhands.sources.files import TRUNCATED, WRITE_AGAIN, head, is_pointer, open_regular, place, signature
 from clockhands.sources.protobuf import FIXED32, FIXED64, LENGTH, Field, Mapped, Span
+from clockhands.sources.shards import WeightsHeader
 
 # Types by their number: bits, and the name that NumPy or ml_dtypes has for it (else the format's, in capitals).
 TYPES = {
@@ -76,27 +77,8 @@ _FLOATS, _VARINTS = {4: FIXED32, 10: FIXED64}, (5, 7, 11)
 # What may stand between a table and the sum that it goes into.
 _TO_A_SUM = frozenset({"Add", "Sum", "Slice", "Gather", "Unsqueeze", "Expand", "Cast", "Identity", "Reshape"})
 
-_AGAIN = "Write or download the file again."
 
-
-@dataclass(frozen=True)
-class Header:
-    """The tensors of an ONNX model.
-
-    Attributes:
-        path: The file.
-        tensors: Every tensor by name.
-        added: Those that the graph adds to something, or takes rows of: a position table is one of them.
-        absent: Files beside the model that hold tensors and are not there.
-    """
-
-    path: Path
-    tensors: dict[str, TensorInfo]
-    added: frozenset[str] = frozenset()
-    absent: tuple[str, ...] = ()
-
-
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> WeightsHeader:
     """Walk an ONNX model and find its tensors.
 
     Raises:
@@ -110,13 +92,14 @@ def read_header(path: Path) -> Header:
         start = head(path)
         found = signature(start)
         if not size:
-            raise Unreadable(f"{path} is not an ONNX model: it is empty.", _AGAIN)
+            raise Unreadable(f"{path} is not an ONNX model: it is empty.", WRITE_AGAIN)
         if found is not None and found[0] == "pointer":
             raise Unreadable(f"{path} is a Git LFS pointer, not the model.", "Run `git lfs pull` in the model folder.")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             walk = _Walk(Mapped(path, data, "an ONNX model"))
             walk.model()
-    return Header(path, walk.tensors, frozenset(walk.used & walk.tensors.keys()), tuple(walk.absent))
+    added = frozenset(walk.used & walk.tensors.keys())
+    return WeightsHeader(path, walk.tensors, absent=tuple(walk.absent), added=added)
 
 
 @dataclass(frozen=True)
@@ -251,7 +234,7 @@ class _Walk:
                 if len(sizes) > MOST_AXES:
                     raise Unreadable(
                         f"{self.file.path} has a tensor of more than {MOST_AXES} axes, and NumPy's have no more.",
-                        _AGAIN,
+                        WRITE_AGAIN,
                     )
             elif number == _TENSOR["type"] and isinstance(value, int):
                 kind_number = value
@@ -272,7 +255,7 @@ class _Walk:
         bits, dtype = TYPES.get(kind_number, (0, f"type {kind_number}"))
         shape = tuple(sizes)
         if any(size < 0 for size in shape) or not possible(shape):
-            raise Unreadable(f"{self._where(label)} has the absurd shape {shown(shape)}.", _AGAIN)
+            raise Unreadable(f"{self._where(label)} has the absurd shape {shown(shape)}.", WRITE_AGAIN)
         said = _Said(label, owner, dtype, shape, bits)
         if outside == 1:
             self._outside(said, external)
@@ -322,7 +305,7 @@ class _Walk:
         if offset + length > self.sizes[name] >= 0:
             raise Unreadable(
                 f"{where} ends at byte {offset + length:,} of {name}, which has {self.sizes[name]:,}.",
-                "The file is truncated: download it again.",
+                TRUNCATED,
             )
         self._put(said, TensorInfo("", said.dtype, said.shape, file, offset, model=self.file.path))
 
@@ -344,7 +327,7 @@ class _Walk:
             raise Unreadable(
                 f"{self._where(said.label)} has {length:,} bytes, but its shape {shown(list(said.shape))} and type "
                 f"{said.dtype} take {said.size:,}.",
-                _AGAIN,
+                WRITE_AGAIN,
             )
 
     def _put(self, said: _Said, info: TensorInfo) -> None:
@@ -389,5 +372,7 @@ def _beside(model: Path, where: str, location: str) -> Path:
 
 def _whole(where: str, name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise Unreadable(f"{where} has the {name} {shown(text)} in its file, where a whole number is expected.", _AGAIN)
+        raise Unreadable(
+            f"{where} has the {name} {shown(text)} in its file, where a whole number is expected.", WRITE_AGAIN
+        )
     return int(text)

@@ -1,5 +1,6 @@
 """An opened target: what its headers say, and how to read one tensor of it."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,9 +81,6 @@ class Opened:
 
 def _nearest(name: str, names: tuple[str, ...]) -> str:
     """A hint for a name that is not there: the nearest one, or some of those that are."""
-    # Imported here: only a mistake needs it.
-    import difflib
-
     # Comparing with each takes about 20 microseconds.
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.7) if len(names) <= 10_000 else []
     return f"Did you mean {shown(near[0])[1:-1]}?" if near else arrays.listed("It holds", names)

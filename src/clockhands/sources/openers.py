@@ -1,12 +1,27 @@
-"""Open one file: a config, weights with the config that belongs to them, an array."""
+"""Open a file (a config, weights with the config that belongs to them, an array) or the folder of a model."""
 
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources import arrays, checkpoints, documents, files, gguf, onnx, safetensors
+from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.opened import READ, Opened
+from clockhands.sources.shards import WeightsHeader
+
+# The config of a model, where there are several the first: Hugging Face's, or Meta's and Mistral's own.
+CONFIGS = ("config.json", "params.json")
+
+# What stands beside a config in releases and says something about lengths or rotation as well.
+BESIDE = ("params.json", "generation_config.json", "tokenizer_config.json")
+
+# The usual names of weights in PyTorch's own format. Others may be the state of an optimizer.
+CHECKPOINTS = ("pytorch_model.bin", "model.bin", "model.pt", "model.pth", "consolidated.00.pth")
 
 
 def open_file(path: Path, target: str, tensor: str | None) -> Opened:
@@ -28,8 +43,9 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
     if kind == "json":
         document = documents.read(path)
         return Opened(target, "config", path, document.fields, path.name, duplicates=document.duplicates)
-    if kind in _OPENERS:
-        opened = _OPENERS[kind](path, target)
+    opener = _OPENERS.get(kind or "")
+    if opener is not None:
+        opened = opener(path, target)
         return opened if tensor is None else _picked(opened, tensor)
     raise _unsupported(path, kind)
 
@@ -39,8 +55,8 @@ def _unsupported(path: Path, kind: str | None) -> Unreadable:
         return Unreadable(
             f"{path} is a Git LFS pointer, not the file it stands for.", "Run `git lfs pull` in its folder."
         )
-    told = files.seems(files.head(path)) if files.head(path) else "it is empty"
-    return Unreadable(f"{path} is no kind of file that is read here: {told}.", f"Name {READ}.")
+    seems = files.seems(files.head(path))
+    return Unreadable(f"{path} is no kind of file that is read here: {seems}.", f"Name {READ}.")
 
 
 def _open_array(path: Path, target: str, kind: str, name: str | None) -> Opened:
@@ -88,36 +104,24 @@ def open_gguf(path: Path, target: str) -> Opened:
     return Opened(target, "gguf", path, header.fields, path.name, header.tensors, notes=tuple(notes))
 
 
-def _open_safetensors(path: Path, target: str) -> Opened:
-    tensors = safetensors.read_header(path).tensors
-    return _with_config(Opened(target, "safetensors", path, tensors=tensors), path.parent / "config.json")
-
-
-def _open_index(path: Path, target: str) -> Opened:
-    tensors = safetensors.read_index(path).tensors
-    return _with_config(Opened(target, "safetensors", path, tensors=tensors), path.parent / "config.json")
-
-
-def _open_checkpoint(path: Path, target: str) -> Opened:
-    tensors = checkpoints.read_header(path).tensors
-    if list(tensors) == [path.name]:  # a tensor saved by itself
-        return Opened(target, "array", path, None, path.name, tensors)
-    return _with_config(Opened(target, "pytorch", path, tensors=tensors), path.parent / "config.json")
-
-
-def _open_checkpoint_index(path: Path, target: str) -> Opened:
-    tensors = checkpoints.read_index(path).tensors
-    return _with_config(Opened(target, "pytorch", path, tensors=tensors), path.parent / "config.json")
+def _open_weights(
+    path: Path, target: str, form: str, read: Callable[[Path], WeightsHeader], where: Path | None = None
+) -> Opened:
+    """Open weights, with the config in the folder ``where``, else in that of the weights."""
+    header = read(path)
+    if list(header.tensors) == [path.name] and form == "pytorch":  # a tensor saved by itself
+        return Opened(target, "array", path, None, path.name, header.tensors)
+    notes: tuple[str, ...] = ()
+    if form == "onnx":
+        notes = tuple(f"{name}, which holds tensors of {path.name}, is not there." for name in header.absent[:8])
+    opened = Opened(target, form, path, tensors=header.tensors, notes=notes, added=header.added)
+    return _with_config(opened, (where or path.parent) / "config.json")
 
 
 def _open_onnx(path: Path, target: str) -> Opened:
-    header = onnx.read_header(path)
-    notes = tuple(f"{name}, which holds tensors of {path.name}, is not there." for name in header.absent[:8])
-    opened = Opened(target, "onnx", path, tensors=header.tensors, notes=notes, added=header.added)
-    beside = path.parent / "config.json"
     # Libraries for browsers keep the models of a repository in a folder `onnx`, and the config above it.
-    above = path.parent.absolute().name == "onnx" and files.place(beside) is None
-    return _with_config(opened, path.absolute().parents[1] / "config.json" if above else beside)
+    above = path.parent.absolute().name == "onnx" and files.place(path.parent / "config.json") is None
+    return _open_weights(path, target, "onnx", onnx.read_header, path.absolute().parents[1] if above else None)
 
 
 def _with_config(opened: Opened, config: Path) -> Opened:
@@ -136,11 +140,145 @@ def _with_config(opened: Opened, config: Path) -> Opened:
     )
 
 
-_OPENERS = {
+_OPENERS: Mapping[str, Callable[[Path, str], Opened]] = {
     "gguf": open_gguf,
-    "safetensors": _open_safetensors,
-    "index": _open_index,
-    "checkpoint": _open_checkpoint,
-    "checkpoint-index": _open_checkpoint_index,
+    "safetensors": partial(_open_weights, form="safetensors", read=safetensors.read_header),
+    "index": partial(_open_weights, form="safetensors", read=safetensors.read_index),
+    "checkpoint": partial(_open_weights, form="pytorch", read=checkpoints.read_header),
+    "checkpoint-index": partial(_open_weights, form="pytorch", read=checkpoints.read_index),
     "onnx": _open_onnx,
 }
+
+
+def open_folder(folder: Path, target: str) -> Opened:
+    """A model folder: its config with what safetensors it holds, or the only thing that is there.
+
+    Raises:
+        Unreadable: The folder cannot be listed, holds no model or several, or its config or weights cannot be read.
+    """
+    try:
+        names = sorted(each.name for each in folder.iterdir())
+    except OSError as error:
+        raise Unreadable(
+            f"{folder} cannot be listed: {error.strerror}.", "Give yourself permission to read the folder."
+        ) from None
+    config = next((name for name in CONFIGS if name in names), None)
+    tensors, notes = _folder_tensors(folder, names, config is not None)
+    if config is not None:
+        document = documents.read(folder / config, found=True)
+        beside, unread = _documents_beside(folder, [name for name in names if name != config])
+        return Opened(
+            target,
+            "config",
+            folder,
+            document.fields,
+            config,
+            tensors,
+            notes=notes + unread,
+            duplicates=document.duplicates,
+            beside=beside,
+        )
+    if tensors:
+        form = "safetensors" if any(name.endswith(".safetensors") for name in names) else "pytorch"
+        return Opened(target, form, folder, tensors=tensors, notes=notes)
+    models = [name for name in names if name.lower().endswith(".gguf")]
+    first = [name for name in models if not re.search(r"-\d{5}-of-\d{5}\.gguf$", name.lower()) or "-00001-of-" in name]
+    if len(first) == 1:
+        return open_gguf(folder / first[0], target)
+    if models:
+        raise Unreadable(
+            f"{folder} has no config.json and {len(models)} .gguf files.",
+            "Name one of them. " + arrays.listed("There are", tuple(first or models)),
+        )
+    raise Unreadable(f"{folder} has no config.json.", _folder_hint(folder, names))
+
+
+def _documents_beside(folder: Path, names: list[str]) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """The documents that stand beside a config, and notes: one that is broken is no reason to refuse the model."""
+    beside, notes = {}, []
+    for name in BESIDE:
+        if name not in names:
+            continue
+        try:
+            document = documents.read(folder / name, found=True)
+        except Unreadable as error:
+            notes.append(f"{name} is not looked at: {error.message}")
+            continue
+        beside[name] = document.fields
+        notes += [
+            f"{name} gives {shown(key)} more than once; the last value is used." for key in document.duplicates[:8]
+        ]
+    return beside, tuple(notes)
+
+
+def _folder_hint(folder: Path, names: list[str]) -> str:
+    inner = tuple(name for name in names if (folder / name / "config.json").is_file())
+    if inner:
+        return "Name one of its folders. " + arrays.listed("With a config.json there are", inner)
+    if "snapshots" in names:
+        return "It is a folder of the Hugging Face cache: name the model as org/name, or one of its snapshots."
+    return f"Name {READ}."
+
+
+def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
+    """The tensors of a model folder, and notes on what was left out.
+
+    With a config, weights that were not downloaded are a note: the config alone can be judged.
+    """
+    index = _preferred(names, ".safetensors.index.json", "model.safetensors.index.json")
+    if index:
+        return _present(safetensors.read_index(folder / index, allow_absent=has_config))
+    file = _preferred(names, ".safetensors", "model.safetensors")
+    if file and has_config and files.is_pointer(folder / file):
+        return {}, (f"{file} is a Git LFS pointer; its tensors are not here.",)
+    if file:
+        return safetensors.read_header(folder / file).tensors, ()
+    several = [name for name in names if name.endswith(".safetensors")]
+    if not several:
+        return _checkpoint_tensors(folder, names, has_config)
+    if not has_config:
+        raise Unreadable(
+            f"{folder} has {len(several)} .safetensors files and neither an index nor a config.json.",
+            "Name one of them. " + arrays.listed("There are", tuple(several)),
+        )
+    return {}, (f"{len(several)} .safetensors files without an index are not looked at; name one of them.",)
+
+
+def _checkpoint_tensors(
+    folder: Path, names: list[str], has_config: bool
+) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
+    """The tensors of a folder whose weights are in PyTorch's own format; what cannot be read is a note too."""
+    index = _preferred(names, ".bin.index.json", "pytorch_model.bin.index.json")
+    file = index or next((name for name in CHECKPOINTS if name in names), None)
+    if file is None:
+        return {}, ()
+    if has_config and files.is_pointer(folder / file):
+        return {}, (f"{file} is a Git LFS pointer; its tensors are not here.",)
+    parts = [name for name in names if re.fullmatch(r"consolidated\.\d\d\.pth", name)]
+    slices = (f"{file} is one of {len(parts)} files that each hold a slice of every matrix; no other is read.",)
+    try:
+        if not index:
+            return checkpoints.read_header(folder / file).tensors, slices if file in parts and len(parts) > 1 else ()
+        header = checkpoints.read_index(folder / index, allow_absent=has_config)
+    except Unreadable as error:
+        if has_config:
+            return {}, (f"The tensors of {file} are not looked at: {error.message}",)
+        raise
+    return _present(header)
+
+
+def _present(header: WeightsHeader) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
+    """The tensors of the shards that are there, and a note on the others."""
+    count = len(header.absent)
+    notes = [
+        f"{count} of the shards that {header.path.name} names are not here, {name} first." for name in header.absent
+    ]
+    return header.tensors, tuple(notes[:1])
+
+
+def _preferred(names: list[str], ending: str, usual: str) -> str | None:
+    """The file of the usual name, else the only one with that ending."""
+    if usual in names:
+        return usual
+    found = [name for name in names if name.endswith(ending)]
+    return found[0] if len(found) == 1 else None

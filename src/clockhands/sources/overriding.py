@@ -4,6 +4,7 @@ They are laid over the parsed config before anything is read from it, so everyth
 file had held them; only the sources tell the difference: ``--set:rope_theta`` instead of ``config.json:rope_theta``.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -195,9 +196,6 @@ def _keys() -> frozenset[str]:
 
 
 def _unknown(opened: Opened, key: str, known: Iterable[str]) -> InvalidValue:
-    # Imported here: only a mistake needs it.
-    import difflib
-
     near = difflib.get_close_matches(key, sorted(set(known)), n=1)
     hint = f"Did you mean {near[0]}?" if near else "Name a key as it stands in the file, with dots into objects."
     message = f"{key} cannot be set: {opened.config_name} does not hold it, and no position code is read from it."

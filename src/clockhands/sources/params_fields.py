@@ -17,13 +17,11 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.ladders import Geometric, Joined
-from clockhands.sources.fields import WIDEST, Fields, Found
-from clockhands.sources.ladder_fields import built
-from clockhands.sources.layer_fields import MOST_LAYERS
-from clockhands.sources.model_types import ModelType, Row
+from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Sourced, above_one, code_from
+from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code, Fact
-from clockhands.sources.rotary_fields import Reader
-from clockhands.sources.scaling_fields import Declared
+from clockhands.sources.rotary_fields import RotaryReader, built
+from clockhands.sources.scaling_fields import DeclaredScaling
 
 # Keys that every such file has, and that configs of other makers do not have together.
 MARKS = ("dim", "n_layers", "n_heads")
@@ -62,36 +60,6 @@ YARN = {
 }
 
 
-class Params(Fields):
-    """The file's own keys, and two objects that are put together of some of them."""
-
-    def __init__(self, values: Mapping[str, Any], places: Mapping[str, str], like: Fields) -> None:
-        """Take the values with what was put together, and where each part of that came from."""
-        super().__init__(
-            values,
-            like.file,
-            like.spellings,
-            like.facts,
-            defaults=like.defaults,
-            default_source=like.default_source,
-            read_at=like.read_at,
-        )
-        self.places = places
-
-    def source(self, key: str) -> str:
-        """Where a value stands in the file, or which code has it."""
-        return self.places.get(key, super().source(key))
-
-    def inside(self, key: str, spellings: Mapping[str, Any]) -> Fields | None:
-        """The block of the scaling, whose values keep the places that they came from."""
-        value = self.values.get(key)
-        if key not in READS["blocks"] or not isinstance(value, Mapping):
-            return super().inside(key, spellings)
-        block = Params(value, self.places, Fields({}, self.file, spellings, self.facts))
-        block.path = "rope_scaling."  # what readers of blocks call the one that is flat
-        return block
-
-
 def is_params(values: Mapping[str, Any]) -> bool:
     """Whether these are the keys of a ``params.json``."""
     own = all(type(values.get(key)) is int for key in MARKS) and not OTHERS & values.keys()
@@ -100,33 +68,32 @@ def is_params(values: Mapping[str, Any]) -> bool:
 
 def params_codes(
     values: Mapping[str, Any], file: str, facts: list[Fact], length: int | None
-) -> tuple[list[tuple[Code, int | None]], Found[int] | None, Fields]:
+) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None, Fields]:
     """The codes of a ``params.json``, each with the original length of its scaling; the context; what was read."""
-    known = _mistral(values) if _is_mistral(values) else _meta(values)
+    # Meta's files say how wide a feed-forward is by a multiple, Mistral's by its width.
+    known = _meta(values) if "multiple_of" in values else _mistral(values)
     fields = Fields(values, file, READS, facts, defaults=known.defaults, default_source=known.default_source)
     more, places = _scaling(fields, known)
     windows = _windows(fields)
     if windows is not None:
         more |= windows
         places |= {key: fields.source("sliding_window") for key in windows}
-    seen = Params({**values, **more}, places, fields)
-    row = Row("text", "rotary", "interleaved", latent=_positive(values.get("qk_nope_head_dim")))
+    seen = Fields(
+        {**values, **more}, file, READS, facts,
+        defaults=known.defaults, default_source=known.default_source, read_at=fields.read_at, places=places,
+    )  # fmt: skip
+    row = CodeOfType("text", "rotary", "interleaved", latent=_positive(values.get("qk_nope_head_dim")))
     if not row.latent:
         seen.spellings = {name: keys for name, keys in READS.items() if name not in ("rotated", "unrotated")}
     if isinstance(values.get("sliding_window"), int) and windows is None:
         row = replace(row, windows={"rule": "all"})
-    codes = Reader(seen, known, row, "text", length).codes()
+    codes = RotaryReader(seen, known, row, "text", length).codes()
     codes += [(code, None) for code in _vision(fields)]
     return codes, seen.whole("context"), seen
 
 
 def _positive(value: object) -> bool:
     return type(value) is int and value > 0
-
-
-def _is_mistral(values: Mapping[str, Any]) -> bool:
-    """Meta's files say how wide a feed-forward is by a multiple, Mistral's by its width."""
-    return "multiple_of" not in values
 
 
 def _meta(values: Mapping[str, Any]) -> ModelType:
@@ -173,9 +140,9 @@ def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str
             if held is not None:
                 block[key], places[key] = values[held], fields.source(held)
             elif key == "factor":
-                evidence = {"field": names[0], "used": block[key], "default of": f"{known.name} ({code})"}
-                fields.note("default-value", {**evidence, "documented": True})
-    return ({READS["blocks"][0]: block} if block else {}), places
+                fields.took_default(names[0], block[key], f"{known.name} ({code})")
+    whole = READS["blocks"][0]
+    return ({whole: block} if block else {}), {f"{whole}.{key}": place for key, place in places.items()}
 
 
 def meta_scaling(values: Mapping[str, Any]) -> tuple[Mapping[str, float], str]:
@@ -209,27 +176,15 @@ def _vision(fields: Fields) -> list[Code]:
     tower.default_source = "mistral-inference 1.6.0, args.py"
     because = "mistral-inference 1.6.0, vision_encoder.py"
     hidden, heads = tower.whole("hidden", most=WIDEST), tower.whole("heads", most=WIDEST)
-    base, layers = tower.number("base", lambda value: value > 1), tower.whole("layers", most=MOST_LAYERS)
-    source = {"kind": because, "layout": because}
-    fits = hidden and heads and hidden.value and heads.value and not hidden.value % (4 * heads.value)
-    width = hidden.value // heads.value if fits and hidden and hidden.value and heads and heads.value else None
-    if hidden and heads and width:
-        source |= {"width": f"{hidden.source} / {heads.source}", "rotated": f"{hidden.source} / {heads.source}"}
-    if base is not None:
-        source["base"] = base.source
-    if layers is not None:
-        source["layers"] = layers.source
+    base, layers = tower.number("base", above_one), tower.whole("layers", most=MOST_LAYERS)
+    width = None
+    if hidden and heads and hidden.value and heads.value and not hidden.value % (4 * heads.value):
+        width = hidden.value // heads.value
+    wide = None if width is None or not hidden or not heads else Sourced(width, f"{hidden.source} / {heads.source}")
     numbers = f"0-{layers.value - 1}" if layers is not None and layers.value else None
-    code = Code(
-        "vision",
-        numbers,
-        "rotary",
-        layout="interleaved",
-        width=width,
-        rotated=width,
-        base=base.value if base else None,
-        source=source,
-    )
+    source = {"kind": because, "layout": because}
+    code = code_from("vision", numbers, "rotary", source, width=wide, rotated=wide, base=base, layers=layers)
+    code = replace(code, layout="interleaved")
     if width is None or base is None or base.value is None:
         return [code]
     # Rates 0, 2, 4, ... of the ladder come first; the others are the same ladder, one rate further down.
@@ -237,4 +192,4 @@ def _vision(fields: Fields) -> list[Code]:
     further = Geometric(base.value, multiplier=base.value ** (-2 / width))
     spacing = Joined(((each, Geometric(base.value)), (each, further)))
     axes = (0,) * each + (1,) * each
-    return [built(code, Declared(), fields, None, spacing=spacing, more={"axes": axes})]
+    return [built(code, DeclaredScaling(), fields, None, spacing=spacing, more={"axes": axes})]

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
+from clockhands.sources.files import DOWNLOAD_AGAIN
 
 # Bounds for hostile files. A tensor takes about 35 instructions and 200 bytes; models have 100,000 at most,
 # in many files.
@@ -22,7 +23,6 @@ LARGEST = 32 * 2**20
 MOST_STEPS = 2**21
 _LONGEST_TEXT = 2**20
 
-_HINT_AGAIN = "Download or write the file again."
 _HINT_SAFE = "Save the model as .safetensors, or its state_dict alone with torch.save; a config.json is read by itself."
 
 
@@ -71,7 +71,7 @@ class Tensor:
     dtype: str | None = None
 
 
-class Pairs(list[tuple[Any, Any]]):
+class PickledDict(list[tuple[Any, Any]]):
     """A dictionary as it is written: keys are never hashed, for they may be made to collide."""
 
 
@@ -87,7 +87,7 @@ _TYPED = {("torch._utils", "_rebuild_tensor_v3")}
 _PARAMETERS = {("torch._utils", "_rebuild_parameter"), ("torch._utils", "_rebuild_parameter_with_state")}
 _OF_A_TYPE = {("torch._tensor", "_rebuild_from_type_v2")}
 _PLAIN = {
-    ("collections", "OrderedDict"): lambda _: Pairs(),
+    ("collections", "OrderedDict"): lambda _: PickledDict(),
     ("torch", "Size"): lambda arguments: arguments[0],
     ("torch", "device"): lambda _: OPAQUE,
     ("torch.serialization", "_get_layout"): lambda _: OPAQUE,
@@ -95,47 +95,19 @@ _PLAIN = {
 }
 _CLASSES = {("torch.nn.parameter", "Parameter"), ("torch", "Tensor"), ("torch.nn.parameter", "Buffer")}
 _STORAGE_MODULES = ("torch", "torch.cuda", "torch.storage")
-DTYPES = frozenset(
-    [
-        "bool",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-        "complex64",
-        "complex128",
-        "float8_e4m3fn",
-        "float8_e5m2",
-        "float8_e4m3fnuz",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-    ]
-)
-_STORAGES = frozenset(
-    [
-        "Float",
-        "Double",
-        "Half",
-        "BFloat16",
-        "Long",
-        "Int",
-        "Short",
-        "Char",
-        "Byte",
-        "Bool",
-        "ComplexFloat",
-        "ComplexDouble",
-        "Untyped",
-    ]
-)
+# Types of numbers, with the bytes of one.
+DTYPES = {
+    "bool": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "int8": 1, "int16": 2, "int32": 4, "int64": 8,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+}  # fmt: skip
+# The types that storages are named for; of others (None) the tensor has the type.
+STORAGES = {
+    "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128", "UntypedStorage": None,
+}  # fmt: skip
 
 
 def read_pickle(stream: IO[bytes], where: str) -> Any:
@@ -148,7 +120,7 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
     import pickletools
 
     machine = _Machine(where)
-    source = _Bounded(stream, where)
+    source = _BoundedStream(stream, where)
     steps = 0
     try:
         for step, argument, _ in pickletools.genops(source):  # type: ignore[arg-type]
@@ -161,10 +133,10 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged pickle fails in as many ways as its machine has
         said = str(error).strip().rstrip(".") or type(error).__name__
-        raise Unreadable(f"{where} is not a whole pickle: {shown(said)[1:-1]}.", _HINT_AGAIN) from None
+        raise Unreadable(f"{where} is not a whole pickle: {shown(said)[1:-1]}.", DOWNLOAD_AGAIN) from None
 
 
-class _Bounded:
+class _BoundedStream:
     """A stream from which neither one text nor the whole pickle can be large."""
 
     def __init__(self, stream: IO[bytes], where: str) -> None:
@@ -249,7 +221,7 @@ class _Machine:
 
     def set_items(self, values: list[Any]) -> None:
         """Keys and values for the dictionary below them."""
-        if not isinstance(self.stack[-1], Pairs):
+        if not isinstance(self.stack[-1], PickledDict):
             raise TypeError("it sets items of what is no dictionary")
         self.stack[-1].extend(zip(values[::2], values[1::2], strict=True))
 
@@ -264,9 +236,7 @@ class _Machine:
         place = (module, what)
         if place in _TENSORS | _TYPED | _PARAMETERS | _OF_A_TYPE | _CLASSES or place in _PLAIN:
             return Name(module, what)
-        if module in _STORAGE_MODULES and what.removesuffix("Storage") in _STORAGES and what.endswith("Storage"):
-            return Name(module, what)
-        if module == "torch" and what in DTYPES:
+        if (module in _STORAGE_MODULES and what in STORAGES) or (module == "torch" and what in DTYPES):
             return Name(module, what)
         raise Unreadable(
             f"{self.where} is a pickle that asks for {shown(f'{module}.{what}')[1:-1]}, which no tensor needs and "
@@ -293,7 +263,7 @@ class _Machine:
     def build(self) -> None:
         """A state for the value below it; what is read here has none."""
         self.stack.pop()
-        if not isinstance(self.stack[-1], Pairs | Tensor | _Opaque):
+        if not isinstance(self.stack[-1], PickledDict | Tensor | _Opaque):
             raise TypeError("it gives a state to what has none")
 
 
@@ -338,34 +308,16 @@ def _too_large(where: str, what: str) -> Unreadable:
     )
 
 
-_PUSHED = frozenset(
-    [
-        "INT",
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "LONG",
-        "LONG1",
-        "LONG4",
-        "FLOAT",
-        "BINFLOAT",
-        "UNICODE",
-        "BINUNICODE",
-        "SHORT_BINUNICODE",
-        "BINUNICODE8",
-        "STRING",
-        "BINSTRING",
-        "SHORT_BINSTRING",
-        "BINBYTES",
-        "SHORT_BINBYTES",
-        "BINBYTES8",
-    ]
-)
+_PUSHED = frozenset([
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "UNICODE", "BINUNICODE",
+    "SHORT_BINUNICODE", "BINUNICODE8", "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES",
+    "BINBYTES8",
+])  # fmt: skip
 _CONSTANTS: Mapping[str, Callable[[], Any]] = {
     "NONE": lambda: None,
     "NEWTRUE": lambda: True,
     "NEWFALSE": lambda: False,
-    "EMPTY_DICT": Pairs,
+    "EMPTY_DICT": PickledDict,
     "EMPTY_LIST": list,
     "EMPTY_TUPLE": tuple,
     "EMPTY_SET": list,
@@ -380,7 +332,7 @@ _STEPS: Mapping[str, Callable[[_Machine], object]] = {
     "TUPLE2": lambda machine: machine.tuple_of(2),
     "TUPLE3": lambda machine: machine.tuple_of(3),
     "LIST": lambda machine: machine.stack.append(machine.since_mark()),
-    "DICT": lambda machine: machine.stack.append(Pairs(_paired(machine.since_mark()))),
+    "DICT": lambda machine: machine.stack.append(PickledDict(_paired(machine.since_mark()))),
     "APPEND": lambda machine: machine.append([machine.stack.pop()]),
     "APPENDS": lambda machine: machine.append(machine.since_mark()),
     "ADDITEMS": lambda machine: machine.append(machine.since_mark()),

@@ -20,15 +20,12 @@ from clockhands import memory
 from clockhands.arguments import shown
 from clockhands.errors import TooLarge
 from clockhands.sources.arrays import LARGEST, TensorInfo, mapped
-from clockhands.sources.fields import Fields
 from clockhands.sources.model_types import model_type
-from clockhands.sources.model_types import table as model_table
 from clockhands.sources.quantised import is_quantised, quantised_rows
 from clockhands.sources.resolved import Code, Resolved, layer_numbers
-from clockhands.sources.section_fields import sections
-from clockhands.sources.slots import Arrangement, slots_of
+from clockhands.sources.section_fields import fields_of, sections
 from clockhands.sources.targets import Opened
-from clockhands.sources.tensor_names import Held, Tensors, held, quantisation, tensors_of
+from clockhands.sources.tensor_names import Arrangement, NamedTensor, Tensors, held, quantisation, slots_of, tensors_of
 
 _TEXT = ("text", "encoder", "decoder")
 # Far beyond any model; a file that declares more would take hours to look at.
@@ -38,7 +35,7 @@ _SCALES = ("weight_scale_inv", "weight_scale")
 
 
 @dataclass(frozen=True)
-class Projection:
+class WeightProjection:
     """The rows of a query or key projection in one layer.
 
     Attributes:
@@ -90,7 +87,7 @@ class Projection:
 
 
 @dataclass(frozen=True)
-class Found:
+class Projections:
     """The projections of a checkpoint.
 
     Attributes:
@@ -100,7 +97,7 @@ class Found:
         keys: Key heads.
     """
 
-    projections: tuple[Projection, ...]
+    projections: tuple[WeightProjection, ...]
     left_out: tuple[str, ...]
     heads: int | None
     keys: int | None
@@ -112,7 +109,7 @@ def names() -> Mapping[str, Any]:
     return json.loads(resources.files("clockhands.sources").joinpath("projections.json").read_text(encoding="utf-8"))
 
 
-def projections(opened: Opened, resolved: Resolved) -> Found:
+def projections(opened: Opened, resolved: Resolved) -> Projections:
     """Every query and key projection of the rotary layers of the text model; headers only, no number is read."""
     shape = _Shape.of(opened)
     codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT]
@@ -120,7 +117,7 @@ def projections(opened: Opened, resolved: Resolved) -> Found:
     # A key projection has another number of outputs than of inputs in most models, and so tells how all are stored.
     if any(_lies_across(info, one, code, shape) for info, one, code in named):
         shape = replace(shape, transposed=True)
-    found: list[Projection] = []
+    found: list[WeightProjection] = []
     reasons: Counter[str] = Counter()
     for info, one, code in named:
         made = _placed(info, one, code, shape)
@@ -135,7 +132,7 @@ def projections(opened: Opened, resolved: Resolved) -> Found:
         f"{count} tensor{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} {reason}"
         for reason, count in reasons.items()
     )
-    return Found(tuple(found), left_out, shape.heads, shape.keys)
+    return Projections(tuple(found), left_out, shape.heads, shape.keys)
 
 
 @dataclass(frozen=True)
@@ -213,10 +210,7 @@ class _Shape:
                 continue
             name = section.values.get("model_type", config.get("model_type"))
             name = name if isinstance(name, str) else None
-            row = model_type(name) if name is not None else None
-            spellings = row.reads if row is not None else model_table()["spellings"]["config"]
-            defaults = row.defaults if row is not None else {}
-            fields = Fields(section.values, "", spellings, [], defaults=defaults)
+            fields = fields_of(section, "", model_type(name) if name is not None else None, [])
             heads = fields.whole("heads")
             known = tensors_of(name) if name is not None else None
             key = "num_key_value_heads" if known is None else known.keys
@@ -236,7 +230,7 @@ def _one(value: object) -> int | None:
 
 def _named(
     tensors: Mapping[str, TensorInfo], shape: _Shape, codes: list[Code]
-) -> Iterator[tuple[TensorInfo, Held, Code]]:
+) -> Iterator[tuple[TensorInfo, NamedTensor, Code]]:
     """Tensors whose names are those of a query or key projection of a rotary layer."""
     numbers = [(None if code.layers is None else layer_numbers(code.layers), code) for code in codes]
     for name, info in tensors.items():
@@ -248,7 +242,7 @@ def _named(
             yield info, one, code
 
 
-def _held(name: str, shape: _Shape) -> Held | None:
+def _held(name: str, shape: _Shape) -> NamedTensor | None:
     if shape.form == "gguf":
         return _by(name, names()["gguf"]["modules"])
     if shape.tensors is not None:
@@ -259,11 +253,11 @@ def _held(name: str, shape: _Shape) -> Held | None:
     return _by(name, own) if own is not None else _by_usual_name(name)
 
 
-def _by(name: str, modules: Mapping[str, Arrangement]) -> Held | None:
+def _by(name: str, modules: Mapping[str, Arrangement]) -> NamedTensor | None:
     return held(name, Tensors("", modules))
 
 
-def _by_usual_name(name: str) -> Held | None:
+def _by_usual_name(name: str) -> NamedTensor | None:
     pieces = name.split(".")
     for of, words in names()["names"].items():
         at = next((place for place, piece in enumerate(pieces) if piece in words), None)
@@ -272,11 +266,13 @@ def _by_usual_name(name: str) -> Held | None:
             continue
         leaf = ".".join(pieces[at + 1 :]) or "weight"
         arrangement: Any = None if of == "fused" else "heads"
-        return Held(numbers[-1], None if of == "fused" else of, arrangement, ".".join(pieces[: at + 1]), leaf, None)
+        return NamedTensor(
+            numbers[-1], None if of == "fused" else of, arrangement, ".".join(pieces[: at + 1]), leaf, None
+        )
     return None
 
 
-def _lies_across(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> bool:
+def _lies_across(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> bool:
     """Whether columns and not rows are those of the heads that the files declare."""
     if one.arrangement != "heads" or one.leaf not in _PLAIN or len(info.shape) != 2 or code.width is None:
         return False
@@ -284,7 +280,7 @@ def _lies_across(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> bool
     return heads is not None and info.shape[1] == heads * code.width != info.shape[0]
 
 
-def _placed(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> list[Projection] | str:
+def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> list[WeightProjection] | str:
     """The projections in a tensor, or why they cannot be read."""
     method = quantisation(one.leaf)
     if method is not None:
@@ -315,13 +311,13 @@ def _placed(info: TensorInfo, one: Held, code: Code, shape: _Shape) -> list[Proj
     last = getattr(code.spec, "part", None) == "last" or (shape.tensors is not None and shape.tensors.part == "last")
     first = width - rotated if last else 0
     return [
-        Projection(one.layer, of, info, starts, width, rotated, first, shape.transposed)
+        WeightProjection(one.layer, of, info, starts, width, rotated, first, shape.transposed)
         for of in ("q", "k")
         if (starts := tuple(place * width for place, kind in enumerate(kinds) if kind == of))
     ]
 
 
-def _kinds(one: Held, rows: int, width: int, shape: _Shape) -> str | None:
+def _kinds(one: NamedTensor, rows: int, width: int, shape: _Shape) -> str | None:
     """A letter for each slot of ``width`` rows: q, k, v, or g for a gate; None where the rows are not such slots."""
     if not rows or rows % width:
         return None
@@ -332,17 +328,8 @@ def _kinds(one: Held, rows: int, width: int, shape: _Shape) -> str | None:
         if of == "q" and shape.name in names()["gated"]["types"] and heads is not None and slots == 2 * heads:
             return "qg" * heads
         return of * slots if expected is None or slots == expected else None
-    if heads is None or slots_of(one.arrangement, slots, heads) is None:
-        return None
-    keys = (slots - heads) // 2
-    if shape.keys is not None and keys != shape.keys:
-        return None
-    if one.arrangement == "groups":
-        return ("q" * (heads // keys) + "kv") * keys
-    if one.arrangement == "stacked":
-        return "q" * heads + "k" * keys + "v" * keys
-    quarter = heads // 4
-    return ("q" * quarter + "v" * quarter + "k" * quarter) * 4
+    kinds = slots_of(one.arrangement, slots, heads)
+    return None if kinds is None or shape.keys not in (None, kinds.count("k")) else kinds
 
 
 def _scales(scale: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clockhands.errors import Unreadable
+from clockhands.sources.files import TRUNCATED, WRITE_AGAIN
 
 if TYPE_CHECKING:
     from mmap import mmap
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-
-_AGAIN = "Write or download the file again."
-_TRUNCATED = "The file is truncated: download it again."
 
 _LONGEST_VARINT = 10  # bytes of 7 bits, for 64 of them
 # A field takes two bytes and a microsecond: a small file could hold a reader for minutes. Models have ten to twenty for
@@ -137,7 +135,7 @@ class Mapped:
 
     def wrong(self, fault: str) -> Unreadable:
         """The error for bytes that are no such message."""
-        return Unreadable(f"{self.path} is not {self.what}, or damaged: {fault}.", _AGAIN)
+        return Unreadable(f"{self.path} is not {self.what}, or damaged: {fault}.", WRITE_AGAIN)
 
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
         """The integer that begins at ``at``, and where it ends."""
@@ -157,7 +155,7 @@ class Mapped:
         if at + length > size:
             return Unreadable(
                 f"{self.path} ends after {size:,} bytes, inside a field of {length:,} that begins at byte {at:,}.",
-                _TRUNCATED,
+                TRUNCATED,
             )
         return self.wrong(f"the {length:,} bytes from byte {at:,} on reach beyond the message that ends at {stop:,}")
 

@@ -5,7 +5,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.files import open_regular
+from clockhands.sources.files import WRITE_AGAIN, open_regular
 from clockhands.sources.gguf import TENSOR_TYPES
 
 _BLOCKS = {name: (numbers, size) for name, numbers, size in TENSOR_TYPES.values() if numbers > 1}
@@ -38,9 +38,7 @@ def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
         try:
             packed = np.memmap(file, np.uint8, "r", info.offset, (info.elements // info.shape[-1], width))
         except ValueError:
-            raise Unreadable(
-                f"{info.file} ends inside {shown(info.name)}.", "Write or download the file again."
-            ) from None
+            raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN) from None
         taken = np.asarray(packed[rows])
     if info.big_endian:
         raise Unreadable(f"{shown(info.name)} in {info.file} is quantised, in big-endian byte order.", _HINT)

@@ -15,17 +15,26 @@ from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
 from clockhands.scaling import Scaling
 from clockhands.sources.diffusers_fields import diffusers_codes
-from clockhands.sources.fields import Fields, Found, shown
+from clockhands.sources.fields import Fields, Sourced, shown, value_of
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
-from clockhands.sources.model_types import ModelType, Row, by_class, model_type, table
+from clockhands.sources.model_types import CodeOfType, ModelType, by_class, model_type
 from clockhands.sources.overriding import by_caller, overridden
 from clockhands.sources.params_fields import is_params, params_codes
 from clockhands.sources.resolved import Code, Fact, Resolved
-from clockhands.sources.rotary_fields import Reader
-from clockhands.sources.section_fields import Section, declared_kinds, ignored_keys, outer_keys, part_of, sections
+from clockhands.sources.rotary_fields import RotaryReader
+from clockhands.sources.section_fields import (
+    Section,
+    beside,
+    declared_kinds,
+    fields_of,
+    ignored_keys,
+    outer_keys,
+    part_of,
+    sections,
+    unread,
+)
 from clockhands.sources.table_fields import bias_codes, table_code
 from clockhands.sources.targets import Opened
-from clockhands.sources.unread import beside, unread
 from clockhands.sources.weights import tensor_codes
 
 __all__ = ["Code", "Fact", "Resolved", "resolve", "type_of"]
@@ -47,19 +56,11 @@ BIASES = {
     "Window": "relative",
 }
 
-TOLD = (
-    "kind",
-    "layout",
-    "width",
-    "rotated",
-    "base",
-    "rates",
-    "attention_factor",
-    "scaling",
-    "rows",
-    "offset",
+# Fields that a spec gives a code.
+KNOWN_OF_SPECS = (
+    "kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "scaling", "rows", "offset",
     "usable_length",
-)
+)  # fmt: skip
 
 
 def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, Any] | None = None) -> Resolved:
@@ -98,7 +99,7 @@ class _Part:
     """The codes of one part, each with the original length of its scaling, the context and what was not read."""
 
     codes: list[tuple[Code, int | None]]
-    context: Found[int] | None
+    context: Sourced[int] | None
     ignored: Mapping[str, Any]
 
     def usable(self) -> tuple[Code, ...]:
@@ -129,17 +130,28 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     facts += [Fact("duplicate-key", {f"{file}:{key}": "given more than once", **twice}) for key in opened.duplicates]
     reader = _ConfigReader(opened, file, name, facts, length)
     parts = [reader.part(section) for section in sections(config)]
-    main = _main(parts)
+    ignored = beside(config, file) if all(section.path for section in sections(config)) else {}
+    return _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
+
+
+def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
+    parts: list[_Part],
+    main: _Part | None,
+    name: str | None,
+    place: str,
+    length: int | None,
+    facts: list[Fact],
+    beside: Mapping[str, Any],
+) -> Resolved:
+    """The parts of a target together, of which ``main`` has the context; ``place`` is where the type stands."""
     context, original = (None, None) if main is None else (main.context, main.original)
-    source = {"model_type": f"{file}:model_type"} if name is not None else {}
+    source = {"model_type": place} if name is not None else {}
     if context is not None:
         source["context"] = context.source
-    at = length or original or (None if context is None else context.value)
     codes = tuple(code for part in parts for code in part.usable())
-    ignored = {place: value for part in parts for place, value in part.ignored.items()}
-    if all(path for path in (section.path for section in sections(config))):
-        ignored = beside(config, file) | ignored
-    return Resolved(name, None if context is None else context.value, at, codes, tuple(facts), source, ignored)
+    ignored = {**beside, **{place: value for part in parts for place, value in part.ignored.items()}}
+    at = length or original or value_of(context)
+    return Resolved(name, value_of(context), at, codes, tuple(facts), source, ignored)
 
 
 def _main(parts: list[_Part]) -> _Part | None:
@@ -154,15 +166,7 @@ def _main(parts: list[_Part]) -> _Part | None:
 
 @dataclass(frozen=True)
 class _ConfigReader:
-    """What reads the parts of one config.
-
-    Attributes:
-        opened: The target.
-        file: The name of the config.
-        top: The model type that stands at its top.
-        facts: What was noticed.
-        length: The length that the caller asks for, or None.
-    """
+    """What reads the parts of one config, whose ``top`` names a model type; facts are added to ``facts``."""
 
     opened: Opened
     file: str
@@ -189,15 +193,7 @@ class _ConfigReader:
         return self._by_fields(section, name) if known is None else self._by_table(section, known)
 
     def _by_table(self, section: Section, known: ModelType) -> _Part:
-        fields = Fields(
-            section.values,
-            self.file,
-            known.reads,
-            self.facts,
-            path=section.path,
-            defaults=known.defaults,
-            default_source=known.default_source,
-        )
+        fields = fields_of(section, self.file, known, self.facts)
         outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []
         context = fields.whole("context")
@@ -209,16 +205,16 @@ class _ConfigReader:
             if own.kind == "rotary":
                 made += [
                     (_because(code, because), original)
-                    for code, original in Reader(fields, known, own, own.part, self.length).codes()
+                    for code, original in RotaryReader(fields, known, own, own.part, self.length).codes()
                 ]
             elif own.kind in ("learned", "sinusoidal"):
                 code, positions = table_code(fields, known, own, self.opened.tensors)
                 made.append((_because(code, because), None))
                 if own.rows == "patches" and context is None and positions is not None:
-                    context = Found(positions, code.source.get("rows", ""))
+                    context = Sourced(positions, code.source.get("rows", ""))
                 if own.rows == "context" and context is not None:
                     # Positions, not rows: a table may begin with rows that no token gets.
-                    context = Found(positions, code.source.get("context", context.source))
+                    context = Sourced(positions, code.source.get("context", context.source))
             else:
                 says = because or known.architecture_source
                 made += [(_in_part(code, own.part), None) for code in bias_codes(fields, own.kind or "none", says, own)]
@@ -226,21 +222,19 @@ class _ConfigReader:
             made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
         ignored_keys(fields, known)
         if context is not None and context.source == known.default_source:
-            of = f"{known.name} ({known.library})"
             field = known.reads["context"][0]
-            evidence = {"field": field, "used": context.value, "default of": of, "documented": True}
-            fields.note("default-value", {**evidence, "belongs at": fields.source(field)})
+            fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})
         return _Part(made, context, unread(fields))
 
     def _by_fields(self, section: Section, name: str | None) -> _Part:
         """The codes of a type that the table does not hold."""
-        fields = Fields(section.values, self.file, table()["spellings"]["config"], self.facts, path=section.path)
+        fields = fields_of(section, self.file, None, self.facts)
         fields.note("unknown-model-type", {fields.source("model_type"): name})
         part = part_of(section, name)
         made: list[tuple[Code, int | None]] = []
         for kind in declared_kinds(fields):
             if kind.value == "rotary" and part == "text":
-                made += Reader(fields, None, None, part, self.length).codes()
+                made += RotaryReader(fields, None, None, part, self.length).codes()
             elif kind.value == "rotary":
                 # Images and sound have axes of their own, which no common key describes: a ladder would be a guess.
                 made.append((_without_rates(fields, part, kind.source), None))
@@ -254,7 +248,7 @@ class _ConfigReader:
         return _Part(made, context, unread(fields))
 
 
-def _chosen(fields: Fields, row: Row) -> str | None:
+def _chosen(fields: Fields, row: CodeOfType) -> str | None:
     """What makes a type have this code: the sources of its conditions, "" without any; None where it has it not."""
     sources = []
     for quantity, values in row.when.items():
@@ -272,7 +266,7 @@ def _because(code: Code, chosen: str) -> Code:
 
 
 def _without_rates(fields: Fields, part: str, because: str) -> Code:
-    made = Reader(fields, None, None, part, None).codes()[0][0]
+    made = RotaryReader(fields, None, None, part, None).codes()[0][0]
     source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}
     code = replace(made, spec=None, rates=None, attention_factor=None, layout=None, scaling=None)
     return replace(code, source={**source, "kind": because})
@@ -312,13 +306,8 @@ def _of_gguf(opened: Opened, length: int | None) -> Resolved:
     made, context, ignored = gguf_codes(opened, facts, length)
     name = (opened.config or {}).get(ARCHITECTURE)
     name = name if isinstance(name, str) else None
-    original = next((original for _, original in made if original is not None), None)
-    source = {"model_type": f"{opened.config_name}:{ARCHITECTURE}"} if name is not None else {}
-    if context is not None:
-        source["context"] = context.source
-    at = length or original or (None if context is None else context.value)
     part = _Part(made, context, ignored)
-    return Resolved(name, None if context is None else context.value, at, part.usable(), tuple(facts), source, ignored)
+    return _of_parts([part], part, name, f"{opened.config_name}:{ARCHITECTURE}", length, facts, {})
 
 
 def _of_spec(opened: Opened, length: int | None) -> Resolved:
@@ -336,7 +325,7 @@ def _of_spec(opened: Opened, length: int | None) -> Resolved:
     codes = []
     for part, layers in each:
         code = code_of(part, layers, length).within(None, None)
-        known = [field for field in TOLD if getattr(code, field) is not None]
+        known = [field for field in KNOWN_OF_SPECS if getattr(code, field) is not None]
         codes.append(replace(code, source=dict.fromkeys(known, name)))
     return Resolved(None, None, length, tuple(codes), ())
 

@@ -1,21 +1,23 @@
 """From the fields of a rotary config to its ladder, one for each group of layers."""
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clockhands.ladders import Geometric
-from clockhands.scaling import Dynamic, LongRope, Ntk, Yarn
-from clockhands.sources.axis_fields import axes_of, in_grid
-from clockhands.sources.block_fields import Blocks, completed, conflict
-from clockhands.sources.fields import Fields, Found
-from clockhands.sources.growth_fields import grown, multiplied
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import Explicit, Geometric, Joined, Spacing, geometric
+from clockhands.rotary import Rotary
+from clockhands.rotary.axes import interleaved
+from clockhands.scaling import Dynamic, LongRope, Ntk, Proportional, Yarn
+from clockhands.sources.block_fields import RotaryBlocks, completed, conflict_code
+from clockhands.sources.fields import LONGEST, Fields, Sourced, above_one, above_zero, code_from, value_of
 from clockhands.sources.head_fields import HeadReader
-from clockhands.sources.ladder_fields import built
-from clockhands.sources.layer_fields import Group, layer_groups
-from clockhands.sources.model_types import ModelType, Row
+from clockhands.sources.layer_fields import LayerGroup, layer_groups
+from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code
-from clockhands.sources.scaling_fields import Surroundings, read_scaling, scaling_type
+from clockhands.sources.scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources.section_fields import inner_base
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
@@ -24,10 +26,12 @@ SCALED_OUTSIDE = re.compile(r"rope_scaling_\w")
 LAYOUT_KEY = "clockhands_layout"
 SWITCHES = ("use_scaled_rope", "use_dynamic_ntk")
 BASE_ALLOWED = "a finite number above 1"
+# Time, rows and columns; a list of more sections goes round them again.
+COORDINATES = 3
 
 
 @dataclass(frozen=True)
-class Reader:
+class RotaryReader:
     """What reads the rotary codes of one part.
 
     Attributes:
@@ -40,7 +44,7 @@ class Reader:
 
     fields: Fields
     known: ModelType | None
-    row: Row | None
+    row: CodeOfType | None
     part: str
     length: int | None
 
@@ -57,20 +61,18 @@ class Reader:
     def codes(self) -> list[tuple[Code, int | None]]:
         """The codes, each with the original length of its scaling."""
         groups = layer_groups(self.fields, self.row, self.architecture)
-        blocks = Blocks(self.fields, self.row, groups, self._defaults)
+        blocks = RotaryBlocks(self.fields, self.row, groups, self._defaults)
         found = []
         for group in groups:
             if group.kind == "none":
-                source = {
-                    "kind": self.architecture or group.source.get("layers") or self._rotary_because(),
-                    **group.source,
-                }
+                because = self.architecture or group.source.get("layers") or self._rotary_because()
+                source = {"kind": because, **group.source}
                 found.append((Code(self.part, group.layers, "none", source=source), None))
             else:
                 found.append(self._code(group, blocks.of(group)))
         return found
 
-    def _code(self, group: Group, block: Fields | None) -> tuple[Code, int | None]:
+    def _code(self, group: LayerGroup, block: Fields | None) -> tuple[Code, int | None]:
         flat = block is not None and not block.path.removesuffix(".").endswith(group.labels)
         if flat and self.row is not None and self.row.scaled and group.kind not in self.row.scaled:
             block = None
@@ -92,25 +94,18 @@ class Reader:
         declared = grown(self.fields, self.row, declared, self.length)
         if self.known is None and not self._switches_are_complete():
             declared = replace(declared, known=False)
-        layout = self._layout(group.layers)
-        source = {"kind": self.architecture or self._rotary_because(), **group.source, **declared.source}
-        for name, value in (("layout", layout), ("width", shape.width), ("rotated", shape.rotated), ("base", base)):
-            if value is not None:
-                source[name] = value.source
-        if around.context is not None:
-            source["context"] = around.context.source
-        code = Code(
+        code = code_from(
             self.part,
             group.layers,
             "rotary",
-            layout=_value(layout),
-            width=_value(shape.width),
-            rotated=_value(shape.rotated),
-            base=_value(base),
-            scaling=declared.summary,
-            window=group.window,
-            source=source,
+            {"kind": self.architecture or self._rotary_because(), **group.source, **declared.source},
+            layout=self._layout(group.layers),
+            width=shape.width,
+            rotated=shape.rotated,
+            base=base,
+            context=around.context,
         )
+        code = replace(code, scaling=declared.summary, window=group.window)
         last = heads.is_latent() or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
@@ -119,8 +114,10 @@ class Reader:
             more["axes"] = axes.value
         if self.row is not None and self.row.grid and shape.pairs and code.base is not None:
             if shape.pairs % 2:
-                evidence = {code.source["width"]: code.width, "allowed": "a whole number of pairs for rows and columns"}
-                self.fields.note("impossible-value", evidence, group.layers)
+                width = Sourced(code.width, code.source["width"])
+                self.fields.impossible_together(
+                    "a whole number of pairs for rows and columns", width, layers=group.layers
+                )
                 return code, declared.original
             more |= in_grid(self.row.grid, shape.pairs, code.base)
         # Without its axes a code of several is another code, with the same ladder.
@@ -139,7 +136,7 @@ class Reader:
         needed = {"missing": self.known.reads["head_width"][0], "needed for": "the scaling", "without it": without}
         self.fields.note("missing-value", needed)
 
-    def _layout(self, layers: str | None) -> Found[str] | None:
+    def _layout(self, layers: str | None) -> Sourced[str] | None:
         known, said = self._layout_of_type(), self.fields.values.get(LAYOUT_KEY)
         if said is None:
             return known
@@ -149,16 +146,16 @@ class Reader:
             return known
         if known is not None and known.value != said:
             self.fields.note("converted-layout", {where: said, "type": known.source, "pairs": known.value}, layers)
-        return Found(said, where)
+        return Sourced(said, where)
 
-    def _layout_of_type(self) -> Found[str] | None:
+    def _layout_of_type(self) -> Sourced[str] | None:
         """How the class of this type pairs channels, whatever a conversion did."""
         if self.row is None or self.row.layout is None:
             return None
         flag = self.fields.flag("interleave")
         if flag is not None and flag.value is False:
-            return Found("halves", flag.source)
-        return Found(self.row.layout, self.architecture)
+            return Sourced("halves", flag.source)
+        return Sourced(self.row.layout, self.architecture)
 
     def _rotary_because(self) -> str:
         for quantity in ("base", "local_base", "blocks", "share", "rotated"):
@@ -167,7 +164,7 @@ class Reader:
                 return found.source
         return "the fields of the config"
 
-    def _base(self, group: Group, block: Fields | None) -> Found[float] | None:
+    def _base(self, group: LayerGroup, block: Fields | None) -> Sourced[float] | None:
         quantity = (self.row.bases if self.row else {}).get(group.kind, "base")
         if self.known is None and self._further_bases():
             return None
@@ -175,29 +172,27 @@ class Reader:
             if group.pattern:
                 quantity = "local_base" if group.kind == "sliding" else "base"
             else:
-                self.fields.note(
-                    "missing-value", {"missing": "layer_types", "needed for": "which layers take which base"}
-                )
+                self.fields.missing("layer_types", "which layers take which base")
                 return None
         if group.base is not None:
             return group.base
         if self.known is not None and quantity in self.known.fixed:
-            return multiplied(self.fields, Found(self.known.fixed[quantity], self.architecture))
-        outer = self.fields.number(quantity, _above_one, BASE_ALLOWED)
-        inner = None if block is None else block.number("base", _above_one, BASE_ALLOWED)
+            return multiplied(self.fields, Sourced(self.known.fixed[quantity], self.architecture))
+        outer = self.fields.number(quantity, above_one, BASE_ALLOWED)
+        inner = None if block is None else block.number("base", above_one, BASE_ALLOWED)
         if inner is not None:
             if outer is not None and self.fields.declares(quantity) and outer.value != inner.value:
-                both = {outer.source: outer.value, inner.source: inner.value}
-                self.fields.note(conflict(inner.source), {**both, "used": inner.source}, group.layers)
+                code = conflict_code(inner.source)
+                self.fields.conflict(inner, outer, inner, code=code, layers=group.layers)
             return inner
         if outer is not None and self.row is not None and group.kind in self.row.lost:
             self._lost(group, quantity, outer)
         if outer is None:
             missing = (self.fields.spellings.get(quantity) or ("base",))[0]
-            self.fields.note("missing-value", {"missing": missing, "needed for": "the rates"})
+            self.fields.missing(missing, "the rates")
         elif not self.fields.declares(quantity) and self.known is not None and not inner_base(self.fields, self.known):
-            evidence: dict[str, Any] = {self.fields.source(key): None for key in self._nulled(quantity)}
-            evidence |= {"used": outer.value, "default of": f"{self.known.name} ({self.known.library})"}
+            evidence: dict[str, Any] = {self.fields.source(key): None for key in self.fields.written(quantity)}
+            evidence |= {"used": outer.value, "default of": self.known.title}
             evidence |= self._plausible_for(quantity, block)
             layers = group.layers if quantity != "base" else None
             self.fields.note("default-base", {**evidence, "documented": True}, layers)
@@ -208,18 +203,19 @@ class Reader:
         context, kind = self.fields.whole("context"), None if block is None else scaling_type(block, {})
         switch, window = self.fields.flag("window_on"), self.fields.whole("window", least=0)
         off = (switch is not None and switch.value is False) or (
-            bool(self._nulled("window")) and not self.fields.declares("window")  # null: no window, not the default's
+            bool(self.fields.written("window"))
+            and not self.fields.declares("window")  # null: no window, not the default's
         )
         slides = window is not None and window.value and not off
         keys = self.fields.spellings.get(quantity, ())
         return {
             "belongs at": self.fields.source(keys[0]) if keys else None,
-            "context": _value(context),
-            "scaling": _value(kind),
-            "window": _value(window) if slides else None,
+            "context": value_of(context),
+            "scaling": value_of(kind),
+            "window": value_of(window) if slides else None,
         }
 
-    def _lost(self, group: Group, quantity: str, outer: Found[float]) -> None:
+    def _lost(self, group: LayerGroup, quantity: str, outer: Sourced[float]) -> None:
         """A base at the top of a config that the class gives to other layers only; these get its default."""
         default = None if self.known is None else self.known.defaults.get(quantity)
         if self.known is None or not self.fields.declares(quantity) or default in (None, outer.value):
@@ -228,8 +224,7 @@ class Reader:
             f"{self.known.library} gives it to the layers that see all, and the class default to these; this audit"
             " gives it to both"
         )
-        evidence = {outer.source: outer.value, "because": because, "read instead": f"{default:,.0f}"}
-        self.fields.note("ignored-key", evidence, group.layers)
+        self.fields.ignored(outer.source, outer.value, because, f"{default:,.0f}", group.layers)
 
     def _further_bases(self) -> bool:
         """Bases under keys that no common reader knows: some layers take them, and nothing says which."""
@@ -237,8 +232,8 @@ class Reader:
         further = [key for key in self.fields.values if key not in known and ANOTHER_BASE.search(str(key))]
         further = [key for key in further if isinstance(self.fields.values[key], int | float)]
         for key in further:
-            evidence = {self.fields.source(key): self.fields.values[key], "missing": "which layers take this base"}
-            self.fields.note("missing-value", {**evidence, "needed for": "the rates"})
+            value = {self.fields.source(key): self.fields.values[key]}
+            self.fields.missing("which layers take this base", "the rates", **value)
         return bool(further)
 
     def _switches_are_complete(self) -> bool:
@@ -251,13 +246,151 @@ class Reader:
         # A dynamic scaling leaves the ladder as it is at the trained length.
         return not held or (held == ["use_dynamic_ntk"] and self.length is None)
 
-    def _nulled(self, quantity: str) -> list[str]:
-        return [key for key in self.fields.spellings.get(quantity, ()) if key in self.fields.values]
+
+def built(
+    code: Code,
+    declared: DeclaredScaling,
+    fields: Fields,
+    length: int | None,
+    *,
+    spacing: Spacing | None = None,
+    assumed: bool = True,
+    more: Mapping[str, Any] | None = None,
+) -> Code:
+    """The code with its ladder, or without rates and with a fact where no ladder can be made.
+
+    Args:
+        code: What is known of it.
+        declared: Its scaling.
+        fields: Where facts go.
+        length: Tokens at which the rates shall hold.
+        spacing: Its rates, where they are no geometric ladder of its base.
+        assumed: Whether all that a spec says is known.
+        more: Further fields of the spec.
+    """
+    if not declared.known or code.width is None or code.rotated is None:
+        return code
+    if code.base is None and spacing is None:
+        return code
+    # Such a ladder goes over the whole head, or over the whole rotated part of a head of two parts.
+    proportional = isinstance(declared.scaling, Proportional) and (more or {}).get("part") != "last"
+    regimes = isinstance(declared.scaling, Dynamic | LongRope)
+    try:
+        spec = Rotary(
+            code.width,
+            "halves" if code.layout is None else code.layout,  # type: ignore[arg-type]
+            rotated=code.width if proportional else code.rotated,
+            scaling=declared.scaling,
+            length=length if regimes and length is not None and length <= LONGEST else None,
+            **{"base": code.base if spacing is None else None, "spacing": spacing, **(more or {})},
+        )
+    except ClockhandsError as error:
+        evidence = {
+            code.source[name]: getattr(code, name) for name in ("width", "rotated", "base") if name in code.source
+        }
+        fields.note("impossible-value", {**evidence, **declared.values, "allowed": error.message}, code.layers)
+        return code
+    whole = spec if code.layout is not None and assumed else None
+    return replace(code, spec=whole, rates=spec.rates, attention_factor=spec.attention_factor)
 
 
-def _above_one(value: float) -> bool:
-    return value > 1
+def grown(fields: Fields, row: CodeOfType | None, declared: DeclaredScaling, length: int | None) -> DeclaredScaling:
+    """What was declared, or the scaling that the code of the type adds where a switch of the config is on.
+
+    Two ways are known. ``doubling`` (Qwen): NTK-aware scaling by ``2 ** ceil(log2(L / L0) + 1) - 1`` for a text of
+    ``L`` tokens and a training length of ``L0``. ``other``: in a way that no formula here has; beyond ``L0`` the rates
+    are then unknown.
+
+    Args:
+        fields: The config of the part.
+        row: The code of its type.
+        declared: The scaling of its block.
+        length: Tokens at which the rates shall hold, or None.
+    """
+    if row is None or row.growth is None:
+        return declared
+    switch, trained = fields.flag("growing"), fields.whole("trained")
+    if switch is None or switch.value is not True or trained is None or trained.value is None:
+        return declared
+    summary = {"type": "dynamic", "factor": None, "original": trained.value} if fields.declares("growing") else None
+    source = {"scaling": ", ".join(dict.fromkeys((switch.source, trained.source)))}
+    if length is None or length <= trained.value:
+        return DeclaredScaling(None, summary, original=trained.value, source=source)
+    if row.growth == "doubling":
+        factor = 2.0 ** math.ceil(math.log2(length / trained.value) + 1) - 1
+        return DeclaredScaling(Ntk(factor), summary, original=trained.value, source=source)
+    missing = "the formula by which the model's code stretches longer texts"
+    fields.missing(missing, "the rates", **{trained.source: trained.value})
+    return DeclaredScaling(None, summary, known=False, original=trained.value, source=source)
 
 
-def _value(found: Found[Any] | None) -> Any:
-    return None if found is None else found.value
+def multiplied(fields: Fields, base: Sourced[float] | None) -> Sourced[float] | None:
+    """A base times the ratio that the config has for it (ChatGLM), if its type reads one."""
+    ratio = fields.number("base_ratio", above_zero, "a number above 0")
+    if base is None or base.value is None or ratio is None or ratio.value in (None, 1.0):
+        return base
+    return Sourced(base.value * ratio.value, f"{base.source} x {ratio.source}")
+
+
+def axes_of(block: Fields | None, row: CodeOfType, pairs: int, type_source: str) -> Sourced[tuple[int, ...]] | None:
+    """The axis of each pair, or None for a type whose tokens have one position.
+
+    The value is None where what is declared cannot be used, which is a fact.
+
+    Args:
+        block: The rotary block of the config.
+        row: The code of the type: the order of its sections, and those that its class takes where none are declared.
+        pairs: How many pairs turn.
+        type_source: How what follows from the type is named as a source.
+    """
+    if row.sections is None:
+        return None
+    declared = None if block is None else block.items("sections")
+    if declared is None or block is None:
+        return Sourced(axes_in_order(row.section_sizes, row.sections, pairs), type_source)
+    if declared.value is None:
+        return Sourced(None, declared.source)
+    axes = axes_in_order(declared.value, row.sections, pairs)
+    if axes is None:
+        if all(type(size) is int and size >= 0 for size in declared.value) and len(declared.value) >= COORDINATES:
+            evidence = {declared.source: declared.value, "together": sum(declared.value), "pairs": pairs}
+            block.note("mrope-sections", {**evidence, "order": row.sections})
+        else:
+            key = block.key_of(declared)
+            order = "side by side" if row.sections == "chunked" else "taking turns"
+            block.impossible(key, f"pairs of time, rows and columns, {order}, {pairs} together")
+    return Sourced(axes, f"{declared.source}, {type_source}")
+
+
+def in_grid(order: str, pairs: int, base: float) -> dict[str, Any]:
+    """The fields of a rotary spec that turns half of its pairs by rows, half by columns, each by a ladder of its own.
+
+    Args:
+        order: ``together``, where all pairs share one layout, ``apart``, where each half is a layout of its own, or
+            ``in turns``, where a pair of the rows and one of the columns follow each other.
+        pairs: How many pairs turn, an even number.
+        base: Base of both ladders.
+    """
+    half = pairs // 2
+    if order == "in turns":
+        each = Explicit(tuple(rate for rate in geometric(half, base).rates for _ in range(2)))
+        return {"base": None, "spacing": each, "axes": (0, 1) * half}
+    spacing = Joined(((half, Geometric(base)), (half, Geometric(base))))
+    blocks = (half, half) if order == "apart" else ()
+    return {"base": None, "spacing": spacing, "axes": (0,) * half + (1,) * half, "blocks": blocks}
+
+
+def axes_in_order(sizes: object, order: str, pairs: int) -> tuple[int, ...] | None:
+    """The axis of each pair for sections of these sizes, ``chunked`` or ``interleaved``; None if they do not fit."""
+    if not isinstance(sizes, list | tuple) or not all(type(size) is int and 0 <= size <= pairs for size in sizes):
+        return None
+    if sum(sizes) != pairs or len(sizes) < COORDINATES or len(sizes) > pairs:
+        return None
+    if order == "chunked":
+        axes = tuple(place % COORDINATES for place, size in enumerate(sizes) for _ in range(size))
+    else:
+        try:
+            axes = interleaved(sizes[:COORDINATES]) if len(sizes) == COORDINATES else ()
+        except ClockhandsError:
+            return None
+    return axes if set(axes) == set(range(COORDINATES)) else None

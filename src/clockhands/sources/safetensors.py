@@ -10,6 +10,7 @@ Source: the format section of the safetensors README, https://github.com/hugging
 """
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -17,8 +18,8 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources import documents, shards
 from clockhands.sources.arrays import TensorInfo, possible
-from clockhands.sources.files import open_regular, seems
-from clockhands.sources.shards import Header
+from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, open_regular, seems
+from clockhands.sources.shards import WeightsHeader
 
 # The format's own bound on a header, in bytes.
 LONGEST_HEADER = 100_000_000
@@ -49,10 +50,8 @@ TYPES: dict[str, tuple[int, str | None]] = {
     "U64": (64, "uint64"),
 }
 
-_HINT_AGAIN = "Download or write the file again."
 
-
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> WeightsHeader:
     """Read the header of one safetensors file and check it against the file's size.
 
     Raises:
@@ -67,7 +66,7 @@ def read_header(path: Path) -> Header:
         length = int.from_bytes(start, "little")
         if len(start) < 8:
             raise Unreadable(
-                f"{path} has {size} bytes, fewer than the 8 that a safetensors file begins with.", _HINT_AGAIN
+                f"{path} has {size} bytes, fewer than the 8 that a safetensors file begins with.", DOWNLOAD_AGAIN
             )
         if length > size - 8 or length > LONGEST_HEADER:
             raise _length_error(path, length, size, start + file.read(24))
@@ -86,7 +85,7 @@ def read_header(path: Path) -> Header:
             "Write the file again with strings as metadata.",
         )
     tensors = _tensors(fields, path, 8 + length, size)
-    return Header(path, metadata, tensors)
+    return WeightsHeader(path, tensors, metadata)
 
 
 def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadable:
@@ -97,7 +96,7 @@ def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadabl
     if length > size - 8 and start[8:9] == b"{":
         return Unreadable(
             f"{path} declares a header of {length:,} bytes, but only {size - 8:,} follow.",
-            "The file is truncated: download it again.",
+            TRUNCATED,
         )
     if length > size - 8:
         return Unreadable(
@@ -106,7 +105,7 @@ def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadabl
             "Name the file by what it is, or download it again.",
         )
     return Unreadable(
-        f"{path} declares a header of {length:,} bytes; the format allows {LONGEST_HEADER:,}.", _HINT_AGAIN
+        f"{path} declares a header of {length:,} bytes; the format allows {LONGEST_HEADER:,}.", DOWNLOAD_AGAIN
     )
 
 
@@ -122,7 +121,7 @@ def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> 
             raise Unreadable(
                 f"{path}: tensor {shown(name)} begins at byte {begin:,} of the data, where {expected:,} was expected; "
                 f"it {fault}.",
-                _HINT_AGAIN,
+                DOWNLOAD_AGAIN,
             )
         expected, before = end, shown(name)
         tensors[name] = TensorInfo(name, TYPES[code][1] or code, shape, path, data_start + begin)
@@ -130,7 +129,7 @@ def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> 
         there = size - data_start
         raise Unreadable(
             f"{path}: its tensors take {expected:,} bytes, but {there:,} follow the header.",
-            "The file is truncated: download it again." if there < expected else _HINT_AGAIN,
+            TRUNCATED if there < expected else DOWNLOAD_AGAIN,
         )
     return tensors
 
@@ -139,7 +138,7 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
     """One entry of the header: begin, end, type and shape, each checked."""
     where = f"{path}: tensor {shown(name)}"
     if not isinstance(entry, dict):
-        raise Unreadable(f"{where} is described by {shown(entry)}, where an object is expected.", _HINT_AGAIN)
+        raise Unreadable(f"{where} is described by {shown(entry)}, where an object is expected.", DOWNLOAD_AGAIN)
     code, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(code, str) or code not in TYPES:
         raise Unreadable(
@@ -148,22 +147,22 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
         )
     if not _sizes(shape):
         raise Unreadable(
-            f"{where} has the shape {shown(shape)}, where a list of whole numbers from 0 is expected.", _HINT_AGAIN
+            f"{where} has the shape {shown(shape)}, where a list of whole numbers from 0 is expected.", DOWNLOAD_AGAIN
         )
     if not possible(shape):
-        raise Unreadable(f"{where} has the absurd shape {shown(shape)}.", _HINT_AGAIN)
+        raise Unreadable(f"{where} has the absurd shape {shown(shape)}.", DOWNLOAD_AGAIN)
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise Unreadable(
             f"{where} has the offsets {shown(offsets)}, where two whole numbers from 0 are expected, the first not "
             "above the second.",
-            _HINT_AGAIN,
+            DOWNLOAD_AGAIN,
         )
     begin, end = offsets
     bits = math.prod(shape) * TYPES[code][0]
     if bits != 8 * (end - begin):
         raise Unreadable(
             f"{where} has {end - begin:,} bytes, but its shape {shown(shape)} and type {code} take {bits / 8:,.10g}.",
-            _HINT_AGAIN,
+            DOWNLOAD_AGAIN,
         )
     return begin, end, code, tuple(shape)
 
@@ -173,10 +172,5 @@ def _sizes(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(number) is int and 0 <= number < 2**64 for number in value)
 
 
-def read_index(path: Path, allow_absent: bool = False) -> Header:
-    """Read a ``*.safetensors.index.json`` and the headers of the shards it names, as ``shards.read_index`` does.
-
-    Raises:
-        Unreadable: The index or a shard cannot be read, or a shard is missing or lies outside the folder.
-    """
-    return shards.read_index(path, read_header, allow_absent)
+read_index = partial(shards.read_index, read_header)
+"""A ``*.safetensors.index.json`` and the headers of the shards that it names."""

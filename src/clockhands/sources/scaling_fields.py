@@ -11,7 +11,7 @@ from typing import Any
 
 from clockhands.errors import ClockhandsError
 from clockhands.scaling import SCALINGS, Scaling
-from clockhands.sources.fields import Fields, Found
+from clockhands.sources.fields import Fields, Sourced, above_zero, value_of
 
 # Names that are spelt differently and mean the same; "mrope" and "axial" only say how axes share a ladder.
 ALIASES = {
@@ -30,20 +30,13 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 BY_ALPHA = "ntk_alpha"
 
 # Keys of a block that belong to position without changing a ladder.
-BESIDE = frozenset(
-    {
-        "mrope_section",
-        "mrope_interleaved",
-        "llama_4_scaling_beta",
-        "finetuned",
-        "max_position_embeddings",
-        "apply_scale",
-    }
-)
+BESIDE = frozenset([
+    "mrope_section", "mrope_interleaved", "llama_4_scaling_beta", "finetuned", "max_position_embeddings", "apply_scale",
+])  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredScaling:
     """A declared scaling.
 
     Attributes:
@@ -77,8 +70,8 @@ class Surroundings:
         alpha: Whether this model type takes a dynamic scaling with an ``alpha`` for a fixed stretch by that number.
     """
 
-    context: Found[int] | None = None
-    original: Found[int] | None = None
+    context: Sourced[int] | None = None
+    original: Sourced[int] | None = None
     pairs: int | None = None
     share: float | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -86,17 +79,12 @@ class Surroundings:
     alpha: bool = False
 
 
-def above_zero(value: float) -> bool:
-    """Whether a number is positive."""
-    return value > 0
-
-
-def scaling_type(block: Fields, aliases: Mapping[str, str]) -> Found[str] | None:
+def scaling_type(block: Fields, aliases: Mapping[str, str]) -> Sourced[str] | None:
     """The type of scaling that a block names, in one spelling for each."""
     found = block.text("type")
     if found is None or found.value is None:
         return found
-    return Found(_canonical(found.value, aliases), found.source)
+    return Sourced(_canonical(found.value, aliases), found.source)
 
 
 def _canonical(name: str, aliases: Mapping[str, str]) -> str:
@@ -104,26 +92,26 @@ def _canonical(name: str, aliases: Mapping[str, str]) -> str:
     return aliases.get(name) or ALIASES.get(name) or name
 
 
-def read_scaling(block: Fields | None, around: Surroundings) -> Declared:
+def read_scaling(block: Fields | None, around: Surroundings) -> DeclaredScaling:
     """The scaling of a block, with facts about everything that is missing, unknown or impossible in it."""
     if block is None:
-        return Declared()
+        return DeclaredScaling()
     kind = scaling_type(block, around.aliases)
     if kind is None:
         return _typeless(block)
     if kind.value is None:
-        return Declared(known=False, source={"scaling": kind.source})
+        return DeclaredScaling(known=False, source={"scaling": kind.source})
     _one_type(block, around)
     known = around.allowed or tuple(name for name in NEEDS if name != BY_ALPHA)
     if kind.value not in known:
         block.note("unknown-scaling", {kind.source: kind.value, "known": ", ".join(known)})
-        summary = {"type": kind.value, "factor": _value(block.number("factor")), "original": None}
-        return Declared(summary=summary, known=False, source={"scaling": kind.source})
+        summary = {"type": kind.value, "factor": value_of(block.number("factor")), "original": None}
+        return DeclaredScaling(summary=summary, known=False, source={"scaling": kind.source})
     if around.alpha and kind.value == "dynamic" and block.declares("alpha"):
-        kind = Found(BY_ALPHA, kind.source)
+        kind = Sourced(BY_ALPHA, kind.source)
     _unknown_keys(block, kind.value)
     if kind.value == "default":
-        return Declared(source={"scaling": kind.source})
+        return DeclaredScaling(source={"scaling": kind.source})
     return _read(block, kind, around)
 
 
@@ -136,11 +124,11 @@ def _one_type(block: Fields, around: Surroundings) -> None:
         block.note("conflicting-spellings", {**evidence, "used": next(iter(evidence))})
 
 
-def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
+def _read(block: Fields, kind: Sourced[str], around: Surroundings) -> DeclaredScaling:
     assert kind.value is not None
     original = _original(block, kind.value, around)
     factor = _factor(block, kind.value, original, around.context)
-    summary = {"type": kind.value, "factor": _value(factor), "original": _value(original)}
+    summary = {"type": kind.value, "factor": value_of(factor), "original": value_of(original)}
     found = [found for found in (kind, factor, original) if found is not None]
     source = {"scaling": ", ".join(dict.fromkeys(part.source for part in found))}
     magnitude = _magnitude_source(block, kind.value, factor, original)
@@ -154,27 +142,29 @@ def _read(block: Fields, kind: Found[str], around: Surroundings) -> Declared:
         missing.append(f"{_key(block, 'original')} or max_position_embeddings")
     if missing:
         block.note("incomplete-scaling", {kind.source: kind.value, "missing": ", ".join(missing)})
-        return Declared(None, summary, known=False, original=_value(original), source=source)
+        return DeclaredScaling(None, summary, known=False, original=value_of(original), source=source)
     if kind.value == "yarn" and block.declares("mscale") and not block.declares("mscale_all"):
         said = block.raw("mscale")
         assert said is not None
         because = f"readers of YaRN use it only together with {_key(block, 'mscale_all')}"
-        block.note("ignored-key", {said.source: said.value, "because": because, "read instead": "0.1 ln(factor) + 1"})
+        block.ignored(said.source, said.value, because, "0.1 ln(factor) + 1")
     arguments, sound = _arguments(block, kind.value, around)
     sound = sound and all(part.value is not None for part in found)
     made = None
     if sound:
         _length_mismatch(block, kind.value, factor, original, around.context)
         try:
-            said = {**arguments, "factor": _value(factor), "original": _value(original), "share": around.share}
+            said = {**arguments, "factor": value_of(factor), "original": value_of(original), "share": around.share}
             made = SPELLINGS[kind.value].make(said)
         except ClockhandsError as error:
             block.note("impossible-value", {**values, "allowed": error.message})
             sound = False
-    return Declared(made, summary, sound, _value(original), source, values)
+    return DeclaredScaling(made, summary, sound, value_of(original), source, values)
 
 
-def _magnitude_source(block: Fields, kind: str, factor: Found[float] | None, original: Found[int] | None) -> str | None:
+def _magnitude_source(
+    block: Fields, kind: str, factor: Sourced[float] | None, original: Sourced[int] | None
+) -> str | None:
     """The keys that what multiplies cosine and sine follows from, for the scalings that have such a number."""
     if not SPELLINGS[kind].magnitude:
         return None
@@ -196,7 +186,7 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
     for name in (*NEEDS[kind][0], *NEEDS[kind][1]):
         if name in ("factor", "original") or kind == BY_ALPHA or not block.declares(name):
             continue
-        found: Found[Any] | None
+        found: Sourced[Any] | None
         if name == "truncate":
             found = block.flag(name)
         elif name in ("short", "long"):
@@ -210,7 +200,7 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
     return arguments, sound
 
 
-def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | None:
+def _original(block: Fields, kind: str, around: Surroundings) -> Sourced[int] | None:
     """The original length: outside the block before inside it, as Transformers reads it; else the whole context."""
     if kind in ("linear", "proportional", BY_ALPHA):
         return None
@@ -220,12 +210,10 @@ def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | No
     outer = around.original
     if outer is not None and outer.value is not None:
         if inner is not None and inner.value not in (None, outer.value) and ":" in outer.source:
-            evidence = {inner.source: inner.value, outer.source: outer.value}
-            block.note("conflicting-keys", {**evidence, "used": outer.source})
+            block.conflict(outer, inner, outer)
         elif inner is not None and inner.value not in (None, outer.value):
             because = f"the block's is overwritten by that outside it, here the {outer.source}"
-            evidence = {inner.source: inner.value, "because": because, "read instead": f"{outer.value:,}"}
-            block.note("ignored-key", evidence)
+            block.ignored(inner.source, inner.value, because, f"{outer.value:,}")
         return outer
     if inner is not None:
         return inner
@@ -234,11 +222,13 @@ def _original(block: Fields, kind: str, around: Surroundings) -> Found[int] | No
     return around.context
 
 
-def _factor(block: Fields, kind: str, original: Found[int] | None, context: Found[int] | None) -> Found[float] | None:
+def _factor(
+    block: Fields, kind: str, original: Sourced[int] | None, context: Sourced[int] | None
+) -> Sourced[float] | None:
     """The factor; where LongRoPE has none, or YaRN a null, it is the declared context over the original length."""
     if kind == BY_ALPHA:
-        return block.number("alpha", lambda value: value >= 1, "a number of at least 1")
-    found = block.number("factor", lambda value: value >= 1, "a number of at least 1")
+        return _stretch(block, "alpha")
+    found = _stretch(block, "factor")
     nulled = kind == "yarn" and any(key in block.values for key in block.spellings.get("factor", ()))
     if found is not None or not (kind == "longrope" or nulled):
         return found
@@ -246,11 +236,15 @@ def _factor(block: Fields, kind: str, original: Found[int] | None, context: Foun
         return None
     # A context below the original length leaves nothing to stretch.
     ratio = max(context.value / original.value, 1.0)
-    return Found(ratio, f"{context.source} / {original.source}" if context != original else context.source)
+    return Sourced(ratio, f"{context.source} / {original.source}" if context != original else context.source)
+
+
+def _stretch(block: Fields, quantity: str) -> Sourced[float] | None:
+    return block.number(quantity, lambda value: value >= 1, "a number of at least 1")
 
 
 def _length_mismatch(
-    block: Fields, kind: str, factor: Found[float] | None, original: Found[int] | None, context: Found[int] | None
+    block: Fields, kind: str, factor: Sourced[float] | None, original: Sourced[int] | None, context: Sourced[int] | None
 ) -> None:
     """Factor times original length should be the declared context, unless the context is still the original's."""
     if not SPELLINGS[kind].reaches_context or not block.declares("factor"):
@@ -266,17 +260,17 @@ def _length_mismatch(
         block.note("factor-times-original", evidence)
 
 
-def _typeless(block: Fields) -> Declared:
+def _typeless(block: Fields) -> DeclaredScaling:
     """A block that names no type: fine if it only holds a base, not to be known if it holds a scaling's keys."""
     held = [key for name in ("factor", "low", "high", "fast", "slow", "short", "long") for key in block.present(name)]
     _unknown_keys(block, None)
     if not held:
-        return Declared()
-    factor = block.number("factor", lambda value: value >= 1, "a number of at least 1")
+        return DeclaredScaling()
+    factor = _stretch(block, "factor")
     evidence = {block.source(key): block.values[key] for key in held}
     block.note("incomplete-scaling", {**evidence, "missing": _key(block, "type")})
-    summary = {"type": None, "factor": _value(factor), "original": _value(block.whole("original"))}
-    return Declared(None, summary, known=False, source={"scaling": block.source(held[0])})
+    summary = {"type": None, "factor": value_of(factor), "original": value_of(block.whole("original"))}
+    return DeclaredScaling(None, summary, known=False, source={"scaling": block.source(held[0])})
 
 
 def _unknown_keys(block: Fields, kind: str | None) -> None:
@@ -294,7 +288,3 @@ def _unknown_keys(block: Fields, kind: str | None) -> None:
 
 def _key(block: Fields, quantity: str) -> str:
     return (block.spellings.get(quantity) or (quantity,))[0]
-
-
-def _value(found: Found[Any] | None) -> Any:
-    return None if found is None else found.value

@@ -1,11 +1,13 @@
-"""The parts of a config, and what kind of position code each declares."""
+"""The parts of a config, what kind of position code each declares, and keys about position that nothing read."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.sources.fields import Fields, Found
+from clockhands.sources.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.sources.model_types import ModelType, table
+from clockhands.sources.resolved import Fact
 
 # What files call the kinds of position codes.
 STYLES = {
@@ -25,6 +27,15 @@ STYLE_KEYS = ("position_embedding_type", "pos_emb", "pos_embedding_type", "posit
 
 # Objects in objects: a config has three levels at most.
 DEEPEST = 4
+
+# What the names of such keys are made of, beyond those that the table knows.
+ABOUT_POSITION = re.compile(
+    r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^llama_4_scaling$"
+)
+# Quantities of a model that say nothing about position by themselves.
+SHAPE = frozenset({"hidden", "heads", "head_width", "layers", "decoder_layers", "image", "patch"})
+# Objects in objects: a block, one for each kind of layer, a list of numbers.
+_DEEPEST_BLOCK = 3
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,21 @@ def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> I
             yield Section(section.part, section.path, section.values, section.outer or config)
 
 
-def declared_kinds(fields: Fields) -> list[Found[str]]:
+def fields_of(section: Section, file: str, known: ModelType | None, facts: list[Fact]) -> Fields:
+    """The fields of a part, under the keys that its type reads and with its defaults; of another type, usual keys."""
+    if known is None:
+        return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
+    defaults, source = known.defaults, known.default_source
+    return Fields(section.values, file, known.reads, facts, path=section.path, defaults=defaults, default_source=source)
+
+
+def declared_kinds(fields: Fields) -> list[Sourced[str]]:
     """The kinds that the fields of an unknown type declare, each with the key that says so."""
-    found: list[Found[str]] = []
+    found: list[Sourced[str]] = []
 
     def add(kind: str, key: str) -> None:
         if all(other.value != kind for other in found):
-            found.append(Found(kind, fields.source(key)))
+            found.append(Sourced(kind, fields.source(key)))
 
     for key, kind in _switches(fields):
         add(kind, key)
@@ -137,14 +156,16 @@ def ignored_keys(fields: Fields, known: ModelType) -> None:
             continue  # it says something else in this type, of layers that this model has none of
         if quantity == "context" and instead:
             continue  # both say how long a text may be: that they disagree is told as such
-        because = f"{known.name} ({known.library}) does not read it"
+        because = f"{known.title} does not read it"
         reads = known.reads.get(quantity)
-        evidence = {fields.source(key): value, "because": because}
-        fields.note("ignored-key", evidence | ({"read instead": ", ".join(reads)} if reads else {}))
-    _inner_base(fields, known)
+        fields.ignored(fields.source(key), value, because, ", ".join(reads) if reads else None)
+    base, default = inner_base(fields, known), known.defaults.get("base")
+    if base is not None:
+        instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
+        fields.ignored(base.source, base.value, f"{known.title} does not look there", instead)
 
 
-def inner_base(fields: Fields, known: ModelType) -> Found[Any] | None:
+def inner_base(fields: Fields, known: ModelType) -> Sourced[Any] | None:
     """A base among the values of attention, where DBRX was published with it and the class looks at the top only."""
     attention, reads = fields.values.get("attn_config"), known.reads.get("base", ())
     if not isinstance(attention, Mapping) or fields.declares("base"):
@@ -152,15 +173,7 @@ def inner_base(fields: Fields, known: ModelType) -> Found[Any] | None:
     key = next((key for key in reads if attention.get(key) is not None), None)
     if key is None or attention[key] == known.defaults.get("base"):
         return None
-    return Found(attention[key], fields.source(f"attn_config.{key}"))
-
-
-def _inner_base(fields: Fields, known: ModelType) -> None:
-    base, default = inner_base(fields, known), known.defaults.get("base")
-    if base is not None:
-        because = f"{known.name} ({known.library}) does not look there"
-        instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
-        fields.note("ignored-key", {base.source: base.value, "because": because, "read instead": instead})
+    return Sourced(attention[key], fields.source(f"attn_config.{key}"))
 
 
 def outer_keys(section: Section, fields: Fields) -> None:
@@ -178,6 +191,61 @@ def outer_keys(section: Section, fields: Fields) -> None:
             continue
         outer = f"{fields.file}:{section.path.rsplit('.', 2)[0] if section.path.count('.') > 1 else ''}{key}"
         if inner is None:
-            fields.note("ignored-key", {outer: value, "because": f"the text part is read from {section.path[:-1]}"})
+            fields.ignored(outer, value, f"the text part is read from {section.path[:-1]}")
         else:
-            fields.note("conflicting-keys", {outer: value, fields.source(key): inner, "used": fields.source(key)})
+            used = Sourced(inner, fields.source(key))
+            fields.conflict(used, Sourced(value, outer), used)
+
+
+def unread(fields: Fields) -> dict[str, Any]:
+    """Place to value of each key of an object, and of the rotary blocks in it, that is about position and was not read.
+
+    A null, an empty object and an empty list say nothing and are left out.
+
+    Raises:
+        Unreadable: There are more than any config of a model has.
+    """
+    blocks = table()["spellings"]["config"]["blocks"]
+    held = dict(_unread(fields.values, "", fields, family()))
+    for key in blocks:
+        block = fields.values.get(key)
+        if isinstance(block, Mapping) and key in fields.read:
+            held |= dict(_unread(block, f"{key}.", fields, None))
+    if len(held) > MOST_FACTS:
+        raise fields.too_many()
+    return {f"{fields.file}:{fields.path}{key}": shown(value) for key, value in held.items()}
+
+
+def beside(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """The same for keys around the objects that hold the parts of a model, which nothing reads."""
+    return {f"{file}:{key}": shown(value) for key, value in config.items() if _says(value) and _is_about(key, family())}
+
+
+def family() -> frozenset[str]:
+    """The keys about position that some type reads."""
+    data = table()
+    spelt = data["spellings"]["config"]
+    return frozenset(
+        (*data["position_keys"], *(key for name, keys in spelt.items() if name not in SHAPE for key in keys))
+    )
+
+
+def _unread(
+    values: Mapping[str, Any], path: str, fields: Fields, known: frozenset[str] | None
+) -> Iterator[tuple[str, Any]]:
+    """Keys of one object by their path in it; of a block every key is about position."""
+    read = fields.read_at.get(f"{fields.path}{path}", frozenset())
+    for name, value in values.items():
+        key = str(name)
+        if key in read and isinstance(value, Mapping) and path and path.count(".") < _DEEPEST_BLOCK:
+            yield from _unread(value, f"{path}{key}.", fields, None)
+        elif key not in read and _says(value) and (known is None or _is_about(key, known)):
+            yield f"{path}{key}", value
+
+
+def _is_about(key: Any, known: frozenset[str]) -> bool:
+    return isinstance(key, str) and (key in known or ABOUT_POSITION.search(key) is not None)
+
+
+def _says(value: Any) -> bool:
+    return value is not None and value not in ({}, [], "")

@@ -4,7 +4,7 @@ An index comes from whoever made the checkpoint, so it may name files of its own
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from clockhands.arguments import shown
@@ -18,23 +18,25 @@ LARGEST_INDEX = 128 * 2**20
 
 
 @dataclass(frozen=True)
-class Header:
+class WeightsHeader:
     """What the header of a file of weights says, or those of all shards of a checkpoint together.
 
     Attributes:
         path: The file, or the index.
-        metadata: Free text by key, as the writer left it.
         tensors: Every tensor by name, in the order of the data.
-        absent: Shards that an index names and that are not there, where that was allowed.
+        metadata: Free text by key, as the writer left it.
+        absent: Files that hold tensors and are not there: shards, where that was allowed, or those beside a model.
+        added: Tensors that the graph of an ONNX model adds to something, or takes rows of: a position table is one.
     """
 
     path: Path
-    metadata: dict[str, str]
     tensors: dict[str, TensorInfo]
+    metadata: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    added: frozenset[str] = frozenset()
 
 
-def read_index(path: Path, read_header: Callable[[Path], Header], allow_absent: bool = False) -> Header:
+def read_index(read_header: Callable[[Path], WeightsHeader], path: Path, allow_absent: bool = False) -> WeightsHeader:
     """Read an index and, with ``read_header``, the headers of the shards that it names.
 
     Only file names inside the index's own folder are followed. With ``allow_absent`` shards that are
@@ -51,7 +53,7 @@ def read_index(path: Path, read_header: Callable[[Path], Header], allow_absent: 
             f"{path} has no `weight_map` from tensor names to file names.",
             "Name the index that was saved with the shards, or the model folder.",
         )
-    shards: dict[str, Header] = {}
+    shards: dict[str, WeightsHeader] = {}
     absent = []
     for shard in dict.fromkeys(names.values()):
         file = _shard(path, shard)
@@ -75,7 +77,7 @@ def read_index(path: Path, read_header: Callable[[Path], Header], allow_absent: 
             )
         tensors[name] = shards[shard].tensors[name]
     metadata = {key: value for header in shards.values() for key, value in header.metadata.items()}
-    return Header(path, metadata, tensors, tuple(absent))
+    return WeightsHeader(path, tensors, metadata, tuple(absent))
 
 
 def _shard(index: Path, name: str) -> Path:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from clockhands.additive import Learned, Sinusoidal
 from clockhands.biases import Alibi, BiasCode, Buckets
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Geometric
-from clockhands.sources.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Found
-from clockhands.sources.model_types import ModelType, Row
+from clockhands.sources.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Sourced, code_from, value_of
+from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code, layer_ranges
 from clockhands.sources.weights import part_in
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def table_code(
-    fields: Fields, known: ModelType, row: Row, tensors: Mapping[str, "TensorInfo"]
+    fields: Fields, known: ModelType, row: CodeOfType, tensors: Mapping[str, "TensorInfo"]
 ) -> tuple[Code, int | None]:
     """A learned table or a fixed sinusoid of a known type, and how many positions its config declares."""
     architecture = known.architecture_source
@@ -27,12 +28,13 @@ def table_code(
     rows = None
     if declared is not None:
         more = f" + {row.extra_rows}, {architecture}" if row.extra_rows else ""
-        rows = Found(None if declared.value is None else declared.value + row.extra_rows, f"{declared.source}{more}")
+        rows = Sourced(None if declared.value is None else declared.value + row.extra_rows, f"{declared.source}{more}")
     offset = _offset(fields, row, architecture)
-    usable = _difference(rows, offset)
-    if usable is not None and usable < 1 and rows is not None and offset is not None:
-        evidence = {rows.source: rows.value, offset.source: offset.value, "allowed": "more rows than the offset"}
-        fields.note("impossible-value", evidence, "input")
+    usable = None
+    if rows is not None and offset is not None and rows.value is not None and offset.value is not None:
+        usable = rows.value - offset.value
+    if rows is not None and offset is not None and usable is not None and usable < 1:
+        fields.impossible_together("more rows than the offset", rows, offset, layers="input")
         usable = None
     elif row.extra_rows and declared is not None and row.rows != "patches":
         usable = declared.value  # the rows before the first position come on top of what is declared
@@ -42,25 +44,15 @@ def table_code(
     if declared is not None:
         within = offset is not None and isinstance(row.offset, str) and not row.extra_rows
         source["context"] = f"{declared.source} - ({offset.source})" if offset and within else declared.source
-    for name, value in (("width", width), ("rows", rows), ("offset", offset)):
-        if value is not None:
-            source[name] = value.source
-    code = Code(
-        row.part,
-        "input",
-        row.kind,
-        layout=row.layout,
-        width=_value(width),
-        rows=_value(rows),
-        offset=_value(offset),
-        source=source | ({"layout": architecture} if row.layout else {}),
-    )
+    code = code_from(row.part, "input", row.kind, source, width=width, rows=rows, offset=offset)
+    if row.layout:
+        code = replace(code, layout=row.layout, source={**code.source, "layout": architecture})
     if row.kind == "sinusoidal":
         return _sinusoidal(fields, known, row, code), usable
     return _learned(fields, row, code), usable
 
 
-def bias_codes(fields: Fields, kind: str | None, because: str | None, row: Row | None = None) -> list[Code]:
+def bias_codes(fields: Fields, kind: str | None, because: str | None, row: CodeOfType | None = None) -> list[Code]:
     """A code that lies in every attention layer: a bias, none at all, or one not known.
 
     A type in the table says enough for a spec of its bias, or has none.
@@ -77,11 +69,11 @@ def bias_codes(fields: Fields, kind: str | None, because: str | None, row: Row |
         source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found is not None}
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))
         spec, sources = _bias(fields, row, part)
-        codes.append(Code(part, layers, kind, spec, width=_value(width), source=source | sources))
+        codes.append(Code(part, layers, kind, spec, width=value_of(width), source=source | sources))
     return codes
 
 
-def _bias(fields: Fields, row: Row | None, part: str) -> tuple[BiasCode | None, dict[str, str]]:
+def _bias(fields: Fields, row: CodeOfType | None, part: str) -> tuple[BiasCode | None, dict[str, str]]:
     """The spec of a bias whose type says all of it, and where its numbers stand."""
     if row is None or (row.kind, bool(row.bias)) not in (("alibi", True), ("buckets", True)):
         return None, {}
@@ -99,19 +91,16 @@ def _bias(fields: Fields, row: Row | None, part: str) -> tuple[BiasCode | None, 
         if part in row.bias["directions"]:
             return Buckets(**numbers, bidirectional=row.bias["directions"][part]), sources
     except ClockhandsError as error:
-        evidence = {each.source: each.value for each in found.values()}
-        fields.note("impossible-value", {**evidence, "allowed": error.message})
+        fields.impossible_together(error.message, *found.values())
     return None, sources
 
 
-def _sinusoidal(fields: Fields, known: ModelType, row: Row, code: Code) -> Code:
+def _sinusoidal(fields: Fields, known: ModelType, row: CodeOfType, code: Code) -> Code:
     base = 10_000.0
     source = {**code.source, "base": known.architecture_source}
     code = replace(code, base=base, source=source)
     if code.width is None:
         return code
-    from clockhands.additive import Sinusoidal
-
     pad = fields.whole(row.zero_rows, least=0) if row.zero_rows else None
     try:
         spec = Sinusoidal(
@@ -129,45 +118,43 @@ def _sinusoidal(fields: Fields, known: ModelType, row: Row, code: Code) -> Code:
     return replace(code, spec=spec, rates=rates)
 
 
-def _learned(fields: Fields, row: Row, code: Code) -> Code:
+def _learned(fields: Fields, row: CodeOfType, code: Code) -> Code:
     padding = row.padding
     if isinstance(padding, str):
-        padding = _value(fields.whole(padding, least=0))
+        padding = value_of(fields.whole(padding, least=0))
     if code.width is None or code.rows is None or code.offset is None or code.rows <= code.offset:
         return code
-    from clockhands.additive import Learned
-
     try:
         return replace(code, spec=Learned(code.width, code.rows, code.offset, padding))
     except ClockhandsError as error:
-        evidence = {code.source[name]: getattr(code, name) for name in ("width", "rows", "offset")}
-        fields.note("impossible-value", {**evidence, "allowed": error.message}, "input")
+        found = [Sourced(getattr(code, name), code.source[name]) for name in ("width", "rows", "offset")]
+        fields.impossible_together(error.message, *found, layers="input")
         return code
 
 
-def _patches(fields: Fields) -> Found[int] | None:
+def _patches(fields: Fields) -> Sourced[int] | None:
     """Patches of a square image: what is left over at its edges is no patch."""
     side, patch = fields.whole("image", most=WIDEST), fields.whole("patch", most=WIDEST)
     if side is None or patch is None:
         return None
     source = f"({side.source} / {patch.source})^2"
     if side.value is None or patch.value is None or side.value < patch.value:
-        return Found(None, source)
-    return Found((side.value // patch.value) ** 2, source)
+        return Sourced(None, source)
+    return Sourced((side.value // patch.value) ** 2, source)
 
 
-def _offset(fields: Fields, row: Row, architecture: str) -> Found[int] | None:
+def _offset(fields: Fields, row: CodeOfType, architecture: str) -> Sourced[int] | None:
     if isinstance(row.offset, str):
         pad = fields.whole(row.offset, least=0)
         if pad is None:
             return None
-        return Found(None if pad.value is None else pad.value + 1, f"{pad.source} + 1")
-    return None if row.offset is None else Found(row.offset, architecture)
+        return Sourced(None if pad.value is None else pad.value + 1, f"{pad.source} + 1")
+    return None if row.offset is None else Sourced(row.offset, architecture)
 
 
 def _real(
-    fields: Fields, found: "TensorInfo", rows: Found[int] | None, width: Found[int] | None
-) -> tuple[Found[int] | None, Found[int] | None]:
+    fields: Fields, found: "TensorInfo", rows: Sourced[int] | None, width: Sourced[int] | None
+) -> tuple[Sourced[int] | None, Sourced[int] | None]:
     """What the weights hold counts; that the config says otherwise is a fact."""
     where = f"{found.declared_in.name}:{found.name}"
     if len(found.shape) != 2:
@@ -178,7 +165,7 @@ def _real(
         evidence: dict[str, Any] = {where: list(found.shape)}
         evidence |= {said.source: said.value for said, real in pairs if said.value != real}
         fields.note("table-size", {**evidence, "used": where}, "input")
-    return Found(found.shape[0], where), Found(found.shape[1], where)
+    return Sourced(found.shape[0], where), Sourced(found.shape[1], where)
 
 
 def _tensor(ends: tuple[str, ...] | Any, tensors: Mapping[str, "TensorInfo"], part: str) -> "TensorInfo | None":
@@ -189,13 +176,3 @@ def _tensor(ends: tuple[str, ...] | Any, tensors: Mapping[str, "TensorInfo"], pa
         if named:
             return tensors[(own or named)[0]]
     return None
-
-
-def _difference(rows: Found[int] | None, offset: Found[int] | None) -> int | None:
-    if rows is None or rows.value is None or offset is None or offset.value is None:
-        return None
-    return rows.value - offset.value
-
-
-def _value(found: Found[Any] | None) -> Any:
-    return None if found is None else found.value

@@ -3,8 +3,13 @@
 Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a
 model in the local Hugging Face cache, a callable. ``preset:NAME`` and ``file:PATH`` force one. The
 network is never used, and of a tensor file only the header is read.
+
+Source, for the cache: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (its folders) and
+https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables (where it is).
 """
 
+import difflib
+import json
 import math
 import os
 import re
@@ -16,10 +21,8 @@ from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.sources import documents, files
 from clockhands.sources.callables import NAMED
-from clockhands.sources.folders import open_folder
-from clockhands.sources.hub_cache import cached_model, hub_folder
 from clockhands.sources.opened import READ, Opened
-from clockhands.sources.openers import open_file
+from clockhands.sources.openers import open_file, open_folder
 
 
 def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None = None) -> Opened:
@@ -79,7 +82,8 @@ def _first_reading(text: str) -> Opened:
     if not readings:
         raise _nothing(text)
     opened = readings[0][1]()
-    later = tuple(f"{text} is read as {_said(readings[0][0])}; {name} fits too." for name, _ in readings[1:])
+    first = "a path" if found else "a preset"
+    later = tuple(f"{text} is read as {first}; {name} fits too." for name, _ in readings[1:])
     if cached and len(readings) == 1:
         later = (f"{text} is read from the local Hugging Face cache: {cached}.",)
     return replace(opened, notes=later + opened.notes)
@@ -93,10 +97,6 @@ def _cached(text: str, beside: bool) -> Path | None:
         if beside:
             return None
         raise
-
-
-def _said(reading: str) -> str:
-    return "a path" if reading.startswith("file:") else "a preset"
 
 
 def _nothing(text: str) -> Unreadable:
@@ -187,9 +187,6 @@ def _open_preset(text: str, target: str) -> Opened:
 
 
 def _unknown_preset(name: str, message: str, otherwise: str = f"; else name {READ}") -> Unreadable:
-    # Imported here: only a mistake needs it.
-    import difflib
-
     names = _preset_names()
     near = difflib.get_close_matches(name, names, n=1)
     question = f"Did you mean {near[0]}? " if near else ""
@@ -222,11 +219,52 @@ def _field_value(text: str) -> object:
             continue
         # 1e3 is a short way to write a whole number; 512.0 says that it is a real one.
         return int(value) if "." not in text and math.isfinite(value) and value == int(value) else value
-    # Imported here: only a preset with fields needs it.
-    import json
-
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
     return tuple(value) if isinstance(value, list) else value
+
+
+def hub_folder() -> Path:
+    """The folder of the cache: ``HF_HUB_CACHE``, else ``hub`` in ``HF_HOME``, else in the user's cache folder."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(name):
+            return Path(os.environ[name]).expanduser()
+    if os.environ.get("HF_HOME"):
+        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+
+
+def cached_model(name: str) -> Path | None:
+    """The folder of ``org/name`` as last downloaded from its main branch; None if it never was.
+
+    Raises:
+        Unreadable: The model is in the cache, but which of its snapshots is meant cannot be told.
+    """
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name, re.ASCII):
+        return None
+    model = hub_folder() / ("models--" + name.replace("/", "--"))
+    if not model.is_dir():
+        return None
+    try:
+        main = model / "refs" / "main"
+        revision = main.read_text().strip() if main.is_file() else ""
+    except (OSError, UnicodeDecodeError):
+        revision = ""
+    snapshots = model / "snapshots"
+    there = sorted(each.name for each in snapshots.iterdir() if each.is_dir()) if snapshots.is_dir() else []
+    if revision in there:
+        return snapshots / revision
+    if not revision and len(there) == 1:
+        return snapshots / there[0]
+    if not there:
+        raise Unreadable(
+            f"{name} is in the local Hugging Face cache, but nothing of it was downloaded ({model}).",
+            "Download it first, config.json at least.",
+        )
+    wanted = f"the revision {shown(revision)}" if revision else "a main revision"
+    raise Unreadable(
+        f"{name} is in the local Hugging Face cache, but {wanted} is not among its {len(there)} snapshots.",
+        f"Name one of the folders in {snapshots}.",
+    )

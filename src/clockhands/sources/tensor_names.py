@@ -10,10 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from clockhands.layouts import Layout
-from clockhands.sources.slots import Arrangement, Part
+
+Part = Literal["first", "last"]
+
+# How the slots of a tensor follow one another: heads alone; one head's channels, shared by all; groups of query heads
+# with their key and value; all queries, all keys, all values; four parts, in each queries, values, keys.
+Arrangement = Literal["heads", "head", "groups", "stacked", "quarters"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Tensors:
 
 
 @dataclass(frozen=True)
-class Held:
+class NamedTensor:
     """A tensor of a module that is in the table.
 
     Attributes:
@@ -91,14 +96,14 @@ def _filled(name: str) -> dict[str, Any]:
     return {**_filled(entry.pop("like")), **entry} if "like" in entry else entry
 
 
-def held(name: str, known: Tensors) -> Held | None:
+def held(name: str, known: Tensors) -> NamedTensor | None:
     """What the table says about a tensor of this name; None where it is of no module in it."""
     for pattern, arrangement in known.modules.items():
         found = _module(pattern).fullmatch(name)
         if found is not None:
             of, leaf = found.groupdict().get("of"), found["leaf"]
             module = name.removesuffix(f".{leaf}")
-            return Held(int(found["layer"]), of, arrangement, module, leaf, _of_leaf(leaf, "leaves"))
+            return NamedTensor(int(found["layer"]), of, arrangement, module, leaf, _of_leaf(leaf, "leaves"))
     return None
 
 
@@ -132,3 +137,31 @@ def _of_leaf(leaf: str, where: str) -> str | None:
 def _module(pattern: str) -> re.Pattern[str]:
     # The leaf is the shortest rest, so that a pattern ends where a name in the file does.
     return re.compile(f"{table()['prefix']}{pattern}\\.(?P<leaf>.+)")
+
+
+def slots_of(arrangement: Arrangement, slots: int, heads: int | None) -> str | None:
+    """A letter for each slot of a tensor, query, key or value; None where so many heads cannot be arranged so.
+
+    The slots of a tensor that holds heads alone are all ``q``, whichever of the two they are.
+
+    Args:
+        arrangement: How the slots follow one another.
+        slots: How many there are.
+        heads: Query heads of the model; only fused tensors need them.
+
+    >>> slots_of("groups", 8, heads=4)  # two groups of two queries, a key and a value
+    'qqkvqqkv'
+    """
+    if arrangement in ("head", "heads"):
+        return "q" * slots if slots and (slots == 1 or arrangement == "heads") else None
+    if heads is None or slots <= heads or (slots - heads) % 2:
+        return None
+    keys = (slots - heads) // 2
+    if heads % keys:
+        return None
+    if arrangement == "groups":
+        return ("q" * (heads // keys) + "kv") * keys
+    if arrangement == "stacked":
+        return "q" * heads + "k" * keys + "v" * keys
+    quarter = heads // 4
+    return ("q" * quarter + "v" * quarter + "k" * quarter) * 4 if keys == heads and heads % 4 == 0 else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from clockhands.auditing.checks.subject import Subject
 from clockhands.sources.fields import Fields, shown
-from clockhands.sources.model_types import ModelType, Row, table
+from clockhands.sources.model_types import CodeOfType, ModelType, table
 from clockhands.sources.resolve import type_of
 from clockhands.sources.section_fields import Section, sections
 
@@ -26,7 +26,7 @@ class Part:
     section: Section
     fields: Fields
     known: ModelType | None
-    row: Row | None
+    row: CodeOfType | None
     name: str | None
 
     def blocks(self) -> Iterator["Block"]:
@@ -102,7 +102,7 @@ def labels_of(kind: str) -> Sequence[str]:
     return table()["labels"][kind]
 
 
-def _kinds(row: Row | None) -> Mapping[str, str]:
+def _kinds(row: CodeOfType | None) -> Mapping[str, str]:
     """What files call the layers of all kinds, with the names that one type has of its own."""
     named = {kind: names for kind, names in table()["labels"].items() if kind != "says"}
     own = row.labels if row is not None else {}

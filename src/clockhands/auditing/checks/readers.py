@@ -7,12 +7,10 @@ from typing import Any
 from clockhands.auditing.checks.subject import Case, Subject, declared
 from clockhands.measures import difference
 from clockhands.readers import Parted, Reading
-from clockhands.readers.facts import facts, names
-from clockhands.readers.magnitudes import longrope
 from clockhands.readers.telling import code_in_words, release, scaling_in_words
-from clockhands.readers.views import NEW, OLD, TEXT, View, positive_number, scaling_name, views
+from clockhands.readers.views import NEW, OLD, TEXT, View, facts, names, positive_number, scaling_name, views
 from clockhands.rotary import Rotary
-from clockhands.scaling import Yarn, yarn_magnitude
+from clockhands.scaling import Yarn, longrope_magnitude, yarn_magnitude
 from clockhands.sources.resolved import Code
 
 _CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
@@ -304,7 +302,7 @@ def _formula(view: View, block: Mapping[str, Any]) -> float | None:
     if kind in ("longrope", "su"):
         context = view.number(_CONTEXT)
         original = view.number(_ORIGINAL) or positive_number(block.get(_ORIGINAL))
-        return longrope(context, original) if context and original else None
+        return longrope_magnitude(context / original, original) if context and original else None
     if kind != "yarn" or factor is None:
         return None
     scales = [positive_number(block.get(name)) for name in ("mscale", "mscale_all_dim")]
