@@ -7,8 +7,8 @@ from typing import IO, Any
 
 from clockhands.additive import Learned
 from clockhands.arguments import count
-from clockhands.auditing.arrays import audit_tables
 from clockhands.auditing.findings import json_value
+from clockhands.auditing.findings.table_rows import audit_tables
 from clockhands.auditing.held_numbers import Held, held_array, held_by
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, Unreadable

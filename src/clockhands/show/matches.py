@@ -8,8 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from clockhands.auditing.findings import spoken
-from clockhands.auditing.rules import listed
+from clockhands.auditing.findings import listed, spoken
 from clockhands.grids import Grid
 from clockhands.recognition import Match, Matches, Residual, Rows
 from clockhands.show.page import LABEL, Page, safe

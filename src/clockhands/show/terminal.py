@@ -15,10 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing import Audit, Finding
-from clockhands.auditing.checks import in_a_file
-from clockhands.auditing.findings import spoken
-from clockhands.auditing.rules import IF_SOUND
-from clockhands.auditing.weights import LIMITS, Pairing
+from clockhands.auditing.findings import IF_SOUND, in_a_file, spoken
+from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show.extending import print_extension
 from clockhands.show.main_properties import print_main_properties

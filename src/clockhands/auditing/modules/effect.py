@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.checks import Case
 from clockhands.auditing.expected import Expected
+from clockhands.auditing.findings import Kind
+from clockhands.auditing.findings.loaded import RotationDiffers
 from clockhands.auditing.modules.held import Held, Walked, layers_in, numbers_of, parameters_of
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.auditing.modules.waves import Waves, judged_waves, single
@@ -35,7 +36,7 @@ _AT = ("positions", "input_pos", "token_positions", "pos")
 _FAILS = (Exception,)
 
 
-def effect_cases(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Iterator[Case]:
+def effect_cases(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Iterator[Kind]:
     """What every part turns by, where that is not what is declared; ``wrong`` are parts that hold wrong numbers."""
     alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
     for path, owner in walked.turning.items():
@@ -50,7 +51,7 @@ def effect_cases(walked: Walked, declared: Declared, wrong: frozenset[int]) -> I
                 alike.setdefault(str(evidence), []).append(found)
     for group in alike.values():
         evidence, _ = group[0]
-        yield "rotation-differs", {**evidence, "parts": len(group)}, joined(layers for _, layers in group)
+        yield RotationDiffers({**evidence, "parts": len(group)}, joined(layers for _, layers in group))
 
 
 def _of_part(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.checks import Case
 from clockhands.auditing.expected import Expected
+from clockhands.auditing.findings import CODES, Kind
+from clockhands.auditing.findings.loaded import AttentionFactorDiffers
 from clockhands.auditing.modules.held import Held, Walked, parameters_of
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.diagnosis import ROUNDED, Verdict, judged, recognised_spec, unlike_any
@@ -18,7 +19,7 @@ from clockhands.sources.resolved import Code, layer_ranges
 _SAME_FACTOR = 2.0**-20
 
 
-def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozenset[int]]:
+def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Kind], frozenset[int]]:
     """What there is to say of every ladder, and the modules (by their ids) whose ladder is wrong."""
     found: list[tuple[Held, str | None, Verdict]] = []
     # Layers mostly hold the same numbers, and a wrong ladder is held to many others.
@@ -111,7 +112,7 @@ def _shrinking(found: list[tuple[Held, str | None, Verdict]]) -> list[tuple[Held
     ]
 
 
-def _together(found: list[tuple[Held, str | None, Verdict]]) -> Iterator[Case]:
+def _together(found: list[tuple[Held, str | None, Verdict]]) -> Iterator[Kind]:
     """One case for all ladders that are wrong in the same way; their copies under other names are counted."""
     alike: dict[Any, list[tuple[Held, str | None, Verdict]]] = {}
     for held, layers, verdict in found:
@@ -130,10 +131,10 @@ def _together(found: list[tuple[Held, str | None, Verdict]]) -> Iterator[Case]:
         evidence = {held.place: what, "tensors": len(group), **verdict.evidence}
         if held.which is not None:
             evidence["copy"] = held.which
-        yield verdict.code, evidence, joined(layers for _, layers, _ in group)
+        yield CODES[verdict.code](evidence, joined(layers for _, layers, _ in group))
 
 
-def _factors(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Iterator[Case]:
+def _factors(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Iterator[Kind]:
     """The factor on cosine and sine that a module keeps, beside the config's."""
     seen: set[tuple[int, str]] = set()
     for held in walked.of("rates"):
@@ -152,7 +153,7 @@ def _factors(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Itera
             continue
         if abs(kept - factor) > _SAME_FACTOR * factor:
             path = f"{held.paths[0]}.{name}" if held.paths[0] else name
-            yield "attention-factor-differs", {f"model:{path}": kept, "declared": factor}, _layers(held, expected)
+            yield AttentionFactorDiffers({f"model:{path}": kept, "declared": factor}, _layers(held, expected))
 
 
 def ladder_codes(walked: Walked) -> list[Code]:

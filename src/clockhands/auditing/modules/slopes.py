@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clockhands.auditing.checks import Case
+from clockhands.auditing.findings import CODES, Kind
 from clockhands.auditing.modules.held import Held, Walked
 from clockhands.auditing.modules.serving import Declared, joined
 from clockhands.biases import Alibi
@@ -12,7 +12,7 @@ from clockhands.diagnosis import SLOPES, Verdict, fits, of_slopes
 from clockhands.sources.resolved import Code, layer_ranges
 
 
-def slope_cases(walked: Walked, declared: Declared) -> Iterator[Case]:
+def slope_cases(walked: Walked, declared: Declared) -> Iterator[Kind]:
     """What there is to say of every list of slopes; all that are wrong in one way are told together."""
     codes = [code for code in declared.resolved.codes if code.kind == "alibi" and isinstance(code.spec, Alibi)]
     alike: dict[tuple[object, ...], list[tuple[Held, Verdict]]] = {}
@@ -29,7 +29,7 @@ def slope_cases(walked: Walked, declared: Declared) -> Iterator[Case]:
         assert verdict.code is not None
         place = {held.place: f"{held.tensor.numel()} numbers in {held.dtype}", "tensors": len(group), "what": "slopes"}
         layers = [layer_ranges(one.layers) if one.layers else None for one, _ in group]
-        yield verdict.code, {**place, **verdict.evidence}, joined(layers) or (codes[0].layers if codes else None)
+        yield CODES[verdict.code]({**place, **verdict.evidence}, joined(layers) or (codes[0].layers if codes else None))
 
 
 def slope_codes(walked: Walked) -> list[Code]:

@@ -3,12 +3,17 @@
 The statistic and its null are in ``recognition.pairing``. The verdict on a model is that of its query projections, all
 layers together; its keys, of which there are fewer, support it.
 """
+# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from clockhands.auditing.checks import Case, declared
+from clockhands.auditing.findings.kind import Kind, spoken
+from clockhands.auditing.findings.parts import (
+    TEXT,
+    declared,
+)
 from clockhands.auditing.row_orders import Permuted, permuted
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
@@ -17,7 +22,73 @@ from clockhands.sources.projections import Found, projections
 from clockhands.sources.resolved import Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened
 
-_TEXT = ("text", "encoder", "decoder")
+_PAIRED = {"interleaved": "neighbouring rows (interleaved)", "halves": "rows half a head apart (halves)"}
+
+
+def _z(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+class PairingAgainstFormat(Kind, code="pairing-against-format"):
+    title = "Weights that pair channels otherwise than readers of the file do"
+    severity = "warning"
+    hint = (
+        "Convert the file again from its source, or move the rows of q and k with `clockhands convert`; a reader that"
+        " can be told the layout may be told instead."
+    )
+    blames = "file"
+    layout_in_the_weights: str
+    layout_of_readers: str
+    z: float
+    z_of_the_other: float
+    queries: str
+    layers_that_pair_so: int
+    layers_looked_at: int
+    because: str
+    confidence: float | None = None
+    projection: str | None = None
+    other_layers: str | None = None
+
+    def message(self) -> str:
+        layout, readers = self.layout_in_the_weights, self.layout_of_readers
+        sure = f", confidence {self.confidence:.2f}" if self.confidence else ""
+        z = f"z {_z(self.z)} against {_z(self.z_of_the_other)}{sure}"
+        if self.projection:
+            who = f"The keys pair {_PAIRED[layout]}, {z}, and the queries {_PAIRED[self.queries]}"
+        elif self.other_layers:
+            count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
+            who = f"{count} of {all_of_them} layers pair {_PAIRED[layout]}, at most {z}, and the others"
+            who += f" {_PAIRED[self.other_layers]}"
+        else:
+            who = f"The weights of {self.layers_looked_at} layers pair {_PAIRED[layout]}, {z}"
+        because = str(self.because)
+        by = f"the {because}" if because.startswith("architecture") else because
+        return f"{who}, but readers of this file pair {_PAIRED[readers]}, by {by}."
+
+
+class PermutedHeads(Kind, code="permuted-heads"):
+    title = "Rows put in order for another number of heads"
+    severity = "warning"
+    hint = "Convert the model again, with the number of key heads for k and of query heads for q."
+    blames = "file"
+    heads: int
+    put_in_order_for_heads: int
+    or_for_heads: Sequence[int]
+    projection: str
+    layout_once_undone: str
+    z_once_undone: float
+    z_as_they_stand: float
+
+    def message(self) -> str:
+        heads, undone = spoken(self.heads), spoken(self.put_in_order_for_heads)
+        also = "".join(f" or {count}" for count in self.or_for_heads)
+        for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
+        return (
+            f"The rows of the {self.projection} are in order for {for_heads}, where there are {heads}: with that"
+            f" undone they pair {_PAIRED[self.layout_once_undone]}, z {_z(self.z_once_undone)}; as they stand"
+            f" no layout explains them as well, z at most {_z(self.z_as_they_stand)}."
+        )
+
 
 NAMES = {"q": "queries", "k": "keys"}
 
@@ -63,10 +134,12 @@ class Pairing:
             "says": self.says,
             "layout": self.layout,
             "confidence": self.confidence,
-            "z": _z(self.queries),
-            "keys": _z(self.keys),
+            "z": _rounded(self.queries),
+            "keys": _rounded(self.keys),
             "layers": self.layers,
-            "by_layer": [{"layer": layer, "layout": one.layout, "z": _z(one)} for layer, one in self.by_layer.items()],
+            "by_layer": [
+                {"layer": layer, "layout": one.layout, "z": _rounded(one)} for layer, one in self.by_layer.items()
+            ],
             "permuted": [asdict(one) for one in self.permuted],
             "left_out": list(self.left_out),
             "limits": LIMITS if self.examined else None,
@@ -116,7 +189,7 @@ def pairing(opened: Opened, resolved: Resolved) -> Pairing:
     return replace(made, says=_says(made))
 
 
-def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Case]:
+def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Kind]:
     """What is to be said where the weights do not pair as readers of the file pair them."""
     if found is None or found.queries is None:
         return
@@ -130,24 +203,24 @@ def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Case]:
             "z once undone": round(one.z, 1),
             "z as they stand": round(one.before, 1),
         }
-        yield "permuted-heads", evidence, found.layers
+        yield PermutedHeads(evidence, found.layers)
     told = {one.of for one in found.permuted}
     code = _expected(resolved)
     if code is None or found.layout is None:
         return
     if found.layout != code.layout:
         evidence = _against(code, found.queries, found) | {"confidence": round(found.queries.confidence, 3)}
-        yield "pairing-against-format", evidence, found.layers
+        yield PairingAgainstFormat(evidence, found.layers)
         return
     if found.keys is not None and found.keys.verdict() not in (None, code.layout) and "k" not in told:
         evidence = _against(code, found.keys, found) | {"projection": "keys", "queries": found.layout}
-        yield "pairing-against-format", evidence, found.layers
+        yield PairingAgainstFormat(evidence, found.layers)
     # A layer by itself must reach what a model must, because a model has many.
     odd = {layer: one for layer, one in found.by_layer.items() if one.verdict() not in (None, found.layout)}
     if odd:
         evidence = _against(code, max(odd.values(), key=lambda one: one.z[one.best]), found)
         evidence |= {"layers that pair so": len(odd), "other layers": found.layout}
-        yield "pairing-against-format", evidence, layer_ranges(sorted(odd))
+        yield PairingAgainstFormat(evidence, layer_ranges(sorted(odd)))
 
 
 def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, ...]:
@@ -157,7 +230,7 @@ def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, .
     because = f"the weights, confidence {found.confidence:.2f}"
     return tuple(
         replace(code, layout=found.layout, source={**code.source, "layout": because})
-        if code.kind == "rotary" and code.layout is None and code.part in _TEXT
+        if code.kind == "rotary" and code.layout is None and code.part in TEXT
         else code
         for code in codes
     )
@@ -177,7 +250,7 @@ def _against(code: Code, against: Score, found: Pairing) -> dict[str, Any]:
 
 def _expected(resolved: Resolved) -> Code | None:
     """A code that says how readers pair, if all turning layers of the text agree."""
-    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT]
+    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT]
     return codes[0] if len({code.layout for code in codes}) == 1 and codes[0].layout is not None else None
 
 
@@ -227,5 +300,5 @@ def _says(made: Pairing) -> str:
     return words
 
 
-def _z(one: Score | None) -> dict[str, float] | None:
+def _rounded(one: Score | None) -> dict[str, float] | None:
     return None if one is None else {layout: round(value, 3) for layout, value in one.z.items()}
