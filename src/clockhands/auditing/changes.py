@@ -178,9 +178,7 @@ class _Writer:
         full = next((label for label in (*usual, *labels_of("full")) if label in inner), usual[0])
         others = {key: dict(held) for key, held in inner.items() if key != full}
         if not inner:
-            near = next(
-                (code for code in self.resolved.codes if code.window is not None and code.kind == "rotary"), None
-            )
+            near = self._near()
             if near is not None:
                 label = (self.part.row.labels.get("sliding") or ("sliding_attention",))[0]
                 others[label] = {"rope_type": "default", "rope_theta": near.base}

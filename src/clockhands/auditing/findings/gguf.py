@@ -14,10 +14,7 @@ import numpy as np
 from clockhands.auditing.edits import Edit
 from clockhands.auditing.findings.keys import IgnoredKey
 from clockhands.auditing.findings.kind import Kind, listed, spoken
-from clockhands.auditing.findings.parts import (
-    Audited,
-    check,
-)
+from clockhands.auditing.findings.parts import Audited, check
 from clockhands.auditing.findings.releases import (
     CLAIMED,
     OF_LENGTH,

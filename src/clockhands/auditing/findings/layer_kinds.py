@@ -6,15 +6,7 @@ from typing import Any
 
 from clockhands.auditing.edits import Edit, added, moved, removed, replaced, together
 from clockhands.auditing.findings.kind import IF_SOUND, Kind, spoken
-from clockhands.auditing.findings.parts import (
-    Audited,
-    Part,
-    RotaryBlock,
-    check,
-    in_a_file,
-    labels_of,
-    rotary_parts,
-)
+from clockhands.auditing.findings.parts import Audited, Part, RotaryBlock, check, in_a_file, labels_of, rotary_parts
 from clockhands.sources.fields import MOST_LAYERS
 from clockhands.sources.projections import other_widths
 

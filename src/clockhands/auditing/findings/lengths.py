@@ -7,13 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing.findings.kind import IF_SOUND, Kind, spoken
-from clockhands.auditing.findings.parts import (
-    TEXT,
-    Audited,
-    check,
-    declared,
-    in_a_file,
-)
+from clockhands.auditing.findings.parts import TEXT, Audited, check, declared, in_a_file
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import completes
 from clockhands.rotary import Rotary

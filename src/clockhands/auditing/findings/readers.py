@@ -7,11 +7,7 @@ from typing import Any
 
 from clockhands.auditing.edits import Edit, copied, moved, replaced, together
 from clockhands.auditing.findings.kind import IF_SOUND, Kind, listed, spoken
-from clockhands.auditing.findings.parts import (
-    Audited,
-    check,
-    declared,
-)
+from clockhands.auditing.findings.parts import Audited, check, declared
 from clockhands.measures import difference
 from clockhands.readers import Parted, Reading
 from clockhands.readers.facts import facts, names

@@ -6,13 +6,7 @@ from typing import Any
 
 from clockhands.auditing.edits import Edit, moved, replaced, together
 from clockhands.auditing.findings.kind import IF_SOUND, Kind, listed, nearest, spoken
-from clockhands.auditing.findings.parts import (
-    Audited,
-    check,
-    declared,
-    in_a_file,
-    rotary_parts,
-)
+from clockhands.auditing.findings.parts import Audited, check, declared, in_a_file, rotary_parts
 from clockhands.auditing.findings.releases import OfRelease
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.rotary import Rotary

@@ -9,14 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.expected import expected_of
 from clockhands.auditing.findings import loaded
 from clockhands.auditing.findings.kind import Kind, spoken
-from clockhands.auditing.findings.parts import (
-    TEXT,
-    Audited,
-    check,
-)
+from clockhands.auditing.findings.parts import TEXT, Audited, check
+from clockhands.auditing.held_numbers import expected_of
 from clockhands.diagnosis import ROUNDED, Verdict, judged
 from clockhands.errors import ClockhandsError
 from clockhands.sources.arrays import TensorInfo

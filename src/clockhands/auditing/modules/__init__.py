@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing.findings import Kind
+from clockhands.auditing.findings.parts import TEXT
 from clockhands.auditing.findings.table_rows import audit_tables
 from clockhands.auditing.modules.effect import effect_cases, function_codes
 from clockhands.auditing.modules.held import Walked, is_module, walked
+from clockhands.auditing.modules.kept import kept_cases, number_cases, row_cases, slope_cases, slope_codes, waves_cases
 from clockhands.auditing.modules.opening import config_root, name_of, open_module
 from clockhands.auditing.modules.rates import ladder_codes, rates_cases
 from clockhands.auditing.modules.serving import declared_by
-from clockhands.auditing.modules.slopes import slope_cases, slope_codes
-from clockhands.auditing.modules.tables import kept_cases, number_cases, row_cases, waves_cases
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Resolved
@@ -41,8 +41,7 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
 
 def _of_texts(resolved: Resolved) -> frozenset[str]:
     """The names of the tables that are declared for the positions of a text."""
-    texts = ("text", "encoder", "decoder")
-    codes = (code for code in resolved.codes if code.kind in ("learned", "sinusoidal") and code.part in texts)
+    codes = (code for code in resolved.codes if code.kind in ("learned", "sinusoidal") and code.part in TEXT)
     return frozenset(code.source.get("rows", "").partition(":")[2] for code in codes)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.expected import Expected
+from clockhands.auditing.held_numbers import Expected
 from clockhands.diagnosis import ROUNDED, Verdict, judged
 from clockhands.dtypes import output_dtype
 

@@ -1,4 +1,4 @@
-"""Tables and numbers that a loaded module keeps: cosines and sines, position numbers, rows, what is written to disk."""
+"""What a loaded module keeps beside rates: cosines and sines, position numbers, rows, slopes; what it saves."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -16,11 +16,12 @@ from clockhands.auditing.findings.loaded import (
     TableZero,
 )
 from clockhands.auditing.findings.table_rows import ZeroTable
-from clockhands.auditing.modules.held import Held, Walked, numbers_of
-from clockhands.auditing.modules.serving import Declared, joined
+from clockhands.auditing.modules.held import HeldTensor, Walked, numbers_of
+from clockhands.auditing.modules.serving import DeclaredCodes, joined
 from clockhands.auditing.modules.waves import judged_waves, waves_of
-from clockhands.diagnosis import ROUNDED, Verdict
-from clockhands.sources.resolved import layer_ranges
+from clockhands.biases import Alibi
+from clockhands.diagnosis import ROUNDED, SLOPES, Verdict, fits, of_slopes
+from clockhands.sources.resolved import Code, layer_ranges
 
 _WAVES = "cosines and sines"
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -35,9 +36,9 @@ _MOST_ROWS = 4096
 _FURTHEST = 16
 
 
-def waves_cases(walked: Walked, declared: Declared) -> tuple[list[Kind], frozenset[int]]:
+def waves_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], frozenset[int]]:
     """What there is to say of every table of cosines and sines, and the modules (by their ids) whose table is wrong."""
-    alike: dict[Any, list[tuple[Held, str | None, Verdict]]] = {}
+    alike: dict[Any, list[tuple[HeldTensor, str | None, Verdict]]] = {}
     for held in walked.of("waves"):
         if held.on_meta or (array := held.numbers()) is None or array.ndim < 2:
             continue
@@ -63,7 +64,7 @@ def waves_cases(walked: Walked, declared: Declared) -> tuple[list[Kind], frozens
     return list(_together(alike.values())), wrong
 
 
-def _together(groups: Iterable[list[tuple[Held, str | None, Verdict]]]) -> Iterator[Kind]:
+def _together(groups: Iterable[list[tuple[HeldTensor, str | None, Verdict]]]) -> Iterator[Kind]:
     """One case for all tables that are wrong in the same way."""
     for group in groups:
         held, _, verdict = group[0]
@@ -86,7 +87,7 @@ def _by_itself(array: np.ndarray) -> Verdict:
     return Verdict(None if array.any() else "buffer-zero", {})
 
 
-def _of_another_type(held: Held, walked: Walked) -> Verdict:
+def _of_another_type(held: HeldTensor, walked: Walked) -> Verdict:
     """A table that is right for its type, which is coarser than the model's."""
     right = walked.dtype
     if held.dtype not in ROUNDED or right is None or _FINER.get(right, 0) <= _FINER[held.dtype]:
@@ -151,7 +152,7 @@ def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Kind]) -> It
             yield TableUninitialised(evidence, layer_ranges(held.layers) if held.layers else "input")
 
 
-def kept_cases(walked: Walked, declared: Declared, wrong: frozenset[str]) -> Iterator[Kind]:
+def kept_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[str]) -> Iterator[Kind]:
     """Computed tensors that are written with the weights, and such without numbers in a model that has some."""
     computed = (*walked.of("rates"), *walked.of("waves"))
     written = [held for held in computed if held.persistent and not held.learned and held.full_name not in wrong]
@@ -168,5 +169,43 @@ def kept_cases(walked: Walked, declared: Declared, wrong: frozenset[str]) -> Ite
         yield BufferOnMeta(place, joined(_layers(held, declared) for held in empty))
 
 
-def _layers(held: Held, declared: Declared) -> str | None:
+def _layers(held: HeldTensor, declared: DeclaredCodes) -> str | None:
     return declared.layers_of(held.owner, held.paths, held.layers, held.layer_type)
+
+
+def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Kind]:
+    """What there is to say of every list of slopes; all that are wrong in one way are told together."""
+    codes = [code for code in declared.resolved.codes if code.kind == "alibi" and isinstance(code.spec, Alibi)]
+    alike: dict[tuple[object, ...], list[tuple[HeldTensor, Verdict]]] = {}
+    for held in walked.of("slopes"):
+        slopes = _slopes(held)
+        if slopes is None:
+            continue
+        known = [code.spec for code in codes if isinstance(code.spec, Alibi) and code.spec.heads == len(slopes)]
+        verdict = of_slopes(slopes, known[0] if known else None, held.dtype)
+        if verdict.code is not None:
+            alike.setdefault((verdict.code, verdict.evidence.get("it is")), []).append((held, verdict))
+    for group in alike.values():
+        held, verdict = group[0]
+        assert verdict.code is not None
+        place = {held.place: f"{held.tensor.numel()} numbers in {held.dtype}", "tensors": len(group), "what": "slopes"}
+        layers = [layer_ranges(one.layers) if one.layers else None for one, _ in group]
+        yield CODES[verdict.code]({**place, **verdict.evidence}, joined(layers) or (codes[0].layers if codes else None))
+
+
+def slope_codes(walked: Walked) -> list[Code]:
+    """The biases that a module without a config shows: slopes as published for so many heads."""
+    for held in walked.of("slopes"):
+        slopes = _slopes(held)
+        if slopes is not None and fits(slopes, np.array(Alibi(len(slopes)).slopes), SLOPES, held.dtype) is not None:
+            return [Code("text", None, "alibi", Alibi(len(slopes)), source={"kind": f"{held.place} (recognised)"})]
+    return []
+
+
+def _slopes(held: HeldTensor) -> np.ndarray | None:
+    """Slopes as they are published: positive, one for each head."""
+    numbers = held.numbers()
+    if numbers is None or np.iscomplexobj(numbers) or numbers.size != max(numbers.shape, default=0) or not numbers.size:
+        return None
+    flat = numbers.ravel()
+    return -flat if np.isfinite(flat).all() and (flat <= 0).all() else flat
