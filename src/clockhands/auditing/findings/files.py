@@ -22,12 +22,12 @@ class FilesDisagree(Kind, code="files-disagree"):
     hint = "Find out which file the model was trained by, usually the oldest, and convert the other again."
     blames = "ambiguous"
     what: str
-    there: Any
+    there: float
     taken_by: str
     lost: bool | None = None
     ratio: float | None = None
-    here: str | None = None
-    taken: Any = None
+    here: float | None = None
+    taken: float | None = None
 
     def message(self) -> str:
         places = [

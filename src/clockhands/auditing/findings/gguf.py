@@ -65,9 +65,9 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
     because: str
     release: str
     scaling: str
-    largest: Any
+    largest: float
     first: int
-    last: Any
+    last: float
 
     def message(self) -> str:
         head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the rates,"

@@ -209,7 +209,7 @@ class InertWindow(Kind, code="inert-window"):
         return f"{self.said()}: the window is switched off, and no layer has one."
 
 
-class HeadWidth(Kind, code="head-width"):
+class OtherHeadWidth(Kind, code="head-width"):
     title = "Heads of another width in the weights than in what is declared"
     severity = "warning"
     hint = "Write the width that the weights have into the file, or take the weights that it was written for."
@@ -383,4 +383,4 @@ def head_width(subject: Audited) -> Iterator[Kind]:
             evidence[other.source] = other.width
         elif other.source:
             evidence["width from"] = other.source
-        yield HeadWidth(evidence, other.layers)
+        yield OtherHeadWidth(evidence, other.layers)

@@ -1,7 +1,7 @@
 """What a loaded module holds, where that is not what its own config declares."""
 # ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
-from typing import Any
+from collections.abc import Mapping
 
 from clockhands.auditing.findings.kind import Kind, spoken
 from clockhands.faults import FAULTS
@@ -185,7 +185,7 @@ class BufferOfAnotherWidth(Loaded, code="buffer-of-another-width"):
 class SharedObjectMutated(Loaded, code="shared-object-mutated"):
     title = "Rates that become fewer from layer to layer"
     severity = "error"
-    pairs_by_layer: Any
+    pairs_by_layer: Mapping[str, int]
     declared_pairs: int
 
     def message(self) -> str:

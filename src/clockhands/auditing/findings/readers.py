@@ -33,13 +33,13 @@ class NewShapeOnly(Kind, code="new-shape-only"):
     hint = "Write the base and the scaling in both shapes, with the same numbers, until no old reader is left."
     blames = "reader"
     pair: int
-    off_by_a_radian_from: Any
+    off_by_a_radian_from: int
     reader: str
     read_instead: str
     right: str
     largest_ratio: float | None = None
     fails: str | None = None
-    in_the_old_shape: Any = None
+    in_the_old_shape: Mapping[str, str] | None = None
 
     def message(self) -> str:
         apart = ""
@@ -80,7 +80,7 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
     blames = "reader"
     common_name: str
     refused_by: Sequence[str] | None = None
-    length_x_factor: Any = None
+    length_x_factor: float | None = None
 
     def message(self) -> str:
         name = next(spoken(value) for place, value in self.stated if place.endswith("type"))
@@ -149,7 +149,7 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
     title = "Whether the declared length holds the factor already"
     hint = "Serve it with the length set by hand; or say in the tokenizer's model_max_length which one is meant."
     blames = "ambiguous"
-    length_x_factor: Any
+    length_x_factor: float
     confirmed: bool | None = None
     multiplied_by: Sequence[str] | None = None
 

@@ -126,7 +126,7 @@ class WrongOriginal(Kind, code="wrong-original"):
     base: float
     pairs: int
     factor: float
-    long_list: Any = None
+    long_list: float | None = None
     first_bad_distance: int | None = None
 
     def message(self) -> str:

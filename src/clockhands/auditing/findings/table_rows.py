@@ -145,7 +145,7 @@ class WrongRows(Kind, code="wrong-rows"):
     severity = "warning"
     hint = "Load the file again from its source, or make these rows anew with `clockhands table`."
     blames = "file"
-    rows_that_differ: Any
+    rows_that_differ: Sequence[int]
     largest_difference: float
 
     def message(self) -> str:
@@ -172,7 +172,7 @@ class ZeroRows(Kind, code="zero-rows"):
         return f"{count} of {rows} rows {are} zero, the first is row {first}: their positions cannot be told apart."
 
 
-class LowPrecision(Kind, code="low-precision"):
+class LowPrecisionTable(Kind, code="low-precision"):
     title = "Rates or positions rounded to bfloat16 or float16"
     severity = "warning"
     hint = "Make the table anew in float32 if the model was not trained with these numbers; keep it if it was."
@@ -570,7 +570,7 @@ def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Kind]:
         return
     if match.computed_in in LOW_PRECISION:
         evidence = _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
-        yield LowPrecision(evidence | shape, layers)
+        yield LowPrecisionTable(evidence | shape, layers)
         return
     if match.residual is not None:
         yield _moved(match, shape, layers)
