@@ -6,7 +6,7 @@ Run it after a rule has changed; a test holds the document to it.
 from pathlib import Path
 
 from clockhands.auditing import CODES
-from clockhands.auditing.rules import Rule
+from clockhands.auditing.findings import Kind
 from clockhands.show.explanation import severity_in_words
 from clockhands.show.findings import BLAMED
 
@@ -31,7 +31,7 @@ def document() -> str:
     return HEAD + "".join(rows) + "".join(section(code, rule) for code, rule in CODES.items())
 
 
-def section(code: str, rule: Rule) -> str:
+def section(code: str, rule: type[Kind]) -> str:
     """What one code means."""
     parts = [f"\n## {code}\n", f"{rule.title}. *{severity_in_words(rule).capitalize()}.*", prose(rule.means)]
     if isinstance(rule.blames, str):

@@ -8,7 +8,7 @@ import pytest
 
 from auditing.published_audits import audits
 from clockhands.auditing import SEVERITIES, Audit
-from clockhands.auditing.rules import CODES
+from clockhands.auditing.findings import CODES
 
 EXPECTED = json.loads(Path(__file__).with_name("expected_findings.json").read_text(encoding="utf-8"))
 CONFIGS = EXPECTED["configs"]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.auditing.releases import Shape, family, of_shape, reach_of, releases
+from clockhands.auditing.findings.releases import ModelShape, family, of_shape, reach_of, releases
 
 
 def test_a_release_is_named_once_and_says_where_its_numbers_are_from():
@@ -50,20 +50,23 @@ def test_the_copies_say_what_the_table_says(published):
     assert checked > 60
 
 
-LLAMA_8B = Shape("llama", 4096, 32, 32, 128256)
+LLAMA_8B = ModelShape("llama", 4096, 32, 32, 128256)
 
 
 @pytest.mark.parametrize(
     ("shape", "names"),
     [
         (LLAMA_8B, {"Llama-3-8B", "Llama-3.1-8B"}),
-        (Shape("llama", 4096, 32, 32, 128300), {"Llama-3-8B", "Llama-3.1-8B"}),  # tokens were added
-        (Shape("llama", 4096, 32, 32, 128000), set()),
-        (Shape("llama", 4096, 32, 32, 32016), {"CodeLlama-7B"}),
-        (Shape("llama", 4096, 32, 32, 32000), {"Llama-2-7B"}),
-        (Shape("llama", 4096, 32, 32, None), {"Llama-2-7B", "CodeLlama-7B", "Llama-3-8B", "Llama-3.1-8B", "Yi-6B"}),
-        (Shape("gemma3", 2560, 34, 8, 262208), {"Gemma-3-4B"}),
-        (Shape("qwen2", 4096, 32, 32, 128256), set()),
+        (ModelShape("llama", 4096, 32, 32, 128300), {"Llama-3-8B", "Llama-3.1-8B"}),  # tokens were added
+        (ModelShape("llama", 4096, 32, 32, 128000), set()),
+        (ModelShape("llama", 4096, 32, 32, 32016), {"CodeLlama-7B"}),
+        (ModelShape("llama", 4096, 32, 32, 32000), {"Llama-2-7B"}),
+        (
+            ModelShape("llama", 4096, 32, 32, None),
+            {"Llama-2-7B", "CodeLlama-7B", "Llama-3-8B", "Llama-3.1-8B", "Yi-6B"},
+        ),
+        (ModelShape("gemma3", 2560, 34, 8, 262208), {"Gemma-3-4B"}),
+        (ModelShape("qwen2", 4096, 32, 32, 128256), set()),
     ],
 )
 def test_releases_of_a_shape(shape, names):
@@ -79,7 +82,7 @@ def test_how_far_a_base_reaches_by_itself():
 
 def test_a_shape_in_words():
     assert str(LLAMA_8B) == "llama, width 4,096, 32 layers, 32 heads, 128,256 tokens"
-    assert str(Shape("llama", 8, 1, 1, None)) == "llama, width 8, 1 layers, 1 heads"
+    assert str(ModelShape("llama", 8, 1, 1, None)) == "llama, width 8, 1 layers, 1 heads"
 
 
 # vivekvar-dl/GSPO-DeepSeek-R1-Distill-Qwen-1.5B, custom_gspo_results/final_model/config.json, c31f385

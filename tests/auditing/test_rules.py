@@ -11,8 +11,7 @@ from auditing.module_sentences import MODULES
 from auditing.reader_sentences import READERS
 from auditing.sentences import SENTENCES
 from auditing.value_sentences import VALUES
-from clockhands.auditing.findings import SEVERITIES
-from clockhands.auditing.rules import CODES, judge
+from clockhands.auditing.findings import CODES, SEVERITIES, judge
 
 CASES = [*VALUES, *CONFIGS, *READERS, *SENTENCES, *MODULES]
 
@@ -78,7 +77,7 @@ def test_a_case_that_fires_blames_somebody(code, evidence, severity):
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_row_has_advice_without_a_case(code):
-    assert re.fullmatch(r"[A-Z].*\.", CODES[code].advice)
+    assert re.fullmatch(r"[A-Z].*\.", CODES[code].advice())
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -11,7 +11,7 @@ import pytest
 import packaged_weights
 from auditing.model_files import audited, fired, of_code
 from clockhands.auditing import audit
-from clockhands.auditing.weights import LIMITS
+from clockhands.auditing.findings.weights import LIMITS
 from clockhands.show.terminal import print_audit
 from clockhands.sources import projections as places
 

@@ -14,7 +14,7 @@ import pytest
 from sarif_pydantic import Sarif
 
 import clockhands as ch
-from clockhands.auditing.rules import CODES
+from clockhands.auditing.findings import CODES
 from clockhands.cli.audit import MANY
 from clockhands.faults import FAULTS
 

@@ -1,11 +1,9 @@
 """Judge what a model is told about position: an `Audit` is what the files say plus what follows from it.
 
-`audits` joins the parts, `rules` says how grave each thing is that was noticed while reading, `checks` looks at the
-codes themselves (do all hands turn? does the table reach?), `arrays` looks at bare arrays.
+`audits` joins the parts; `findings` has a class for everything that can be found, with what it means and what to do.
 """
 
 from clockhands.auditing.audits import Audit, audit
-from clockhands.auditing.findings import SEVERITIES, Finding
-from clockhands.auditing.rules import CODES
+from clockhands.auditing.findings import CODES, SEVERITIES, Finding
 
 __all__ = ["CODES", "SEVERITIES", "Audit", "Finding", "audit"]

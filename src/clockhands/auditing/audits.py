@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from clockhands.arguments import count
-from clockhands.auditing.arrays import audit_array, audit_tables
-from clockhands.auditing.checks import CHECKS, Case, Subject, with_release
 from clockhands.auditing.extending import Extension, extension
-from clockhands.auditing.findings import SEVERITIES, Finding, json_value
+from clockhands.auditing.findings import (
+    CHECKS,
+    CODES,
+    SEVERITIES,
+    Audited,
+    Finding,
+    Kind,
+    json_value,
+    judge,
+    with_release,
+)
+from clockhands.auditing.findings.table_rows import audit_array, audit_tables
+from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.auditing.main_properties import MainProperties, main_properties
-from clockhands.auditing.rules import CODES, judge
-from clockhands.auditing.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.errors import InvalidType
 from clockhands.readers import Reading, readings
 from clockhands.readers.telling import reach_of, reading_to_dict
@@ -214,17 +222,15 @@ def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | N
     return replace(judged(opened, resolved, cases), extension=extension(opened, resolved, length))
 
 
-def judged(opened: Opened, resolved: Resolved, cases: Iterable[Case] = ()) -> Audit:
+def judged(opened: Opened, resolved: Resolved, cases: Iterable[Kind] = ()) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the grave ones first."""
     others = readings(opened, resolved, resolved.length)
-    subject = Subject(opened, resolved, others)
-    facts = ((fact.code, dict(fact.evidence), fact.layers) for fact in resolved.facts)
+    subject = Audited(opened, resolved, others)
+    facts = (CODES[fact.code](fact.evidence, fact.layers) for fact in resolved.facts)
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
     noticed += [case for check in CHECKS for case in check(subject)]
     documents = {opened.config_name or "": opened.config, **opened.beside}
-    findings = [
-        judge(code, evidence_by_caller(evidence, opened), layers, documents) for code, evidence, layers in noticed
-    ]
+    findings = [judge(case.code, evidence_by_caller(case.evidence, opened), case.layers, documents) for case in noticed]
     rank = {code: place for place, code in enumerate(CODES)}
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
     return Audit(

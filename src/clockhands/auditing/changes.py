@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing.checks.lengths import TEXT
-from clockhands.auditing.checks.parts import Part, labels_of, rotary_parts
-from clockhands.auditing.checks.subject import Subject, in_a_file
 from clockhands.auditing.findings import spoken
+from clockhands.auditing.findings.parts import TEXT, Audited, Part, in_a_file, labels_of, rotary_parts
 from clockhands.scaling import yarn_magnitude
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.sources.opened import Opened
@@ -72,7 +70,7 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
     """
     if is_params(opened.config or {}):
         return [], ["A params.json has keys of its own: write the block into the config.json of the same model."]
-    part = next((part for part in rotary_parts(Subject(opened, resolved)) if part.section.part in TEXT), None)
+    part = next((part for part in rotary_parts(Audited(opened, resolved)) if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
         return [], [
             "Which scalings its code reads is not known, for its type is not in the table: look into the model's own"
@@ -180,9 +178,7 @@ class _Writer:
         full = next((label for label in (*usual, *labels_of("full")) if label in inner), usual[0])
         others = {key: dict(held) for key, held in inner.items() if key != full}
         if not inner:
-            near = next(
-                (code for code in self.resolved.codes if code.window is not None and code.kind == "rotary"), None
-            )
+            near = self._near()
             if near is not None:
                 label = (self.part.row.labels.get("sliding") or ("sliding_attention",))[0]
                 others[label] = {"rope_type": "default", "rope_theta": near.base}

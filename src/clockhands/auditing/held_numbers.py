@@ -5,13 +5,14 @@ blocks of a GGUF type are read by the format's own library where it is installed
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.additive import Learned, Sinusoidal
 from clockhands.biases.codes import BiasCode, TableCode
+from clockhands.diagnosis import Reference, reference_of, slack_of
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.grids import Grid
 from clockhands.ladders import Explicit
@@ -29,7 +30,7 @@ _ABSENT = "Its trained numbers are not in what was read: name the weights to hav
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldCode:
     """A code as far as a target tells it.
 
     Attributes:
@@ -60,22 +61,24 @@ def spec_of(code: Code) -> Any:
     return spec
 
 
-def held_by(opened: Opened, code: Code) -> Held:
+def held_by(opened: Opened, code: Code) -> HeldCode:
     """What a target tells of one of its codes."""
     spec = spec_of(code)
     if spec is None:
-        return Held(why=_why_unknown(code))
+        return HeldCode(why=_why_unknown(code))
     if isinstance(spec, Learned):
         return _learned(opened, code, spec)
     if isinstance(spec, TableCode) and spec.learned:
         return _looked_up(opened, code, spec)
     if getattr(spec, "learned", False):
-        return Held(spec, None, (_ABSENT,))
+        return HeldCode(spec, None, (_ABSENT,))
     paired = code.kind != "rotary" or code.layout is not None or code.spec is not None
-    return Held(spec, None, () if paired else ("How its channels pair is not known; no figure here depends on it.",))
+    return HeldCode(
+        spec, None, () if paired else ("How its channels pair is not known; no figure here depends on it.",)
+    )
 
 
-def held_array(info: TensorInfo) -> Held:
+def held_array(info: TensorInfo) -> HeldCode:
     """What a bare array is: a computed code where it is recognised as one, else rows that were learned.
 
     Raises:
@@ -94,10 +97,10 @@ def held_array(info: TensorInfo) -> Held:
     match = next(iter(identify(rows)), None)
     count, width = rows.shape
     if match is not None and (found := _computed(match)) is not None:
-        return Held(found[0], match.values, (_recognised(match),), length=found[1])
+        return HeldCode(found[0], match.values, (_recognised(match),), length=found[1])
     seen = "" if match is None or match.name is None else f" (they are near to {match.name}, and not it)"
     note = f"The numbers are those of no code that is known{seen}: they are measured as they stand."
-    return Held(Learned(width, count), np.asarray(rows), (note,), length=count)
+    return HeldCode(Learned(width, count), np.asarray(rows), (note,), length=count)
 
 
 def _computed(match: Match) -> tuple[Any, int] | None:
@@ -148,35 +151,35 @@ def _why_unknown(code: Code) -> str:
 # Learned numbers
 
 
-def _learned(opened: Opened, code: Code, spec: Learned) -> Held:
+def _learned(opened: Opened, code: Code, spec: Learned) -> HeldCode:
     name = code.source.get("rows", "").partition(":")[2]
     if name not in opened.tensors:
-        return Held(spec, None, (_ABSENT,))
+        return HeldCode(spec, None, (_ABSENT,))
     return _with(spec, opened.tensors[name], spec.values_shape)
 
 
-def _looked_up(opened: Opened, code: Code, spec: TableCode) -> Held:
+def _looked_up(opened: Opened, code: Code, spec: TableCode) -> HeldCode:
     """A bias whose table stands once for all layers, in the first."""
     shape = next(iter(spec.shapes.values()))
     found = [info for name, info in opened.tensors.items() if BUCKETS.search(name) and code.part == part_in(name)]
     fits = [info for info in found if info.shape == shape]
     if not fits:
-        return Held(spec, None, (_ABSENT,))
+        return HeldCode(spec, None, (_ABSENT,))
     return _with(spec, fits[0], shape)
 
 
-def _with(spec: Learned | BiasCode, info: TensorInfo, shape: Sequence[int]) -> Held:
+def _with(spec: Learned | BiasCode, info: TensorInfo, shape: Sequence[int]) -> HeldCode:
     """The spec with its numbers out of one tensor, or without and the reason."""
     try:
         values = numbers_of(info)
     except ClockhandsError as error:
-        return Held(spec, None, (f"Its numbers cannot be read: {error.message}",))
+        return HeldCode(spec, None, (f"Its numbers cannot be read: {error.message}",))
     if values.shape != tuple(shape):
-        return Held(spec, None, (f"{info.name} is of shape {list(info.shape)} and not {list(shape)}.",))
+        return HeldCode(spec, None, (f"{info.name} is of shape {list(info.shape)} and not {list(shape)}.",))
     unfit = _not_finite(values)
     if unfit is not None:
-        return Held(spec, None, (f"Its numbers are left out: {unfit}",))
-    return Held(spec, values)
+        return HeldCode(spec, None, (f"Its numbers are left out: {unfit}",))
+    return HeldCode(spec, values)
 
 
 def numbers_of(info: TensorInfo) -> np.ndarray:
@@ -201,3 +204,37 @@ def _not_finite(rows: np.ndarray) -> str | None:
         if len(bad):
             return f"row {begin + int(bad[0])} holds NaN or infinite numbers."
     return None
+
+
+# What the rates should be
+
+
+@dataclass(frozen=True)
+class Expected(Reference):
+    """The rates that a module should hold, with the code that declares them and the layers that turn by them."""
+
+    code: Code = field(kw_only=True)
+    layers: str | None = None
+
+    @property
+    def factor_on_cosines(self) -> float:
+        """What cosines and sines are multiplied by."""
+        return self.code.attention_factor or 1.0
+
+
+def expected_of(
+    code: Code, layers: str | None, which: str | None = None, reach: int | None = None, *, sure: bool = True
+) -> Expected | None:
+    """What a module that serves a code should hold; ``which`` of its ladders, and how far it has been asked."""
+    if not code.rates:
+        return None
+    # Of a type whose class was not read the layout is not known, and the rest is guessed from common keys.
+    sure = sure and code.layout is not None
+    factor = (code.scaling or {}).get("factor")
+    if isinstance(code.spec, Rotary):
+        made = reference_of(code.spec, which, reach, sure=sure)
+        return Expected(**(vars(made) | {"factor": factor, "base": code.base}), code=code, layers=layers)
+    plain = code.base ** (-np.arange(len(code.rates)) / len(code.rates)) if code.scaling and code.base else None
+    ladders = {"as declared": np.array(code.rates)}
+    slack = slack_of(code.rates, factor)
+    return Expected(None, ladders, plain, slack, code.base, factor, sure, code=code, layers=layers)

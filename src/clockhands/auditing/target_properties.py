@@ -7,9 +7,9 @@ from typing import IO, Any
 
 from clockhands.additive import Learned
 from clockhands.arguments import count
-from clockhands.auditing.arrays import audit_tables
 from clockhands.auditing.findings import json_value
-from clockhands.auditing.held_numbers import Held, held_array, held_by
+from clockhands.auditing.findings.table_rows import audit_tables
+from clockhands.auditing.held_numbers import HeldCode, held_array, held_by
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.measures import Properties, properties
@@ -160,7 +160,7 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
     return most, f"Measured over the first {most:,} of {served:,} positions; --length {served} measures all."
 
 
-def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code, Held]]:
+def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code, HeldCode]]:
     """Each code of a target with what is known of it, its learned numbers among it."""
     if opened.form == "array":
         for info in opened.tensors.values():

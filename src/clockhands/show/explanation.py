@@ -6,7 +6,7 @@ from typing import IO
 
 from rich.text import Text
 
-from clockhands.auditing.rules import Rule
+from clockhands.auditing.findings import Kind
 from clockhands.faults import Fault
 from clockhands.show.page import PROSE, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.testing import Report
@@ -38,7 +38,7 @@ def print_report(
             page.line(Text(safe(text), style=_LINE_STYLES.get(line.style, "")))
 
 
-def print_codes(codes: Mapping[str, Rule], file: IO[str] | None = None, width: int | None = None) -> None:
+def print_codes(codes: Mapping[str, type[Kind]], file: IO[str] | None = None, width: int | None = None) -> None:
     """Print every code with its severity and its title, one on a line."""
     page = Page(console_on(file, width))
     longest = max(map(len, codes))
@@ -49,7 +49,7 @@ def print_codes(codes: Mapping[str, Rule], file: IO[str] | None = None, width: i
         page.line(line)
 
 
-def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width: int | None = None) -> None:
+def print_explanation(code: str, rule: type[Kind], file: IO[str] | None = None, width: int | None = None) -> None:
     """Print what one code means.
 
     Args:
@@ -68,7 +68,7 @@ def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width:
     page.line()
     if isinstance(rule.blames, str):
         page.row("blames", _BLAMED[rule.blames])
-    page.row("to mend", rule.advice)
+    page.row("to mend", rule.advice())
     if rule.edit is None and rule.unmended:
         page.row("no patch", rule.unmended)
     for number, case in enumerate(rule.cases):
@@ -89,7 +89,7 @@ def print_fault(
     file: IO[str] | None = None,
     width: int | None = None,
     *,
-    above: Rule | None = None,
+    above: type[Kind] | None = None,
 ) -> None:
     """Print what one fault looks like, and what to do about it.
 
@@ -140,6 +140,6 @@ def fault_of(fault: Fault) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def severity_in_words(rule: Rule) -> str:
+def severity_in_words(rule: type[Kind]) -> str:
     """The severity, where it is always the same."""
     return rule.severity if isinstance(rule.severity, str) else "by the case"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from clockhands.auditing import Audit, Finding
-from clockhands.auditing.checks import in_a_file
+from clockhands.auditing.findings import in_a_file
 from clockhands.sources.key_lines import line_in
 from clockhands.sources.overriding import CALLER
 

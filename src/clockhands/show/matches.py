@@ -7,8 +7,7 @@ from typing import IO, Any
 import numpy as np
 from rich.text import Text
 
-from clockhands.auditing.findings import spoken
-from clockhands.auditing.rules import listed
+from clockhands.auditing.findings import listed, spoken
 from clockhands.grids import Grid
 from clockhands.recognition import Match, Matches, Residual, Rows
 from clockhands.show.page import LABEL, Page, console_on, safe

@@ -14,9 +14,8 @@ from typing import Any
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.extending import Extension
-from clockhands.auditing.findings import SEVERITIES, spoken
+from clockhands.auditing.findings import IF_SOUND, SEVERITIES, spoken
 from clockhands.auditing.main_properties import MainProperties
-from clockhands.auditing.rules import IF_SOUND
 from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import module, source

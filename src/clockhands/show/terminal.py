@@ -18,13 +18,11 @@ from rich.text import Text
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.changes import SHAPES
-from clockhands.auditing.checks import in_a_file
 from clockhands.auditing.extending import Extension, Way
-from clockhands.auditing.findings import spoken
+from clockhands.auditing.findings import IF_SOUND, in_a_file, spoken
+from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.published_costs import LABELS
-from clockhands.auditing.rules import IF_SOUND
-from clockhands.auditing.weights import LIMITS, Pairing
 from clockhands.readers import TEXT, Reading
 from clockhands.readers.telling import BY_LENGTH, code_in_words, listed, parted_in_words, reach_of, release
 from clockhands.show.findings import what_is_wrong, what_mends_it

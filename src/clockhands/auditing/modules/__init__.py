@@ -7,15 +7,15 @@ are beside the right ones, and each of the others looks at one kind of thing.
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing.arrays import audit_tables
-from clockhands.auditing.checks import Case
+from clockhands.auditing.findings import Kind
+from clockhands.auditing.findings.parts import TEXT
+from clockhands.auditing.findings.table_rows import audit_tables
 from clockhands.auditing.modules.effect import effect_cases, function_codes
 from clockhands.auditing.modules.held import Walked, is_module, walked
+from clockhands.auditing.modules.kept import kept_cases, number_cases, row_cases, slope_cases, slope_codes, waves_cases
 from clockhands.auditing.modules.opening import config_root, name_of, open_module
 from clockhands.auditing.modules.rates import ladder_codes, rates_cases
 from clockhands.auditing.modules.serving import declared_by
-from clockhands.auditing.modules.slopes import slope_cases, slope_codes
-from clockhands.auditing.modules.tables import kept_cases, number_cases, row_cases, waves_cases
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Resolved
@@ -23,7 +23,7 @@ from clockhands.sources.resolved import Resolved
 __all__ = ["is_module", "open_module", "resolve_module", "walked"]
 
 
-def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Case]]:
+def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Kind]]:
     """The position codes of a module, and everything that there is to say of what it holds beside them."""
     resolved, cases = audit_tables(opened, resolve(opened, length))
     if opened.config is None:
@@ -41,14 +41,13 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
 
 def _of_texts(resolved: Resolved) -> frozenset[str]:
     """The names of the tables that are declared for the positions of a text."""
-    texts = ("text", "encoder", "decoder")
-    codes = (code for code in resolved.codes if code.kind in ("learned", "sinusoidal") and code.part in texts)
+    codes = (code for code in resolved.codes if code.kind in ("learned", "sinusoidal") and code.part in TEXT)
     return frozenset(code.source.get("rows", "").partition(":")[2] for code in codes)
 
 
-def _places(cases: list[Case]) -> frozenset[str]:
+def _places(cases: list[Kind]) -> frozenset[str]:
     """The names of the tensors that cases are about."""
-    return frozenset(name.partition(":")[2] for _, evidence, _ in cases for name in evidence if ":" in name)
+    return frozenset(name.partition(":")[2] for case in cases for name in case.evidence if ":" in name)
 
 
 def _with_codes(resolved: Resolved, more: list[Any], module: Any) -> Resolved:

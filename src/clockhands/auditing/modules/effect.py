@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.checks import Case
-from clockhands.auditing.expected import Expected
-from clockhands.auditing.modules.held import Held, Walked, layers_in, numbers_of, parameters_of
-from clockhands.auditing.modules.serving import Declared, joined
+from clockhands.auditing.findings import Kind
+from clockhands.auditing.findings.loaded import RotationDiffers
+from clockhands.auditing.held_numbers import Expected
+from clockhands.auditing.modules.held import HeldTensor, Walked, layers_in, numbers_of, parameters_of
+from clockhands.auditing.modules.serving import DeclaredCodes, joined
 from clockhands.diagnosis import Cosines, Verdict, of_table, one_of_each
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import identify
@@ -34,7 +35,7 @@ _AT = ("positions", "input_pos", "token_positions", "pos")
 _FAILS = (Exception,)
 
 
-def effect_cases(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Iterator[Case]:
+def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Kind]:
     """What every part turns by, where that is not what is declared; ``wrong`` are parts that hold wrong numbers."""
     alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
     for path, owner in walked.turning.items():
@@ -49,11 +50,11 @@ def effect_cases(walked: Walked, declared: Declared, wrong: frozenset[int]) -> I
                 alike.setdefault(str(evidence), []).append(found)
     for group in alike.values():
         evidence, _ = group[0]
-        yield "rotation-differs", {**evidence, "parts": len(group)}, joined(layers for _, layers in group)
+        yield RotationDiffers({**evidence, "parts": len(group)}, joined(layers for _, layers in group))
 
 
 def _of_part(
-    path: str, owner: Any, held: Held | None, declared: Declared, walked: Walked
+    path: str, owner: Any, held: HeldTensor | None, declared: DeclaredCodes, walked: Walked
 ) -> tuple[dict[str, Any], str | None] | None:
     layers = held.layers if held is not None else layers_in((path,))
     layer_type = None if held is None else held.layer_type

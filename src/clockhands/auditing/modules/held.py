@@ -34,7 +34,7 @@ WHERE = "model"
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class HeldTensor:
     """One tensor of a module.
 
     Attributes:
@@ -104,12 +104,12 @@ class Walked:
         turning: Modules that hold rates or cosines, and others that are called like ones that turn; path to module.
     """
 
-    held: tuple[Held, ...]
+    held: tuple[HeldTensor, ...]
     only_meta: bool
     floats: Mapping[str, int] = field(default_factory=dict)
     turning: Mapping[str, Any] = field(default_factory=dict)
 
-    def of(self, kind: str) -> tuple[Held, ...]:
+    def of(self, kind: str) -> tuple[HeldTensor, ...]:
         """What is held of one kind."""
         return tuple(one for one in self.held if one.kind == kind)
 
@@ -141,7 +141,7 @@ def walked(module: Any) -> Walked:
     paths: dict[int, tuple[Any, list[str]]] = {}
     for path, one in module.named_modules(remove_duplicate=False):
         paths.setdefault(id(one), (one, []))[1].append(path)
-    held: list[Held] = []
+    held: list[HeldTensor] = []
     turning: dict[str, Any] = {}
     for owner, known in paths.values():
         own = [_held(tuple(known), owner, *each) for each in _tensors(owner)]
@@ -171,16 +171,16 @@ def _tensors(owner: Any) -> Iterator[tuple[str, Any, bool | None]]:
             yield name, value, None
 
 
-def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent: bool | None) -> Held | None:
+def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent: bool | None) -> HeldTensor | None:
     # Names that may be of anything are of rates, and of what is made of them, in a part that is called rotary.
     if _may_turn(paths[0], owner) and tensor.ndim == 1 and name in ("theta", "freqs"):
-        return Held(paths, name, "rates", owner, tensor, persistent)
+        return HeldTensor(paths, name, "rates", owner, tensor, persistent)
     if _may_turn(paths[0], owner) and tensor.ndim == 3 and name == "cache":
-        return Held(paths, name, "waves", owner, tensor, persistent)
+        return HeldTensor(paths, name, "waves", owner, tensor, persistent)
     rates = _RATES.fullmatch(name)
     if rates is not None:
         which = (rates["which"] or "").rstrip("_") or None
-        return Held(paths, name, "rates", owner, tensor, persistent, rates["kind"], which)
+        return HeldTensor(paths, name, "rates", owner, tensor, persistent, rates["kind"], which)
     kind = next((kind for kind, names in _BY_NAME if names.fullmatch(name)), None)
     full = f"{paths[0]}.{name}" if paths[0] else name
     if kind is None and name == "embed_positions" and persistent is not True:
@@ -190,7 +190,7 @@ def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent
     named = TABLE.search(full) or _ROWS.search(full) or (name == "weights" and TABLE.search(paths[0]))
     if kind is None and named and tensor.ndim > 1:
         kind = "rows"
-    return None if kind is None else Held(paths, name, kind, owner, tensor, persistent)
+    return None if kind is None else HeldTensor(paths, name, kind, owner, tensor, persistent)
 
 
 _BY_NAME = (("waves", _WAVES), ("numbers", _NUMBERS), ("slopes", _SLOPES))

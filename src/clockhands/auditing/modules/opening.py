@@ -5,7 +5,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from clockhands.auditing.modules.held import WHERE, Held, Walked
+from clockhands.auditing.modules.held import WHERE, HeldTensor, Walked
 from clockhands.errors import Unreadable
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.opened import Opened
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _info(held: Held) -> TensorInfo | None:
+def _info(held: HeldTensor) -> TensorInfo | None:
     """A table of rows as the tensor of a file named ``model``; None where its numbers cannot be had."""
     tensor = held.tensor
     if held.on_meta or held.dtype not in _FLOATS:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.checks import Case
-from clockhands.auditing.expected import Expected
-from clockhands.auditing.modules.held import Held, Walked, parameters_of
-from clockhands.auditing.modules.serving import Declared, joined
+from clockhands.auditing.findings import CODES, Kind
+from clockhands.auditing.findings.loaded import AttentionFactorDiffers
+from clockhands.auditing.held_numbers import Expected
+from clockhands.auditing.modules.held import HeldTensor, Walked, parameters_of
+from clockhands.auditing.modules.serving import DeclaredCodes, joined
 from clockhands.diagnosis import ROUNDED, Verdict, judged, recognised_spec, unlike_any
 from clockhands.sources.resolved import Code, layer_ranges
 
@@ -18,9 +19,9 @@ from clockhands.sources.resolved import Code, layer_ranges
 _SAME_FACTOR = 2.0**-20
 
 
-def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozenset[int]]:
+def rates_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], frozenset[int]]:
     """What there is to say of every ladder, and the modules (by their ids) whose ladder is wrong."""
-    found: list[tuple[Held, str | None, Verdict]] = []
+    found: list[tuple[HeldTensor, str | None, Verdict]] = []
     # Layers mostly hold the same numbers, and a wrong ladder is held to many others.
     judged_before: dict[Any, Verdict] = {}
     for held in walked.of("rates"):
@@ -46,7 +47,7 @@ def rates_cases(walked: Walked, declared: Declared) -> tuple[list[Case], frozens
     return cases, wrong
 
 
-def _verdict(held: Held, numbers: np.ndarray, expected: tuple[Expected, ...], context: int | None) -> Verdict:
+def _verdict(held: HeldTensor, numbers: np.ndarray, expected: tuple[Expected, ...], context: int | None) -> Verdict:
     """What a ladder is beside the nearest of those that it may be."""
     if not expected:
         return unlike_any(numbers)
@@ -61,7 +62,7 @@ def _verdict(held: Held, numbers: np.ndarray, expected: tuple[Expected, ...], co
     return best
 
 
-def _inert(held: Held, expected: tuple[Expected, ...]) -> Verdict | None:
+def _inert(held: HeldTensor, expected: tuple[Expected, ...]) -> Verdict | None:
     """A scaling that the config has and the module was built without: it says itself how it was built."""
     built = getattr(held.owner, "rope_type", None)
     if isinstance(built, Mapping):
@@ -88,13 +89,13 @@ def _reach(owner: Any, layer_type: str | None) -> int | None:
     return None
 
 
-def _layers(held: Held, expected: tuple[Expected, ...]) -> str | None:
+def _layers(held: HeldTensor, expected: tuple[Expected, ...]) -> str | None:
     if held.layers:
         return layer_ranges(held.layers)
     return expected[0].layers if len(expected) == 1 else None
 
 
-def _shrinking(found: list[tuple[Held, str | None, Verdict]]) -> list[tuple[Held, str | None, Verdict]]:
+def _shrinking(found: list[tuple[HeldTensor, str | None, Verdict]]) -> list[tuple[HeldTensor, str | None, Verdict]]:
     """Ladders of several layers that become shorter from one to the next: an object that they share was changed."""
     pairs = [(held.layers[0], held.tensor.shape[0]) for held, _, _ in found if len(held.layers) == 1]
     pairs.sort()
@@ -111,9 +112,9 @@ def _shrinking(found: list[tuple[Held, str | None, Verdict]]) -> list[tuple[Held
     ]
 
 
-def _together(found: list[tuple[Held, str | None, Verdict]]) -> Iterator[Case]:
+def _together(found: list[tuple[HeldTensor, str | None, Verdict]]) -> Iterator[Kind]:
     """One case for all ladders that are wrong in the same way; their copies under other names are counted."""
-    alike: dict[Any, list[tuple[Held, str | None, Verdict]]] = {}
+    alike: dict[Any, list[tuple[HeldTensor, str | None, Verdict]]] = {}
     for held, layers, verdict in found:
         if verdict.code is not None:
             shown = {
@@ -130,10 +131,10 @@ def _together(found: list[tuple[Held, str | None, Verdict]]) -> Iterator[Case]:
         evidence = {held.place: what, "tensors": len(group), **verdict.evidence}
         if held.which is not None:
             evidence["copy"] = held.which
-        yield verdict.code, evidence, joined(layers for _, layers, _ in group)
+        yield CODES[verdict.code](evidence, joined(layers for _, layers, _ in group))
 
 
-def _factors(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Iterator[Case]:
+def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Kind]:
     """The factor on cosine and sine that a module keeps, beside the config's."""
     seen: set[tuple[int, str]] = set()
     for held in walked.of("rates"):
@@ -152,12 +153,12 @@ def _factors(walked: Walked, declared: Declared, wrong: frozenset[int]) -> Itera
             continue
         if abs(kept - factor) > _SAME_FACTOR * factor:
             path = f"{held.paths[0]}.{name}" if held.paths[0] else name
-            yield "attention-factor-differs", {f"model:{path}": kept, "declared": factor}, _layers(held, expected)
+            yield AttentionFactorDiffers({f"model:{path}": kept, "declared": factor}, _layers(held, expected))
 
 
 def ladder_codes(walked: Walked) -> list[Code]:
     """The ladders of a module without a config, as codes: one for all layers that have the same rates."""
-    alike: dict[tuple[float, ...], list[Held]] = {}
+    alike: dict[tuple[float, ...], list[HeldTensor]] = {}
     for held in walked.of("rates"):
         numbers = held.numbers()
         if held.which is None and numbers is not None and numbers.ndim == 1 and numbers.size and numbers.any():
@@ -193,7 +194,7 @@ def ladder_codes(walked: Walked) -> list[Code]:
     return codes
 
 
-def kind_of(held: Held) -> str | None:
+def kind_of(held: HeldTensor) -> str | None:
     """What rates are used for, by the name of their module and by what it takes; None where neither says."""
     name = f"{held.paths[0].rpartition('.')[2]} {type(held.owner).__name__}".lower()
     if re.search(r"rotary|rope", name):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing.expected import Expected, expected_of
+from clockhands.auditing.held_numbers import Expected, expected_of
 from clockhands.auditing.modules.opening import within
 from clockhands.sources.resolved import Code, Resolved, layer_numbers, layer_ranges
 
@@ -20,7 +20,7 @@ _TEXT = ("text", "encoder", "decoder", "other")
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredCodes:
     """What a module's config declares, in the form in which its parts ask for it.
 
     Attributes:
@@ -77,11 +77,11 @@ class Declared:
         return joined(found)
 
 
-def declared_by(resolved: Resolved, config: Mapping[str, Any] | None, root: str | None) -> Declared:
+def declared_by(resolved: Resolved, config: Mapping[str, Any] | None, root: str | None) -> DeclaredCodes:
     """What a resolved config of the module at a path declares."""
     sections = [config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))]
     types = next((section["layer_types"] for section in sections if isinstance(section.get("layer_types"), list)), ())
-    return Declared(resolved, tuple(map(str, types)), root or "")
+    return DeclaredCodes(resolved, tuple(map(str, types)), root or "")
 
 
 def in_part(codes: Iterable[Code], paths: tuple[str, ...]) -> list[Code]:

@@ -1,21 +1,130 @@
 """What a checkpoint stores that a model computes: rates and position numbers, held against what its config declares."""
+# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from types import new_class
 from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.checks.lengths import TEXT
-from clockhands.auditing.checks.subject import Case, Subject
-from clockhands.auditing.expected import expected_of
+from clockhands.auditing.findings import loaded
+from clockhands.auditing.findings.kind import Kind, spoken
+from clockhands.auditing.findings.parts import TEXT, Audited, check
+from clockhands.auditing.held_numbers import expected_of
 from clockhands.diagnosis import ROUNDED, Verdict, judged
 from clockhands.errors import ClockhandsError
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.model_types import model_type
 from clockhands.sources.resolved import Code
 from clockhands.sources.weights import RATES
+
+
+class Stored(Kind):
+    """Tensors of a checkpoint that hold what is computed."""
+
+    tensors: int = 1
+
+    def _where(self) -> str:
+        others = (
+            "" if self.tensors == 1 else f" and {spoken(self.tensors - 1)} more tensor{'s' if self.tensors > 2 else ''}"
+        )
+        return f"{self.place or 'the checkpoint'}{others}"
+
+
+class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
+    title = "Stored rates that are not the declared ones"
+    severity = "warning"
+    hint = loaded.BufferDiffers.hint
+    blames = "file"
+    pairs: int
+    pair: int
+    stored: float
+    declared: float
+    it_is: str | None = None
+    declared_pairs: int | None = None
+
+    def message(self) -> str:
+        head = f"The checkpoint stores rates ({self._where()}) that are not what its config declares"
+        if self.declared_pairs is not None:
+            return f"{head}: {spoken(self.pairs)} numbers for {spoken(self.declared_pairs)} pairs."
+        it_is = f" They are {self.it_is}." if self.it_is else ""
+        return (
+            f"{head}: pair {self.pair} turns by {spoken(self.stored)} rad a token there, by"
+            f" {spoken(self.declared)} by the config.{it_is}"
+        )
+
+
+def _in_a_checkpoint(kind: type[Kind]) -> type[Kind]:
+    """A kind for a loaded model's rates, for those in a checkpoint: the same cause has the same sentence and hint."""
+    kind.blames = "file"
+    kind.title = kind.title.replace("of a loaded model", "in a checkpoint")
+    kind.means = f"{kind.means} {StoredFrequenciesDiffer.means}"
+    return kind
+
+
+for _of in (
+    loaded.BufferUninitialised,
+    loaded.BufferZero,
+    loaded.BufferUnscaled,
+    loaded.BufferScaledTwice,
+    loaded.BufferOfAnotherFactor,
+    loaded.BufferOfAnotherBase,
+    loaded.BufferOfAnotherScaling,
+):
+    _code = _of.code.replace("buffer", "stored-frequencies")
+    _in_a_checkpoint(
+        new_class(f"Stored{_of.__name__}", (_of,), {"code": _code}, lambda held: held.update(severity="warning"))
+    )
+
+
+@_in_a_checkpoint
+class StoredFrequenciesRounded(loaded.BufferRounded, code="stored-frequencies-rounded"):
+    loaded: str = "maybe"
+
+    def severity(self) -> str:
+        return "note" if self.loaded == "no" else "warning"
+
+
+class FloatPositionIds(Stored, code="float-position-ids"):
+    title = "Position numbers stored as floats, or wrong"
+    severity = "warning"
+    hint = "Leave position_ids out of the checkpoint, or store them again as whole numbers from 0 on in int64."
+    blames = "file"
+    dtype: str
+    count: int
+    first_wrong: int
+    stored: float
+    wrong: int | None = None
+
+    def message(self) -> str:
+        place = self._where()
+        kind = f" in {self.dtype}" if "float" in self.dtype else ""
+        if self.wrong is None:
+            return (
+                f"The numbers of positions ({place}) are stored{kind}: they are whole still, but the next cast or"
+                " merge of the checkpoint rounds them."
+            )
+        are = "is" if self.wrong == 1 else "are"
+        return (
+            f"The {spoken(self.count)} numbers of positions ({place}) are stored{kind} and"
+            f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
+            f" {spoken(self.stored)}, so that a reader that loads them takes another row of the table."
+        )
+
+
+class StoredFrequencies(Stored, code="stored-frequencies"):
+    title = "Rates stored in the checkpoint"
+    severity = "note"
+    hint = "Nothing to mend. Who writes the checkpoint anew may leave the tensors out."
+
+    def message(self) -> str:
+        return (
+            f"The checkpoint stores rates ({self._where()}), which recent readers leave aside and compute from the"
+            " config."
+        )
+
 
 _NUMBERS = re.compile(r"(^|\.)position_ids$")
 _LAYER = re.compile(r"\.(\d+)\.")
@@ -31,7 +140,8 @@ CODES_OF_STORED = {
 """Findings on stored rates that have another name than the same finding on those of a loaded model."""
 
 
-def stored_frequencies(subject: Subject) -> Iterator[Case]:
+@check
+def stored_frequencies(subject: Audited) -> Iterator[Kind]:
     """Rates in a checkpoint: what they are beside the config, one case for all tensors that are alike."""
     opened = subject.opened
     names = [name for name, info in opened.tensors.items() if RATES.search(name) and _is_small(info)][:_MOST_TENSORS]
@@ -45,21 +155,21 @@ def stored_frequencies(subject: Subject) -> Iterator[Case]:
         first, count = alike.get(verdict, (evidence, 0))
         alike[verdict] = first, count + 1
     for verdict, (evidence, count) in alike.items():
-        yield verdict.partition(":")[0], {**evidence, "tensors": count}, None
+        yield Kind.kinds[verdict.partition(":")[0]]({**evidence, "tensors": count})
 
 
 def _is_small(info: TensorInfo) -> bool:
     return len(info.shape) == 1 and info.dtype in _FLOATS and 0 < info.elements <= _MOST_NUMBERS
 
 
-def _numbers(subject: Subject, name: str) -> np.ndarray | None:
+def _numbers(subject: Audited, name: str) -> np.ndarray | None:
     try:
         return subject.opened.array(name).astype(np.float64)
     except ClockhandsError:
         return None
 
 
-def _beside_config(subject: Subject, name: str, numbers: np.ndarray) -> tuple[str, dict[str, Any]]:
+def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[str, dict[str, Any]]:
     """What one tensor is: the code of the finding, with what tells its cases apart behind a colon, and the evidence."""
     opened, info = subject.opened, subject.opened.tensors[name]
     where = f"{info.declared_in.name}:{name}"
@@ -86,7 +196,7 @@ def _beside_config(subject: Subject, name: str, numbers: np.ndarray) -> tuple[st
     return CODES_OF_STORED.get(verdict.code) or f"stored-frequencies-{verdict.cause}", evidence
 
 
-def _declared(subject: Subject, name: str) -> Code | None:
+def _declared(subject: Audited, name: str) -> Code | None:
     """The code of the layer whose rates a tensor holds; None where that cannot be told."""
     codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part in TEXT]
     if _OTHER_PART.search(name) or not codes:
@@ -109,7 +219,8 @@ def _is_before_linear(code: Code, verdict: Verdict) -> bool:
     return (code.scaling or {}).get("type") == "linear" and verdict.code == "buffer-unscaled" and exactly
 
 
-def position_numbers(subject: Subject) -> Iterator[Case]:
+@check
+def position_numbers(subject: Audited) -> Iterator[Kind]:
     """Stored numbers of positions that are no whole numbers from 0, or not kept as such."""
     opened = subject.opened
     for name in [name for name in opened.tensors if _NUMBERS.search(name)][:_MOST_TENSORS]:
@@ -128,4 +239,4 @@ def position_numbers(subject: Subject) -> Iterator[Case]:
         if wrong.size:
             evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0])}
             evidence["stored"] = float(numbers.ravel()[wrong[0]])
-        yield "float-position-ids", evidence, None
+        yield FloatPositionIds(evidence)

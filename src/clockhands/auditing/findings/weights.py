@@ -3,21 +3,90 @@
 The statistic and its null are in ``recognition.pairing``. The verdict on a model is that of its query projections, all
 layers together; its keys, of which there are fewer, support it.
 """
+# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from clockhands.auditing.checks import Case, declared
-from clockhands.auditing.row_orders import Permuted, permuted
+import numpy as np
+
+from clockhands.auditing.findings.kind import Kind, spoken
+from clockhands.auditing.findings.parts import TEXT, declared
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
-from clockhands.sources.projections import Projections, projections
+from clockhands.sources.projections import Projections, WeightProjection, projections
 from clockhands.sources.resolved import Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened
 
-_TEXT = ("text", "encoder", "decoder")
+_PAIRED = {"interleaved": "neighbouring rows (interleaved)", "halves": "rows half a head apart (halves)"}
+
+
+def _z(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+class PairingAgainstFormat(Kind, code="pairing-against-format"):
+    title = "Weights that pair channels otherwise than readers of the file do"
+    severity = "warning"
+    hint = (
+        "Convert the file again from its source, or move the rows of q and k with `clockhands convert`; a reader that"
+        " can be told the layout may be told instead."
+    )
+    blames = "file"
+    layout_in_the_weights: str
+    layout_of_readers: str
+    z: float
+    z_of_the_other: float
+    queries: str
+    layers_that_pair_so: int
+    layers_looked_at: int
+    because: str
+    confidence: float | None = None
+    projection: str | None = None
+    other_layers: str | None = None
+
+    def message(self) -> str:
+        layout, readers = self.layout_in_the_weights, self.layout_of_readers
+        sure = f", confidence {self.confidence:.2f}" if self.confidence else ""
+        z = f"z {_z(self.z)} against {_z(self.z_of_the_other)}{sure}"
+        if self.projection:
+            who = f"The keys pair {_PAIRED[layout]}, {z}, and the queries {_PAIRED[self.queries]}"
+        elif self.other_layers:
+            count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
+            who = f"{count} of {all_of_them} layers pair {_PAIRED[layout]}, at most {z}, and the others"
+            who += f" {_PAIRED[self.other_layers]}"
+        else:
+            who = f"The weights of {self.layers_looked_at} layers pair {_PAIRED[layout]}, {z}"
+        because = str(self.because)
+        by = f"the {because}" if because.startswith("architecture") else because
+        return f"{who}, but readers of this file pair {_PAIRED[readers]}, by {by}."
+
+
+class PermutedHeads(Kind, code="permuted-heads"):
+    title = "Rows put in order for another number of heads"
+    severity = "warning"
+    hint = "Convert the model again, with the number of key heads for k and of query heads for q."
+    blames = "file"
+    heads: int
+    put_in_order_for_heads: int
+    or_for_heads: Sequence[int]
+    projection: str
+    layout_once_undone: str
+    z_once_undone: float
+    z_as_they_stand: float
+
+    def message(self) -> str:
+        heads, undone = spoken(self.heads), spoken(self.put_in_order_for_heads)
+        also = "".join(f" or {count}" for count in self.or_for_heads)
+        for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
+        return (
+            f"The rows of the {self.projection} are in order for {for_heads}, where there are {heads}: with that"
+            f" undone they pair {_PAIRED[self.layout_once_undone]}, z {_z(self.z_once_undone)}; as they stand"
+            f" no layout explains them as well, z at most {_z(self.z_as_they_stand)}."
+        )
+
 
 NAMES = {"q": "queries", "k": "keys"}
 
@@ -26,6 +95,29 @@ LIMITS = (
     " and only some do."
 )
 """What stands beside every verdict from weights."""
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """Rows that pair only after an order for another number of heads is undone.
+
+    Attributes:
+        of: ``q`` or ``k``.
+        heads: The heads that the tensor has.
+        undone: The heads for which its rows were put in order.
+        also: Other numbers of heads that explain it nearly as well.
+        layout: How they pair once that is undone.
+        z: Standard deviations from chance then.
+        before: The most that the rows have as they stand.
+    """
+
+    of: str
+    heads: int
+    undone: int
+    also: tuple[int, ...]
+    layout: Layout
+    z: float
+    before: float
 
 
 @dataclass(frozen=True)
@@ -63,10 +155,12 @@ class Pairing:
             "says": self.says,
             "layout": self.layout,
             "confidence": self.confidence,
-            "z": _z(self.queries),
-            "keys": _z(self.keys),
+            "z": _rounded(self.queries),
+            "keys": _rounded(self.keys),
             "layers": self.layers,
-            "by_layer": [{"layer": layer, "layout": one.layout, "z": _z(one)} for layer, one in self.by_layer.items()],
+            "by_layer": [
+                {"layer": layer, "layout": one.layout, "z": _rounded(one)} for layer, one in self.by_layer.items()
+            ],
             "permuted": [asdict(one) for one in self.permuted],
             "left_out": list(self.left_out),
             "limits": LIMITS if self.examined else None,
@@ -116,7 +210,7 @@ def pairing(opened: Opened, resolved: Resolved) -> Pairing:
     return replace(made, says=_says(made))
 
 
-def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Case]:
+def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Kind]:
     """What is to be said where the weights do not pair as readers of the file pair them."""
     if found is None or found.queries is None:
         return
@@ -130,24 +224,24 @@ def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Case]:
             "z once undone": round(one.z, 1),
             "z as they stand": round(one.before, 1),
         }
-        yield "permuted-heads", evidence, found.layers
+        yield PermutedHeads(evidence, found.layers)
     told = {one.of for one in found.permuted}
     code = _expected(resolved)
     if code is None or found.layout is None:
         return
     if found.layout != code.layout:
         evidence = _against(code, found.queries, found) | {"confidence": round(found.queries.confidence, 3)}
-        yield "pairing-against-format", evidence, found.layers
+        yield PairingAgainstFormat(evidence, found.layers)
         return
     if found.keys is not None and found.keys.verdict() not in (None, code.layout) and "k" not in told:
         evidence = _against(code, found.keys, found) | {"projection": "keys", "queries": found.layout}
-        yield "pairing-against-format", evidence, found.layers
+        yield PairingAgainstFormat(evidence, found.layers)
     # A layer by itself must reach what a model must, because a model has many.
     odd = {layer: one for layer, one in found.by_layer.items() if one.verdict() not in (None, found.layout)}
     if odd:
         evidence = _against(code, max(odd.values(), key=lambda one: one.z[one.best]), found)
         evidence |= {"layers that pair so": len(odd), "other layers": found.layout}
-        yield "pairing-against-format", evidence, layer_ranges(sorted(odd))
+        yield PairingAgainstFormat(evidence, layer_ranges(sorted(odd)))
 
 
 def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, ...]:
@@ -157,7 +251,7 @@ def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, .
     because = f"the weights, confidence {found.confidence:.2f}"
     return tuple(
         replace(code, layout=found.layout, source={**code.source, "layout": because})
-        if code.kind == "rotary" and code.layout is None and code.part in _TEXT
+        if code.kind == "rotary" and code.layout is None and code.part in TEXT
         else code
         for code in codes
     )
@@ -177,7 +271,7 @@ def _against(code: Code, against: Score, found: Pairing) -> dict[str, Any]:
 
 def _expected(resolved: Resolved) -> Code | None:
     """A code that says how readers pair, if all turning layers of the text agree."""
-    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in _TEXT]
+    codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT]
     return codes[0] if len({code.layout for code in codes}) == 1 and codes[0].layout is not None else None
 
 
@@ -227,5 +321,87 @@ def _says(made: Pairing) -> str:
     return words
 
 
-def _z(one: Score | None) -> dict[str, float] | None:
+def _rounded(one: Score | None) -> dict[str, float] | None:
     return None if one is None else {layout: round(value, 3) for layout, value in one.z.items()}
+
+
+# Rows that a converter has put in order for another number of heads. Moving rows from one pairing to the other takes
+# the number of heads. Told a wrong one, a converter moves rows across pairs; undoing that for the same number shows the
+# pairs again, more clearly than the rows show any as they stand.
+
+Order = tuple[int, Layout]
+"""A number of heads, and the layout in whose order rows stood before they were put into the other's for so many."""
+
+_SOME_LAYERS = 8  # among which an order is looked for; what they show is confirmed by all
+
+
+def permuted(found: Projections) -> Iterator[Permuted]:
+    """Orders for another number of heads that explain queries or keys better than their rows as they stand."""
+    for of in ("q", "k"):
+        ones = [one for one in found.projections if one.of == of and one.rotated == one.width]
+        if len({(len(one.starts), one.width) for one in ones}) != 1:
+            continue
+        heads, width = len(ones[0].starts), ones[0].width
+        wrong = [count for count in _wrong_counts(found, heads) if heads * width % (2 * count) == 0]
+        some = ones[:: max(1, len(ones) // _SOME_LAYERS)]
+        near, _, _ = _leaders(some, [(count, layout) for count in wrong for layout in LAYOUTS])
+        # Two orders that undo much of the same are told apart by all layers, if at all.
+        near, z, before = _leaders(ones, near)
+        if near:
+            (undone, layout), *others = near
+            also = tuple(sorted({count for count, _ in others if count != undone}))
+            yield Permuted(of, heads, undone, also, layout, z, before)
+
+
+def _wrong_counts(found: Projections, heads: int) -> list[int]:
+    """Numbers of heads that a converter may have taken for the right one.
+
+    One for all, those of the other projection, and queries over keys, which llama.cpp's converter took until pull
+    request 3364 of September 2023.
+    """
+    counts = {1, found.heads, found.keys}
+    if found.heads and found.keys:
+        counts.add(found.heads // found.keys)
+    return sorted(count for count in counts if count and count != heads)
+
+
+def _leaders(ones: Sequence[WeightProjection], orders: Sequence[Order]) -> tuple[list[Order], float, float]:
+    """The order that explains the rows best, if better than they are as they stand, and those that come near it.
+
+    Heads of one layer are alike, so that their rows taken for pairs of one another have a high z too; but none of it is
+    in the crossed part, and `Score.turns` tells them from pairs that turn.
+
+    Returns:
+        The orders, the z of the first, and the most that the rows have as they stand.
+    """
+    if not orders:
+        return [], 0.0, 0.0
+    plain: list[Score] = []
+    scores: dict[Order, list[Score]] = {order: [] for order in orders}
+    for one in ones:
+        try:
+            heads = one.read()
+        except ClockhandsError:
+            continue
+        tried = ((made, _undone(heads, *order)) for order, made in scores.items())
+        for made, rows in ((plain, heads), *tried):
+            found = score(rows)
+            if found is not None:
+                made.append(found)
+    if not plain or not all(scores.values()):
+        return [], 0.0, 0.0
+    before = max(together(plain).z.values())
+    whole = [(together(made), order) for order, made in scores.items()]
+    turning = sorted(((made.z[order[1]], order) for made, order in whole if made.turns(order[1])), reverse=True)
+    if not turning or turning[0][0] < max(MODEL_Z, before + MODEL_LEAD):
+        return [], 0.0, before
+    most = turning[0][0]
+    return [order for z, order in turning if z > most - MODEL_LEAD], most, before
+
+
+def _undone(heads: np.ndarray, count: int, layout: Layout) -> Iterator[np.ndarray]:
+    """Rows in the order of a layout, before they were put into the other's for a number of heads; a head at a time."""
+    rows = heads.reshape(-1, heads.shape[-1])
+    order = np.arange(len(rows)).reshape(count, 2, -1).swapaxes(1, 2).reshape(-1)  # from halves to interleaved
+    places = np.argsort(order) if layout == "halves" else order
+    return (rows[each] for each in places.reshape(heads.shape[:2]))

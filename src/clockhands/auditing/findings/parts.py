@@ -1,14 +1,70 @@
-"""The parts of a config whose heads rotate, with what is known about the type of each."""
+"""What a check looks at: a target as it was read, and the parts of its config whose heads rotate."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing.checks.subject import Subject
+from clockhands.auditing.findings.kind import Kind
+from clockhands.readers import Reading
 from clockhands.sources.fields import Fields, shown
 from clockhands.sources.model_types import CodeOfType, ModelType, table
 from clockhands.sources.resolve import type_of
+from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.section_fields import Section, sections
+from clockhands.sources.targets import Opened
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What a check looks at.
+
+    Attributes:
+        opened: The target: its config, the documents beside it, the headers of its tensors.
+        resolved: What was made of them.
+        readings: What other readers make of them.
+    """
+
+    opened: Opened
+    resolved: Resolved
+    readings: tuple[Reading, ...] = ()
+
+
+TEXT = ("text", "encoder", "decoder")
+"""Parts whose positions are those of tokens."""
+
+Check = Callable[[Audited], Iterator[Kind]]
+
+CHECKS: list[Check] = []
+"""What looks for more than a reader of files notices; each yields every case that it sees."""
+
+
+def check(function: Check) -> Check:
+    """Have a function called by every audit."""
+    CHECKS.append(function)
+    return function
+
+
+def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
+    """The values of some fields under the names of their places, for those that stand in a file."""
+    stated = {}
+    for field in fields:
+        place, value = holder.source.get(field), getattr(holder, field)
+        if place and value is not None and in_a_file(place):
+            stated[place] = value
+    return stated
+
+
+def in_a_file(place: str) -> bool:
+    """Whether a source is `file:key`, and not words about an architecture or a default.
+
+    A loaded module has its ``config`` and the ``model`` itself where others have files.
+
+    >>> in_a_file("config.json:rope_theta"), in_a_file("architecture: llama")
+    (True, False)
+    """
+    name, colon, key = place.partition(":")
+    named = name in ("<stdin>", "config", "model") or "." in name
+    return bool(colon and key) and " " not in key and named
 
 
 @dataclass(frozen=True)
@@ -29,7 +85,7 @@ class Part:
     row: CodeOfType | None
     name: str | None
 
-    def blocks(self) -> Iterator["Block"]:
+    def blocks(self) -> Iterator["RotaryBlock"]:
         """The rotary blocks of the part, flat ones and those for one kind of layer."""
         kinds = _kinds(self.row)
         for key in ("rope_scaling", "rope_parameters"):
@@ -38,13 +94,13 @@ class Part:
                 continue
             inner = [label for label, held in values.items() if isinstance(held, Mapping) and label in kinds]
             if not inner:
-                yield Block(self.fields.source(key), values, None, key)
+                yield RotaryBlock(self.fields.source(key), values, None, key)
             for label in inner:
-                yield Block(f"{self.fields.source(key)}.{label}", values[label], kinds[label], key)
+                yield RotaryBlock(f"{self.fields.source(key)}.{label}", values[label], kinds[label], key)
 
 
 @dataclass(frozen=True)
-class Block:
+class RotaryBlock:
     """One rotary block.
 
     Attributes:
@@ -71,7 +127,7 @@ class Block:
         return name.strip().lower() if isinstance(name, str) else None
 
 
-def rotary_parts(subject: Subject) -> Iterator[Part]:
+def rotary_parts(subject: Audited) -> Iterator[Part]:
     """The parts of a config that the table or their own fields call rotary; none for other forms of files."""
     opened = subject.opened
     if opened.form == "gguf" or not isinstance(opened.config, Mapping):

@@ -4,17 +4,20 @@ A bare array (a `.npy`, or one member of a container) is identified, and so are 
 like positions or that a graph adds. What a table was recognised as is compared with what is declared of it. Every row
 is looked at, a block at a time, and no other tensor is touched.
 """
+# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.additive import AdditiveCode, Sinusoidal, table
-from clockhands.auditing.checks import Case
-from clockhands.auditing.findings import json_value
+from clockhands.auditing.edits import Edit, replaced
+from clockhands.auditing.findings.finding import json_value
+from clockhands.auditing.findings.kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings.parts import TEXT, Audited, check, declared
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
@@ -25,6 +28,252 @@ from clockhands.sources.resolved import Code, Resolved
 from clockhands.sources.targets import Opened
 from clockhands.specs import SPECS, describe
 
+_TENSOR = "The numbers of a tensor have to be made or loaded again."
+
+
+class ShortTable(Kind, code="short-table"):
+    title = "A learned table that ends before the declared length"
+    severity = "error"
+    hint = "Lower the declared length to what the table has, or use the table that the config was written for."
+    blames = "file"
+    rows: int
+    offset: int
+    usable: int | None = None
+    context: int | None = None
+
+    def message(self) -> str:
+        rows, offset, usable, context = (
+            spoken(self.rows),
+            spoken(self.offset),
+            spoken(self.usable),
+            spoken(self.context),
+        )
+        before = f", {offset} of them before position 0" if self.offset else ""
+        ends = f"it ends after {usable} positions, but the context is {context}."
+        return f"The learned table has {rows} rows{before}: {ends}"
+
+    def edit(self) -> Edit | None:
+        """The declared length as what the table has, where the length stands in a file by itself."""
+        usable = self.usable
+        place = next((name for name, value in self.stated if value == self.context), None)
+        if place is None or not isinstance(usable, int) or usable < 1:
+            return None
+        return replaced(place, usable, f"Declare the {spoken(usable)} positions that the table has.")
+
+
+class NonFiniteRows(Kind, code="non-finite-rows"):
+    title = "Rows of a table hold NaN or infinity"
+    severity = "error"
+    hint = "Load the file again from its source; if it is so there, the training or a conversion broke it."
+    blames = "file"
+    rows_with_nan_or_infinity: int
+    first_such_row: int
+    rows: int
+
+    def message(self) -> str:
+        count, first = self.rows_with_nan_or_infinity, self.first_such_row
+        return f"{spoken(count)} of {spoken(self.rows)} rows hold NaN or infinity, the first is row {spoken(first)}."
+
+
+class ZeroTable(Kind, code="zero-table"):
+    title = "A table of positions in which every number is zero"
+    severity = "error"
+    hint = (
+        "Load the weights that the table was trained in, or compute it: a loader may have left it as it was allocated."
+    )
+    blames = "file"
+    rows: int
+    width: int
+
+    def message(self) -> str:
+        rows, width = spoken(self.rows), spoken(self.width)
+        return f"All {rows} rows of {width} channels are zero: the table says nothing about any position."
+
+
+class RepeatedRows(Kind, code="repeated-rows"):
+    title = "Rows of a table repeat the row before"
+    hint = (
+        "Make the table anew, with positions and phases in float32 or better: bfloat16 holds no odd number above 256."
+    )
+    blames = "file"
+    kind: str
+    rows_like_the_one_before: int
+    rows: int
+    first_such_row: int
+    positions_rounded_to: str | None = None
+
+    def severity(self) -> str:
+        # Rows of a formula are all different; trained ones may be alike where no text of that length was seen.
+        return "error" if self.kind == "sinusoidal" or self.positions_rounded_to else "warning"
+
+    def message(self) -> str:
+        count, rows, first = spoken(self.rows_like_the_one_before), spoken(self.rows), spoken(self.first_such_row)
+        are = "is" if self.rows_like_the_one_before == 1 else "are"
+        rounded = self.positions_rounded_to
+        why = f", just where {rounded} has no number" if rounded else ""
+        return (
+            f"{count} of {rows} rows {are} the same as the row before, the first is row {first}{why}: these positions"
+            " cannot be told apart."
+        )
+
+
+class TableDiffers(Kind, code="table-differs"):
+    title = "The table in the weights is not the one that is declared"
+    severity = "warning"
+    hint = "Find out which of the two the model was trained with: a reader may load the one or compute the other."
+    blames = "ambiguous"
+    largest_difference: float
+    furthest_row: int
+    table: str
+    reason: str
+    declared: float
+    positions: str | None = None
+
+    def message(self) -> str:
+        off, row = f"{self.largest_difference:.2g}", spoken(self.furthest_row)
+        if self.table is None:
+            what = f"the table in the weights is none: {self.reason}"
+        else:
+            what = f"the table in the weights is {self.table}"
+            what += f" for {self.positions}." if self.positions else "."
+        return f"What is declared is {self.declared}; {what} They differ by up to {off}, in row {row}."
+
+
+class WrongRows(Kind, code="wrong-rows"):
+    title = "A few rows of a table are not what the others make"
+    severity = "warning"
+    hint = "Load the file again from its source, or make these rows anew with `clockhands table`."
+    blames = "file"
+    rows_that_differ: Sequence[int]
+    largest_difference: float
+
+    def message(self) -> str:
+        rows = self.rows_that_differ
+        one = len(rows) == 1
+        return (
+            f"The table is {self.evidence['code']} but for row{'' if one else 's'} {listed(list(map(str, rows)))},"
+            f" which {'is' if one else 'are'} off by up to {self.largest_difference:.2g}."
+        )
+
+
+class ZeroRows(Kind, code="zero-rows"):
+    title = "Rows of zeros where positions stand"
+    severity = "warning"
+    hint = "Rows of padding and of class tokens may be zeros; for any other, load the file again."
+    blames = "file"
+    rows_of_zeros: int
+    rows: int
+    first_such_row: int
+
+    def message(self) -> str:
+        count, rows, first = spoken(self.rows_of_zeros), spoken(self.rows), spoken(self.first_such_row)
+        are = "is" if self.rows_of_zeros == 1 else "are"
+        return f"{count} of {rows} rows {are} zero, the first is row {first}: their positions cannot be told apart."
+
+
+class LowPrecisionTable(Kind, code="low-precision"):
+    title = "Rates or positions rounded to bfloat16 or float16"
+    severity = "warning"
+    hint = "Make the table anew in float32 if the model was not trained with these numbers; keep it if it was."
+    blames = "file"
+    dtype: str
+    error: float
+    rounded: Sequence[str]
+    computed_in: str
+    rates: bool | None = None
+    phase_error: float | None = None
+    name: str | None = None
+
+    def message(self) -> str:
+        if self.rates:
+            place = self.place or "the checkpoint"
+            phase = ""
+            if self.phase_error:
+                phase = f", which makes {self.phase_error:.2g} rad at the end of the context"
+            return (
+                f"The rates that the checkpoint stores ({place}) are rounded to {self.dtype}: they are off by up to"
+                f" {self.error:.2g} of a rate{phase}."
+            )
+        name = f", which is called {self.name}" if self.name else ""
+        parts = listed(list(self.rounded)) or "numbers"
+        return (
+            f"The table is {self.evidence['code']}{name}, made in {self.computed_in}: its {parts} are rounded, and it"
+            f" is off by up to {self.error:.2g}, more at every longer position."
+        )
+
+
+class TableSize(Kind, code="table-size"):
+    title = "The shape of a table is not what is declared"
+    severity = "warning"
+    hint = "Correct the config, or take the weights that it was written for; strict loaders refuse both."
+    blames = "file"
+    expected: str | None = None
+    declared: float | None = None
+
+    def message(self) -> str:
+        expected = f"; {self.expected} was expected" if self.expected else ""
+        declared = f" but {spoken(self.declared)} is declared" if self.declared else ""
+        defaults = [
+            f"the {name} is {spoken(value)}"
+            for name, value in self.evidence.items()
+            if name.startswith("class default")
+        ]
+        declared += f" but {listed(defaults)}" if defaults else ""
+        return f"{self.said('but')}{declared}{expected}: the weights and what is declared of them do not fit."
+
+
+class Recognised(Kind, code="recognised"):
+    title = "A table that a formula makes"
+    severity = "note"
+    hint = "Nothing to mend. `clockhands identify` says more, and how to make it again."
+    computed: bool
+    error: float
+    name: str | None = None
+    positions: str | None = None
+    computed_in: str | None = None
+
+    def message(self) -> str:
+        name = f", which is called {self.name}" if self.name else ""
+        where = f", for {self.positions}" if self.positions else ""
+        if not self.computed:
+            return f"The table is {self.evidence['code']}: its rows are trained, and no formula makes them."
+        made = f", made in {self.computed_in}" if self.computed_in else ""
+        return (
+            f"The table is {self.evidence['code']}{name}{where}{made}: no number is off by more than {self.error:.2g}."
+        )
+
+
+class MovedTable(Kind, code="moved-table"):
+    title = "A sinusoid that was trained further"
+    severity = "note"
+    hint = f"{IF_SOUND} Whoever computes the table from its formula has another model."
+    share: float
+    largest_difference: float
+    furthest_row: int
+
+    def message(self) -> str:
+        return (
+            f"The table began as {self.evidence['code']} and was trained further: it has moved by {self.share:.2g} of"
+            f" the code in root mean square, by up to {self.largest_difference:.2g} in row"
+            f" {spoken(self.furthest_row)}."
+        )
+
+
+class NotRecognised(Kind, code="not-recognised"):
+    title = "A bare array that is no known position code"
+    severity = "note"
+    hint = "Audit the config or the model that this array belongs to."
+    shape: str
+    dtype: str
+    reason: str
+
+    def message(self) -> str:
+        return (
+            f"A bare array of shape {spoken(list(self.shape))} and type {self.dtype} that is not recognised"
+            f" as a position code. {self.reason}"
+        )
+
+
 # Tables of a model that are looked at although nothing is declared of them.
 _MOST_TABLES = 16
 _BLOCK = 2**20  # numbers that are looked at together
@@ -33,8 +282,21 @@ _BLOCK = 2**20  # numbers that are looked at together
 _ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 
 
+@check
+def short_table(subject: Audited) -> Iterator[Kind]:
+    """Learned tables that end before the context that the file declares."""
+    resolved = subject.resolved
+    for code in resolved.codes:
+        if code.kind != "learned" or code.rows is None or resolved.context is None or code.part not in TEXT:
+            continue
+        offset = code.offset or 0
+        if code.rows - offset < resolved.context:
+            evidence = {"rows": code.rows, "offset": offset, "usable": code.rows - offset, "context": resolved.context}
+            yield ShortTable(evidence | declared(code, "rows") | declared(resolved, "context"), code.layers)
+
+
 @dataclass(frozen=True)
-class Rows:
+class RowFlags:
     """Rows of a table that say nothing, or nothing of their own.
 
     Attributes:
@@ -65,7 +327,7 @@ class Looked:
 
     place: str
     info: TensorInfo
-    rows: Rows
+    rows: RowFlags
     matches: Matches
     code: Code | None = None
     rounded: str | None = None
@@ -76,7 +338,7 @@ class Looked:
         return self.matches[0] if self.matches else None
 
 
-def audit_array(opened: Opened) -> tuple[Resolved, list[Case]]:
+def audit_array(opened: Opened) -> tuple[Resolved, list[Kind]]:
     """What a bare array is, and what there is to say of it."""
     codes, cases = [], []
     for name in opened.tensors:
@@ -87,7 +349,7 @@ def audit_array(opened: Opened) -> tuple[Resolved, list[Case]]:
     return Resolved(None, None, None, tuple(codes), ()), cases
 
 
-def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Case]]:
+def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Kind]]:
     """What the tables inside a model are, where they can be read (they may be quantised), beside what is declared."""
     codes, cases = list(resolved.codes), []
     seen = set()
@@ -165,12 +427,13 @@ def _at_rounded_positions(array: np.ndarray, rounded: str) -> Matches | None:
     return Matches([match], again.reason)
 
 
-def _rounded(rows: Rows) -> str | None:
+def _rounded(rows: RowFlags) -> str | None:
     """The dtype whose missing whole numbers are where rows repeat the one before.
 
     >>> nothing = np.empty(0, np.int64)
-    >>> _rounded(Rows(261, nothing, nothing, np.array([257, 260]))), _rounded(Rows(261, nothing, nothing, nothing))
-    ('bfloat16', None)
+    >>> _rounded(RowFlags(261, nothing, nothing, np.array([257, 260])))
+    'bfloat16'
+    >>> _rounded(RowFlags(261, nothing, nothing, nothing))
     """
     if not len(rows.repeated):
         return None
@@ -187,11 +450,11 @@ def _positions_in(dtype: str, count: int) -> np.ndarray:
         return np.arange(count).astype(output_dtype(dtype)).astype(np.float64)
 
 
-def _rows(array: np.ndarray) -> Rows:
+def _rows(array: np.ndarray) -> RowFlags:
     """Every row, block by block."""
     if array.dtype.kind in "biu":
         count = array.shape[0] if array.ndim else 1
-        return Rows(count, *(np.empty(0, np.int64) for _ in range(3)))
+        return RowFlags(count, *(np.empty(0, np.int64) for _ in range(3)))
     rows = array.reshape(array.shape[0] if array.ndim else 1, -1) if array.size else np.empty((0, 1))
     step = max(1, _BLOCK // rows.shape[1])
     found: tuple[list[np.ndarray], ...] = ([], [], [])
@@ -208,7 +471,7 @@ def _rows(array: np.ndarray) -> Rows:
             places.append(np.flatnonzero(flags) + begin)
         before = block[-1]
     nonfinite, zero, repeated = (np.concatenate(places or [np.empty(0, np.int64)]) for places in found)
-    return Rows(len(rows), nonfinite, zero, repeated)
+    return RowFlags(len(rows), nonfinite, zero, repeated)
 
 
 # What becomes a position code
@@ -244,7 +507,7 @@ def _offset(match: Match) -> int | None:
 # What there is to say
 
 
-def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Case]:
+def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Kind]:
     rows, layers = looked.rows, None if looked.code is None else looked.code.layers
     shape = {looked.place: list(looked.info.shape)}
     if len(rows.nonfinite):
@@ -253,11 +516,11 @@ def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Case]:
             "rows": rows.count,
             "first such row": int(rows.nonfinite[0]),
         }
-        yield "non-finite-rows", evidence | shape, layers
+        yield NonFiniteRows(evidence | shape, layers)
     if not is_table(looked.info):
         return
     if len(rows.zero) == rows.count:
-        yield "zero-table", {"rows": rows.count, "width": looked.info.shape[-1]} | shape, layers
+        yield ZeroTable({"rows": rows.count, "width": looked.info.shape[-1]} | shape, layers)
         return
     kind = _kind(looked)
     if bare and kind is None and looked.rounded is None:
@@ -270,11 +533,11 @@ def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Case]:
             "kind": kind,
             "positions rounded to": looked.rounded,
         }
-        yield "repeated-rows", evidence | shape, layers
+        yield RepeatedRows(evidence | shape, layers)
     zeros = _unexpected_zeros(looked)
     if len(zeros):
         evidence = {"rows of zeros": len(zeros), "rows": rows.count, "first such row": int(zeros[0])}
-        yield "zero-rows", evidence | shape, layers
+        yield ZeroRows(evidence | shape, layers)
 
 
 def _kind(looked: Looked) -> str | None:
@@ -295,23 +558,23 @@ def _unexpected_zeros(looked: Looked) -> np.ndarray:
     return np.array([row for row in zero if row not in told and row >= max(offset, 1)], np.int64)
 
 
-def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Case]:
+def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Kind]:
     layers = None if looked.code is None else looked.code.layers
     shape = {looked.place: list(looked.info.shape)}
     match = looked.match
     if match is None:
         if bare and looked.rounded is None:
             evidence: dict[str, Any] = {"shape": list(looked.info.shape), "dtype": looked.info.dtype}
-            yield "not-recognised", evidence | {"reason": looked.matches.reason}, layers
+            yield NotRecognised(evidence | {"reason": looked.matches.reason}, layers)
         return
     if match.computed_in in LOW_PRECISION:
         evidence = _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
-        yield "low-precision", evidence | shape, layers
+        yield LowPrecisionTable(evidence | shape, layers)
         return
     if match.residual is not None:
         yield _moved(match, shape, layers)
     elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and _computed(match)):
-        yield "recognised", _recognised(match) | shape, layers
+        yield Recognised(_recognised(match) | shape, layers)
 
 
 def _computed(match: Match) -> bool:
@@ -319,7 +582,7 @@ def _computed(match: Match) -> bool:
     return match.values is None or np.size(match.values) == 1
 
 
-def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Case:
+def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Kind:
     residual = match.residual
     assert residual is not None
     wrong = dict(match.evidence).get("wrong_rows")
@@ -331,8 +594,8 @@ def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Case:
     }
     # Identification lists the first ten rows that differ: where there are fewer, they are all.
     if isinstance(wrong, list | tuple) and 0 < len(wrong) < 10:
-        return "wrong-rows", evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers
-    return "moved-table", evidence | shape, layers
+        return WrongRows(evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers)
+    return MovedTable(evidence | shape, layers)
 
 
 def _recognised(match: Match) -> dict[str, Any]:
@@ -372,7 +635,7 @@ def _positions(match: Match) -> str | None:
     return f"positions {each[0]:.6g} to {each[-1]:.6g}{even}"
 
 
-def _of_declaration(looked: Looked) -> Iterator[Case]:
+def _of_declaration(looked: Looked) -> Iterator[Kind]:
     """A table that is declared to be a sinusoid, held to it."""
     code = looked.code
     if code is None or code.kind != "sinusoidal" or not isinstance(code.spec, Sinusoidal):
@@ -396,7 +659,7 @@ def _of_declaration(looked: Looked) -> Iterator[Case]:
         "reason": looked.matches.reason,
         "positions": None if match is None else _positions(match),
     }
-    yield "table-differs", evidence | {looked.place: list(looked.info.shape)}, code.layers
+    yield TableDiffers(evidence | {looked.place: list(looked.info.shape)}, code.layers)
 
 
 def _difference(rows: np.ndarray, spec: Sinusoidal) -> tuple[float, int]:

@@ -1,19 +1,142 @@
 """What a GGUF file of an architecture must hold beside its keys, and what its tensors divide the rates by."""
+# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.checks.releases import CLAIMED, OF_LENGTH, scaling_in_words, scaling_of
-from clockhands.auditing.checks.subject import Case, Subject
-from clockhands.auditing.releases import Shape, of_shape, reach_of
+from clockhands.auditing.edits import Edit
+from clockhands.auditing.findings.keys import IgnoredKey
+from clockhands.auditing.findings.kind import Kind, listed, spoken
+from clockhands.auditing.findings.parts import Audited, check
+from clockhands.auditing.findings.releases import (
+    CLAIMED,
+    OF_LENGTH,
+    DiffersFromRelease,
+    MissingScaling,
+    ModelShape,
+    of_shape,
+    reach_of,
+    scaling_in_words,
+    scaling_of,
+)
+from clockhands.auditing.findings.scalings import LongropeSwapped
 from clockhands.errors import ClockhandsError
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code
+
+_AGAIN = "Convert the model again with a current converter"
+
+
+class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
+    title = "A GGUF file of a scaled Llama without its divisors"
+    severity = "warning"
+    hint = f"{_AGAIN}: it writes rope_freqs.weight for models with a llama3 scaling."
+    blames = "file"
+    architecture: str
+    base: float
+    context: int
+    release: str
+    scaling: str
+    reach: int
+
+    def message(self) -> str:
+        return (
+            f"A {self.architecture} file with a base of {spoken(self.base)} and a context of"
+            f" {spoken(self.context)} is of the kind of {self.release}, which has {self.scaling}, but"
+            " the tensor rope_freqs.weight that holds it is not there: the slow pairs turn too fast, and text falls"
+            f" apart past about {spoken(self.reach)} positions."
+        )
+
+
+class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
+    title = "Divisors of the rates that no scaling gives, or that are applied twice"
+    severity = "warning"
+    hint = f"{_AGAIN}, or take the scaling keys out where the tensor holds the scaling already."
+    blames = "file"
+    pairs: int
+    because: str
+    release: str
+    scaling: str
+    largest: float
+    first: int
+    last: float
+
+    def message(self) -> str:
+        head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the rates,"
+        if self.because == "all are 1":
+            return (
+                f"{head} are all 1 and scale nothing, but {self.release}, which has this base and context, has"
+                f" {self.scaling}."
+            )
+        if self.because == "applied twice":
+            keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self._keys()])
+            return (
+                f"{head} go up to {spoken(self.largest)}, and {keys} as well: readers apply both, and the slow pairs"
+                " turn too slowly."
+            )
+        return (
+            f"{head} go from {spoken(self.first)} to {spoken(self.last)}, at most"
+            f" {spoken(self.largest)}, as no llama3 scaling does, and are no list of LongRoPE either."
+        )
+
+    def _keys(self) -> list[tuple[str, object]]:
+        return [(name, value) for name, value in self.stated if "rope_freqs" not in name]
+
+
+class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
+    title = "A LongRoPE model without its lists"
+    severity = "warning"
+    hint = f"{_AGAIN}: it writes rope_factors_long.weight and rope_factors_short.weight."
+    blames = "file"
+    missing: Sequence[str]
+
+    def message(self) -> str:
+        keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self.stated])
+        return (
+            f"{keys}, as in a model that LongRoPE extended, but"
+            f" {listed(list(self.missing))} {'is' if len(self.missing) == 1 else 'are'} not there: readers"
+            " leave the rates as they are, and the model fails past its first length."
+        )
+
+
+class DimensionCount(Kind, code="dimension-count"):
+    title = "A number of turned channels that is no share of a head"
+    severity = "warning"
+    hint = "Set the key to the channels that turn in the model's original config (a share of a head, or all of it)."
+    blames = "file"
+    width: int
+    architecture: str
+    declared: int | None
+    expected: int | None = None
+    file: str | None = None
+
+    def message(self) -> str:
+        width, architecture = spoken(self.width), self.architecture
+        if self.declared is None:
+            return (
+                f"{architecture}.rope.dimension_count is not there, so readers turn all {width} channels of a head; in"
+                f" releases of this architecture {spoken(self.expected)} turn."
+            )
+        right = f"; in releases of this architecture {spoken(self.expected)} turn" if self.expected is not None else ""
+        return (
+            f"{architecture}.rope.dimension_count is {spoken(self.declared)}, but a head has {width} channels{right}."
+        )
+
+    def edit(self) -> Edit | None:
+        if self.expected is None:
+            return None
+        key = f"{self.architecture}.rope.dimension_count"
+        file = next((name.partition(":")[0] for name, _ in self.stated), self.file)
+        return Edit(f"Set {key} to {spoken(self.expected)}.", file)
+
 
 _MOST_NUMBERS = 2**16  # of a tensor that is read; a head has at most some hundreds of pairs
 _CLOSE = 1e-3  # of divisors: they are stored in float32, and converters compute them in it
@@ -21,7 +144,7 @@ _NEVER = 1e10  # divisors from here on stop a pair: converters write 1e30 for ch
 
 
 @dataclass(frozen=True)
-class Release:
+class ScaledRelease:
     """What releases of one architecture and base are.
 
     Attributes:
@@ -31,59 +154,26 @@ class Release:
         scaling: Its scaling, in words.
     """
 
+    architecture: str
+    base: float
     reach: int
     least: int
     name: str
     scaling: str
 
 
-# Converters write a llama3 scaling as a tensor of divisors. A base of 500,000 alone was trained at 8,192 positions
-# (Llama 3), with divisors it serves 131,072 (Llama 3.1 to 3.3); Apertus declares 65,536 from 8,192.
-DIVIDED: Mapping[tuple[str, float], Release] = {
-    ("llama", 500_000.0): Release(8192, 32768, "Llama 3.1", "llama3 scaling by 8 (by 32 in Llama 3.2) from 8,192"),
-    ("deci", 500_000.0): Release(8192, 32768, "Llama-3.3-Nemotron", "llama3 scaling by 8 from 8,192"),
-    ("apertus", 12_000_000.0): Release(8192, 32768, "Apertus", "llama3 scaling by 8 from 8,192"),
-}
-
-# Scalings that stand in keys.
-KEYED: Mapping[tuple[str, float], Release] = {
-    (name, 1_000_000.0): Release(40960, 131072, "Qwen3 at 131,072 positions", "YaRN by 4 from 32,768")
-    for name in ("qwen3", "qwen3moe")
-}
-
-# Architectures that have LongRoPE's two lists as tensors where they were extended.
-_LISTED = ("phi3", "phimoe", "minicpm", "minicpm3")
-
-# The share of a head that turns in releases of an architecture: the defaults of their classes in transformers 5.23.0,
-# for Phi-2 its release's as well; of types with code of their own, what the table of model types has.
-SHARES: Mapping[str, tuple[float, ...]] = {
-    "persimmon": (0.5,),
-    "stablelm": (0.25,),
-    "phi2": (0.4, 0.5),
-    "chatglm": (0.5,),
-    "glm4": (0.5,),
-    "glm4moe": (0.5,),
-    "nemotron": (0.5,),
-    "minimax-m2": (0.5,),
-    "qwen3next": (0.25,),
-    "deepseek2": (1 / 3,),
-} | dict.fromkeys(
-    (
-        "llama", "llama4", "deci", "baichuan", "internlm2", "minicpm", "xverse", "command-r", "cohere2", "olmo",
-        "olmo2", "olmoe", "granite", "granitemoe", "smollm3", "arcee", "ernie4_5",
-        "ernie4_5-moe", "mistral3", "falcon", "qwen", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "qwen2vl", "gemma",
-        "gemma2", "gemma3", "starcoder2", "exaone4", "dots1", "gpt-oss", "lfm2",
-        "seed_oss", "apertus", "phimoe", "bitnet",
-    ),
-    (1.0,),
-)  # fmt: skip
+@cache
+def _known() -> Mapping[str, Any]:
+    """What is known by architecture; the file says what its parts are."""
+    text = resources.files("clockhands.auditing.findings").joinpath("gguf_releases.json").read_text(encoding="utf-8")
+    return json.loads(text)
 
 
 @dataclass(frozen=True)
-class _Model:
+class _GgufModel:
     """A GGUF file by the short names of its keys."""
 
-    subject: Subject
+    subject: Audited
     architecture: str
     code: Code
 
@@ -98,6 +188,12 @@ class _Model:
     def said(self, *keys: str) -> dict[str, Any]:
         """Some values by their places, where they are there."""
         return {self.place(key): self.value(key) for key in keys if self.value(key) is not None}
+
+    def scaled_release(self, how: str) -> ScaledRelease | None:
+        """The releases of its architecture and base that have a scaling: ``divided`` by a tensor, or ``keyed``."""
+        rows = (ScaledRelease(**row) for row in _known()[how])
+        alike = (self.architecture, self.code.base or 0.0)
+        return next((row for row in rows if (row.architecture, row.base) == alike), None)
 
     @property
     def whole(self) -> bool:
@@ -114,15 +210,15 @@ class _Model:
         """The channels that may turn; empty where any number may, None where it cannot be said."""
         width = self.code.width or 0
         if self.value("attention.key_length_mla") is None:
-            return [int(share * width) for share in SHARES.get(self.architecture, ())]
+            return [int(share * width) for share in _known()["shares"].get(self.architecture, ())]
         # Keys are kept as what they are made from and, behind it, the channels that turn.
         kept, rank = self.value("attention.key_length"), self.value("attention.kv_lora_rank")
-        known = type(kept) is int and type(rank) is int and self.architecture in SHARES
+        known = type(kept) is int and type(rank) is int and self.architecture in _known()["shares"]
         if not known or not 0 < kept - rank <= width:
             return None
         return [kept - rank]
 
-    def shapes(self) -> Iterator[Shape]:
+    def shapes(self) -> Iterator[ModelShape]:
         """The shape, under each type of configs that is converted to this architecture."""
         numbers = [self.value(key) for key in ("embedding_length", "block_count", "attention.head_count")]
         if any(type(number) is not int for number in numbers):
@@ -133,7 +229,7 @@ class _Model:
             vocabulary = len(tokens)
         for name in table()["gguf"]["types"].get(self.architecture, ()):
             hidden, layers, heads = numbers
-            yield Shape(name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+            yield ModelShape(name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
 
     def factor(self) -> float:
         """What the keys stretch by; 1 where none says."""
@@ -154,29 +250,30 @@ class _Model:
             return None
 
 
-def _model(subject: Subject) -> _Model | None:
+def _model(subject: Audited) -> _GgufModel | None:
     opened = subject.opened
     name = (opened.config or {}).get(ARCHITECTURE)
     if opened.form != "gguf" or not isinstance(name, str):
         return None
     turning = [code for code in subject.resolved.codes if code.kind == "rotary"]
     wide = [code for code in turning if code.window is None]
-    return _Model(subject, name, (wide or turning)[0]) if turning else None
+    return _GgufModel(subject, name, (wide or turning)[0]) if turning else None
 
 
-def rope_freqs(subject: Subject) -> Iterator[Case]:
+@check
+def rope_freqs(subject: Audited) -> Iterator[Kind]:
     """Divisors of the rates that are missing, that no formula gives, or that are applied beside a scaling in keys."""
     model = _model(subject)
     context = subject.resolved.context
     if model is None:
         return
-    release = DIVIDED.get((model.architecture, model.code.base or 0.0))
+    release = model.scaled_release("divided")
     needed = release is not None and context is not None and context >= release.least and not model.is_scaled
     if FREQUENCIES not in subject.opened.tensors:
         if needed and release is not None and model.whole:
             evidence = {"context": context, "reach": release.reach, "release": release.name, "scaling": release.scaling}
             evidence |= {"architecture": model.architecture, "base": model.code.base}
-            yield "rope-freqs-missing", evidence | model.said("rope.freq_base", "context_length"), None
+            yield RopeFreqsMissing(evidence | model.said("rope.freq_base", "context_length"))
         return
     divisors = model.numbers(FREQUENCIES)
     if divisors is None or model.code.base is None or len(divisors) * 2 != model.code.rotated:
@@ -188,13 +285,13 @@ def rope_freqs(subject: Subject) -> Iterator[Case]:
     if all(abs(number - 1) <= _CLOSE for number in divisors):
         if needed and release is not None:
             more = {"because": "all are 1", "release": release.name, "scaling": release.scaling}
-            yield "rope-freqs-differ", found | more | where, model.code.layers
+            yield RopeFreqsDiffer(found | more | where, model.code.layers)
         return
     if model.is_scaled:
         keys = model.said("rope.scaling.type", "rope.scaling.factor", "rope.scale_linear")
-        yield "rope-freqs-differ", found | {"because": "applied twice"} | where | keys, model.code.layers
+        yield RopeFreqsDiffer(found | {"because": "applied twice"} | where | keys, model.code.layers)
     elif not (_stops(divisors) or _is_listed(model, divisors) or llama3_divisors(divisors, model.code.base)):
-        yield "rope-freqs-differ", found | {"because": "no formula"} | where, model.code.layers
+        yield RopeFreqsDiffer(found | {"because": "no formula"} | where, model.code.layers)
 
 
 def llama3_divisors(divisors: Sequence[float], base: float) -> bool:
@@ -227,18 +324,19 @@ def _stops(divisors: Sequence[float]) -> bool:
     )
 
 
-def _is_listed(model: _Model, divisors: Sequence[float]) -> bool:
+def _is_listed(model: _GgufModel, divisors: Sequence[float]) -> bool:
     """Whether they are one of LongRoPE's lists, which lie beside them."""
     return any(model.numbers(name) == list(divisors) for name in LISTS.values())
 
 
-def longrope_factors(subject: Subject) -> Iterator[Case]:
+@check
+def longrope_factors(subject: Audited) -> Iterator[Kind]:
     """A LongRoPE model without the two lists that its rates are divided by, or with the one in the other's place."""
     model = _model(subject)
     if model is None:
         return
     yield from _swapped_lists(model)
-    if model.architecture not in _LISTED or not model.whole:
+    if model.architecture not in _known()["listed"] or not model.whole:
         return
     missing = [name for name in LISTS.values() if name not in subject.opened.tensors]
     multiplier, original = model.value("rope.scaling.attn_factor"), model.value("rope.scaling.original_context_length")
@@ -248,19 +346,20 @@ def longrope_factors(subject: Subject) -> Iterator[Case]:
     if not missing or model.is_scaled or not (extended or magnified):
         return
     keys = model.said("rope.scaling.attn_factor", "rope.scaling.original_context_length", "context_length")
-    yield "longrope-factors-missing", {"missing": missing, "architecture": model.architecture} | keys, None
+    yield LongropeFactorsMissing({"missing": missing, "architecture": model.architecture} | keys)
 
 
-def _swapped_lists(model: _Model) -> Iterator[Case]:
+def _swapped_lists(model: _GgufModel) -> Iterator[Kind]:
     short, long = (model.numbers(LISTS[name]) for name in ("short_factor", "long_factor"))
     if not short or not long or len(short) != len(long) or not (max(short) > max(long) and sum(short) > sum(long)):
         return
     file = model.subject.opened.config_name
     where = {f"{file}:{LISTS[name]}": f"{len(short)} numbers" for name in ("short_factor", "long_factor")}
-    yield "longrope-swapped", {**where, "largest short": max(short), "largest long": max(long)}, None
+    yield LongropeSwapped({**where, "largest short": max(short), "largest long": max(long)})
 
 
-def dimension_count(subject: Subject) -> Iterator[Case]:
+@check
+def dimension_count(subject: Audited) -> Iterator[Kind]:
     """A number of turned channels that is no share of a head which this architecture is known to have."""
     model = _model(subject)
     if model is None or model.code.width is None:
@@ -280,14 +379,15 @@ def dimension_count(subject: Subject) -> Iterator[Case]:
     evidence: dict[str, Any] = {"declared": declared, "width": width, "architecture": model.architecture}
     evidence |= {"expected": expected[0]} if expected else {}
     evidence |= model.said(key) or {"file": subject.opened.config_name}
-    yield "dimension-count", evidence | model.said("attention.key_length"), model.code.layers
+    yield DimensionCount(evidence | model.said("attention.key_length"), model.code.layers)
 
 
-def missing_keys(subject: Subject) -> Iterator[Case]:
+@check
+def missing_keys(subject: Audited) -> Iterator[Kind]:
     """A context that releases of an architecture have with a scaling in their keys, and no such keys."""
     model = _model(subject)
     context = subject.resolved.context
-    release = None if model is None else KEYED.get((model.architecture, model.code.base or 0.0))
+    release = None if model is None else model.scaled_release("keyed")
     if model is None or release is None or context is None or context < release.least:
         return
     if (
@@ -304,10 +404,11 @@ def missing_keys(subject: Subject) -> Iterator[Case]:
         "release": release.name,
         "its scaling": release.scaling,
     }
-    yield "missing-scaling", evidence | model.said("rope.freq_base", "context_length"), model.code.layers
+    yield MissingScaling(evidence | model.said("rope.freq_base", "context_length"), model.code.layers)
 
 
-def releases_of_the_architecture(subject: Subject) -> Iterator[Case]:
+@check
+def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
     """No scaling, where every published model of the shape and the base has one."""
     model = _model(subject)
     if model is None or model.code.base is None or not model.code.rates or scaling_of(model.code) is not None:
@@ -327,15 +428,16 @@ def releases_of_the_architecture(subject: Subject) -> Iterator[Case]:
             return
         evidence |= {"context": context, "base": release.base, "type": model.architecture, "reach": reach}
         evidence |= {"its scaling": scaling_in_words(there), **model.said("rope.freq_base", "context_length")}
-        yield "missing-scaling", evidence, model.code.layers
+        yield MissingScaling(evidence, model.code.layers)
         return
     evidence |= block or {"here": "There is no scaling"}
     evidence |= {"because": "a factor of 1 changes nothing" if block else "nothing stands in its place"}
     evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
-    yield "differs-from-release", evidence, model.code.layers
+    yield DiffersFromRelease(evidence, model.code.layers)
 
 
-def yarn_without_type(subject: Subject) -> Iterator[Case]:
+@check
+def yarn_without_type(subject: Audited) -> Iterator[Kind]:
     """Numbers of YaRN beside a factor without a type, which readers take for a linear scaling."""
     model = _model(subject)
     if model is None or not model.is_scaled or model.value("rope.scaling.type") is not None:
@@ -346,4 +448,4 @@ def yarn_without_type(subject: Subject) -> Iterator[Case]:
     if meant:
         because = "no rope.scaling.type stands beside it, and this reader takes a factor alone for a linear scaling"
         instead = "A linear scaling of all pairs"
-        yield "ignored-key", {**meant, "because": because, "read instead": instead}, model.code.layers
+        yield IgnoredKey({**meant, "because": because, "read instead": instead}, model.code.layers)

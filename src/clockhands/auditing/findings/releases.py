@@ -1,13 +1,208 @@
 """A model held against the published ones of its shape: the same ladder, another, or one that was lost on the way."""
+# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any
 
-from clockhands.auditing.checks.parts import Block, Part, rotary_parts
-from clockhands.auditing.checks.subject import Case, Subject, declared
-from clockhands.auditing.findings import spoken
-from clockhands.auditing.releases import Release, Shape, of_shape, of_type, reach_of
+from clockhands.auditing.edits import Edit, added, together
+from clockhands.auditing.findings.kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings.parts import Audited, Part, RotaryBlock, check, declared, rotary_parts
 from clockhands.sources.resolved import Code
+
+
+class OfRelease(Kind):
+    """What a release of the model's shape has in the place of what is missing or was lost."""
+
+    release: str
+    mended_at: str | None = None
+    mended_with: Any = None
+    merged: bool | None = None
+
+    def edit(self) -> Edit | None:
+        place, value = self.mended_at, self.mended_with
+        if not isinstance(place, str) or value is None:
+            return None
+        has = f"as {self.release} has it, if this model was made from it."
+        if self.merged and isinstance(value, Mapping):
+            numbers = listed([f"{key} {spoken(number)}" for key, number in value.items()])
+            steps = (added(f"{place}.{key}", number, "") for key, number in value.items())
+            return together(f"Write {numbers}, {has}", *steps)
+        key = place.rpartition(":")[2].rpartition(".")[2]
+        return added(place, value, f"Write {key} {spoken(value)}, {has}")
+
+
+class MissingScaling(OfRelease, code="missing-scaling"):
+    title = "A long context without the scaling that it was trained with"
+    severity = "warning"
+    hint = (
+        "Copy the scaling block from the model's original release, or declare the length that the base alone reaches."
+    )
+    blames = "file"
+    context: int
+    base: float
+    type: str
+    reach: int
+    release: str
+    its_scaling: str
+
+    def message(self) -> str:
+        return (
+            f"{spoken(self.context)} positions are declared with a base of {spoken(self.base)} and no"
+            f" scaling, but with that base alone models of type {spoken(self.type)} reach"
+            f" {spoken(self.reach)}; {self.release}, which has this shape, has {self.its_scaling}."
+            " Beyond the first training's length the slow pairs turn too far."
+        )
+
+
+class DiffersFromRelease(OfRelease, code="differs-from-release"):
+    title = "A published model's shape with another base or scaling"
+    here: str
+    release: str
+    published: str
+    because: str | None = None
+    shape: str | None = None
+
+    def severity(self) -> str:
+        return "warning" if self.because else "note"
+
+    def hint(self) -> str:
+        return (
+            "Compare it with the model's original release, and take its value if this model was made from it."
+            if self.because or "because" not in self.evidence
+            else f"{IF_SOUND} If the model was not trained with another ladder, take the release's value."
+        )
+
+    def blames(self) -> str | None:
+        return "file" if self.because else None
+
+    def message(self) -> str:
+        shape = f"has this shape ({self.shape})" if self.shape else "is of this type"
+        return (
+            f"{self.said() if self.stated else self.here}, but {self.release}, which {shape}, has"
+            f" {self.published}: {self._guess()}"
+        )
+
+    def edit(self) -> Edit | None:
+        """The release's value in the place of what was lost; none for a model that may be meant to differ."""
+        return super().edit() if self.because else None
+
+    def _guess(self) -> str:
+        if self.because:
+            return f"{self.because}, and the release's was probably lost in a conversion or an export."
+        return "this is another model, or one that was stretched or trained further with another ladder."
+
+
+# Tokens that derivatives of a model add to its vocabulary, at most.
+_ADDED_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What tells models of one type apart.
+
+    Attributes:
+        type: The model type, of the text where there are several parts.
+        hidden: Channels of the model.
+        layers: Its layers.
+        heads: Its query heads.
+        vocabulary: Its tokens; None where the file does not say.
+    """
+
+    type: str
+    hidden: int
+    layers: int
+    heads: int
+    vocabulary: int | None
+
+    def __str__(self) -> str:
+        """The shape in words."""
+        words = f"{self.type}, width {self.hidden:,}, {self.layers} layers, {self.heads} heads"
+        return words if self.vocabulary is None else f"{words}, {self.vocabulary:,} tokens"
+
+    def fits(self, other: "ModelShape") -> bool:
+        """Whether a model of this shape may have been made from one of the other: tokens may have been added."""
+        alike = (family(self.type), self.hidden, self.layers, self.heads)
+        if alike != (family(other.type), other.hidden, other.layers, other.heads):
+            return False
+        if self.vocabulary is None or other.vocabulary is None:
+            return True
+        return 0 <= self.vocabulary - other.vocabulary <= _ADDED_TOKENS
+
+
+@dataclass(frozen=True)
+class Release:
+    """One published model.
+
+    Attributes:
+        name: What it is called.
+        shape: Its shape.
+        base: The base of its ladder; of the layers that see all, where kinds of layers differ.
+        scaling: Its scaling block, without lists; None without a scaling.
+        sections: How many pairs turn by time, rows and columns; None where tokens have one position.
+        context: Positions that it was published with; None where that is not known.
+        source: The copy of its config that this was read from.
+    """
+
+    name: str
+    shape: ModelShape
+    base: float
+    scaling: Mapping[str, Any] | None
+    sections: tuple[int, ...] | None
+    context: int | None
+    source: str
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """All of them."""
+    data = json.loads(
+        resources.files("clockhands.auditing.findings").joinpath("releases.json").read_text(encoding="utf-8")
+    )
+    return tuple(
+        Release(
+            row["name"],
+            ModelShape(row["type"], row["hidden"], row["layers"], row["heads"], row["vocabulary"]),
+            row["base"],
+            row["scaling"],
+            tuple(row["sections"]) if "sections" in row else None,
+            row["context"],
+            row["source"],
+        )
+        for row in data["releases"]
+    )
+
+
+def of_shape(shape: ModelShape) -> tuple[Release, ...]:
+    """The releases that a model of this shape may be or come from: where some have its vocabulary, only those."""
+    known = tuple(release for release in releases() if shape.fits(release.shape))
+    own = tuple(release for release in known if shape.vocabulary in (None, release.shape.vocabulary))
+    return own or known
+
+
+def of_type(model_type: str) -> tuple[Release, ...]:
+    """The releases of a model type, whatever their shape."""
+    return tuple(release for release in releases() if family(release.shape.type) == family(model_type))
+
+
+def reach_of(model_type: str, base: float) -> int | None:
+    """The longest context that releases of a type reach with a base alone, before any scaling."""
+    alike = [each for each in of_type(model_type) if each.base == base]
+    reached = [(each.scaling or {}).get("original_max_position_embeddings", each.context) for each in alike]
+    return max((length for length in reached if length), default=None)
+
+
+def family(model_type: str) -> str:
+    """The type of the whole for that of its text part.
+
+    >>> family("gemma3_text"), family("mllama_text_model"), family("llama")
+    ('gemma3', 'mllama', 'llama')
+    """
+    return model_type.removesuffix("_model").removesuffix("_text")
+
 
 # The base that most readers take where a file has none, and the contexts that it is plausible for without a scaling.
 _USUAL_BASE = 10_000.0
@@ -20,7 +215,8 @@ OF_LENGTH = ("llama3", "yarn", "longrope")
 """Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training."""
 
 
-def releases_of_the_shape(subject: Subject) -> Iterator[Case]:
+@check
+def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
     """Another base or scaling than every release of the shape has; or a context without the scaling it needs."""
     for part in rotary_parts(subject):
         code, shape = _main_code(subject, part), _shape(subject, part)
@@ -36,13 +232,13 @@ def releases_of_the_shape(subject: Subject) -> Iterator[Case]:
             yield from _differing(subject, part, code, shape, known)
 
 
-def with_release(subject: Subject, case: Case) -> Case:
+def with_release(subject: Audited, case: Kind) -> Kind:
     """A case that was noticed while reading, with what the release of the model's shape has in that place.
 
     It is added where it decides how grave the case is or how it is mended: a default that is the release's own value,
     numbers of a scaling that are not there, a length that was left as it was when a scaling was switched on.
     """
-    code, evidence, layers = case
+    code, evidence = case.code, case.evidence
     if code not in ("default-base", "incomplete-scaling", "missing-original", "factor-times-original"):
         return case
     for part in rotary_parts(subject):
@@ -55,7 +251,7 @@ def with_release(subject: Subject, case: Case) -> Case:
             # Where another release of the shape has another base, an absent one may have been either.
             alone = len({each.base for each in reaching}) == 1
             if own is not None and alone and evidence.get("belongs at") == _base_place(part):
-                return code, {**evidence, "as released": own.name}, layers
+                return type(case)({**evidence, "as released": own.name}, case.layers)
             continue
         if code == "factor-times-original":
             context = subject.resolved.context or 0
@@ -64,14 +260,14 @@ def with_release(subject: Subject, case: Case) -> Case:
             # A product that no float holds is evidence in words.
             stretches = evidence.get("scaling") == "yarn" and isinstance(reach, int | float) and reach > context
             if own is not None and stretches:
-                return code, {**evidence, "switched on in": own.name}, layers
+                return type(case)({**evidence, "switched on in": own.name}, case.layers)
             continue
         block = next((each for each in part.blocks() if any(place.startswith(each.place) for place in evidence)), None)
         if block is None and code == "missing-original":
             block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
         own = next((each for each in known if block is not None and _completes(block, each)), None)
         if own is not None:
-            return code, {**evidence, "release": own.name, **_mended(part, own)}, layers
+            return type(case)({**evidence, "release": own.name, **_mended(part, own)}, case.layers)
     return case
 
 
@@ -86,7 +282,7 @@ def _of_their_length(known: tuple[Release, ...], context: int | None, *, scaled:
     return tuple(each for each in known if each.base != _USUAL_BASE or context is None or context == each.context)
 
 
-def _completes(block: Block, release: Release) -> bool:
+def _completes(block: RotaryBlock, release: Release) -> bool:
     """Whether a release has the scaling of a block, and what the block holds of it."""
     there = release.scaling
     if there is None or there["rope_type"] != block.scaling:
@@ -98,7 +294,9 @@ def _base_place(part: Part) -> str:
     return part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
 
 
-def _differing(subject: Subject, part: Part, code: Code, shape: Shape, known: tuple[Release, ...]) -> Iterator[Case]:
+def _differing(
+    subject: Audited, part: Part, code: Code, shape: ModelShape, known: tuple[Release, ...]
+) -> Iterator[Kind]:
     if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
         return
     nearest = max(known, key=lambda each: (*_nearness(code, each), each.shape.vocabulary == shape.vocabulary))
@@ -116,7 +314,7 @@ def _nearness(code: Code, release: Release) -> tuple[bool, bool, bool]:
     return _same_base(code, release), _same_scaling(code, release), kinds[0] == kinds[1]
 
 
-def _main_code(subject: Subject, part: Part) -> Code | None:
+def _main_code(subject: Audited, part: Part) -> Code | None:
     """The code of the layers that see all, or of all layers."""
     if part.section.part != "text":
         return None
@@ -124,16 +322,17 @@ def _main_code(subject: Subject, part: Part) -> Code | None:
     return next((code for code in codes if code.window is None), codes[0] if codes else None)
 
 
-def _shape(subject: Subject, part: Part) -> Shape | None:
+def _shape(subject: Audited, part: Part) -> ModelShape | None:
     numbers = [part.fields.whole(name) for name in ("hidden", "layers", "heads")]
     hidden, layers, heads = (None if number is None else number.value for number in numbers)
     if part.name is None or part.known is None or hidden is None or layers is None or heads is None:
         return None
     vocabulary = part.section.values.get("vocab_size", (subject.opened.config or {}).get("vocab_size"))
-    return Shape(part.name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+    return ModelShape(part.name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
 
 
-def missing_sections(subject: Subject) -> Iterator[Case]:
+@check
+def missing_sections(subject: Audited) -> Iterator[Kind]:
     """No sections of time, rows and columns, in a type whose releases declare them, each the same."""
     for part in rotary_parts(subject):
         code = _main_code(subject, part)
@@ -165,10 +364,12 @@ def missing_sections(subject: Subject) -> Iterator[Case]:
             "mended with": values,
             "merged": block is not None,
         }
-        yield "differs-from-release", evidence, code.layers
+        yield DiffersFromRelease(evidence, code.layers)
 
 
-def _missing_scaling(subject: Subject, part: Part, code: Code, shape: Shape, known: tuple[Release, ...]) -> Case | None:
+def _missing_scaling(
+    subject: Audited, part: Part, code: Code, shape: ModelShape, known: tuple[Release, ...]
+) -> Kind | None:
     context = subject.resolved.context
     if code.base is None or context is None or scaling_of(code) is not None:
         return None
@@ -185,10 +386,10 @@ def _missing_scaling(subject: Subject, part: Part, code: Code, shape: Shape, kno
     evidence: dict[str, Any] = {**declared(subject.resolved, "context"), **declared(code, "base")}
     evidence |= {"context": context, "base": code.base, "type": shape.type, "reach": reach, "release": release.name}
     evidence |= {"its scaling": scaling_in_words(release.scaling), "source of the release": release.source}
-    return "missing-scaling", evidence | _mended(part, release), code.layers
+    return MissingScaling(evidence | _mended(part, release), code.layers)
 
 
-def _other_base(subject: Subject, part: Part, code: Code, release: Release, shape: Shape) -> Case:
+def _other_base(subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
     evidence: dict[str, Any] = declared(code, "base")
     context = subject.resolved.context or 0
     if not evidence:
@@ -202,10 +403,10 @@ def _other_base(subject: Subject, part: Part, code: Code, release: Release, shap
     )
     evidence |= {"release": release.name, "shape": str(shape), "published": f"a base of {spoken(release.base)}"}
     evidence |= {"because": because, "mended at": at, "mended with": release.base}
-    return "differs-from-release", evidence | {"source of the release": release.source}, code.layers
+    return DiffersFromRelease(evidence | {"source of the release": release.source}, code.layers)
 
 
-def _other_scaling(subject: Subject, part: Part, code: Code, release: Release, shape: Shape) -> Case:
+def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
     here, there = scaling_of(code), release.scaling
     evidence: dict[str, Any] = {}
     because = None
@@ -225,7 +426,7 @@ def _other_scaling(subject: Subject, part: Part, code: Code, release: Release, s
     published = "no scaling" if there is None else scaling_in_words(there)
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}
-    return "differs-from-release", evidence, code.layers
+    return DiffersFromRelease(evidence, code.layers)
 
 
 def _before_stretching(context: int | None, scaling: Mapping[str, Any] | None) -> bool:
@@ -248,7 +449,7 @@ def _mended(part: Part, release: Release) -> dict[str, Any]:
     return {"mended at": block.place, "mended with": values, "merged": True}
 
 
-def _scales(block: Block) -> bool:
+def _scales(block: RotaryBlock) -> bool:
     return block.scaling not in (None, "default") and block.values.get("factor") != 1
 
 

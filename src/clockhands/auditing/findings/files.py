@@ -1,11 +1,12 @@
 """One quantity in two files of a model folder: its config, Meta's or Mistral's params.json, a GGUF file beside them."""
+# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.auditing.checks.lengths import TEXT
-from clockhands.auditing.checks.subject import Case, Subject, declared, in_a_file
+from clockhands.auditing.findings.kind import Kind, spoken
+from clockhands.auditing.findings.parts import TEXT, Audited, check, declared, in_a_file
 from clockhands.errors import ClockhandsError
 from clockhands.scaling import yarn_magnitude
 from clockhands.sources.gguf_fields import ARCHITECTURE
@@ -14,12 +15,46 @@ from clockhands.sources.params_fields import SCALED, meta_scaling
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Code, Resolved
 
+
+class FilesDisagree(Kind, code="files-disagree"):
+    title = "Two files of one folder disagree"
+    severity = "warning"
+    hint = "Find out which file the model was trained by, usually the oldest, and convert the other again."
+    blames = "ambiguous"
+    what: str
+    there: float
+    taken_by: str
+    lost: bool | None = None
+    ratio: float | None = None
+    here: float | None = None
+    taken: float | None = None
+
+    def message(self) -> str:
+        places = [
+            (name, value) for name, value in self.evidence.items() if ":" in name or name.startswith("config.json (")
+        ]
+        told = " but ".join(f"{name} is {spoken(value)}" for name, value in places)
+        if self.here is not None:
+            return (
+                f"Two files disagree about the {self.what}: {told}, by which cosine and sine are multiplied by"
+                f" {spoken(self.there)} and not by {spoken(self.here)}."
+            )
+        tail = "readers of the one and of the other build different models."
+        if self.lost:
+            tail = "in one of them the scaling was lost, so that its readers turn the slow pairs wrongly."
+        if self.taken is not None:
+            told += f", for which {self.taken_by}, takes {spoken(self.taken)}"
+        ratio = f" A rate is {spoken(self.ratio)} times the other at most;" if self.ratio else ""
+        return f"Two files disagree about the {self.what}: {told};{ratio} {tail}".replace("; A", ". A")
+
+
 PARAMS = "params.json"
 _MOST_GGUF = 4  # of a folder: quantisations of one model have the same keys
 _SAME = 1e-3  # of a rate: files hold bases and divisors in float32
 
 
-def files_disagree(subject: Subject) -> Iterator[Case]:
+@check
+def files_disagree(subject: Audited) -> Iterator[Kind]:
     """Base, scaling, layers and heads, where another file of the folder says otherwise than the config."""
     opened = subject.opened
     if opened.form != "config":
@@ -39,7 +74,7 @@ def _turning(resolved: Resolved) -> Code | None:
     return next(iter(wide or turning), None)
 
 
-def _against_params(subject: Subject, code: Code, params: Mapping[str, Any]) -> Iterator[Case]:
+def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> Iterator[Kind]:
     scaling = code.scaling or {}
     yarn = params.get("yarn") if isinstance(params.get("yarn"), Mapping) else {}
     assert isinstance(yarn, Mapping)
@@ -58,12 +93,12 @@ def _against_params(subject: Subject, code: Code, params: Mapping[str, Any]) -> 
     switch = params.get("use_scaled_rope")
     if isinstance(switch, bool) and switch != (scaling.get("type") == "llama3"):
         said = {block or here: scaling.get("type"), f"{PARAMS}:use_scaled_rope": switch}
-        yield "files-disagree", {"what": "scaling", "lost": switch and not scaling, **said}, code.layers
+        yield FilesDisagree({"what": "scaling", "lost": switch and not scaling, **said}, code.layers)
     elif switch:
         yield from _meta_factor(code, params, {_placed(code, "factor") or here: scaling.get("factor")})
     if yarn and scaling.get("type") != "yarn":
         said = {block or here: scaling.get("type"), f"{PARAMS}:yarn.factor": yarn.get("factor")}
-        yield "files-disagree", {"what": "scaling", "lost": not scaling, **said}, code.layers
+        yield FilesDisagree({"what": "scaling", "lost": not scaling, **said}, code.layers)
     elif yarn:
         for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
             said = {_placed(code, key) or here: scaling.get(name)}
@@ -77,7 +112,7 @@ def _placed(code: Code, key: str) -> str | None:
     return next((place for place in places if in_a_file(place) and place.endswith(f".{key}")), None)
 
 
-def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Case]:
+def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Kind]:
     """The factor beside the one that the file's maker takes for its switch, which is a constant of the code."""
     ours = (code.scaling or {}).get("factor")
     written = next((key for key in SCALED["factor"] if params.get(key) is not None), None)
@@ -88,10 +123,10 @@ def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any])
     if isinstance(ours, int | float) and not math.isclose(ours, block["factor"], rel_tol=1e-6):
         said = {**here, f"{PARAMS}:use_scaled_rope": True}
         evidence = {"what": "scaling's factor", "taken": block["factor"], "taken by": source}
-        yield "files-disagree", {**evidence, **said}, code.layers
+        yield FilesDisagree({**evidence, **said}, code.layers)
 
 
-def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
+def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Kind]:
     """Whether cosine and sine are multiplied by YaRN's ``0.1 ln f + 1``, which Mistral's files say by a switch."""
     applied, factor = yarn.get("apply_scale"), yarn.get("factor")
     if not isinstance(applied, bool) or not isinstance(factor, int | float) or factor <= 1:
@@ -102,15 +137,15 @@ def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
     place = code.source.get("attention_factor", "").split(", ")[0]
     said = {place if in_a_file(place) else "config.json:attention factor": code.attention_factor}
     evidence = {"what": "attention factor", "here": code.attention_factor, "there": meant}
-    yield "files-disagree", {**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers
+    yield FilesDisagree({**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers)
 
 
-def _numbers(ours: Any, theirs: Any, what: str, here: Mapping[str, Any], there: str) -> Iterator[Case]:
+def _numbers(ours: Any, theirs: Any, what: str, here: Mapping[str, Any], there: str) -> Iterator[Kind]:
     if not isinstance(ours, int | float) or not isinstance(theirs, int | float) or isinstance(theirs, bool):
         return
     if not math.isclose(ours, theirs, rel_tol=1e-6):
         said = dict(here) or {"config.json (a default)": ours}
-        yield "files-disagree", {"what": what, **said, there: theirs}, None
+        yield FilesDisagree({"what": what, **said, there: theirs})
 
 
 def _layers(resolved: Resolved) -> int | None:
@@ -120,13 +155,13 @@ def _layers(resolved: Resolved) -> int | None:
     return max(last) + 1 if last else None
 
 
-def _config_place(subject: Subject) -> str:
+def _config_place(subject: Audited) -> str:
     held = subject.opened.config or {}
     key = next((key for key in ("rope_scaling", "rope_parameters") if key in held), "rope_scaling")
     return f"{subject.opened.config_name}:{key}"
 
 
-def _against_gguf(subject: Subject, code: Code) -> Iterator[Case]:
+def _against_gguf(subject: Audited, code: Code) -> Iterator[Kind]:
     folder = subject.opened.path
     assert folder is not None
     for path in sorted(folder.glob("*.gguf"))[:_MOST_GGUF]:
@@ -148,12 +183,12 @@ def _against_gguf(subject: Subject, code: Code) -> Iterator[Case]:
         yield from _numbers(_layers(subject.resolved), _layers(other), "number of layers", here, counted)
         if len(code.rates) != len(theirs.rates):
             evidence = {"config.json:pairs": len(code.rates), f"{path.name}:pairs": len(theirs.rates)}
-            yield "files-disagree", {"what": "number of turning pairs", **evidence}, code.layers
+            yield FilesDisagree({"what": "number of turning pairs", **evidence}, code.layers)
         elif code.base is not None and theirs.base is not None and math.isclose(code.base, theirs.base, rel_tol=1e-6):
             yield from _ladders(code, theirs, path.name)
 
 
-def _of_another_width(subject: Subject, keys: Mapping[str, Any]) -> bool:
+def _of_another_width(subject: Audited, keys: Mapping[str, Any]) -> bool:
     theirs = keys.get(f"{keys.get(ARCHITECTURE)}.embedding_length")
     config = subject.opened.config or {}
     inner = config.get("text_config")
@@ -161,7 +196,7 @@ def _of_another_width(subject: Subject, keys: Mapping[str, Any]) -> bool:
     return isinstance(ours, int) and isinstance(theirs, int) and ours != theirs
 
 
-def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Case]:
+def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Kind]:
     """Two ladders of one base: where they differ, a scaling was lost or changed."""
     ratios = [a / b for a, b in zip(code.rates or (), theirs.rates or (), strict=True) if b]
     worst = max(ratios, key=lambda ratio: abs(math.log(ratio)) if ratio > 0 else 0.0, default=1.0)
@@ -172,4 +207,4 @@ def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Case]:
     )
     said = {block: (code.scaling or {}).get("type"), f"{name}:scaling": (theirs.scaling or {}).get("type")}
     evidence = {"what": "scaling", "ratio": max(worst, 1 / worst), "lost": bool(code.scaling) != bool(theirs.scaling)}
-    yield "files-disagree", {**evidence, **said}, code.layers
+    yield FilesDisagree({**evidence, **said}, code.layers)
