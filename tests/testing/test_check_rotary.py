@@ -14,8 +14,7 @@ from clockhands.faults.rotary import Seen, rotary_suspects
 from clockhands.rotary import XPos, chunked, interleaved
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.testing import CannotCheck, CheckFailed, check_rotary
-from clockhands.testing.bounds import passed_on, phase_error, turned_error
-from clockhands.testing.libraries import UNIT
+from clockhands.testing.bounds import UNIT, passed_on, phase_error, turned_error
 from clockhands.testing.rotary_experiments import EVERY, SMALL
 
 BATCHES = {"axes": "batch heads seq width", "positions": "batch seq"}

@@ -10,6 +10,7 @@ import numpy as np
 
 from clockhands.additive import AdditiveCode, Learned
 from clockhands.arguments import count, positive, shown
+from clockhands.calling import Refused
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults.additive import Seen, additive_suspects, further_suspects
@@ -21,7 +22,7 @@ from clockhands.positions import numpy_of
 from clockhands.testing.additive_asking import InsideAdding, OutsideAdding, Right, answer, tokens
 from clockhands.testing.additive_experiments import EVERY, SMALL
 from clockhands.testing.additive_unexplained import unexplained
-from clockhands.testing.calling import PAIRS, Called, Refused
+from clockhands.testing.calling import PAIRS, Called
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, function_of, named, report_of, resolved

@@ -37,8 +37,7 @@ from clockhands.additive import (
 )
 from clockhands.faults.adding import Hands, hands_of
 from clockhands.ladders import EvenSteps, Joined, Repeated
-from clockhands.testing.bounds import SINGLE
-from clockhands.testing.libraries import TINY, UNIT
+from clockhands.testing.bounds import SINGLE, TINY, UNIT
 
 
 def row_error(spec: AdditiveCode, values: Any, at: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.additive import AdditiveCode, AxialSinusoidal, Sinusoidal
+from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError
 from clockhands.faults.adding import hands_of
 from clockhands.ladders import Geometric
 from clockhands.testing.additive_asking import answer, at_axes, tokens
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.rotary_experiments import ROWS, telling
 

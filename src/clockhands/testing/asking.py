@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from clockhands.calling import Refused
 from clockhands.faults.fault import Suspect
 from clockhands.faults.turning import Turning
-from clockhands.testing.calling import PAIRS, Called, Refused, first_places, first_shape, in_runs, numbered
+from clockhands.testing.calling import PAIRS, Called, first_places, first_shape, in_runs, numbered
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.reports import CannotCheck
 

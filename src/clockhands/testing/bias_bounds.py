@@ -37,7 +37,7 @@ import numpy as np
 from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Fire, Kerple, TableCode, row_numbers
 from clockhands.biases.linear import Alibi, Decay
 from clockhands.biases.windows import LogWindow
-from clockhands.testing.libraries import TINY, UNIT
+from clockhands.testing.bounds import TINY, UNIT
 
 SINGLE = 2.0**-24
 

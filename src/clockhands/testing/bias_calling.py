@@ -1,16 +1,16 @@
 """Calling somebody's bias: with positions or with counts, in its library, within a time, and its answer as numbers."""
 
-import functools
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import one_of, shown
+from clockhands.calling import FLOATS, ForeignFunction, Refused, float_name, kind_of, library_name, refusals
 from clockhands.errors import InvalidType
-from clockhands.testing.calling import Refused, answered, spaced
+from clockhands.testing.calling import spaced
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, float_name, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
 CALLS = ("queries, keys", "counts", "keys")
@@ -19,7 +19,7 @@ CALLS = ("queries, keys", "counts", "keys")
 _WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or say call=."
 
 
-class CalledBias:
+class CalledBias(ForeignFunction):
     """Somebody's bias as a function of two NumPy arrays of positions: float64 [heads, queries, keys].
 
     Attributes:
@@ -55,13 +55,12 @@ class CalledBias:
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or say make=."
             )
-        self.function, self.heads, self.timeout = function, heads, timeout
+        super().__init__(function, dtype, timeout)
+        self.heads = heads
         self.call = one_of("call", spaced(call), CALLS, "It names what the function is called with.")
         self.aligned = one_of("aligned", aligned, ("end", "start"), "It says which keys the queries stand at.")
         self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is what the numbers should be good for.")
-        self.calls = self.rows = 0
-        self.changed: set[str] = set()
-        self.output, self.home = dtype, ""
+        self.home = ""
         self.first: list[tuple[np.ndarray, np.ndarray]] = []
         # More keys than queries, so that neither is taken for the other.
         queries, keys = (7, 12) if tokens is None and call != "keys" else (tokens or 12, tokens or 12)
@@ -69,45 +68,36 @@ class CalledBias:
 
     def beside(self, function: Callable[..., Any], heads: int) -> "CalledBias":
         """Another function, called in the same way; it is not asked anything yet."""
-        other = object.__new__(CalledBias)
-        other.__dict__.update(self.__dict__ | {"function": function, "heads": heads, "first": []})
+        other = copy.copy(self)
+        other.function, other.heads, other.first = function, heads, []
         return other
 
     def _standing(self, queries: int, keys: int) -> np.ndarray:
         return np.arange(queries) + (keys - queries if self.aligned == "end" else 0)
 
     def _find_library(self, backend: Any, queries: np.ndarray, keys: np.ndarray) -> None:
-        tried: dict[str, list[str]] = {}
-        for name in likely_libraries(self.function) if backend is None else (backend,):
-            self.library = Library(name)
-            try:
-                answer = self(queries, keys)
-            except Refused as error:
-                tried.setdefault(str(error), []).append(self.library.name)
-            else:
-                if np.isfinite(answer).any():
-                    self.first = [(queries, keys)]
-                    return
+        as_called = f"The function was called as {self.asked(len(queries), len(keys))}:"
+
+        def attempt() -> None:
+            if not np.isfinite(self(queries, keys)).any():
                 raise CannotCheck(
-                    f"The function was called as {self.asked(len(queries), len(keys))}: no number that it gave back "
-                    "is finite.",
+                    f"{as_called} no number that it gave back is finite.",
                     "Look for a division by zero, or a mask over all keys.",
                 )
-        said = "; ".join(
-            f"with arrays of {' and '.join(names)} {error}" if self.call == "queries, keys" else error
-            for error, names in tried.items()
-        )
-        raise CannotCheck(
-            f"The function was called as {self.asked(len(queries), len(keys))}: {said}.", self._advice(keys)
-        )
+
+        if tried := self.find_library(backend, attempt):
+            # A function of numbers takes no arrays of any library.
+            told = refusals(tried) if self.takes_positions else "; ".join(dict.fromkeys(str(each) for _, each in tried))
+            raise CannotCheck(f"{as_called} {told}.", self._advice(keys))
+        self.first = [(queries, keys)]
 
     def _advice(self, keys: np.ndarray) -> str:
         """How it can be called, where another way works; else how to wrap it."""
         for call in CALLS:
             if call == self.call:
                 continue
-            trial = object.__new__(CalledBias)
-            trial.__dict__.update(self.__dict__ | {"call": call, "changed": set()})
+            trial = copy.copy(self)
+            trial.call, trial.changed = call, set()
             try:
                 trial(keys, keys)
             except Refused as error:
@@ -148,7 +138,7 @@ class CalledBias:
         arguments: dict[str, Any]
         number = len(queries)
         if self.call == "queries, keys":
-            arguments = {"queries": self.library.integers(queries), "keys": self.library.integers(keys)}
+            arguments = {"queries": self.library.positions(queries), "keys": self.library.positions(keys)}
         else:
             start = len(keys) - number if self.aligned == "end" else 0
             if not np.array_equal(keys, np.arange(len(keys))) or not np.array_equal(queries, start + np.arange(number)):
@@ -158,20 +148,11 @@ class CalledBias:
                 if number not in (1, len(keys)):
                     raise Unasked("it takes the number of keys alone")
                 arguments = {"keys": len(keys)}
-        self.calls += 1
-        self.rows += number
-        before = {name: as_numpy(array).copy() for name, array in arguments.items() if hasattr(array, "shape")}
-        called = self.library.calling(self.function)
-        answer = answered(functools.partial(called, *arguments.values()), self.timeout)
-        for name, array in before.items():
-            if not np.array_equal(array, as_numpy(arguments[name])):
-                self.changed.add(name)
+        answer = self.ask(arguments, number)
         return self._checked(answer, number, len(keys))
 
     def _checked(self, answer: Any, queries: int, keys: int) -> np.ndarray:
-        if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
-            kind = "nothing" if answer is None else f"a value of type {type(answer).__name__}"
-            raise Refused(f"it gave back {kind}, not an array")
+        answer = self.array_or_refuse(answer, kind_of(answer, lengths=False))
         shape = tuple(answer.shape)
         axes = shape
         while len(axes) > 3 and axes[0] == 1:
@@ -179,10 +160,8 @@ class CalledBias:
         # What is added to scores [heads, queries, keys]: one row may stand for all queries.
         if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
             raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")
-        self.output, self.home = dtype_of(answer), library_name(answer)
-        if self.output not in FLOATS:
-            raise Refused(f"it gave back {self.output}, not real numbers")
-        numbers = as_numpy(answer).astype(np.float64).reshape(axes)
+        self.home = library_name(answer)
+        numbers = self.numbers(answer).reshape(axes)
         if axes[1] not in (1, queries):
             if self.call != "keys":
                 raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")

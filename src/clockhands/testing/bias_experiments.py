@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from clockhands.biases import Alibi, BiasCode, Buckets, Decay, Fire, Kerple, bias
+from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.testing.bias_bounds import beyond_edge, bias_error, near_edge
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 
 # What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048) and lies in different buckets.

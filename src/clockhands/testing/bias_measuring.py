@@ -8,8 +8,8 @@ from clockhands.biases import TableCode, row_numbers
 from clockhands.faults.biasing import alone, table_of
 from clockhands.testing.bias_bounds import near_edge
 from clockhands.testing.bias_experiments import experiment, standing
+from clockhands.testing.bounds import UNIT
 from clockhands.testing.experiments import Answer
-from clockhands.testing.libraries import UNIT
 
 
 def measured(it: Any) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from clockhands.arguments import count
 from clockhands.biases import BiasCode, bias
+from clockhands.calling import Refused, as_numpy
 from clockhands.errors import InvalidValue
 from clockhands.faults.biases import bias_suspects
 from clockhands.faults.biasing import Behind, Given
@@ -19,11 +20,9 @@ from clockhands.testing.bias_calling import CalledBias
 from clockhands.testing.bias_experiments import EVERY, SMALL, BiasAnswer, masks_later_keys
 from clockhands.testing.bias_measuring import MEASURED, measured, table_seen
 from clockhands.testing.bias_telling import FAULTS_OF_BIASES, failure_of, seen, unexplained
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer
 from clockhands.testing.explaining import Asked, explanations, fitting
 from clockhands.testing.judging import asked_all, function_of, named, report_of, resolved
-from clockhands.testing.libraries import as_numpy
 from clockhands.testing.reports import CannotCheck, Explanation, Report, settled
 
 LENGTH = 10_000

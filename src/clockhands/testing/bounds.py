@@ -26,9 +26,12 @@ from functools import lru_cache
 import numpy as np
 
 from clockhands.rotary import Rotary
-from clockhands.testing.libraries import TINY, UNIT
 
 SINGLE = 2.0**-24
+# Half the distance of neighbouring numbers, relative to their size: what one rounding is off by, at most.
+UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
+# What is lost below the smallest normal number.
+TINY = {"bfloat16": 2.0**-133, "float16": 2.0**-25, "float32": 2.0**-149, "float64": 0.0}
 
 
 def phase_error(phases: np.ndarray, rates: np.ndarray, passed_on: np.ndarray | None = None) -> np.ndarray:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.calling import Refused
 from clockhands.faults.fault import Fault
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.explaining import told_of
 from clockhands.testing.reports import Explanation

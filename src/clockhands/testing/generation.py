@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count
+from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.rotary import Rotary
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.explaining import Asked
 from clockhands.testing.generation_calling import Model, TransformersModel, opened

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.calling import FLOATS, as_numpy, dtype_of
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, as_numpy, dtype_of
 
 Path = tuple[Any, ...]
 

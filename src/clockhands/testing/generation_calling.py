@@ -6,19 +6,27 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import shown
+from clockhands.calling import (
+    FLOATS,
+    LIBRARIES,
+    Library,
+    Refused,
+    answered,
+    as_numpy,
+    dtype_of,
+    kind_of,
+    library_name,
+    likely_libraries,
+)
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.testing.calling import Refused, answered
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
-LIBRARIES = ("numpy", "torch", "jax")
 ARGUMENTS = ("tokens", "positions", "mask", "cache")
 
 # Logits that are compared, at most: what positions do, they do to all.
@@ -118,25 +126,15 @@ class Model:
         if positions is None:
             positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
         given = {
-            "tokens": self.library.integers(tokens),
-            "positions": self.library.integers(np.ascontiguousarray(positions)),
-            "mask": None if mask is None else self.booleans(mask),
+            "tokens": self.library.positions(tokens),
+            "positions": self.library.positions(np.ascontiguousarray(positions)),
+            "mask": None if mask is None else self.library.booleans(mask),
             "cache": cache,
         }
         answer = self.library.calling(self.forward)(*(given[name] for name in ARGUMENTS if name in self.takes))
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            raise Refused(f"it gave back {_kind(answer)}, where logits and a cache belong")
+            raise Refused(f"it gave back {kind_of(answer)}, where logits and a cache belong")
         return answer[0], answer[1]
-
-    def booleans(self, mask: np.ndarray) -> Any:
-        """A mask as the library's own."""
-        if self.library.name == "torch":
-            import torch
-
-            return torch.from_numpy(np.ascontiguousarray(mask))
-        if self.library.name == "jax":
-            return import_module("jax.numpy").asarray(mask)
-        return np.array(mask) if self.library.module is None else self.library.module.asarray(mask)
 
     @property
     def copied(self) -> bool:
@@ -341,9 +339,3 @@ def _taken(forward: Callable[..., Any]) -> frozenset[str]:
     if named == list(parameters) and named == [name for name in ARGUMENTS if name in named] and "tokens" in named:
         return frozenset(named)
     return frozenset(ARGUMENTS)
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return f"{type(value).__name__} of {len(value)}"
-    return "nothing" if value is None else f"a value of type {type(value).__name__}"

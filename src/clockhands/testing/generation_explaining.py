@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.calling import Refused
 from clockhands.faults import FAULTS, generation
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Unasked, shares
 from clockhands.testing.explaining import Asked
 from clockhands.testing.generation_caches import copied, key_axes, with_rows

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.testing.calling import Refused
+from clockhands.calling import Refused, as_numpy
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.generation_calling import Model, TransformersModel
 from clockhands.testing.generation_subject import Subject
-from clockhands.testing.libraries import as_numpy
 
 # Hidden states may be off by a larger share of their size than the logits, which are normed before.
 _ROOM = 8.0

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.testing.calling import Refused
+from clockhands.calling import Refused
+from clockhands.testing.bounds import UNIT
 from clockhands.testing.experiments import Answer, Unasked
 from clockhands.testing.generation_calling import Model
-from clockhands.testing.libraries import UNIT
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
+from clockhands.calling import Refused
 from clockhands.errors import InvalidType
 from clockhands.specs import describe
 from clockhands.testing.bias_calling import CalledBias
-from clockhands.testing.calling import Called, Refused
+from clockhands.testing.calling import Called
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked
 from clockhands.testing.kinds import spec_of

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from clockhands.arguments import shown
+from clockhands.calling import Refused, answered, as_numpy, dtype_of
 from clockhands.errors import InvalidType
-from clockhands.testing.calling import CALLS, Called, Refused, answered
-from clockhands.testing.libraries import as_numpy, dtype_of
+from clockhands.testing.calling import CALLS, Called
 from clockhands.testing.reports import CannotCheck
 from clockhands.testing.rotary_experiments import telling
 

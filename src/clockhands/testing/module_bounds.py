@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clockhands.testing.libraries import TINY, UNIT
+from clockhands.testing.bounds import TINY, UNIT
 
 if TYPE_CHECKING:  # it imports PyTorch, and the bounds need none
     from clockhands.testing.module_asking import Asking, Heard

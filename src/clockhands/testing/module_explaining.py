@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError
 from clockhands.faults import FAULTS
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import shares
 from clockhands.testing.module_asking import Heard
 from clockhands.testing.module_bounds import allowed

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.testing.libraries import as_numpy, dtype_of
+from clockhands.calling import as_numpy, dtype_of
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.testing.calling import Refused
+from clockhands.calling import Refused
 from clockhands.testing.experiments import Unasked
 from clockhands.testing.module_subject import Broke, Subject, Treated, Treatment, differs
 from clockhands.testing.module_tensors import as_it_was, held, put_parameters, spoil

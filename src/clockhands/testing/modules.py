@@ -11,10 +11,10 @@ import numpy as np
 from clockhands.additive import AdditiveCode
 from clockhands.arguments import one_of, shown
 from clockhands.biases import BiasCode
+from clockhands.calling import Refused
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import Rotary
 from clockhands.specs import describe
-from clockhands.testing.calling import Refused
 from clockhands.testing.experiments import Answer, Experiment, Unasked
 from clockhands.testing.explaining import Asked
 from clockhands.testing.judging import failures_of, resolved

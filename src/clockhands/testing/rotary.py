@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, shown
+from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.faults.fault import Suspect
 from clockhands.faults.rotary import Seen, rotary_suspects
@@ -16,7 +17,7 @@ from clockhands.faults.rotary_rows import ROTARY
 from clockhands.memory import refuse_larger
 from clockhands.rotary import Rotary
 from clockhands.testing.asking import Implementation, Inside, Outside
-from clockhands.testing.calling import PAIRS, Called, Refused, spaced
+from clockhands.testing.calling import PAIRS, Called, spaced
 from clockhands.testing.colliding import collided
 from clockhands.testing.experiments import Answer, Experiment
 from clockhands.testing.explaining import Asked, explanations, failed_of, fitting, told_of

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.calling import Refused
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.faults.turning import Turning
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, rotate
 from clockhands.testing.asking import Implementation, Inside, Outside
-from clockhands.testing.bounds import SINGLE, turned_error
-from clockhands.testing.calling import PAIRS, Refused
+from clockhands.testing.bounds import SINGLE, UNIT, turned_error
+from clockhands.testing.calling import PAIRS
 from clockhands.testing.experiments import Answer, Experiment, Unasked
-from clockhands.testing.libraries import UNIT
 
 # What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048), and powers of two, at which no
 # whole number is rounded.
