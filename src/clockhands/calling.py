@@ -150,6 +150,11 @@ class ForeignFunction:
                 self.changed.add(name)
         return answer
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How it was called, as reports say it."""
+        return {"library": self.library.name, "dtype": self.output, "calls": self.calls, "rows": self.rows}
+
     def array_or_refuse(self, answer: Any, what: str) -> Any:
         """The answer, if it is an array; ``what`` names it otherwise."""
         if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):

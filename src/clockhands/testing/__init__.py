@@ -14,8 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clockhands.testing.additive import check_additive
-    from clockhands.testing.biases import check_bias
+    from clockhands.testing.functions import check_additive, check_bias, check_rotary
     from clockhands.testing.generation import check_generation
     from clockhands.testing.laws import (
         ADDITIVE,
@@ -33,12 +32,10 @@ if TYPE_CHECKING:
     )
     from clockhands.testing.modules import check_module
     from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
-    from clockhands.testing.rotary import check_rotary
 
 # A plugin of pytest is imported by every run of it: what it may need is imported when it is used.
 _HOME = {
-    "additive": ("check_additive",),
-    "biases": ("check_bias",),
+    "functions": ("check_additive", "check_bias", "check_rotary"),
     "generation": ("check_generation",),
     "laws": (
         "ADDITIVE",
@@ -56,7 +53,6 @@ _HOME = {
     ),
     "modules": ("check_module",),
     "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
-    "rotary": ("check_rotary",),
 }
 _PLACES = {name: module for module, names in _HOME.items() for name in names}
 

@@ -21,9 +21,9 @@ CHECKS = {
 """Every kind and the name of its check."""
 
 _EXPERIMENTS = {
-    "rotary": ("rotary_experiments", ("SMALL", "EVERY")),
-    "additive": ("additive_experiments", ("SMALL", "EVERY")),
-    "bias": ("biases", ("SMALL", "MEASURED", "EVERY")),
+    "rotary": ("functions.rotary_experiments", ("SMALL", "EVERY")),
+    "additive": ("functions.additive_experiments", ("SMALL", "EVERY")),
+    "bias": ("functions.biases", ("SMALL", "MEASURED", "EVERY")),
 }
 
 

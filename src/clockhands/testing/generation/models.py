@@ -48,7 +48,7 @@ class Counts:
 
 
 @dataclass
-class Model:
+class CausalModel:
     """A causal model as a function of NumPy arrays.
 
     Attributes:
@@ -141,17 +141,17 @@ class Model:
         """Whether `fresh` gives a model that knows nothing of the others."""
         return False
 
-    def finer(self) -> "Model | None":
+    def finer(self) -> "CausalModel | None":
         """A copy in float32, where one can be made."""
         return None
 
-    def fresh(self) -> "Model":
+    def fresh(self) -> "CausalModel":
         """The model as it was before it was asked anything, where it can be copied; else itself."""
         return self
 
 
 @dataclass
-class TransformersModel(Model):
+class TransformersModel(CausalModel):
     """A causal model of the Transformers library.
 
     Attributes:
@@ -188,11 +188,11 @@ class TransformersModel(Model):
 
     @property
     def copied(self) -> bool:
-        """See `Model`."""
+        """See `CausalModel`."""
         return self.pristine is not None
 
     def finer(self) -> "TransformersModel | None":
-        """See `Model`."""
+        """See `CausalModel`."""
         made = self.fresh()
         if not self.copied:
             return None
@@ -200,7 +200,7 @@ class TransformersModel(Model):
         return made
 
     def fresh(self) -> "TransformersModel":
-        """See `Model`."""
+        """See `CausalModel`."""
         if self.pristine is None:
             return self
         made = copy.copy(self)
@@ -210,7 +210,7 @@ class TransformersModel(Model):
 
 def opened(
     model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float
-) -> Model:
+) -> CausalModel:
     """The model that is meant, and how it is called.
 
     Raises:
@@ -234,13 +234,13 @@ def opened(
     three = np.array([[1 % vocabulary, 0, 1 % vocabulary]])
     tried = []
     for library in likely_libraries(fn) if backend is None else (backend,):
-        made = Model(fn, Library(library), vocabulary, timeout, takes, small=_is_small(fn))
+        made = CausalModel(fn, Library(library), vocabulary, timeout, takes, small=_is_small(fn))
         try:
             made(three)
             home = made.counts.library
             if backend is None and home in LIBRARIES and home != library:
                 # It takes arrays of others too, but answers in its own.
-                made = Model(fn, Library(home), vocabulary, timeout, takes, small=_is_small(fn))
+                made = CausalModel(fn, Library(home), vocabulary, timeout, takes, small=_is_small(fn))
                 made(three)
         except Refused as error:
             tried.append((made.library.name, error))

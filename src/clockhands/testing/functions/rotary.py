@@ -1,6 +1,6 @@
 """`check_rotary`: whether somebody's function turns queries and keys as a rotary code says."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,24 +16,38 @@ from clockhands.faults.rotary import Seen, rotary_suspects
 from clockhands.faults.rotary_rows import ROTARY
 from clockhands.memory import refuse_larger
 from clockhands.rotary import Rotary
-from clockhands.testing.asking import Implementation, Inside, Outside
-from clockhands.testing.calling import PAIRS, Called, spaced
-from clockhands.testing.colliding import collided
-from clockhands.testing.experiments import Answer, Experiment
-from clockhands.testing.explaining import Asked, explanations, failed_of, fitting, told_of
-from clockhands.testing.judging import asked_all, function_of, named, report_of, resolved
-from clockhands.testing.reports import Explanation, Report, settled
-from clockhands.testing.rotary_experiments import (
+from clockhands.testing.experiments import (
     COPIES,
+    Answer,
+    Asked,
+    Experiment,
+    asked_all,
+    failed_of,
+    function_of,
+    named,
+    report_of,
+    resolved,
+)
+from clockhands.testing.functions.calls import PAIRS, Called, spaced
+from clockhands.testing.functions.rotary_experiments import (
     EVERY,
     KEYS,
     KEYS_UP_TO,
     LIKE_KEYS,
     SMALL,
-    answer,
-    tokens,
+    RotaryFunction,
+    RotarySuspect,
 )
-from clockhands.testing.unexplained import one_sided, only_coarse, remembers, unexplained
+from clockhands.testing.functions.suspects import (
+    collided,
+    explanations,
+    few_numbers,
+    fitting,
+    of_any_code,
+    only_coarse,
+    told_of,
+)
+from clockhands.testing.reports import Explanation, Report, settled
 
 LENGTH = 10_000
 
@@ -102,7 +116,7 @@ def check_rotary(
 
     def outside(
         function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None
-    ) -> Outside:
+    ) -> RotaryFunction:
         as_called = partial(
             Called,
             width=own.head_width,
@@ -117,7 +131,7 @@ def check_rotary(
         called = as_called(function, first=first)
         called.most = length
         other = None if key is None else as_called(key)
-        return Outside(own, called, length, called.coarse, other, build)
+        return RotaryFunction(own, called, length, called.coarse, other, build)
 
     build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
     it = outside(function_of(fn, make, spec), spec, keys)
@@ -151,7 +165,7 @@ def _follows_length(spec: Rotary) -> bool:
         return False
 
 
-def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
+def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...]:
     """What the failures look like."""
     small = [one for one in asked if one.experiment is not EVERY]
     every = next((one for one in asked if one.experiment is EVERY), None)
@@ -172,8 +186,8 @@ def _explained(it: Outside, asked: list[Asked]) -> tuple[Explanation, ...]:
 
             yield Suspect(("queries-and-keys-crossed",), {}, lambda: Turning)
 
-    def built(suspect: Suspect) -> Inside:
-        return Inside.of_suspect(suspect, it, side)
+    def built(suspect: Suspect) -> RotarySuspect:
+        return RotarySuspect.of_suspect(suspect, it, side)
 
     found, note = fitting(small, tried(), built)
     failed = failed_of(asked)
@@ -208,13 +222,13 @@ def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
     # The position before each is told apart from it.
     at = np.unique(np.concatenate([some, np.maximum(some - 1, 0)]))
 
-    def run(implementation: Implementation) -> list[Answer]:
-        return [answer(implementation, "chosen positions", tokens(implementation, 1, 1, len(at), seed=18), at)]
+    def run(implementation: Any) -> list[Answer]:
+        return [implementation.answer("chosen positions", implementation.tokens(1, 1, len(at), seed=18), at)]
 
     return first, Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
 
 
-def _wrong_side(it: Outside, asked: list[Asked]) -> str | None:
+def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
     """``"key"`` or ``"query"`` where only one of both is wrong."""
     if it.call != PAIRS:
         return None
@@ -235,7 +249,7 @@ def _wrong_side(it: Outside, asked: list[Asked]) -> str | None:
     return None
 
 
-def _seen(it: Outside, first_wrong: int | None, side: str | None = None) -> Seen:
+def _seen(it: RotaryFunction, first_wrong: int | None, side: str | None = None) -> Seen:
     """Measure the turning of the declared pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
     at = np.array([0, 1, *powers])
@@ -244,8 +258,8 @@ def _seen(it: Outside, first_wrong: int | None, side: str | None = None) -> Seen
     measured = []
     try:
         for seed in (19, 20):
-            x = tokens(it, 1, 1, len(at), seed=seed)
-            y = answer(it, "the turning of pairs", x, at, role="key" if side == "key" else None).got
+            x = it.tokens(1, 1, len(at), seed=seed)
+            y = it.answer("the turning of pairs", x, at, role="key" if side == "key" else None).got
             with np.errstate(invalid="ignore", divide="ignore"):
                 measured.append(((y[..., first] + 1j * y[..., second]) / (x[..., first] + 1j * x[..., second]))[0, 0])
     except Refused:
@@ -292,7 +306,7 @@ def _by_rates(spec: Rotary, seen: Seen) -> tuple[Explanation, ...]:
     return (told_of(ROTARY[code], parameters),)
 
 
-def _recognised(it: Outside) -> tuple[Rotary, ...]:
+def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:
     """What it is, where it is a rotary code of another spec."""
     from clockhands.recognition import identify
 
@@ -306,3 +320,48 @@ def _recognised(it: Outside) -> tuple[Rotary, ...]:
         matches = identify(asked, width=it.spec.head_width, backend="numpy", dtype="float64", longest=it.length - 1)
         return tuple(match.spec for match in matches if isinstance(match.spec, Rotary) and match.spec.base)
     return ()
+
+
+def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """What the failures have in common, by rules."""
+    if told := of_any_code(it, asked, ROTARY):
+        return told
+    failed = failed_of(asked)
+    still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
+    wrong_channels = np.unique(
+        np.concatenate(
+            [
+                np.flatnonzero((each.shares > 1).reshape(-1, each.shares.shape[-1]).any(axis=0))
+                for one in failed.values()
+                for each in one.answers
+                if each.shares.shape[-1] == it.spec.head_width
+            ]
+            or [np.empty(0, int)]
+        )
+    )
+    if len(still) and len(wrong_channels) and np.isin(wrong_channels, still).all():
+        some = ", ".join(map(str, wrong_channels[:4])) + (
+            f" and {len(wrong_channels) - 4} more" if len(wrong_channels) > 4 else ""
+        )
+        return (told_of(ROTARY["unrotated-channels-turned"], {"channels": some}),)
+    every = failed.get("every position")
+    few = "" if every is None else few_numbers(every.answers[0])
+    return (told_of(ROTARY["one-number-wrong"], {"which": few}),) if few else ()
+
+
+def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """What was right at first, and is not once something longer was asked."""
+    failed = failed_of(asked)
+    sound = {one.experiment.name for one in asked} - failed.keys()
+    if "a short sequence" in sound and {"asked again", "after a longer sequence"} & failed.keys():
+        return (told_of(ROTARY["remembers-longest"], {}),)
+    return ()
+
+
+def one_sided(told: tuple[Explanation, ...], side: str | None) -> tuple[Explanation, ...]:
+    """What was told, with the word that it is so for keys or for queries only, where it is."""
+    if side is None or not told:
+        return told
+    one, others = ("keys", "queries") if side == "key" else ("queries", "keys")
+    message = f"{told[0].message.removesuffix('.')}, for {one} only: {others} are right."
+    return (replace(told[0], message=message), *told[1:])

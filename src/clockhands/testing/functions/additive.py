@@ -1,6 +1,6 @@
 """`check_additive`: whether somebody's function adds the numbers of an additive code to its tokens."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,16 +19,32 @@ from clockhands.faults.fault import Suspect
 from clockhands.grids import Grid
 from clockhands.memory import refuse_larger
 from clockhands.positions import numpy_of
-from clockhands.testing.additive_asking import InsideAdding, OutsideAdding, Right, answer, tokens
-from clockhands.testing.additive_experiments import EVERY, SMALL
-from clockhands.testing.additive_unexplained import unexplained
-from clockhands.testing.calling import PAIRS, Called
-from clockhands.testing.experiments import Answer, Experiment, Unasked
-from clockhands.testing.explaining import Asked, explanations, fitting
-from clockhands.testing.judging import asked_all, function_of, named, report_of, resolved
+from clockhands.testing.experiments import (
+    COPIES,
+    ROWS,
+    Answer,
+    Asked,
+    Experiment,
+    Unasked,
+    asked_all,
+    failed_of,
+    function_of,
+    named,
+    report_of,
+    resolved,
+)
+from clockhands.testing.functions.additive_experiments import EVERY, SMALL, AdditiveFunction, AdditiveSuspect, Right
+from clockhands.testing.functions.calls import PAIRS, Called
+from clockhands.testing.functions.suspects import (
+    collided,
+    explanations,
+    few_numbers,
+    fitting,
+    of_any_code,
+    only_coarse,
+    told_of,
+)
 from clockhands.testing.reports import Explanation, Report, settled
-from clockhands.testing.rotary_experiments import COPIES, ROWS
-from clockhands.testing.unexplained import only_coarse
 
 LENGTH = 10_000
 _TELLING = 64  # wrong numbers of an answer by which suspects are told apart
@@ -83,8 +99,7 @@ def check_additive(
         The report; where something failed and ``raises`` is false too.
 
     Accuracy: a number may be off by what honest float32 arithmetic makes of it, derived in
-        `clockhands.testing.additive_bounds`, for the dtype of the tokens. Arithmetic of that size is not told from
-        exact.
+        `clockhands.testing.bounds`, for the dtype of the tokens. Arithmetic of that size is not told from exact.
 
     Raises:
         CheckFailed: Something failed; the message is the report.
@@ -108,7 +123,7 @@ def check_additive(
     ends = LENGTH if right.ends is None else min(LENGTH, right.ends)
     length = ends if length is None else _length(length, right)
 
-    def outside(function: Callable[..., Any], own: Right, first: str | None = None) -> OutsideAdding:
+    def outside(function: Callable[..., Any], own: Right, first: str | None = None) -> AdditiveFunction:
         called = Called(
             function,
             own.spec.width,
@@ -122,9 +137,9 @@ def check_additive(
             timeout=timeout,
             first=first,
         )
-        return OutsideAdding(own.spec, called, length, called.coarse, None, build, own, negative)
+        return AdditiveFunction(own.spec, called, length, called.coarse, None, build, own, negative)
 
-    def another(other: AdditiveCode, first: str | None = None) -> OutsideAdding:
+    def another(other: AdditiveCode, first: str | None = None) -> AdditiveFunction:
         assert make is not None
         return outside(make(other), right.of(other), first)
 
@@ -182,7 +197,7 @@ def _length(length: int, right: Right) -> int:
 
 
 def _explained(
-    it: OutsideAdding, asked: list[Asked], given: np.ndarray | None, resized: Mapping[str, Any] | None
+    it: AdditiveFunction, asked: list[Asked], given: np.ndarray | None, resized: Mapping[str, Any] | None
 ) -> tuple[Explanation, ...]:
     """What the failures look like."""
     small = [one for one in asked if one.experiment is not EVERY]
@@ -196,8 +211,8 @@ def _explained(
         return unexplained(it, asked)
     seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 
-    def built(suspect: Suspect) -> InsideAdding:
-        return InsideAdding.of_suspect(suspect, it)
+    def built(suspect: Suspect) -> AdditiveSuspect:
+        return AdditiveSuspect.of_suspect(suspect, it)
 
     def tried(suspects: Iterator[Suspect]) -> Iterator[Suspect]:
         return (one for one in suspects if _may_be(small[0], partial(built, one)))
@@ -215,7 +230,7 @@ def _explained(
     return only_coarse(told, asked, it.coarse)
 
 
-def _may_be(first: Asked, build: Callable[[], InsideAdding]) -> bool:
+def _may_be(first: Asked, build: Callable[[], AdditiveSuspect]) -> bool:
     """Whether a suspect is worth all questions, by the first one, which nothing came before.
 
     One that neither leaves less than half of the squared difference there nor gives one in ten of the wrong numbers
@@ -246,13 +261,13 @@ def _chosen(dense: Answer, lowest: int, length: int) -> tuple[int | None, Experi
     at = np.sort(np.concatenate([found, others[: max(ROWS - len(found), 0)]]))
 
     def run(it: Any) -> list[Answer]:
-        return [answer(it, "chosen positions", tokens(it, 1, 1, len(at), seed=18), at)]
+        return [it.answer("chosen positions", it.tokens(1, 1, len(at), seed=18), at)]
 
     chosen = Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
     return int(wrong[0]) if len(wrong) else None, chosen
 
 
-def _seen(it: OutsideAdding, first_wrong: int | None) -> Seen:
+def _seen(it: AdditiveFunction, first_wrong: int | None) -> Seen:
     """Measure the rows, and what becomes of tokens."""
     powers = np.array([0, *(2**power for power in range(18) if 2**power < it.length)])
     others = np.setdiff1d(np.arange(min(it.length, ROWS)), powers)
@@ -262,11 +277,11 @@ def _seen(it: OutsideAdding, first_wrong: int | None) -> Seen:
         at = np.arange(min(it.length, 4 * ROWS))
     width = it.spec.width
     try:
-        zeros = answer(it, "rows", np.zeros((1, 1, len(at), width)), at)
+        zeros = it.answer("rows", np.zeros((1, 1, len(at), width)), at)
         rows, right, factor = zeros.got[0, 0], zeros.wanted[0, 0], None
         if it.call != "positions":
-            x = tokens(it, 1, 1, len(at), seed=19)
-            through = (answer(it, "tokens", x, at).got - zeros.got)[0, 0]
+            x = it.tokens(1, 1, len(at), seed=19)
+            through = (it.answer("tokens", x, at).got - zeros.got)[0, 0]
             factor = float((through * x[0, 0]).sum() / (x * x).sum())
     except (Refused, Unasked):
         at, rows, right, factor = at[:0], np.zeros((0, width)), np.zeros((0, width)), None
@@ -285,7 +300,7 @@ def _seen(it: OutsideAdding, first_wrong: int | None) -> Seen:
     )
 
 
-def _recognised(it: OutsideAdding) -> tuple[AdditiveCode, ...]:
+def _recognised(it: AdditiveFunction) -> tuple[AdditiveCode, ...]:
     """What it is, where it is an additive code of another spec."""
     from clockhands.recognition import identify
 
@@ -304,3 +319,55 @@ def _recognised(it: OutsideAdding) -> tuple[AdditiveCode, ...]:
             matches = identify(asked, width=it.spec.width, backend="numpy", dtype=it.dtype, longest=it.length - 1)
         return tuple(match.spec for match in matches if isinstance(match.spec, AdditiveCode) and not match.spec.learned)
     return ()
+
+
+# Rows of another table are not told from rows that were resized otherwise where more than this share of their spread
+# is different.
+_ALIKE = 0.5
+
+
+def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """What the failures have in common."""
+    if told := of_any_code(it, asked, ADDITIVE):
+        return told
+    every = failed_of(asked).get(EVERY.name)
+    if every is None:
+        return ()
+    few = few_numbers(every.answers[0])
+    if few:
+        return (told_of(ADDITIVE["one-number-wrong"], {"which": few}),)
+    if isinstance(it.spec, Learned):
+        one = every.answers[0]
+        return _resized(it.right.rows(np.arange(it.lowest, it.length))[0], (one.got - one.wanted)[0, 0])
+    return collided(it, ADDITIVE) if it.spec.number_of_axes == 1 and it.right.grid is None else ()
+
+
+def _resized(right: np.ndarray, off: np.ndarray) -> tuple[Explanation, ...]:
+    """A learned table that is like the right one [rows, width], but off: its rows moved, or mixed otherwise.
+
+    Rows that stand at ``p + d(p)`` with a small ``d(p) = u + v p`` differ by ``d(p)`` times the slope of the rows, by
+    which ``u`` and ``v`` are measured.
+    """
+    spread = float(((right - right.mean(axis=0)) ** 2).sum())
+    if len(right) < 8 or not np.isfinite(off).all() or (off**2).sum() > _ALIKE * spread:
+        return ()
+    return _moved(right, off)
+
+
+def _moved(right: np.ndarray, off: np.ndarray) -> tuple[Explanation, ...]:
+    at = np.arange(len(right), dtype=np.float64)
+    slope = np.gradient(right, axis=0)
+    parts = np.stack([slope.reshape(-1), (slope * at[:, None]).reshape(-1)], axis=1)
+    (start, growth), *_ = np.linalg.lstsq(parts, off.reshape(-1), rcond=None)
+    there = at + start + growth * at
+    moved = np.stack([np.interp(there, at, column) for column in right.T], axis=-1)
+    left = float(((right + off - moved) ** 2).sum() / (off**2).sum())
+    if left < _ALIKE:
+        used = (
+            f"row p is that of position {1 + growth:.5g} p {start:+.3g}, by linear interpolation ({1 - left:.0%} of the"
+        )
+        used += " squared difference)"
+        return (told_of(ADDITIVE["rows-moved"], {"used": used, "declared": "position p"}),)
+    largest = float(np.abs(off).max())
+    used = f"each row is a mixture of those near it, off by up to {largest:.3g}"
+    return (told_of(ADDITIVE["rows-rescaled"], {"used": used, "declared": "the rows that were given"}),)

@@ -6,16 +6,20 @@ row is read from the nearest key that the query sees, unless the bias shall be c
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from clockhands.biases import Alibi, BiasCode, Buckets, Decay, Fire, Kerple, bias
 from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.testing.bias_bounds import beyond_edge, bias_error, near_edge
-from clockhands.testing.experiments import Answer, Experiment, Unasked
+from clockhands.faults.biasing import Behind, Given
+from clockhands.faults.fault import Suspect
+from clockhands.testing.bounds import beyond_edge, bias_error, near_edge
+from clockhands.testing.experiments import Answer, Unasked, experiment, made
+from clockhands.testing.functions.calls import CalledBias
+from clockhands.testing.reports import CannotCheck
 
 # What tells dtypes apart (bfloat16 holds whole numbers up to 256, float16 up to 2,048) and lies in different buckets.
 TELLING = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17, 19, 23, 24, 29, 33, 39, 47, 63, 65, 77, 90, 91, 107, 127, 129)
@@ -46,49 +50,7 @@ TELLING_FAR = (
 _MASK = -9999.0
 
 
-class BiasImplementation(Protocol):
-    """What experiments ask.
-
-    Attributes:
-        spec: The code that it should be.
-        values: Learned numbers of the code that is right, or None.
-        length: Positions that it is asked for: 0 to length - 1.
-        causal: Whether keys after the query are masked anyway, so that no number is asked for there.
-        exact: Whether numbers are compared as they stand, with the constants of rows.
-        aligned: Where a function that counts places its queries: ``"end"`` or ``"start"``.
-        remembered: What is right for questions that were asked before.
-        only: The heads that are compared; None for all.
-    """
-
-    spec: BiasCode
-    values: Any
-    length: int
-    causal: bool
-    exact: bool
-    aligned: str
-    remembered: dict[Any, Any]
-    only: np.ndarray | None
-
-    @property
-    def dtype(self) -> str:
-        """What its numbers should be good for."""
-        ...
-
-    @property
-    def takes_positions(self) -> bool:
-        """Whether it can be asked for any positions."""
-        ...
-
-    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Its numbers, float64 [heads, queries, keys]."""
-        ...
-
-    def of(self, spec: Any) -> "BiasImplementation":
-        """Another model of this process; raises `Unasked` where none can be built."""
-        ...
-
-
-def telling(length: int) -> np.ndarray:
+def telling_distances(length: int) -> np.ndarray:
     """64 positions below a length at which roundings and buckets show, or all of them."""
     some = {place for place in (*TELLING, *TELLING_FAR, length - 1) if place < length}
     # As many as a pass has that was made before: libraries compile for every shape.
@@ -135,11 +97,9 @@ class _Right:
         return replace(self, wanted=self.wanted[heads], other=self.other[heads], allowed=self.allowed[heads])
 
 
-def answer(
-    it: BiasImplementation, asked: str, queries: np.ndarray, keys: np.ndarray, *, spec: BiasCode | None = None
-) -> BiasAnswer:
+def answer(it: Any, asked: str, queries: np.ndarray, keys: np.ndarray) -> BiasAnswer:
     """Ask, and put what is right beside it."""
-    own = it.spec if spec is None else spec
+    own = it.spec
     got = np.array(it(queries, keys))
     question = own, queries.tobytes(), keys.tobytes()
     if question not in it.remembered:
@@ -167,7 +127,7 @@ def answer(
     return BiasAnswer(asked, got, wanted, right.allowed, None, queries, keys, masked)
 
 
-def _right(it: BiasImplementation, spec: BiasCode, queries: np.ndarray, keys: np.ndarray) -> _Right:
+def _right(it: Any, spec: BiasCode, queries: np.ndarray, keys: np.ndarray) -> _Right:
     made = bias(spec, queries, keys, values=it.values, dtype="float64")
     error, common = bias_error(spec, queries, keys, made, values=it.values, dtype=it.dtype)
     error = np.broadcast_to(error, made.shape)
@@ -225,29 +185,29 @@ def masks_later_keys(spec: BiasCode, causal: bool | None) -> bool:
     return isinstance(spec, Fire)
 
 
-def standing(it: BiasImplementation, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
+def standing(it: Any, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
     """So many queries at the last of so many keys, or at the first, as the implementation places them."""
     start = 0 if it.aligned == "start" else keys - queries
     return start + np.arange(queries), np.arange(keys)
 
 
-def counted(it: BiasImplementation, queries: int, keys: int, before: str = "") -> BiasAnswer:
+def counted(it: Any, queries: int, keys: int, before: str = "") -> BiasAnswer:
     """Ask for so many queries of so many keys."""
     words = f"{queries} {'query' if queries == 1 else 'queries'} of {keys} keys{before}"
     return answer(it, words, *standing(it, queries, keys))
 
 
-def _along(it: BiasImplementation) -> None:
+def _along(it: Any) -> None:
     if not it.spec.ordered:
         raise Unasked("its tokens stand in a plane, and come all at once")
 
 
-def _any_positions(it: BiasImplementation) -> None:
+def _any_positions(it: Any) -> None:
     if not it.takes_positions:
         raise Unasked("it counts its queries and keys, and cannot be asked for other positions")
 
 
-def full_pass(it: BiasImplementation) -> list[BiasAnswer]:
+def full_pass(it: Any) -> list[BiasAnswer]:
     """Every query of a sequence sees every key with the bias of the two."""
     if not it.spec.ordered:
         if it.takes_positions and it.length > 256:
@@ -258,7 +218,7 @@ def full_pass(it: BiasImplementation) -> list[BiasAnswer]:
     return [counted(it, number, number)]
 
 
-def decoding(it: BiasImplementation) -> list[BiasAnswer]:
+def decoding(it: Any) -> list[BiasAnswer]:
     """One query after all keys has the last row of the full pass."""
     _along(it)
     if it.aligned == "start":
@@ -266,13 +226,13 @@ def decoding(it: BiasImplementation) -> list[BiasAnswer]:
     return [counted(it, 1, keys) for keys in (12, 40, 300) if keys <= it.length]
 
 
-def chunks(it: BiasImplementation) -> list[BiasAnswer]:
+def chunks(it: Any) -> list[BiasAnswer]:
     """Some queries after all keys have the last rows of the full pass."""
     _along(it)
     return [counted(it, 7, 12)] if it.length >= 12 else [counted(it, 1, it.length)]
 
 
-def longer_than_before(it: BiasImplementation) -> list[BiasAnswer]:
+def longer_than_before(it: Any) -> list[BiasAnswer]:
     """A sequence longer than all before has the bias of its own length, and a shorter one after it too."""
     _along(it)
     sizes = [size for size in (64, 40) if size <= it.length]
@@ -282,7 +242,7 @@ def longer_than_before(it: BiasImplementation) -> list[BiasAnswer]:
     return answers
 
 
-def asked_again(it: BiasImplementation) -> list[BiasAnswer]:
+def asked_again(it: Any) -> list[BiasAnswer]:
     """The same question has the same answer, whatever was asked between."""
     number = min(40, it.length) if it.spec.ordered else it.length
     if not it.spec.ordered and it.takes_positions:
@@ -290,7 +250,7 @@ def asked_again(it: BiasImplementation) -> list[BiasAnswer]:
     return [counted(it, number, number, " again") for _ in range(2)]
 
 
-def starting_later(it: BiasImplementation) -> list[BiasAnswer]:
+def starting_later(it: Any) -> list[BiasAnswer]:
     """Queries and keys that start later have the bias of where they stand."""
     _along(it)
     _any_positions(it)
@@ -302,7 +262,7 @@ def starting_later(it: BiasImplementation) -> list[BiasAnswer]:
     return answers
 
 
-def any_order(it: BiasImplementation) -> list[BiasAnswer]:
+def any_order(it: Any) -> list[BiasAnswer]:
     """Queries and keys out of order, or repeated, have the bias of where they stand."""
     _any_positions(it)
     queries = np.minimum(np.array([9, 2, 2, 30, 6, 11, 17]), it.length - 1)
@@ -310,18 +270,18 @@ def any_order(it: BiasImplementation) -> list[BiasAnswer]:
     return [answer(it, "queries and keys in another order", queries, keys)]
 
 
-def far_distances(it: BiasImplementation) -> list[BiasAnswer]:
+def far_distances(it: Any) -> list[BiasAnswer]:
     """Keys far from the query have the bias of their distance."""
     _along(it)
     if not it.takes_positions:
         if it.aligned == "start":
             raise Unasked("its queries stand at the first keys")
         return [counted(it, 1, it.length)]
-    at = telling(it.length)
+    at = telling_distances(it.length)
     return [answer(it, "queries and keys at a few positions", at, at)]
 
 
-def two_models(it: BiasImplementation) -> list[BiasAnswer]:
+def two_models(it: Any) -> list[BiasAnswer]:
     """Two models of one process, of different codes, each get their own."""
     answers = []
     for what, other in siblings(it.spec):
@@ -329,7 +289,7 @@ def two_models(it: BiasImplementation) -> list[BiasAnswer]:
         number = min(40, it.length)
         answers.append(counted(first, number, number, ", the first model"))
         try:
-            answers.append(answer(second, f"a second model, of {what}", *standing(it, number, number), spec=other))
+            answers.append(answer(second, f"a second model, of {what}", *standing(it, number, number)))
         except Refused as error:
             if "shape" not in str(error):
                 raise
@@ -365,7 +325,7 @@ def siblings(spec: BiasCode) -> list[tuple[str, BiasCode]]:
     return found
 
 
-def every_distance(it: BiasImplementation) -> list[BiasAnswer]:
+def every_distance(it: Any) -> list[BiasAnswer]:
     """Every distance below the length has its own bias, for the last query, the first one, and those between."""
     _along(it)
     if not it.takes_positions:
@@ -382,11 +342,6 @@ def every_distance(it: BiasImplementation) -> list[BiasAnswer]:
     return answers
 
 
-def experiment(name: str, run: Callable[[Any], list[Any]], needed: bool = False) -> Experiment:
-    """An experiment that asks what the first line of its function says."""
-    return Experiment(name, (run.__doc__ or "").partition("\n")[0], run, needed)
-
-
 SMALL = (
     experiment("full pass", full_pass, needed=True),
     experiment("decoding equals the full pass", decoding, needed=True),
@@ -401,3 +356,109 @@ SMALL = (
 """Quick to ask: a suspect is asked all of them."""
 
 EVERY = experiment("every distance", every_distance, needed=True)
+
+
+@dataclass
+class BiasFunction:
+    """A user's bias under experiment.
+
+    Attributes:
+        spec: The code that it should be.
+        length: Positions 0 to length - 1 are asked.
+        causal: Whether keys after the query are masked anyway, so that no number is asked for there.
+        exact: Whether numbers are compared as they stand, with the constants of rows.
+        called: The function as one of NumPy arrays.
+        given: The learned numbers.
+        make: Builds the function of another spec, where that can be done.
+        measured: Whether the learned numbers are its own.
+        remembered: What is right for questions that were asked before.
+        only: The heads that are compared; None for all.
+    """
+
+    spec: Any
+    called: CalledBias
+    length: int
+    causal: bool
+    exact: bool
+    given: Given | Behind
+    make: Callable[[Any], Callable[..., Any]] | None = None
+    measured: bool = False
+    remembered: dict[Any, Any] = field(default_factory=dict)
+    only: np.ndarray | None = None
+
+    @property
+    def values(self) -> Any:
+        """Learned numbers of the code that is right, or None."""
+        return self.given(self.spec) if self.spec.learned else None
+
+    @property
+    def dtype(self) -> str:
+        """What its numbers should be good for."""
+        return self.called.dtype
+
+    @property
+    def aligned(self) -> str:
+        """Where queries that are counted stand."""
+        return self.called.aligned
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether it can be asked for any positions."""
+        return self.called.takes_positions
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Its numbers."""
+        return self.called(queries, keys)
+
+    def of(self, spec: BiasCode) -> "BiasFunction":
+        """Another model of this process."""
+        if self.make is None:
+            raise Unasked("say make=, a function that builds one for a spec, and two models are asked side by side")
+        if self.measured:
+            raise Unasked("another model has learned numbers of its own: say values=")
+        try:
+            function = made(self.make, spec)
+        except CannotCheck as error:
+            raise Unasked(str(error).partition("\n")[0]) from error
+        called = self.called.beside(function, spec.heads)
+        return BiasFunction(
+            spec, called, self.length, self.causal, self.exact, self.given, self.make, False, self.remembered
+        )
+
+
+@dataclass
+class BiasSuspect:
+    """A suspect, asked as somebody's function is."""
+
+    spec: Any
+    like: BiasFunction
+    process: Callable[[Any], Any]
+    only: np.ndarray | None = None
+    built: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Build the first model."""
+        self.built = self.process(self.spec)
+
+    @classmethod
+    def of_suspect(cls, suspect: Suspect, like: BiasFunction, only: np.ndarray | None = None) -> "BiasSuspect":
+        """In a process of its own, called as somebody's was to find out how."""
+        it = cls(like.spec, like, suspect.make(), only)
+        for queries, keys in like.called.first:
+            it(queries, keys)
+        return it
+
+    def __getattr__(self, name: str) -> Any:
+        # What it is asked, and what is right, are those of the implementation that it stands for.
+        return getattr(self.like, name)
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Its numbers; a suspect that cannot make them is none."""
+        try:
+            return self.built(queries, keys)
+        except (ClockhandsError, IndexError, ValueError) as error:
+            raise Unasked(str(error)) from error
+
+    def of(self, spec: BiasCode) -> "BiasSuspect":
+        """Another model of this process."""
+        return BiasSuspect(spec, self.like, self.process, self.only)

@@ -14,17 +14,16 @@ import numpy as np
 import torch
 
 from clockhands.calling import Refused
-from clockhands.testing.experiments import Unasked
-from clockhands.testing.module_subject import Broke, Subject, Treated, Treatment, differs
-from clockhands.testing.module_tensors import as_it_was, held, put_parameters, spoil
-from clockhands.testing.rotary_experiments import telling
+from clockhands.testing.experiments import Unasked, telling
+from clockhands.testing.modules.asking import Broke, ModuleSubject, Treated, Treatment
+from clockhands.testing.modules.tensors import as_it_was, held, put_parameters, spoil
 
 # What modules and frameworks call to compute anew what `to_empty` left without numbers.
 HOOKS = ("reset_parameters", "reset_buffers", "init_weights", "_init_weights", "rope_init")
 
 
-def _cast(name: str) -> Callable[[Subject], Treated]:
-    def run(subject: Subject) -> Treated:
+def _cast(name: str) -> Callable[[ModuleSubject], Treated]:
+    def run(subject: ModuleSubject) -> Treated:
         dtype = getattr(torch, name)
         module = subject.copied().to(dtype)
         rounded = subject.copied()
@@ -38,8 +37,8 @@ def _cast(name: str) -> Callable[[Subject], Treated]:
     return run
 
 
-def _there_and_back(name: str) -> Callable[[Subject], Treated]:
-    def run(subject: Subject) -> Treated:
+def _there_and_back(name: str) -> Callable[[ModuleSubject], Treated]:
+    def run(subject: ModuleSubject) -> Treated:
         module = subject.copied().to(getattr(torch, name)).to(torch.float32)
         put_parameters(module, subject.original)
         return Treated(module, f"is cast to {name} and back to float32", rounded=name)
@@ -47,11 +46,11 @@ def _there_and_back(name: str) -> Callable[[Subject], Treated]:
     return run
 
 
-def _coarser_tokens(subject: Subject) -> Treated:
+def _coarser_tokens(subject: ModuleSubject) -> Treated:
     return Treated(subject.copied(), "gets bfloat16 tokens", dtype="bfloat16")
 
 
-def _after_coarser_tokens(subject: Subject) -> Treated:
+def _after_coarser_tokens(subject: ModuleSubject) -> Treated:
     at = telling(min(subject.asking.length, 2100))
     wanted = subject.asking.hear(subject.copied(), positions=at)
     module = subject.copied()
@@ -60,14 +59,14 @@ def _after_coarser_tokens(subject: Subject) -> Treated:
     return Treated(module, "has had bfloat16 tokens before", wanted=wanted, heard=heard)
 
 
-def _deepcopy(subject: Subject) -> Treated:
+def _deepcopy(subject: ModuleSubject) -> Treated:
     try:
         return Treated(copy.deepcopy(subject.original).eval(), "is copied by copy.deepcopy")
     except Exception as error:
         raise Broke(f"cannot be copied by copy.deepcopy: {_said(error)}") from error
 
 
-def _pickle(subject: Subject) -> Treated:
+def _pickle(subject: ModuleSubject) -> Treated:
     try:
         written = pickle.dumps(subject.original)
     except Exception as error:
@@ -75,7 +74,7 @@ def _pickle(subject: Subject) -> Treated:
     return Treated(pickle.loads(written).eval(), "is pickled and read again")
 
 
-def _state_dict(subject: Subject) -> Treated:
+def _state_dict(subject: ModuleSubject) -> Treated:
     used = subject.copied()
     subject.asking.hear(used)
     fresh = subject.made() if subject.make is not None and subject.alike else subject.copied()
@@ -86,7 +85,7 @@ def _state_dict(subject: Subject) -> Treated:
     return Treated(fresh, "loads the state dict of one that has been used")
 
 
-def emptied(subject: Subject, module: torch.nn.Module) -> torch.nn.Module:
+def emptied(subject: ModuleSubject, module: torch.nn.Module) -> torch.nn.Module:
     """The module as loaders leave it: given memory, hooks called, and what a state dict holds loaded."""
     there = {path for path, one in held(module).items() if one.kind != "attribute"}
     module.to_empty(device="cpu")
@@ -110,12 +109,12 @@ def _called(hook: Callable[..., Any], owner: torch.nn.Module) -> None:
         hook(owner)
 
 
-def _to_empty(subject: Subject) -> Treated:
+def _to_empty(subject: ModuleSubject) -> Treated:
     module = emptied(subject, subject.copied().to("meta"))
     return Treated(module, "is moved to the meta device, given memory by to_empty and loaded again", another=True)
 
 
-def _made_on_meta(subject: Subject) -> Treated:
+def _made_on_meta(subject: ModuleSubject) -> Treated:
     if subject.make is None or not subject.alike:
         raise Unasked("say make=, a function that builds the module, and one is built on the meta device")
     try:
@@ -131,7 +130,7 @@ def _made_on_meta(subject: Subject) -> Treated:
     )
 
 
-def _made_coarse(subject: Subject) -> Treated:
+def _made_coarse(subject: ModuleSubject) -> Treated:
     if subject.make is None or not subject.alike:
         raise Unasked("say make=, a function that builds the module, and one is built where bfloat16 is the default")
     usual = torch.get_default_dtype()
@@ -148,7 +147,7 @@ def _made_coarse(subject: Subject) -> Treated:
     return Treated(module, "is built where bfloat16 is the default dtype")
 
 
-def _again(subject: Subject) -> Treated:
+def _again(subject: ModuleSubject) -> Treated:
     at = telling(subject.asking.length)
     wanted = subject.asking.hear(subject.copied(), positions=at)
     module = subject.copied()
@@ -158,7 +157,7 @@ def _again(subject: Subject) -> Treated:
     return Treated(module, "is asked a fourth time", wanted=wanted, heard=heard)
 
 
-def _after_longer(subject: Subject) -> Treated:
+def _after_longer(subject: ModuleSubject) -> Treated:
     """Few positions after many, on the same module, beside few on a new copy."""
     few = np.arange(min(8, subject.asking.length))
     wanted = subject.asking.hear(subject.copied(), positions=few)
@@ -168,18 +167,18 @@ def _after_longer(subject: Subject) -> Treated:
     return Treated(module, f"has had a sequence of {subject.asking.length:,} tokens before", wanted=wanted, heard=heard)
 
 
-def _training(subject: Subject) -> Treated:
+def _training(subject: ModuleSubject) -> Treated:
     module = subject.copied().train()
     if any(getattr(one, "p", 0) for one in module.modules() if "Dropout" in type(one).__name__):
         raise Unasked("it drops numbers out while it is trained")
     return Treated(module, "is in training mode")
 
 
-def _inference(subject: Subject) -> Treated:
+def _inference(subject: ModuleSubject) -> Treated:
     return Treated(subject.copied(), "runs in torch.inference_mode", around=torch.inference_mode)
 
 
-def _trained_after_inference(subject: Subject) -> Treated:
+def _trained_after_inference(subject: ModuleSubject) -> Treated:
     """A table that is made while nothing is recorded cannot be part of a recording."""
     if subject.asking.kind == "bias" or "offset" in subject.asking.called_as or subject.asking.called_as[0] == "q":
         raise Unasked("it is asked for gradients where it takes tokens and positions")
@@ -207,14 +206,14 @@ def _trained_after_inference(subject: Subject) -> Treated:
     return Treated(module, "is trained after it has run in torch.inference_mode", heard=subject.before)
 
 
-def _autocast(subject: Subject) -> Treated:
+def _autocast(subject: ModuleSubject) -> Treated:
     def around() -> AbstractContextManager[Any]:
         return torch.autocast("cpu", torch.bfloat16)
 
     return Treated(subject.copied(), "runs under torch.autocast to bfloat16", around=around)
 
 
-def _moved(subject: Subject) -> Treated:
+def _moved(subject: ModuleSubject) -> Treated:
     """To a GPU and back; without one to the meta device, on which attributes that stay behind are refused."""
     if torch.cuda.is_available():
         return Treated(subject.copied().to("cuda").to("cpu"), "is moved to another device and back")
@@ -231,8 +230,8 @@ def _moved(subject: Subject) -> Treated:
     raise Unasked("there is no other device here")
 
 
-def _compiled(backend: str) -> Callable[[Subject], Treated]:
-    def run(subject: Subject) -> Treated:
+def _compiled(backend: str) -> Callable[[ModuleSubject], Treated]:
+    def run(subject: ModuleSubject) -> Treated:
         module = subject.copied()
         torch._dynamo.reset()  # noqa: SLF001 - the module of that name is public
         if subject.asking.method is None:
@@ -246,7 +245,7 @@ def _compiled(backend: str) -> Callable[[Subject], Treated]:
     return run
 
 
-def _several(subject: Subject) -> Treated:
+def _several(subject: ModuleSubject) -> Treated:
     """One for each layer: the last of four is what the first is."""
     if subject.make is None:
         raise Unasked("say make=, a function that builds the module, and one is built for each of four layers")
@@ -254,14 +253,14 @@ def _several(subject: Subject) -> Treated:
     for number, module in enumerate(modules):
         with as_it_was(module):
             heard = subject.asking.hear(module)
-        if differs(heard, subject.before, subject.asking):
+        if subject.differs(heard, subject.before):
             return Treated(
                 module, f"is the {_nth(number)} of four more that are built, one for each layer", heard=heard
             )
     return Treated(modules[-1], "is the last of four more that are built, one for each layer")
 
 
-def _after_freed(subject: Subject) -> Treated:
+def _after_freed(subject: ModuleSubject) -> Treated:
     """One that is built after another was let go, or moved away as loaders do to free memory."""
     first = subject.made()
     subject.asking.hear(first)
@@ -269,7 +268,7 @@ def _after_freed(subject: Subject) -> Treated:
     second = subject.made()
     with as_it_was(second):
         heard = subject.asking.hear(second)
-    if differs(heard, subject.before, subject.asking):
+    if subject.differs(heard, subject.before):
         return Treated(second, "is built after an earlier one was deleted", heard=heard)
     first = subject.made()
     kept = as_it_was(first)
@@ -281,7 +280,7 @@ def _after_freed(subject: Subject) -> Treated:
     return Treated(second, "is built after an earlier one was moved to the meta device to free memory", kept=kept)
 
 
-def _beside_cast(subject: Subject) -> Treated:
+def _beside_cast(subject: ModuleSubject) -> Treated:
     """One that is built after another was cast."""
     first = subject.made()
     kept = as_it_was(first)
@@ -292,7 +291,7 @@ def _beside_cast(subject: Subject) -> Treated:
     return Treated(subject.made(), "is built after an earlier one was cast to bfloat16", kept=kept)
 
 
-def _numbers(subject: Subject) -> Treated:
+def _numbers(subject: ModuleSubject) -> Treated:
     missing = np.isnan(subject.before.rows)
     if missing.any():
         raise Broke(f"gives {int(missing.sum()):,} of {missing.size:,} numbers that are no numbers")
