@@ -261,8 +261,13 @@ def answered(call: Callable[[], Any], seconds: float | None, lead: str = "it rai
     except TookTooLong:
         raise Refused(f"it did not come back within {seconds:g} seconds") from None
     except BaseException as error:
-        text = " ".join(str(error).split())[:160]
-        raise Refused(f"{lead}{type(error).__name__}{f': {text}' if text else ''}") from error
+        raise Refused(f"{lead}{error_text(error)}") from error
+
+
+def error_text(error: BaseException, most: int = 160) -> str:
+    """The type of an error and the first characters of its message, in one line."""
+    text = " ".join(str(error).split())[:most]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:

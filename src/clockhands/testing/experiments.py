@@ -4,7 +4,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.calling import ForeignFunction, Refused
+from clockhands.calling import ForeignFunction, Refused, error_text
 from clockhands.errors import InvalidType
 from clockhands.specs import describe
 from clockhands.testing.kinds import spec_of
-from clockhands.testing.reports import CannotCheck, Failure, Report
+from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
 
 
 class Unasked(Exception):
@@ -118,12 +118,7 @@ FailureOf = Callable[[Experiment, Answer], Failure | None]
 
 
 def resolved(like: Any, kind: type, words: str) -> Any:
-    """The spec that is meant: itself, or a preset by its name with fields.
-
-    Raises:
-        InvalidType: It is no spec of this kind.
-        Unreadable, InvalidValue: There is no such preset, or a field cannot be used.
-    """
+    """The spec that is meant: itself, or a preset by its name with fields."""
     if like is None:
         raise InvalidType(
             "`like` is missing: the code that the function should be.", f"Give a {words} spec, or a preset's name."
@@ -141,11 +136,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
 
 
 def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], dict[str, str]]:
-    """Make experiments; those that cannot be made are left out, with the reason.
-
-    Raises:
-        CannotCheck: One that is needed was refused.
-    """
+    """Make experiments; those that cannot be made are left out, with the reason."""
     asked: list[Asked] = []
     left_out: dict[str, str] = {}
     for experiment in experiments:
@@ -166,13 +157,7 @@ def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], 
 def failures_of(
     asked: Sequence[Asked], changed: Iterable[str], failure_of: FailureOf | None = None
 ) -> tuple[tuple[Failure, ...], float]:
-    """What failed, one for each experiment, and the largest error as a share of its bound.
-
-    Args:
-        asked: What was asked.
-        changed: The names of arguments that were changed.
-        failure_of: Says what is wrong with an answer, if anything; where left out, by its rows and channels.
-    """
+    """What failed, one for each experiment, and the largest error as a share of its bound."""
     failure_of = failure_of or _failure
     failures: list[Failure] = []
     worst = 0.0
@@ -243,12 +228,7 @@ def _first_upper(text: str) -> str:
 def function_of(
     fn: Callable[..., Any] | None, make: Callable[[Any], Callable[..., Any]] | None, spec: Any
 ) -> Callable[..., Any]:
-    """The function that is to be checked: the one given, or what the builder builds.
-
-    Raises:
-        InvalidType: There is neither.
-        CannotCheck: See `made`.
-    """
+    """The function that is to be checked: the one given, or what the builder builds."""
     if fn is not None:
         return fn
     if make is None:
@@ -256,56 +236,56 @@ def function_of(
     return made(make, spec)
 
 
-def report_of(
+def checked(
     kind: str,
     subject: str,
-    spec: Any,
-    asked: Sequence[Asked],
-    left_out: Mapping[str, str],
+    it: Any,
+    experiments: Iterable[Experiment],
+    explained: Callable[[list[Asked]], tuple[Explanation, ...]],
     *,
-    called: ForeignFunction,
-    told: Mapping[str, Any] | None = None,
+    raises: bool,
     failure_of: FailureOf | None = None,
+    summary: Callable[[list[Asked]], Mapping[str, Any]] | None = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> Report:
-    """The report of what was asked of a function, not explained yet.
+    """Make the experiments with a user's function, explain what fails, and report or raise it.
 
     Args:
         kind: Of the code.
         subject: What to call the function.
-        spec: What it should be.
-        asked: The experiments that were made.
-        left_out: Why the others were not.
-        called: The function as it was called.
-        told: What else is told of that.
+        it: The function under experiment.
+        experiments: What it is asked.
+        explained: What failures look like.
+        raises: Whether a failure is raised.
         failure_of: See `failures_of`.
+        summary: What else the report says of how it was called.
+        left_out: Experiments that cannot be made, and why.
     """
+    __tracebackhide__ = True
+    asked, refused = asked_all(it, experiments)
+    called: ForeignFunction = it.called
     failures, worst = failures_of(asked, called.changed, failure_of)
-    return Report(
+    report = Report(
         subject=subject,
         kind=kind,
-        like=describe(spec),
+        like=describe(it.spec),
         experiments=tuple(one.experiment.name for one in asked),
-        left_out=left_out,
+        left_out={**refused, **(left_out or {})},
         failures=failures,
-        called={**called.summary, **(told or {})},
+        called={**called.summary, **(summary(asked) if summary else {})},
         worst=worst,
-        spec=spec,
+        spec=it.spec,
     )
+    return settled(report if report.sound else replace(report, explanations=explained(asked)), raises)
 
 
 def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:
-    """What a builder builds for a spec.
-
-    Raises:
-        CannotCheck: It raises, or gives back what cannot be called.
-    """
+    """What a builder builds for a spec."""
     try:
         built = make(spec)
     except Exception as error:
-        text = " ".join(str(error).split())
-        said = f"{type(error).__name__}: {text[:160]}" if text else type(error).__name__
         raise CannotCheck(
-            f"make= was called with {describe(spec)}: it raised {said}.",
+            f"make= was called with {describe(spec)}: it raised {error_text(error)}.",
             "Give a function(spec) that builds the function to be checked, for any spec of this kind.",
         ) from error
     if not callable(built):

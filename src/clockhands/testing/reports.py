@@ -128,25 +128,12 @@ class Report:
             "subject": self.subject,
             "like": self.like,
             "sound": self.sound,
-            "worst": _plain(self.worst),
+            "worst": _as_json(self.worst),
             "experiments": list(self.experiments),
             "left_out": dict(self.left_out),
-            "failures": [
-                {"experiment": one.experiment, "message": one.message, "evidence": _plain(one.evidence)}
-                for one in self.failures
-            ],
-            "explanations": [
-                {
-                    "codes": list(one.codes),
-                    "message": one.message,
-                    "hint": one.hint,
-                    "cases": list(one.cases),
-                    "evidence": _plain(one.evidence),
-                    "where": one.where,
-                }
-                for one in self.explanations
-            ],
-            "called": _plain(self.called),
+            "failures": [_as_json(vars(one)) for one in self.failures],
+            "explanations": [_as_json(vars(one)) for one in self.explanations],
+            "called": _as_json(self.called),
         }
 
     def lines(self, *, verbose: bool = False) -> Iterator[ReportLine]:
@@ -271,11 +258,7 @@ CannotCheck.__module__ = "clockhands.testing"
 
 
 def settled(report: Report, raises: bool) -> Report:
-    """The report, unless it has failures and shall be raised.
-
-    Raises:
-        CheckFailed: Something failed, and ``raises``.
-    """
+    """The report, unless it has failures and shall be raised."""
     __tracebackhide__ = True
     if raises and not report.sound:
         raise CheckFailed(report)
@@ -290,16 +273,16 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """A value that strict JSON holds."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset | range):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _as_json(value.tolist())
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _as_json(value.item())
     if isinstance(value, float):
         return value if np.isfinite(value) else _SPECIAL[str(value)]
     return value if value is None or isinstance(value, str | bool | int) else str(value)

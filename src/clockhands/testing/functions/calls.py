@@ -60,13 +60,7 @@ class Called(ForeignFunction):
         timeout: float = 60.0,
         first: str | None = None,
     ) -> None:
-        """Check how it shall be called, and find out which library it takes; its first tokens are of a dtype, if said.
-
-        Raises:
-            InvalidType: It is no function.
-            InvalidValue: A word is not known.
-            CannotCheck: It cannot be called like that; the message says what came back.
-        """
+        """Find out which library it takes; its first tokens are of the dtype ``first``, if that is said."""
         if not callable(function):
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or say make=."
@@ -144,9 +138,6 @@ class Called(ForeignFunction):
             positions: [seq] or [batch, seq], with one more axis for coordinates.
             dtype: The dtype that x is given in.
             beside: Keys for a function of queries and keys; then the keys are what comes back.
-
-        Raises:
-            Refused: It raised, or gave back something else.
         """
         dtype = dtype or self.given
         if self.call == "x":
@@ -320,13 +311,7 @@ class CalledBias(ForeignFunction):
         dtype: str = "float32",
         timeout: float = 60.0,
     ) -> None:
-        """Check how it shall be called, and find out which library it takes.
-
-        Raises:
-            InvalidType: It is no function.
-            InvalidValue: A word is not known.
-            CannotCheck: It cannot be called like that; the message says what came back.
-        """
+        """Check how it shall be called, and find out which library it takes."""
         if not callable(function):
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or say make=."
@@ -404,12 +389,7 @@ class CalledBias(ForeignFunction):
         return self.call == "queries, keys"
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """The bias of these queries and keys, float64 [heads, queries, keys].
-
-        Raises:
-            Refused: It raised, or gave back something else.
-            Unasked: It counts, and cannot be asked for these.
-        """
+        """The bias of these queries and keys, float64 [heads, queries, keys]."""
         arguments: dict[str, Any]
         number = len(queries)
         if self.call == "queries, keys":

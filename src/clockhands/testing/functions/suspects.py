@@ -102,7 +102,7 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
     told: dict[str, Suspect] = {}
     for suspect in found:
         told.setdefault(suspect.codes[0], suspect)
-    said = [_said(suspect, faults) for suspect in told.values()]
+    said = [_sentence_of(suspect, faults) for suspect in told.values()]
     message = said[0] if len(said) == 1 else " or ".join(said[:3]) + "; no experiment tells these apart"
     first = found[0]
     cases = tuple(dict.fromkeys(case for code in told for case in faults[code].cases))
@@ -123,7 +123,7 @@ def told_of(fault: Fault, parameters: Mapping[str, Any], further: str = "") -> E
     return Explanation((fault.code,), message, fault.hint, fault.cases, parameters)
 
 
-def _said(suspect: Suspect, faults: Mapping[str, Fault]) -> str:
+def _sentence_of(suspect: Suspect, faults: Mapping[str, Fault]) -> str:
     """What a suspect behaves like; where it has several faults at once, all of them."""
     first, *others = (faults[code].sentence.format(**suspect.parameters) for code in suspect.codes)
     return " and ".join([first, *(other.removeprefix("behaves ") for other in others)])
@@ -201,12 +201,7 @@ MERGED: Mapping[str, tuple[int, tuple[tuple[int, ...], ...]]] = {
 
 
 def collided(it: Any, faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
-    """Whether the same token gets the same numbers at positions that a coarse dtype holds as one.
-
-    Args:
-        it: The implementation, of one coordinate.
-        faults: The faults of its kind.
-    """
+    """Whether the same token gets the same numbers at positions that a coarse dtype holds as one."""
     for dtype, (before, merged) in MERGED.items():
         at = np.array([before, *(place for row in merged for place in row)])
         if at[-1] >= it.length:

@@ -15,7 +15,7 @@ COUNTS = "it counts its rows itself"
 ALONE = "it gives a table and takes no tokens"
 
 
-class Tokens:
+class DrawnTokens:
     """What a user's function and a suspect are asked with."""
 
     def tokens(self: Any, *shape: int, seed: int = 0, dtype: str | None = None) -> np.ndarray:
@@ -32,7 +32,7 @@ class Tokens:
 
 
 @dataclass
-class TokenFunction(Tokens):
+class TokenFunction(DrawnTokens):
     """A user's function.
 
     Attributes:

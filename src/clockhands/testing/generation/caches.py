@@ -20,11 +20,7 @@ Path = tuple[Any, ...]
 
 
 def copied(cache: Any) -> Any:
-    """A copy that shares nothing.
-
-    Raises:
-        Unasked: It cannot be copied.
-    """
+    """A copy that shares nothing."""
     try:
         return copy.deepcopy(cache)
     except Exception as error:
@@ -32,11 +28,7 @@ def copied(cache: Any) -> Any:
 
 
 def pickled(cache: Any) -> Any:
-    """What comes back of a pickled cache.
-
-    Raises:
-        Unasked: It cannot be pickled.
-    """
+    """What comes back of a pickled cache."""
     try:
         return pickle.loads(pickle.dumps(cache))
     except Exception as error:
@@ -44,14 +36,7 @@ def pickled(cache: Any) -> Any:
 
 
 def key_axes(before: Any, after: Any, grown: int, *, floats: bool = False) -> dict[Path, int]:
-    """For each array of a cache the axis that grew by this many rows; empty where none did.
-
-    Args:
-        before: The cache before some tokens.
-        after: The cache after them.
-        grown: How many there were.
-        floats: Whether arrays of whole numbers are left out: those that number the keys.
-    """
+    """For each array of a cache the axis that grew by this many rows; empty where none did."""
     first, second = dict(_arrays(before)), dict(_arrays(after))
     axes = {}
     for path, array in second.items():

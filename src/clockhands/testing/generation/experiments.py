@@ -61,10 +61,7 @@ def _left_padded(it: GenerationSubject, itself: bool) -> list[Answer]:
 
 def _right_padded(it: GenerationSubject) -> list[Answer]:
     most = len(it.texts[0])
-    tokens = np.full((len(it.texts), most), it.model.pad)
-    mask = np.zeros(tokens.shape, bool)
-    for row, text in enumerate(it.texts):
-        tokens[row, : len(text)], mask[row, : len(text)] = text, True
+    tokens, mask = _batch(it, it.texts, left=False)
     logits, _ = it.model(tokens, _whole(it, tokens), mask)
     return [
         it.reply(
@@ -82,11 +79,7 @@ def _padded_decoding(it: GenerationSubject) -> list[Answer]:
     steps = min(4, min(map(len, it.texts)) - 1)
     starts = [len(it.texts[row]) - steps for row in order]
     most = max(starts)
-    tokens = np.full((len(order), most), it.model.pad)
-    mask = np.zeros(tokens.shape, bool)
-    for place, row in enumerate(order):
-        tokens[place, most - starts[place] :] = it.texts[row][: starts[place]]
-        mask[place, most - starts[place] :] = True
+    tokens, mask = _batch(it, [it.texts[row][:start] for row, start in zip(order, starts, strict=True)])
     _, cache = it.model(tokens, _given(it, np.maximum(mask.cumsum(-1) - 1, 0)), mask)
     _kept(cache)
     said = []
@@ -249,12 +242,20 @@ def _again(it: GenerationSubject) -> list[Answer]:
 
 
 def _padded(it: GenerationSubject) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
-    most = len(it.texts[0])
-    tokens = np.full((len(it.texts), most), it.model.pad)
-    mask = np.zeros(tokens.shape, bool)
-    for row, text in enumerate(it.texts):
-        tokens[row, most - len(text) :], mask[row, most - len(text) :] = text, True
+    tokens, mask = _batch(it, it.texts)
+    most = tokens.shape[1]
     return tokens, mask, np.maximum(mask.cumsum(-1) - 1, 0), [most - len(text) for text in it.texts]
+
+
+def _batch(it: GenerationSubject, texts: list[np.ndarray], *, left: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Texts as rows of one length, padded on the left or on the right, and which tokens are none of padding."""
+    most = max(map(len, texts))
+    tokens = np.full((len(texts), most), it.model.pad)
+    mask = np.zeros(tokens.shape, bool)
+    for row, text in enumerate(texts):
+        there = slice(most - len(text), most) if left else slice(len(text))
+        tokens[row, there], mask[row, there] = text, True
+    return tokens, mask
 
 
 def _given(it: GenerationSubject, positions: np.ndarray) -> np.ndarray | None:

@@ -49,7 +49,7 @@ def explained(it: GenerationSubject, failed: Sequence[Asked]) -> tuple[Explanati
     for codes, parameters, names in told:
         first = merged.setdefault(codes, (parameters, []))
         first[1].extend(name for name in names if name not in first[1])
-    return tuple(_told(codes, *rest) for codes, rest in merged.items())
+    return tuple(_explanation_of(codes, *rest) for codes, rest in merged.items())
 
 
 def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
@@ -196,7 +196,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {number_of(rest, 'other experiment')}" if rest > 0 else "")
 
 
-def _told(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
+def _explanation_of(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
     # A code that other kinds share is told in the words of this one, with the cases of all.
     rows = [_ROWS[code] for code in codes]
     said = [row.sentence.format(**parameters) for row in rows[:1]]

@@ -92,10 +92,6 @@ class CausalModel:
             mask: Which keys are seen: [batch, keys], or [batch, seq, keys] for all that each query sees.
             cache: What was kept of the tokens before; it may be written to.
             keep: Whether a cache is wanted.
-
-        Raises:
-            Refused: It raised, took too long, or gave back something else.
-            Unasked: It does not take what is asked with.
         """
         if positions is not None and "positions" not in self.takes:
             raise Unasked("it takes no positions")
@@ -211,12 +207,7 @@ class TransformersModel(CausalModel):
 def opened(
     model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float
 ) -> CausalModel:
-    """The model that is meant, and how it is called.
-
-    Raises:
-        InvalidType, InvalidValue: It is no model, or its vocabulary is not known.
-        CannotCheck: It cannot be called; the message says what came back.
-    """
+    """The model that is meant, and how it is called."""
     if forward is None and _of_transformers(model):
         return _from_transformers(model, vocabulary, timeout)
     fn = model if forward is None else forward

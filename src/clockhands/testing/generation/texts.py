@@ -124,11 +124,7 @@ def texts_of(vocabulary: int, longest: int) -> list[np.ndarray]:
 
 
 def measured(subject: GenerationSubject) -> GenerationSubject:
-    """The subject with what each text alone says, what rounding does to it, and what a slip of one position does.
-
-    Raises:
-        Refused, Unasked: It cannot be asked about the texts alone.
-    """
+    """The subject with what each text alone says, what rounding does to it, and what a slip of one position does."""
     # The shortest first: what stays behind of a longer text is then seen when they are asked again.
     made = replace(subject, wanted=[subject.alone(text) for text in reversed(subject.texts)][::-1])
     unit = UNIT[made.model.counts.dtype]

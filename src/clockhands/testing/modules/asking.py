@@ -79,11 +79,7 @@ class ModuleCaller:
         is_bias: bool,
         timeout: float,
     ) -> None:
-        """Find out how many channels its tokens have and how many positions it has, unless they are known.
-
-        Raises:
-            CannotCheck: It cannot be called like that; the message says what came back.
-        """
+        """Find out how many channels its tokens have and how many positions it has, unless they are known."""
         self.call, self.method, self.layout, self.timeout = call, method, layout, timeout
         waves = call in WAVES
         self.axes = axes or ("batch heads seq width" if waves else "seq width")
@@ -143,17 +139,7 @@ class ModuleCaller:
         around: Around = nullcontext,
         positions: np.ndarray | None = None,
     ) -> Heard:
-        """Ask a module.
-
-        Args:
-            module: It may keep what it likes of being asked.
-            dtype: Of its tokens.
-            around: What it is called in, such as autocast.
-            positions: Where its tokens stand, if not at telling positions: few, and then all.
-
-        Raises:
-            Refused: It raised, or gave back something else.
-        """
+        """Ask a module."""
         self.calls += 1
         if self.kind == "bias":
             return self._hear_bias(module, (telling(self.length) if positions is None else positions)[-40:], around)

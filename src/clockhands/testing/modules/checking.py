@@ -101,7 +101,7 @@ def check_module(
             )
     from clockhands.testing.modules.asking import ModuleCaller, ModuleSubject
     from clockhands.testing.modules.tensors import as_it_was
-    from clockhands.testing.modules.treated import report_of_module
+    from clockhands.testing.modules.treatments import report_of_module
 
     known = {"layout": layout or getattr(spec, "layout", "halves"), "width": width or _width(spec)}
     one_of("layout", known["layout"], ("halves", "interleaved"), "It says which channels cosines and sines turn.")

@@ -56,13 +56,7 @@ class Outcome:
 
 
 def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_before: bool) -> list[Explanation]:
-    """What the failures look like: one explanation for all that have one cause.
-
-    Args:
-        subject: The module.
-        outcomes: What failed.
-        explained_before: Whether what is wrong before any treatment has been explained.
-    """
+    """What the failures look like: one explanation for all that have one cause."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.treatment.group, []).append(outcome)
@@ -78,7 +72,7 @@ def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_bef
             found += _casts(subject, failed, bool(coarse))
         elif group == "coarse":
             if not explained_before:
-                found.append(_told("coarse-path-differs", failed, {"dtype": "bfloat16"}))
+                found.append(_explanation_of("coarse-path-differs", failed, {"dtype": "bfloat16"}))
         elif group == "numbers":
             found += [] if explained_before else _no_numbers(subject)
         elif group == "empty":
@@ -86,9 +80,9 @@ def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_bef
         elif group in ("again", "several"):
             found.append(_repeated(subject, failed))
         elif group == "longer":
-            found.append(_told("remembers-longest", failed, {}))
+            found.append(_explanation_of("remembers-longest", failed, {}))
         elif group == "after coarse":
-            found.append(_told("cache-keeps-first-dtype", failed, {"dtype": "bfloat16"}))
+            found.append(_explanation_of("cache-keeps-first-dtype", failed, {"dtype": "bfloat16"}))
         else:
             found.append(_by_group(group, failed))
     return found
@@ -142,13 +136,13 @@ def _by_group(group: str, failed: Sequence[Outcome]) -> Explanation:
     """One that the treatment alone names."""
     code, first = _CODES[group], failed[0]
     size = f"when it {first.what}, {first.size}" if group == "shared" else first.size
-    explanation = _told(code, failed, {"what": first.what, "told": size})
+    explanation = _explanation_of(code, failed, {"what": first.what, "told": size})
     if first.treated is None:
         return replace(explanation, message=f"{first.failure.message.removeprefix('it ').rstrip('.')}.")
     return explanation
 
 
-def _told(code: str, failed: Sequence[Outcome], parameters: Mapping[str, Any]) -> Explanation:
+def _explanation_of(code: str, failed: Sequence[Outcome], parameters: Mapping[str, Any]) -> Explanation:
     return told(code, parameters, None, _evidence(failed))
 
 
