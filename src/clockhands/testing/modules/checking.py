@@ -94,7 +94,7 @@ def check_module(
     if module is None:
         assert make_one is not None
         module = _first(make_one)
-        if not is_module(module):
+        if not _is_built(module):
             raise InvalidType(
                 f"Expected a function that builds a torch.nn.Module, got one that gives {shown(module)}.",
                 "Give the module itself, or make=lambda: Module(...).",
@@ -133,7 +133,7 @@ def check_module(
 
 def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[..., Any] | None]:
     """A module and what builds it, from what was given first."""
-    if is_module(module):
+    if _is_built(module):
         return module, make
     if module is None and make is not None:
         return None, make
@@ -143,6 +143,11 @@ def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[
         f"Expected a torch.nn.Module, or make=, a function that builds one, got {shown(module)}.",
         "check_rotary, check_additive and check_bias check functions.",
     )
+
+
+def _is_built(value: Any) -> bool:
+    """Whether it is a module; a class of them has to be built first."""
+    return is_module(value) and not isinstance(value, type)
 
 
 def _first(make: Callable[[], Any]) -> Any:
