@@ -23,7 +23,7 @@ ladders positions sampling
 grids
 scaling phases layouts compiling
 clocks traces
-additive rotary biases
+additive rotary biases calling
 mixtures
 specs
 presets

@@ -8,9 +8,9 @@ import pytest
 
 import clockhands as ch
 from clockhands import testing
+from clockhands.calling import within
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
 from clockhands.testing import CannotCheck, check_additive, check_rotary
-from clockhands.testing.calling import within
 from faults.right_functions import fly
 from faults.rows import arrays_of
 from faults.wrong_biases import alibi

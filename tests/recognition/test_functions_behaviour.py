@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands import calling
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Explicit, Geometric, Joined
-from clockhands.recognition import functions_calling
 from clockhands.recognition.functions import identify_function
 from clockhands.rotary import rotate
 from clockhands.scaling import Dynamic, Linear, LongRope
@@ -349,7 +349,7 @@ def test_what_every_library_hears_is_told_once():
     def function(*_):
         raise RuntimeError("no luck")
 
-    libraries = functions_calling.likely_libraries(function)  # those that are there
+    libraries = calling.likely_libraries(function)  # those that are there
     with pytest.raises(InvalidValue, match="RuntimeError: no luck") as caught:
         identify_function(function, WIDTH)
     assert caught.value.message.count("no luck") == 1

@@ -22,7 +22,7 @@ from clockhands.biases import (
 )
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing import CannotCheck, check_bias
-from clockhands.testing.bias_bounds import near_edge
+from clockhands.testing.bounds import near_edge
 from testing.written_biases import (
     LIBRARIES,
     SYMMETRIC,

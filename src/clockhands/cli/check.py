@@ -151,7 +151,7 @@ def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:
 
 
 def _hanging() -> int:
-    calling = sys.modules.get("clockhands.testing.calling")
+    calling = sys.modules.get("clockhands.calling")
     return 0 if calling is None else calling.hanging()
 
 

@@ -14,8 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clockhands.testing.additive import check_additive
-    from clockhands.testing.biases import check_bias
+    from clockhands.testing.functions import check_additive, check_bias, check_rotary
     from clockhands.testing.generation import check_generation
     from clockhands.testing.laws import (
         ADDITIVE,
@@ -33,30 +32,14 @@ if TYPE_CHECKING:
     )
     from clockhands.testing.modules import check_module
     from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
-    from clockhands.testing.rotary import check_rotary
 
-# A plugin of pytest is imported by every run of it: what it may need is imported when it is used.
+# A plugin of pytest is imported by every run of it: what it may need is imported when it is used. All other names are
+# those of laws.
 _HOME = {
-    "additive": ("check_additive",),
-    "biases": ("check_bias",),
+    "functions": ("check_additive", "check_bias", "check_rotary"),
     "generation": ("check_generation",),
-    "laws": (
-        "ADDITIVE",
-        "BIAS",
-        "EVERY_KIND",
-        "LAWS",
-        "ROTARY",
-        "BiasSubject",
-        "Law",
-        "LawBroken",
-        "Subject",
-        "broken",
-        "kind_of",
-        "laws_for",
-    ),
     "modules": ("check_module",),
     "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
-    "rotary": ("check_rotary",),
 }
 _PLACES = {name: module for module, names in _HOME.items() for name in names}
 
@@ -87,9 +70,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module 'clockhands.testing' has no attribute {name!r}")
-    return getattr(import_module(f"clockhands.testing.{_PLACES[name]}"), name)
+    return getattr(import_module(f"clockhands.testing.{_PLACES.get(name, 'laws')}"), name)
 
 
 def __dir__() -> list[str]:

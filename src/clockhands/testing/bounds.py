@@ -1,5 +1,7 @@
-r"""How far a right function may be off, because its numbers are rounded.
+r"""How far a right answer may be off, because its numbers are rounded.
 
+Rotary functions
+----------------
 A function is right if it is made of the right real numbers, each operation rounded once. With ``e = 2**-24``, half the
 distance of neighbouring float32 numbers relative to their size, and ``u`` the same of the dtype of the tokens:
 
@@ -17,18 +19,108 @@ attention factor that is not 1 is rounded itself, which makes it ``5 u``. Second
 normal number, are within another percent and one unit of the dtype.
 
 A function that does all of this in float64 stays within the same bounds: nothing here has to be as bad as it may be.
+
+Additive functions
+------------------
+``e`` is as above, and ``u`` too, or ``e`` where that is finer: what is done with tokens of float64 may be done in
+float32.
+
+**Phases.** A rate is ``exp(-x)`` or ``base**(-i/n)`` with ``x = |ln(rate / multiplier)|``: the exponent is a product of
+rounded numbers, off by ``3 e x``; the power or exponential adds ``2 e``, a division ``e``; the position and the product
+are two more. So a phase ``p`` is off by at most ``e |p| (3 x + 5)``, by 2 roundings more where there is a multiplier
+(it is rounded, and multiplied by), by 3 more where the position is warped first. Evenly spaced rates are differences of
+numbers of the size of the largest, off by ``4 e`` of that. Rates that are given as values are rounded once, and the
+products of several axes are summed: one rounding for each axis, and for the phases at the origin. No wave is off by
+more than 2.
+
+**Rows.** A sine or cosine of float32 is within ``2 e``; a scale is rounded, and multiplied by: ``2 u`` of the number. A
+row of a learned table, of counters or of shares is off by at most ``3 e`` of itself: two numbers and their quotient.
+Where the mean of all rows is taken away and they are divided by their spread, the mean moves by at most the mean error
+of the rows, the spread by no more, and sums of n numbers add ``(2 + log2 n) e`` of their size.
+
+**The sum.** The table is rounded to the tokens' dtype (``u`` of the row), a factor of the tokens is rounded and
+multiplied by (``2 u``), and so is the sum (``u``); tokens of float64 are rounded to float32 first. Second orders, and
+what is below the smallest normal number, are within another percent and a few units of the dtype.
+
+Biases
+------
+``e`` is as above, and ``u`` that of the dtype that the bias should be good for (no finer than float32: learned tables
+and slopes are held in it).
+
+**Slopes.** ``2 ** -x`` of an exponent ``x`` of at most three roundings is off by ``3 e x ln 2`` and the power's
+``2 e``. Code that raises the root of the series to the power ``m``, or multiplies it up one by one, passes the root's
+rounding on ``m`` times and adds as many: ``2 m e``. Together ``e (2 m + 3 x ln 2 + 3)``, relative.
+
+**Lines.** Slope times distance: the slope's error times the distance, the product and the result rounded, ``u`` each in
+the form that the code is of. Softmax does not see a constant of a row, so a function may compute any of the forms
+(distance, key, key past the last one): each is a product with a number of tokens no larger than ``t``, the largest of
+``|q - k|``, ``|k|`` and ``|last - k|``, rounded twice in float32: ``2 e slope t``.
+
+**Tables.** What is looked up is rounded to the dtype; where it is scaled, the scale and the product are too: ``u``
+each.
+
+**Edges of buckets.** T5's ``y = ln(d / first) / ln(last / first) s`` is rounded down (DeBERTa's up). In float32 the
+quotient is off by ``e``, the logarithm by ``e (1 + 2 L)`` where ``L`` is the logarithm, the constant below it, the
+quotient, the product and a sum with ``first`` by ``e`` each: ``e (s / ln(last / first) (1 + 2 L) + 4 (first + y))``. A
+distance whose ``y`` is nearer than that to a whole number may be in either bucket; no other may.
+
+**Kernels.** KERPLE's ``p ln(1 + a d)``: the sum is off by ``3 e``, which is absolute in the logarithm, and the rest by
+``6 e`` of the result. ``a d ** p``: the power by ``2 e p ln d + 2 e``, the product ``3 e``. FIRE's and Swin-V2's
+networks are followed layer by layer: each product and sum adds ``e`` of the sum of sizes, ``n + 3`` times for ``n``
+inputs.
+
+Where constants of rows are removed, the error of the key that they are read at is added. One percent and one unit of
+the smallest number are for second orders.
+
+Modules after a treatment
+-------------------------
+With ``u`` half the distance of neighbouring numbers of the dtype of the answer (the coarser one of both answers):
+
+**The same arithmetic.** A treatment that leaves the numbers alone leaves cosine, sine, products and sum to be rounded
+to the dtype of the tokens: ``4 u`` of a pair's length, as above. Tokens are +1 and -1, so a
+pair of them is ``sqrt(2)`` long, and no turned one is longer than ``sqrt(2)`` times the largest number that came back;
+a code that is added is rounded twice, which is less. A bias is rounded three times at most (the slope, the distance,
+their product), relative to itself: ``4 u |bias|``. Its parameters are those of the question that it is compared with.
+
+Cast to a coarser dtype and back, computed numbers may stay rounded to it once, as the learned ones beside them do:
+``u`` is then that of the coarser dtype. Rates that stay rounded are off by that much of a phase, which grows with the
+position and is not allowed.
+
+**Other arithmetic.** What was compiled, cast to float64 or computed anew may have made its rates and phases by other
+operations, as right as the first. A phase ``p r`` made in float32 is off by ``2**-24 p r (3 |ln r| + 5)``, which for
+rates up to 1 is largest at ``r = 1``, where it is ``5 x 2**-24 p``; twice that lies between two right ones, and as much
+again passes through a scaling. It is ``20 x 2**-24 p`` times the fastest rate, where that is above 1. Biases, likewise,
+may be off by 20 roundings in float32.
 """
 
+import math
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from clockhands.additive import (
+    AdditiveCode,
+    EvenlySpaced,
+    FourierFeatures,
+    Sinusoidal,
+    WarpedPosition,
+    table,
+)
+from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Fire, Kerple, TableCode, row_numbers
+from clockhands.biases.linear import Alibi, Decay
+from clockhands.biases.windows import LogWindow
+from clockhands.faults import ChannelWaves, hands_of
+from clockhands.ladders import EvenSteps, Joined, Repeated
 from clockhands.rotary import Rotary
-from clockhands.testing.libraries import TINY, UNIT
 
 SINGLE = 2.0**-24
+# Half the distance of neighbouring numbers, relative to their size: what one rounding is off by, at most.
+UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
+# What is lost below the smallest normal number.
+TINY = {"bfloat16": 2.0**-133, "float16": 2.0**-25, "float32": 2.0**-149, "float64": 0.0}
 
 
 def phase_error(phases: np.ndarray, rates: np.ndarray, passed_on: np.ndarray | None = None) -> np.ndarray:
@@ -66,7 +158,7 @@ def passed_on(spec: Rotary) -> np.ndarray | None:
 
 
 @lru_cache(maxsize=32)
-def _plain_rates(spec: Rotary) -> np.ndarray:
+def _unscaled_rates(spec: Rotary) -> np.ndarray:
     plain = spec if spec.scaling is None else replace(spec, scaling=None, length=None)
     return np.array(plain.rates)
 
@@ -82,7 +174,7 @@ def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) ->
     """
     first, second = spec.channels.T
     length = np.hypot(x[..., first], x[..., second]) * spec.attention_factor
-    moved = phase_error(phases, _plain_rates(spec), passed_on(spec))
+    moved = phase_error(phases, _unscaled_rates(spec), passed_on(spec))
     # Tokens of float64 may meet waves of float32.
     unit = max(UNIT[dtype], SINGLE)
     pairs = 1.01 * length * (moved + (4 + (spec.attention_factor != 1)) * unit) + 4 * TINY[dtype]
@@ -90,3 +182,252 @@ def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) ->
     allowed[..., first] = pairs
     allowed[..., second] = pairs
     return allowed
+
+
+def row_error(spec: AdditiveCode, values: Any, at: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """How far the rows of a code may be off that are made in float32, of the shape of rows.
+
+    Args:
+        spec: The code.
+        values: Its learned numbers, or None.
+        at: Positions [..., seq], or [..., seq, axes].
+        rows: What is right there, [..., seq, width].
+    """
+    hands = hands_of(spec, values)
+    if hands is None:
+        return 3 * SINGLE * np.abs(rows)
+    scale = _scale(spec, values)
+    error = scale * wave_error(spec, hands, np.asarray(at, np.float64))
+    error[..., hands.quarters < 0] = 0
+    error[..., hands.raw >= 0] = 2 * SINGLE * np.abs(rows[..., hands.raw >= 0])
+    if isinstance(spec, Sinusoidal) and spec.standardised is not None:
+        error = error + _standardised_error(spec, hands, rows, scale)
+    return error
+
+
+def added_error(
+    x: np.ndarray, rows: np.ndarray, errors: np.ndarray, dtype: str, *, token_scale: float, scaled: bool
+) -> np.ndarray:
+    """How far tokens may be off to which these rows were added, of x's shape.
+
+    Args:
+        x: The tokens, as the dtype holds them; zeros where a table alone is asked for.
+        rows: What is right, broadcast to x.
+        errors: `row_error` of them.
+        dtype: The dtype that the function answers in.
+        token_scale: What the tokens are multiplied by.
+        scaled: Whether the code has a scale.
+    """
+    unit = max(UNIT[dtype], SINGLE)
+    token = np.abs(token_scale * x)
+    token *= unit * (1 + 2 * (token_scale != 1) + (UNIT[dtype] < SINGLE))
+    # In place, as there may be millions.
+    token += np.abs(rows) * ((4 if scaled else 2) * unit)
+    token += errors
+    token *= 1.01
+    token += 4 * TINY[dtype]
+    return token
+
+
+def is_scaled(spec: AdditiveCode) -> bool:
+    """Whether numbers are multiplied by something after they are made."""
+    return getattr(spec, "affine", (0.0, getattr(spec, "scale", 1.0))) != (0.0, 1.0) or getattr(spec, "scaled", False)
+
+
+def _scale(spec: AdditiveCode, values: Any) -> float:
+    scale = abs(getattr(spec, "affine", (0.0, getattr(spec, "scale", 1.0)))[1])
+    if isinstance(spec, Sinusoidal) and spec.scaled:
+        scale *= abs(float(np.asarray(values, np.float64).reshape(())))
+    return scale
+
+
+def wave_error(spec: AdditiveCode, hands: ChannelWaves, at: np.ndarray) -> np.ndarray:
+    """Of waves between -1 and 1, [..., seq, width]."""
+    at = at[..., None] if len(hands.rates) == 1 else at
+    if isinstance(spec, WarpedPosition):
+        with np.errstate(divide="ignore"):
+            at = {"square": np.square, "log": lambda p: np.abs(np.log(p)), "reciprocal": lambda p: 1 / np.abs(p)}[
+                spec.warp
+            ](at)
+    size = np.abs(at) @ _shares(spec, hands)
+    if hands.offsets.any():
+        size = size + 4 * np.abs(hands.offsets)
+    return np.minimum(SINGLE * size, 2.0) + 2 * SINGLE
+
+
+def _shares(spec: AdditiveCode, hands: ChannelWaves) -> np.ndarray:
+    """The error of a phase for each token, as a multiple of `SINGLE`, [axes, width]."""
+    rates = np.abs(hands.rates)
+    if isinstance(spec, FourierFeatures):
+        return rates * (7 + spec.axes + spec.offsets)
+    spacings = _spacings(spec)
+    multipliers = {float(getattr(spacing, "multiplier", 1.0)) for spacing in spacings}
+    powers = np.max([np.abs(np.log(np.where(rates > 0, rates / each, 1.0))) for each in multipliers], axis=0)
+    shares = rates * (3 * powers + 5 + 2 * (multipliers != {1.0}) + 3 * isinstance(spec, WarpedPosition))
+    if isinstance(spec, EvenlySpaced) or any(isinstance(each, EvenSteps) for each in spacings):
+        shares = shares + 4 * rates.max() * (rates > 0)
+    return shares
+
+
+def _spacings(spec: AdditiveCode) -> tuple[Any, ...]:
+    spacing = getattr(spec, "spacing", None)
+    found: list[Any] = []
+    for each in spacing if isinstance(spacing, tuple) else (spacing,):
+        inner = each.spacing if isinstance(each, Repeated) else each
+        found += [part for _, part in inner.parts] if isinstance(inner, Joined) else [inner]
+    return tuple(found)
+
+
+def _standardised_error(spec: Sinusoidal, hands: ChannelWaves, rows: np.ndarray, scale: float) -> np.ndarray:
+    """What the mean and the spread of all rows add."""
+    assert spec.standardised is not None
+    plain = replace(spec, standardised=None, scale=1.0)
+    every = np.arange(spec.standardised)
+    made = table(plain, every, "float64")
+    sums = SINGLE * (2 + np.log2(max(made.size, 2)))
+    moved = float(wave_error(plain, hands, every.astype(np.float64)).mean()) + sums * float(np.abs(made).mean())
+    spread = float(made.std(ddof=1))
+    return scale * moved + np.abs(rows) * (moved + sums * spread) / spread
+
+
+def slope_errors(spec: Alibi | Decay) -> np.ndarray:
+    """How far slopes may be off that are made in float32, relative, [heads]."""
+    if not isinstance(spec, Alibi):
+        return np.full(spec.heads, 4 * SINGLE)  # 1 - 2**-n is a float32, and its logarithm is rounded
+    below = 2 ** (spec.heads.bit_length() - 1)
+    whole = spec.heads if spec.series == "plain" else below
+    powers = [head + 1 if head < whole else 2 * (head - whole) + 1 for head in range(spec.heads)]
+    exponents = -np.array([float(each) for each in spec.exponents])
+    return SINGLE * (2 * np.array(powers, float) + 3 * exponents * math.log(2) + 3)
+
+
+def bias_error(
+    spec: BiasCode, queries: np.ndarray, keys: np.ndarray, numbers: np.ndarray, *, values: Any, dtype: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """How far each number of a bias may be off, before constants of rows are removed.
+
+    Args:
+        spec: The code.
+        queries: Their positions, [queries].
+        keys: Theirs, [keys].
+        numbers: What is right, float64 [heads, queries, keys].
+        values: Learned numbers, or None.
+        dtype: What the numbers should be good for.
+
+    Returns:
+        Two arrays that broadcast to [heads, queries, keys]: the error, and a relative one that the whole row has in
+        common (that of a slope): of a difference of two keys it is the share that may be off.
+    """
+    unit, least = max(UNIT[dtype], SINGLE), TINY[dtype] + TINY["float32"]
+    none = np.zeros((1, 1, 1))
+    if isinstance(spec, Alibi | Decay):
+        slopes = np.array(spec.slopes)[:, None, None]
+        apart = np.abs(queries[:, None] - keys[None, :])
+        last = max(keys.max(initial=0), queries.max(initial=0))
+        tokens = np.maximum(apart, np.maximum(np.abs(keys), np.abs(last - keys))[None, :])
+        own = 2 * SINGLE * slopes * tokens + 2 * unit * np.abs(numbers)
+        return 1.01 * own + least, 1.01 * slope_errors(spec)[:, None, None]
+    sizes = np.abs(numbers)
+    if isinstance(spec, Kerple):
+        return 1.01 * _kerple(spec, queries, keys, sizes, values) + unit * sizes + least, none
+    if isinstance(spec, Fire):
+        return 1.01 * _fire(spec, queries, keys, values) + unit * sizes + least, none
+    if isinstance(spec, LogWindow):
+        table = _log_window(spec, values)[row_numbers(spec, queries, keys)]
+        return 1.01 * np.moveaxis(table, -1, 0) + unit * sizes + least, none
+    scaled = getattr(spec, "scale", 1.0) != 1
+    return 1.01 * unit * (3 if scaled else 1) * sizes + least, none
+
+
+def _kerple(spec: Kerple, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any) -> np.ndarray:
+    p = np.asarray(values["p"], np.float64)[:, None, None]
+    if spec.kernel == "log":
+        return SINGLE * (3 * np.abs(p) + 6 * sizes)
+    apart = np.maximum(np.abs(queries[:, None] - keys[None, :]), 1)
+    return SINGLE * sizes * (6 + 2 * np.abs(p) * np.log(apart))
+
+
+def _fire(spec: Fire, queries: np.ndarray, keys: np.ndarray, values: Any) -> np.ndarray:
+    arrays = {name: np.asarray(array, np.float64) for name, array in values.items()}
+    rate = abs(float(arrays["c"]))
+    apart = np.maximum(queries[:, None] - keys[None, :], 0)
+    above = np.log1p(rate * apart)
+    below = np.log1p(rate * np.maximum(queries, float(arrays["threshold"])))[:, None] + spec.epsilon
+    share = above / below
+    moved = SINGLE * ((3 + 3 * above) / below + share * (3 + 3 * below) / below + 2 * share)
+    first, offset = np.abs(arrays["w1"]).reshape(-1, 1, 1), np.abs(arrays["b1"]).reshape(-1, 1, 1)
+    hidden = first * share + offset
+    error = first * moved + 4 * SINGLE * hidden
+    second = np.abs(arrays["w2"])
+    total = np.tensordot(second, hidden, 1) + np.abs(arrays["b2"])[:, None, None]
+    return np.tensordot(second, error, 1) + SINGLE * (spec.hidden + 3) * total
+
+
+def _log_window(spec: LogWindow, values: Any) -> np.ndarray:
+    """Of the table, [differences, heads]."""
+    first, offset, second = (np.abs(np.asarray(values[name], np.float64)) for name in ("w1", "b1", "w2"))
+    hidden = np.abs(spec.coordinates().reshape(-1, 2)) @ first.T + offset
+    # Coordinates are logarithms of quotients: six roundings, relative. A sigmoid passes on at most a quarter.
+    error = 12 * SINGLE * hidden @ second.T + SINGLE * (spec.hidden + 3) * (hidden @ second.T)
+    return 16 * (error / 4 + 4 * SINGLE)
+
+
+def near_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
+    """Which sizes of distances lie so near an edge of two buckets that float32 may put them on either side.
+
+    Such a distance is the last of its bucket, or the first: the other bucket is that of a neighbour (`beyond_edge`).
+    """
+    if isinstance(spec, Buckets):
+        way = spec.buckets // 2 if spec.bidirectional else spec.buckets
+        first, steps, last = way // 2, way - way // 2, spec.max_distance
+        added = spec.epsilon
+    elif isinstance(spec, CeilingBuckets):
+        first, last, added = spec.span // 2, spec.max_distance - 1, 0.0
+        steps = first - 1
+    else:
+        return np.zeros(np.shape(distances), bool)
+    sizes = np.abs(np.asarray(distances, np.float64))
+    logarithm = np.log(np.maximum(sizes, first) / first + added)
+    whole = math.log(last / first)
+    y = logarithm / whole * steps
+    off = SINGLE * (steps / whole * (1 + 2 * logarithm) + 4 * (first + y))
+    at = np.round(y)
+    return (sizes >= first) & (np.abs(y - at) <= off) & (at <= steps)
+
+
+def beyond_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
+    """The neighbour of each distance that lies in the next bucket, before or after; itself where none does."""
+    sizes, sign = np.abs(distances), np.where(distances < 0, -1, 1)
+    limits = np.array(spec.boundaries, np.int64)  # type: ignore[attr-defined]
+    row = np.searchsorted(limits, sizes, side="right")
+    near = near_edge(spec, distances)
+    down = near & (np.searchsorted(limits, sizes - 1, side="right") != row)
+    up = near & ~down & (np.searchsorted(limits, sizes + 1, side="right") != row)
+    return sign * (sizes - down + up)
+
+
+def looks_up(spec: BiasCode) -> bool:
+    """Whether the code is a learned table, whose rows can be told apart without knowing them."""
+    return isinstance(spec, TableCode) and not isinstance(spec, LogWindow)
+
+
+_OTHER = 20 * 2.0**-24
+
+
+def treated_error(wanted: Any, dtype: str, *, is_bias: bool, another: bool, fastest: float) -> np.ndarray:
+    """How far each number of a module's answer may be off after a treatment.
+
+    Args:
+        wanted: The answer that it is compared with: its rows, their positions, its dtype and its largest number.
+        dtype: Of the answer.
+        is_bias: Whether it is a bias.
+        another: Whether other arithmetic may have made it.
+        fastest: The largest rate, if above 1 rad/token.
+    """
+    unit, tiny = (max(kind[dtype], kind[wanted.dtype]) for kind in (UNIT, TINY))
+    if is_bias:
+        size = np.where(np.isfinite(wanted.rows), np.abs(wanted.rows), 0.0)
+        return 1.01 * size * (4 * unit + (_OTHER if another else 0.0)) + 4 * tiny
+    size = np.sqrt(2) * max(1.0, wanted.size)
+    moved = np.minimum(_OTHER * np.abs(wanted.positions) * fastest, 2.0) if another else 0.0 * wanted.positions
+    return np.broadcast_to((1.01 * size * (4 * unit + moved) + 4 * tiny)[:, None], wanted.rows.shape)

@@ -21,9 +21,9 @@ CHECKS = {
 """Every kind and the name of its check."""
 
 _EXPERIMENTS = {
-    "rotary": ("rotary_experiments", ("SMALL", "EVERY")),
-    "additive": ("additive_experiments", ("SMALL", "EVERY")),
-    "bias": ("biases", ("SMALL", "MEASURED", "EVERY")),
+    "rotary": ("functions.rotary", ("SMALL", "EVERY")),
+    "additive": ("functions.additive", ("SMALL", "EVERY")),
+    "bias": ("functions.biases", ("SMALL", "MEASURED", "EVERY")),
 }
 
 
@@ -44,11 +44,7 @@ def experiments(kind: str) -> Mapping[str, str]:
 
 
 def spec_of(like: Any) -> Any:
-    """The spec that is meant: itself, or a preset by its name with fields.
-
-    Raises:
-        Unreadable, InvalidValue: There is no such preset, or a field cannot be used.
-    """
+    """The spec that is meant: itself, or a preset by its name with fields."""
     if not isinstance(like, str):
         return like
     from clockhands.sources.targets import open_target
@@ -65,12 +61,7 @@ def is_module(value: Any) -> bool:
 
 
 def kind_for(fn: Any, like: Any) -> str:
-    """The check that fits: a PyTorch module's, or that of the code.
-
-    Raises:
-        InvalidType: Neither says it.
-        Unreadable, InvalidValue: There is no such preset, or a field cannot be used.
-    """
+    """The check that fits: a PyTorch module's, or that of the code."""
     if is_module(fn):
         return "module"
     if like is None:
@@ -93,11 +84,7 @@ def kind_for(fn: Any, like: Any) -> str:
 
 
 def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse options that a check does not have.
-
-    Raises:
-        InvalidValue: One is not known; the hint says which is near, or which there are.
-    """
+    """Refuse options that a check does not have."""
     known = [
         name
         for name, parameter in inspect.signature(check).parameters.items()

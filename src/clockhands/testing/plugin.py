@@ -18,6 +18,19 @@ _MARKER = (
 _SOUND, _FAILED = "clockhands", "clockhands failed"  # names in `user_properties`, and so in JUnit files
 
 
+def _of_testing(name: str) -> Callable[..., Any]:
+    """A method that makes the check of this name."""
+
+    def check(self: "Checks", *arguments: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        import clockhands.testing
+
+        return self._noted(getattr(clockhands.testing, name), *arguments, **options)
+
+    check.__name__, check.__doc__ = name, f"See `clockhands.testing.{name}`."
+    return check
+
+
 class Checks:
     """What the fixture gives: the checks of `clockhands.testing`, and `check`, which takes the marker's options."""
 
@@ -37,40 +50,15 @@ class Checks:
         __tracebackhide__ = True
         from clockhands.testing.kinds import check_any
 
-        return self._told(check_any, fn, **{**_marked(self._item), **options})
+        return self._noted(check_any, fn, **{**_marked(self._item), **options})
 
-    def check_rotary(self, *arguments: Any, **options: Any) -> Any:
-        """See `clockhands.testing.check_rotary`."""
-        __tracebackhide__ = True
-        return self._named("check_rotary", arguments, options)
+    check_rotary = _of_testing("check_rotary")
+    check_additive = _of_testing("check_additive")
+    check_bias = _of_testing("check_bias")
+    check_module = _of_testing("check_module")
+    check_generation = _of_testing("check_generation")
 
-    def check_additive(self, *arguments: Any, **options: Any) -> Any:
-        """See `clockhands.testing.check_additive`."""
-        __tracebackhide__ = True
-        return self._named("check_additive", arguments, options)
-
-    def check_bias(self, *arguments: Any, **options: Any) -> Any:
-        """See `clockhands.testing.check_bias`."""
-        __tracebackhide__ = True
-        return self._named("check_bias", arguments, options)
-
-    def check_module(self, *arguments: Any, **options: Any) -> Any:
-        """See `clockhands.testing.check_module`."""
-        __tracebackhide__ = True
-        return self._named("check_module", arguments, options)
-
-    def check_generation(self, *arguments: Any, **options: Any) -> Any:
-        """See `clockhands.testing.check_generation`."""
-        __tracebackhide__ = True
-        return self._named("check_generation", arguments, options)
-
-    def _named(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        __tracebackhide__ = True
-        import clockhands.testing
-
-        return self._told(getattr(clockhands.testing, name), *arguments, **options)
-
-    def _told(self, check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _noted(self, check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         __tracebackhide__ = True
         report = check(*arguments, **options)
         if report.sound:

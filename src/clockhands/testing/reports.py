@@ -58,7 +58,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Line:
+class ReportLine:
     """One line of a report, before it is broken to a width.
 
     Attributes:
@@ -128,47 +128,34 @@ class Report:
             "subject": self.subject,
             "like": self.like,
             "sound": self.sound,
-            "worst": _plain(self.worst),
+            "worst": _as_json(self.worst),
             "experiments": list(self.experiments),
             "left_out": dict(self.left_out),
-            "failures": [
-                {"experiment": one.experiment, "message": one.message, "evidence": _plain(one.evidence)}
-                for one in self.failures
-            ],
-            "explanations": [
-                {
-                    "codes": list(one.codes),
-                    "message": one.message,
-                    "hint": one.hint,
-                    "cases": list(one.cases),
-                    "evidence": _plain(one.evidence),
-                    "where": one.where,
-                }
-                for one in self.explanations
-            ],
-            "called": _plain(self.called),
+            "failures": [_as_json(vars(one)) for one in self.failures],
+            "explanations": [_as_json(vars(one)) for one in self.explanations],
+            "called": _as_json(self.called),
         }
 
-    def lines(self, *, verbose: bool = False) -> Iterator[Line]:
+    def lines(self, *, verbose: bool = False) -> Iterator[ReportLine]:
         """What there is to read, in the order in which it helps: what it is like, what to do, the evidence, the rest.
 
         Args:
             verbose: All evidence, and why each experiment was left out.
         """
         if self.sound:
-            yield Line("sound", f"{self.subject} is what it should be: {self.like}.")
-            yield Line("rest", self._made())
+            yield ReportLine("sound", f"{self.subject} is what it should be: {self.like}.")
+            yield ReportLine("rest", self._made())
         else:
-            yield Line("failed", f"{self.subject} is not what it should be: {self.like}.")
+            yield ReportLine("failed", f"{self.subject} is not what it should be: {self.like}.")
             for number, explanation in enumerate(self.explanations):
-                yield Line()
+                yield ReportLine()
                 yield from _explained(explanation, "Also, it" if number else "It")
             if not self.explanations:
-                yield Line()
-                yield Line("explanation", "No known fault gives these answers.")
+                yield ReportLine()
+                yield ReportLine("explanation", "No known fault gives these answers.")
                 other = f" {_OTHER_CODE}" if self.kind in {"rotary", "additive"} else ""
-                yield Line("hint", f"hint: {_UNKNOWN}{other}", 2)
-            yield Line()
+                yield ReportLine("hint", f"hint: {_UNKNOWN}{other}", 2)
+            yield ReportLine()
             yield from self._evidence(verbose)
         yield from self._left_out(verbose)
 
@@ -189,7 +176,7 @@ class Report:
         with_what = [str(self.called[name]) for name in ("library", "dtype") if self.called.get(name)]
         return "".join(said) + (f" ({', '.join(with_what)})" if with_what else "")
 
-    def _evidence(self, verbose: bool) -> Iterator[Line]:
+    def _evidence(self, verbose: bool) -> Iterator[ReportLine]:
         from clockhands.faults import FAULTS
 
         telling = {FAULTS[code].shown_by for code in self.codes if code in FAULTS}
@@ -201,19 +188,19 @@ class Report:
         shown = ordered if verbose else ordered[:_SHOWN]
         # What is noticed beside an experiment, such as a changed argument, counts as one.
         made = len(self.experiments) + sum(failure.experiment not in self.experiments for failure in self.failures)
-        yield Line("heading", f"Failed, {len(self.failures)} of {_counted(made, 'experiment')}:")
+        yield ReportLine("heading", f"Failed, {len(self.failures)} of {_counted(made, 'experiment')}:")
         for failure in shown:
             said = "" if failure.message.startswith(failure.experiment) else f"{failure.experiment}: "
-            yield Line("evidence", f"{said}{failure.message}", 2)
+            yield ReportLine("evidence", f"{said}{failure.message}", 2)
         if more := [failure.experiment for failure in ordered[len(shown) :]]:
-            yield Line("rest", f"and {_listed(more)}.", 2)
+            yield ReportLine("rest", f"and {_listed(more)}.", 2)
         failed = {failure.experiment for failure in self.failures}
         passed = [name for name in dict.fromkeys(self.experiments) if name not in failed]
         named = passed if verbose else passed[:_NAMED]
         more = f" and {len(passed) - len(named)} more" if len(passed) > len(named) else ""
-        yield Line("rest", f"Passed: {_listed(named)}{more}." if passed else "Nothing passed.")
+        yield ReportLine("rest", f"Passed: {_listed(named)}{more}." if passed else "Nothing passed.")
 
-    def _left_out(self, verbose: bool) -> Iterator[Line]:
+    def _left_out(self, verbose: bool) -> Iterator[ReportLine]:
         """What was not asked; for what can be asked, how."""
         ways: dict[str, list[str]] = {}
         others = 0
@@ -223,24 +210,24 @@ class Report:
             else:
                 others += 1
         for why, names in ways.items():
-            yield Line("rest", f"Not asked: {_listed(names)}: {why.removesuffix('.')}.")
+            yield ReportLine("rest", f"Not asked: {_listed(names)}: {why.removesuffix('.')}.")
         if others:
             more = f"{others} more" if ways else _counted(others, "experiment")
-            yield Line("rest", f"Not asked: {more}; --verbose and report.left_out say why.")
+            yield ReportLine("rest", f"Not asked: {more}; --verbose and report.left_out say why.")
 
     def __str__(self) -> str:
         return "\n".join(line.wrapped() for line in self.lines())
 
 
-def _explained(explanation: Explanation, lead: str) -> Iterator[Line]:
+def _explained(explanation: Explanation, lead: str) -> Iterator[ReportLine]:
     place = f"{explanation.where}: it" if explanation.where else lead
-    yield Line("explanation", f"{place} {explanation.message}")
-    yield Line("hint", f"hint: {explanation.hint}", 2)
+    yield ReportLine("explanation", f"{place} {explanation.message}")
+    yield ReportLine("hint", f"hint: {explanation.hint}", 2)
     if explanation.cases:
-        yield Line("rest", f"met before: {', '.join(explanation.cases)}", 2)
+        yield ReportLine("rest", f"met before: {', '.join(explanation.cases)}", 2)
     if explanation.codes:
         codes = ", ".join(explanation.codes)
-        yield Line("rest", f"code: {codes} (clockhands explain {explanation.codes[0]})", 2)
+        yield ReportLine("rest", f"code: {codes} (clockhands explain {explanation.codes[0]})", 2)
 
 
 class CheckFailed(AssertionError):
@@ -271,11 +258,7 @@ CannotCheck.__module__ = "clockhands.testing"
 
 
 def settled(report: Report, raises: bool) -> Report:
-    """The report, unless it has failures and shall be raised.
-
-    Raises:
-        CheckFailed: Something failed, and ``raises``.
-    """
+    """The report, unless it has failures and shall be raised."""
     __tracebackhide__ = True
     if raises and not report.sound:
         raise CheckFailed(report)
@@ -290,16 +273,16 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """A value that strict JSON holds."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset | range):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _as_json(value.tolist())
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _as_json(value.item())
     if isinstance(value, float):
         return value if np.isfinite(value) else _SPECIAL[str(value)]
     return value if value is None or isinstance(value, str | bool | int) else str(value)

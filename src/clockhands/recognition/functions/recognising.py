@@ -135,5 +135,5 @@ def _in_long_calls(match: Match, behaviour: Behaviour) -> Match:
 
 
 def _counted(match: Match, caller: Caller) -> Match:
-    seen = (("library", caller.library), ("output", caller.output), ("calls", caller.calls), ("rows", caller.rows))
+    seen = (("library", caller.library.name), ("output", caller.output), ("calls", caller.calls), ("rows", caller.rows))
     return replace(match, evidence=(*match.evidence, *seen))

@@ -7,7 +7,7 @@ import numpy as np
 from clockhands.clocks import kernel, shift
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
-from clockhands.testing.laws.subjects import ADDITIVE, Law, LawBroken, Subject, close, demand
+from clockhands.testing.laws.subjects import ADDITIVE, LawBroken, Subject, close, demand, laws_of
 
 _STEPS = (1, 2, 17, -5, 1_000)
 
@@ -93,7 +93,6 @@ def _with_room(subject: Subject, step: int, number: int) -> np.ndarray:
     return kept
 
 
-LAWS = tuple(
-    Law(check.__name__.replace("_", " "), frozenset({ADDITIVE}), check)
-    for check in (bounded, shifted_by_one_matrix, shift_is_a_rotation, shifts_compose, kernel_of_distance)
+LAWS = laws_of(
+    frozenset({ADDITIVE}), bounded, shifted_by_one_matrix, shift_is_a_rotation, shifts_compose, kernel_of_distance
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.testing.laws.everywhere import survives_json
-from clockhands.testing.laws.subjects import BIAS, Law, close, demand
+from clockhands.testing.laws.subjects import BIAS, close, demand, laws_of
 
 _SHIFTS = (1, 17, 100_000, 2**40)
 
@@ -141,19 +141,17 @@ def _largest(numbers: np.ndarray) -> float:
     return float(np.abs(numbers).max())
 
 
-LAWS = tuple(
-    Law(check.__name__.replace("_", " "), frozenset({BIAS}), check)
-    for check in (
-        told_apart_in_either_order,
-        remembers_nothing,
-        arguments_stay_as_they_are,
-        a_query_is_by_itself,
-        a_key_is_by_itself,
-        constant_along_diagonals,
-        zero_where_a_token_meets_itself,
-        falls_with_the_distance,
-        masked_only_when_asked,
-        heads_differ,
-        survives_json,
-    )
+LAWS = laws_of(
+    frozenset({BIAS}),
+    told_apart_in_either_order,
+    remembers_nothing,
+    arguments_stay_as_they_are,
+    a_query_is_by_itself,
+    a_key_is_by_itself,
+    constant_along_diagonals,
+    zero_where_a_token_meets_itself,
+    falls_with_the_distance,
+    masked_only_when_asked,
+    heads_differ,
+    survives_json,
 )

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 
 from clockhands.specs import describe, from_json, to_json
-from clockhands.testing.laws.subjects import EVERY_KIND, Law, Subject, close, demand
+from clockhands.testing.laws.subjects import EVERY_KIND, Subject, close, demand, laws_of
 
 
 def told_apart_in_either_order(subject: Subject) -> None:
@@ -89,15 +89,13 @@ def survives_json(subject: Subject) -> None:
         demand(to_json(back) == to_json(spec) and describe(back) == describe(spec), f"{name} changes {spec}")
 
 
-LAWS = tuple(
-    Law(check.__name__.replace("_", " "), EVERY_KIND, check)
-    for check in (
-        told_apart_in_either_order,
-        remembers_nothing,
-        the_dtype_of_x_decides_its_rounding_only,
-        arguments_stay_as_they_are,
-        every_axis_before_the_sequence_is_alike,
-        any_number_of_tokens,
-        survives_json,
-    )
+LAWS = laws_of(
+    EVERY_KIND,
+    told_apart_in_either_order,
+    remembers_nothing,
+    the_dtype_of_x_decides_its_rounding_only,
+    arguments_stay_as_they_are,
+    every_axis_before_the_sequence_is_alike,
+    any_number_of_tokens,
+    survives_json,
 )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.rotary import Rotary
-from clockhands.testing.laws.subjects import ROTARY, Law, Subject, close, demand
+from clockhands.testing.laws.subjects import ROTARY, Subject, close, demand, laws_of
 
 # What a score may be off by, as a share of |q| |k|; and how far apart the tokens of the law stand.
 _SCORE = 1e-5
@@ -144,16 +144,14 @@ def _scores(subject: Subject, q: np.ndarray, k: np.ndarray, there: np.ndarray, h
     return (_turned(subject, q, there) * _without_factor(subject, keys)).sum(axis=-1)
 
 
-LAWS = tuple(
-    Law(check.__name__.replace("_", " "), frozenset({ROTARY}), check)
-    for check in (
-        norms_are_kept,
-        position_zero_is_the_identity,
-        scores_depend_on_distance_only,
-        the_inverse_is_the_negative_position,
-        unrotated_channels_stay,
-        layouts_agree_under_the_permutation,
-        packed_equals_separate,
-        decoding_equals_the_full_pass,
-    )
+LAWS = laws_of(
+    frozenset({ROTARY}),
+    norms_are_kept,
+    position_zero_is_the_identity,
+    scores_depend_on_distance_only,
+    the_inverse_is_the_negative_position,
+    unrotated_channels_stay,
+    layouts_agree_under_the_permutation,
+    packed_equals_separate,
+    decoding_equals_the_full_pass,
 )

@@ -103,6 +103,11 @@ class Law:
         return (self.check.__doc__ or "").partition("\n")[0]
 
 
+def laws_of(kinds: frozenset[str], *checks: Callable[[Any], None]) -> tuple[Law, ...]:
+    """The laws that these functions check, called by their names."""
+    return tuple(Law(check.__name__.replace("_", " "), kinds, check) for check in checks)
+
+
 def kind_of(spec: object) -> str:
     """The kind of a spec, by which its laws are chosen.
 

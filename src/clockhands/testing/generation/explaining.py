@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.calling import Refused
 from clockhands.faults import FAULTS, GENERATION
-from clockhands.testing.calling import Refused
-from clockhands.testing.experiments import Unasked, shares
-from clockhands.testing.explaining import Asked
-from clockhands.testing.generation_caches import copied, key_axes, with_rows
-from clockhands.testing.generation_instead import number_of
-from clockhands.testing.generation_subject import Reply, Subject
+from clockhands.testing.experiments import Asked, Unasked, shares
+from clockhands.testing.generation.caches import copied, key_axes, with_rows
+from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of
 from clockhands.testing.reports import Explanation
 
 # Rounding on both sides.
@@ -24,7 +22,7 @@ _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
 _ROWS = GENERATION
 
 
-def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
+def explained(it: GenerationSubject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
     """The faults that account for what failed; each experiment is accounted for once."""
     told: list[_Reason] = []
     left = {one.experiment.name: one for one in failed}
@@ -51,7 +49,7 @@ def explained(it: Subject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
     for codes, parameters, names in told:
         first = merged.setdefault(codes, (parameters, []))
         first[1].extend(name for name in names if name not in first[1])
-    return tuple(_told(codes, *rest) for codes, rest in merged.items())
+    return tuple(_explanation_of(codes, *rest) for codes, rest in merged.items())
 
 
 def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
@@ -75,7 +73,7 @@ def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
     return fits or {}
 
 
-def _by_length(it: Subject, failed: Mapping[str, Asked]) -> list[_Rule]:
+def _by_length(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule]:
     """Rates that follow the length: what one pass says of the first tokens depends on how many there are."""
     if "a longer text" not in failed:
         return []
@@ -100,7 +98,7 @@ def _by_length(it: Subject, failed: Mapping[str, Asked]) -> list[_Rule]:
     return [(code, {"threshold": threshold, "next": threshold + 1}, explained_by)]
 
 
-def _left_behind(it: Subject, failed: Mapping[str, Asked]) -> list[_Rule]:
+def _left_behind(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule]:
     """Something stays in the model between two texts."""
     if "asked again" not in failed:
         return []
@@ -118,13 +116,13 @@ def _left_behind(it: Subject, failed: Mapping[str, Asked]) -> list[_Rule]:
     return [("remembers-longest", {}, explained_by)]
 
 
-def _sound(one: Asked, it: Subject) -> bool:
+def _sound(one: Asked, it: GenerationSubject) -> bool:
     with suppress(Refused, Unasked):
         return all((answer.shares <= 1).all() for answer in one.experiment.run(it.fresh()))
     return False
 
 
-def _by_rule(it: Subject, failed: Mapping[str, Asked], every: Collection[str]) -> list[_Rule]:
+def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collection[str]) -> list[_Rule]:
     """What is known without another pass to compare with."""
     found = []
     steps = [name for name in failed if name.startswith(("one token", "pieces"))]
@@ -153,7 +151,7 @@ def _by_rule(it: Subject, failed: Mapping[str, Asked], every: Collection[str]) -
     return found
 
 
-def _of_pads(it: Subject) -> tuple[str, dict[str, Any]]:
+def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
     """What pads do to a text that no positions can be given to: whether they are read, or counted."""
     text, pads = it.texts[1], len(it.texts[0]) - len(it.texts[1])
     told = {"pads": number_of(pads, "pad"), "start": pads}
@@ -170,7 +168,7 @@ def _of_pads(it: Subject) -> tuple[str, dict[str, Any]]:
     return "", {}
 
 
-def _blind_to_order(it: Subject) -> bool:
+def _blind_to_order(it: GenerationSubject) -> bool:
     """Whether a token that comes after a cache does not see in which order the keys stand, where its one pass does."""
     text = it.texts[1]
     at = np.arange(len(text))[None]
@@ -187,7 +185,7 @@ def _blind_to_order(it: Subject) -> bool:
         turned = with_rows(cache, np.arange(len(text) - 1)[::-1], axes)
         plain, _ = model(text[None, -1:], at[:, -1:], None, cache)
         other, _ = model(text[None, -1:], at[:, -1:], None, turned)
-        from clockhands.testing.generation_surgery import holds_positions
+        from clockhands.testing.generation.caches import holds_positions
 
         return bool(np.abs(plain - other).max() <= _ROOM * it.allowed) and not holds_positions(it)
     return False
@@ -198,7 +196,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {number_of(rest, 'other experiment')}" if rest > 0 else "")
 
 
-def _told(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
+def _explanation_of(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
     # A code that other kinds share is told in the words of this one, with the cases of all.
     rows = [_ROWS[code] for code in codes]
     said = [row.sentence.format(**parameters) for row in rows[:1]]

@@ -6,19 +6,27 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import shown
+from clockhands.calling import (
+    FLOATS,
+    LIBRARIES,
+    Library,
+    Refused,
+    answered,
+    as_numpy,
+    dtype_of,
+    kind_of,
+    library_name,
+    likely_libraries,
+)
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.testing.calling import Refused, answered
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
-LIBRARIES = ("numpy", "torch", "jax")
 ARGUMENTS = ("tokens", "positions", "mask", "cache")
 
 # Logits that are compared, at most: what positions do, they do to all.
@@ -40,7 +48,7 @@ class Counts:
 
 
 @dataclass
-class Model:
+class CausalModel:
     """A causal model as a function of NumPy arrays.
 
     Attributes:
@@ -84,10 +92,6 @@ class Model:
             mask: Which keys are seen: [batch, keys], or [batch, seq, keys] for all that each query sees.
             cache: What was kept of the tokens before; it may be written to.
             keep: Whether a cache is wanted.
-
-        Raises:
-            Refused: It raised, took too long, or gave back something else.
-            Unasked: It does not take what is asked with.
         """
         if positions is not None and "positions" not in self.takes:
             raise Unasked("it takes no positions")
@@ -118,42 +122,32 @@ class Model:
         if positions is None:
             positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
         given = {
-            "tokens": self.library.integers(tokens),
-            "positions": self.library.integers(np.ascontiguousarray(positions)),
-            "mask": None if mask is None else self.booleans(mask),
+            "tokens": self.library.positions(tokens),
+            "positions": self.library.positions(np.ascontiguousarray(positions)),
+            "mask": None if mask is None else self.library.booleans(mask),
             "cache": cache,
         }
         answer = self.library.calling(self.forward)(*(given[name] for name in ARGUMENTS if name in self.takes))
         if not isinstance(answer, tuple | list) or len(answer) != 2:
-            raise Refused(f"it gave back {_kind(answer)}, where logits and a cache belong")
+            raise Refused(f"it gave back {kind_of(answer)}, where logits and a cache belong")
         return answer[0], answer[1]
-
-    def booleans(self, mask: np.ndarray) -> Any:
-        """A mask as the library's own."""
-        if self.library.name == "torch":
-            import torch
-
-            return torch.from_numpy(np.ascontiguousarray(mask))
-        if self.library.name == "jax":
-            return import_module("jax.numpy").asarray(mask)
-        return np.array(mask) if self.library.module is None else self.library.module.asarray(mask)
 
     @property
     def copied(self) -> bool:
         """Whether `fresh` gives a model that knows nothing of the others."""
         return False
 
-    def finer(self) -> "Model | None":
+    def finer(self) -> "CausalModel | None":
         """A copy in float32, where one can be made."""
         return None
 
-    def fresh(self) -> "Model":
+    def fresh(self) -> "CausalModel":
         """The model as it was before it was asked anything, where it can be copied; else itself."""
         return self
 
 
 @dataclass
-class TransformersModel(Model):
+class TransformersModel(CausalModel):
     """A causal model of the Transformers library.
 
     Attributes:
@@ -190,11 +184,11 @@ class TransformersModel(Model):
 
     @property
     def copied(self) -> bool:
-        """See `Model`."""
+        """See `CausalModel`."""
         return self.pristine is not None
 
     def finer(self) -> "TransformersModel | None":
-        """See `Model`."""
+        """See `CausalModel`."""
         made = self.fresh()
         if not self.copied:
             return None
@@ -202,7 +196,7 @@ class TransformersModel(Model):
         return made
 
     def fresh(self) -> "TransformersModel":
-        """See `Model`."""
+        """See `CausalModel`."""
         if self.pristine is None:
             return self
         made = copy.copy(self)
@@ -212,13 +206,8 @@ class TransformersModel(Model):
 
 def opened(
     model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float
-) -> Model:
-    """The model that is meant, and how it is called.
-
-    Raises:
-        InvalidType, InvalidValue: It is no model, or its vocabulary is not known.
-        CannotCheck: It cannot be called; the message says what came back.
-    """
+) -> CausalModel:
+    """The model that is meant, and how it is called."""
     if forward is None and _of_transformers(model):
         return _from_transformers(model, vocabulary, timeout)
     fn = model if forward is None else forward
@@ -236,13 +225,13 @@ def opened(
     three = np.array([[1 % vocabulary, 0, 1 % vocabulary]])
     tried = []
     for library in likely_libraries(fn) if backend is None else (backend,):
-        made = Model(fn, Library(library), vocabulary, timeout, takes, small=_is_small(fn))
+        made = CausalModel(fn, Library(library), vocabulary, timeout, takes, small=_is_small(fn))
         try:
             made(three)
             home = made.counts.library
             if backend is None and home in LIBRARIES and home != library:
                 # It takes arrays of others too, but answers in its own.
-                made = Model(fn, Library(home), vocabulary, timeout, takes, small=_is_small(fn))
+                made = CausalModel(fn, Library(home), vocabulary, timeout, takes, small=_is_small(fn))
                 made(three)
         except Refused as error:
             tried.append((made.library.name, error))
@@ -341,9 +330,3 @@ def _taken(forward: Callable[..., Any]) -> frozenset[str]:
     if named == list(parameters) and named == [name for name in ARGUMENTS if name in named] and "tokens" in named:
         return frozenset(named)
     return frozenset(ARGUMENTS)
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return f"{type(value).__name__} of {len(value)}"
-    return "nothing" if value is None else f"a value of type {type(value).__name__}"

@@ -1,22 +1,20 @@
 """`check_generation`: whether a model that keeps a cache says the same of a text however it is given."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import count
+from clockhands.calling import Refused, as_numpy
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.rotary import Rotary
-from clockhands.testing.calling import Refused
-from clockhands.testing.experiments import Unasked
-from clockhands.testing.explaining import Asked
-from clockhands.testing.generation_calling import Model, TransformersModel, opened
-from clockhands.testing.generation_experiments import Asking, experiments
-from clockhands.testing.generation_explaining import explained
-from clockhands.testing.generation_layers import parted
-from clockhands.testing.generation_subject import Subject, measured, texts_of
-from clockhands.testing.judging import named, resolved
+from clockhands.testing.experiments import Asked, Unasked, named, resolved
+from clockhands.testing.generation.experiments import GenerationExperiment, experiments
+from clockhands.testing.generation.explaining import explained
+from clockhands.testing.generation.models import CausalModel, TransformersModel, opened
+from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
 from clockhands.testing.reports import CannotCheck, Failure, Report, settled
 
 # Tokens of the longest text, and the most that it is made longer by itself: beyond that somebody shall say so.
@@ -68,7 +66,7 @@ def check_generation(
         The report; where something failed and ``raises`` is false too.
 
     Accuracy: how far rounding may move a logit is measured on the model itself, as told in
-        `clockhands.testing.generation_subject`; the report says how much more a slip of one position moves it.
+        `clockhands.testing.generation.texts`; the report says how much more a slip of one position moves it.
 
     Raises:
         CheckFailed: Something failed; the message is the report.
@@ -80,7 +78,7 @@ def check_generation(
     notes: dict[str, str] = {}
     size = _length(called, length, notes)
     texts = texts_of(called.vocabulary, size) if tokens is None else _given_texts(tokens, called.vocabulary)
-    subject = Subject(called, texts, spec=spec, shift=shift, join=join, evict=evict)
+    subject = GenerationSubject(called, texts, spec=spec, shift=shift, join=join, evict=evict)
     try:
         subject = measured(subject)
     except (Refused, Unasked) as error:
@@ -97,7 +95,7 @@ def check_generation(
     reasons = explained(subject, failed) if failed else ()
     for one in list(failed):
         experiment = one.experiment
-        if isinstance(experiment, Asking) and experiment.note and _only(reasons, experiment):
+        if isinstance(experiment, GenerationExperiment) and experiment.note and _only(reasons, experiment):
             noted[experiment.name] = experiment.note
             failed.remove(one)
     if noted:
@@ -144,7 +142,7 @@ def check_generation(
     return settled(report, raises)
 
 
-def _asked(subject: Subject) -> tuple[list[Asked], dict[str, str]]:
+def _asked(subject: GenerationSubject) -> tuple[list[Asked], dict[str, str]]:
     asked: list[Asked] = []
     left_out: dict[str, str] = {}
     for experiment in experiments(subject):
@@ -155,7 +153,7 @@ def _asked(subject: Subject) -> tuple[list[Asked], dict[str, str]]:
     return asked, left_out
 
 
-def _only(reasons: Sequence[Any], experiment: Asking) -> bool:
+def _only(reasons: Sequence[Any], experiment: GenerationExperiment) -> bool:
     """Whether a failure is what the experiment's note speaks of, and nothing else."""
     about = [reason for reason in reasons if experiment.name in reason.evidence.get("explains", ())]
     return bool(about) and all(reason.codes[0] in experiment.codes for reason in about)
@@ -199,7 +197,7 @@ def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
     raise AssertionError("asked of an experiment that failed")
 
 
-def _length(model: Model, length: int | None, notes: dict[str, str]) -> int:
+def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> int:
     """Tokens of the longest text: enough to leave its windows and the length of its original training, if it can be."""
     if length is not None:
         return count("length", length, 8)
@@ -213,7 +211,7 @@ def _length(model: Model, length: int | None, notes: dict[str, str]) -> int:
     return size if most is None else max(min(size, most), 8)
 
 
-def _edges(model: Model) -> dict[str, int]:
+def _edges(model: CausalModel) -> dict[str, int]:
     edges = {} if model.window is None else {"its window": model.window}
     config = _config(model)
     block = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -225,7 +223,7 @@ def _edges(model: Model) -> dict[str, int]:
     return edges
 
 
-def _most(model: Model) -> int | None:
+def _most(model: CausalModel) -> int | None:
     """Tokens that fit into a learned table."""
     config = _config(model)
     if config.get("rope_parameters") or config.get("rope_scaling"):
@@ -234,14 +232,14 @@ def _most(model: Model) -> int | None:
     return most if isinstance(most, int) else None
 
 
-def _config(model: Model) -> dict[str, Any]:
+def _config(model: CausalModel) -> dict[str, Any]:
     if not isinstance(model, TransformersModel):
         return {}
     config = model.model.config
     return (config.get_text_config() if hasattr(config, "get_text_config") else config).to_dict()
 
 
-def _spec_of(model: Model) -> Rotary | None:
+def _spec_of(model: CausalModel) -> Rotary | None:
     """The rotary code of all layers that a config declares, if it is one, and the same at every length."""
     if not isinstance(model, TransformersModel):
         return None
@@ -278,3 +276,60 @@ def _given_texts(tokens: Sequence[Any], vocabulary: int) -> list[np.ndarray]:
 
 def _named(model: Any, forward: Callable[..., Any] | None) -> str:
     return type(model).__name__ if forward is None and hasattr(model, "forward") else named(forward or model, None)
+
+
+# Hidden states may be off by a larger share of their size than the logits, which are normed before.
+_ROOM = 8.0
+
+
+def parted(it: GenerationSubject) -> tuple[str, int] | None:
+    """The name of the first layer that answers otherwise one token at a time, and the first position at which it does.
+
+    None where the model shows no layers, or they do not part.
+    """
+    text, half = it.texts[0], len(it.texts[0]) // 2
+    with suppress(Refused, Unasked):
+        whole, pieces = it.model.fresh(), it.model.fresh()
+        at = np.arange(len(text))[None] if "positions" in it.model.takes else None
+        with _heard(whole) as one:
+            whole(text[None], at)
+        with _heard(pieces) as many:
+            cache = None
+            for start, stop in [(0, half), *((step, step + 1) for step in range(half, len(text)))]:
+                _, cache = pieces(text[None, start:stop], None if at is None else at[:, start:stop], None, cache)
+        share = it.allowed / max(float(np.abs(it.wanted[0]).max()), it.allowed)
+        for name, said in one.items():
+            wanted, got = said[0], np.concatenate(many[name])
+            off = np.abs(got - wanted).max(axis=-1) > _ROOM * share * np.abs(wanted).max()
+            if off.any():
+                return name, int(np.argmax(off))
+    return None
+
+
+@contextmanager
+def _heard(model: CausalModel) -> Iterator[dict[str, list[np.ndarray]]]:
+    """What each layer answers, [tokens, width] a call, while this lasts."""
+    said: dict[str, list[np.ndarray]] = {}
+    hooks = []
+    for name, layer in _layers(model):
+        answers = said.setdefault(name, [])
+
+        def heard(_: Any, __: Any, answer: Any, answers: list[np.ndarray] = answers) -> None:
+            hidden = answer[0] if isinstance(answer, tuple) else answer
+            answers.append(as_numpy(hidden).astype(np.float64).reshape(-1, hidden.shape[-1]))
+
+        hooks.append(layer.register_forward_hook(heard))
+    try:
+        yield said
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _layers(model: CausalModel) -> list[tuple[str, Any]]:
+    """The layers of a model of Transformers: the longest list of modules in it."""
+    if not isinstance(model, TransformersModel):
+        return []
+    lists = [(name, one) for name, one in model.model.named_modules() if type(one).__name__ == "ModuleList"]
+    name, layers = max(lists, key=lambda one: len(one[1]), default=("", []))
+    return [(f"{name}.{place}", layer) for place, layer in enumerate(layers)]

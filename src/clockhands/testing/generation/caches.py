@@ -1,29 +1,115 @@
-"""Caches that are changed between two calls: rows are taken out, all is shifted, two are joined.
+"""Caches of any model, which are nests of arrays: copied, pickled, and with some of their rows.
 
-What is right is asked of the model without any change: the rows that were taken out are hidden by a mask instead; the
-text stands at shifted positions from the start; two texts that do not see each other stand one after the other in one
-row. A shift is right only within the rounding of phases, so the answer may be off by what a slip of so much of a
-position does: a phase ``p r`` made in float32 is off by at most ``e p r (3 |ln r| + 5)`` (`testing.bounds`), which is a
-slip of ``e p (3 |ln r| + 5)`` positions, at most ``51 e p`` for rates of ladders with a base up to 5 million; on the
-side of the text and of its twin, so twice. Cosine and sine are other numbers there, rounded otherwise: what
-rounding explains counts twice as well.
+Nothing is known of a cache but what it shows: the axis of the keys is the one that grows with the tokens.
 """
 
-from collections.abc import Callable
+import copy
+import pickle
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from clockhands.calling import FLOATS, as_numpy, dtype_of
 from clockhands.rotary import rerotate
 from clockhands.testing.experiments import Answer, Unasked, shares
-from clockhands.testing.generation_caches import copied, first_rows, key_axes, with_rows
-from clockhands.testing.generation_subject import Instead, Reply, Subject
+from clockhands.testing.generation.texts import GenerationSubject, Instead, Reply
+
+Path = tuple[Any, ...]
+
+
+def copied(cache: Any) -> Any:
+    """A copy that shares nothing."""
+    try:
+        return copy.deepcopy(cache)
+    except Exception as error:
+        raise Unasked(f"its cache cannot be copied: {type(error).__name__}: {error}") from error
+
+
+def pickled(cache: Any) -> Any:
+    """What comes back of a pickled cache."""
+    try:
+        return pickle.loads(pickle.dumps(cache))
+    except Exception as error:
+        raise Unasked(f"its cache cannot be pickled: {type(error).__name__}: {error}") from error
+
+
+def key_axes(before: Any, after: Any, grown: int, *, floats: bool = False) -> dict[Path, int]:
+    """For each array of a cache the axis that grew by this many rows; empty where none did."""
+    first, second = dict(_arrays(before)), dict(_arrays(after))
+    axes = {}
+    for path, array in second.items():
+        older = first.get(path)
+        if older is None or older.ndim != array.ndim or (floats and dtype_of(array) not in FLOATS):
+            continue
+        more = [axis for axis in range(array.ndim) if array.shape[axis] != older.shape[axis]]
+        if len(more) == 1 and array.shape[more[0]] - older.shape[more[0]] == grown:
+            axes[path] = more[0]
+    return axes
+
+
+def with_rows(cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
+    """A copy of the cache with these rows of its keys and values, in this order; what it counts stays as it is."""
+    rows = np.ascontiguousarray(rows)
+
+    def taken(path: Path, array: Any) -> Any:
+        axis = axes.get(path)
+        return array if axis is None else array[(slice(None),) * axis + (rows,)]
+
+    return mapped(copied(cache), taken)
+
+
+def first_rows(cache: Any, axes: dict[Path, int]) -> np.ndarray:
+    """The rows of its first array, [rows, numbers]."""
+    path, axis = next(iter(axes.items()))
+    array = as_numpy(dict(_arrays(cache))[path]).astype(np.float64)
+    return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+
+
+def mapped(cache: Any, change: Callable[[Path, Any], Any], path: Path = (), seen: frozenset[int] = frozenset()) -> Any:
+    """The same nest with every array changed; objects are written to, and only where something in them changed."""
+    if _is_array(cache):
+        return change(path, cache)
+    if id(cache) in seen:
+        return cache
+    seen |= {id(cache)}
+    if isinstance(cache, dict):
+        made = {key: mapped(value, change, (*path, key), seen) for key, value in cache.items()}
+        return cache if all(made[key] is cache[key] for key in made) else type(cache)(made)
+    if isinstance(cache, tuple | list):
+        values = [mapped(value, change, (*path, place), seen) for place, value in enumerate(cache)]
+        if all(new is old for new, old in zip(values, cache, strict=True)):
+            return cache
+        return type(cache)(*values) if hasattr(cache, "_fields") else type(cache)(values)
+    if hasattr(cache, "__dict__") and not isinstance(cache, type) and not callable(cache):
+        for name, value in list(vars(cache).items()):
+            changed = mapped(value, change, (*path, name), seen)
+            if changed is not value:
+                object.__setattr__(cache, name, changed)
+    return cache
+
+
+def _arrays(cache: Any) -> Iterator[tuple[Path, Any]]:
+    found: list[tuple[Path, Any]] = []
+
+    def noted(path: Path, array: Any) -> Any:
+        found.append((path, array))
+        return array
+
+    # An object is given back itself, and written to only where something in it changed.
+    mapped(cache, noted)
+    yield from found
+
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "ndim") and value.ndim > 0  # type: ignore[attr-defined]
+
 
 _SLIP = 2 * 51 * 2.0**-24
 
 
-def _evicted(it: Subject) -> list[Answer]:
+def _evicted(it: GenerationSubject) -> list[Answer]:
     """Old rows are taken out of the cache, and the text goes on where it was."""
     _needs_positions(it)
     if it.model.window is not None:
@@ -72,12 +158,12 @@ def _evicted(it: Subject) -> list[Answer]:
     ]
 
 
-def _still(it: Subject, text: np.ndarray, begun: int, kept: int, pairs: np.ndarray) -> np.ndarray:
+def _still(it: GenerationSubject, text: np.ndarray, begun: int, kept: int, pairs: np.ndarray) -> np.ndarray:
     at = np.arange(len(text))
     return it.alone(text, np.where(at >= begun, kept, at), pairs)[begun:]
 
 
-def _shifted_text(it: Subject) -> list[Answer]:
+def _shifted_text(it: GenerationSubject) -> list[Answer]:
     """All positions further by as many, which a rotary code does not see."""
     _needs_positions(it)
     if it.spec is None:
@@ -88,7 +174,7 @@ def _shifted_text(it: Subject) -> list[Answer]:
     ]
 
 
-def _shifted_cache(it: Subject) -> list[Answer]:
+def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     """The keys of the cache are turned on, and the text goes on at shifted positions."""
     _needs_positions(it)
     text, half, by = it.texts[0], len(it.texts[0]) // 2, _by(it)
@@ -112,7 +198,7 @@ def _shifted_cache(it: Subject) -> list[Answer]:
     return [_near(it, it.reply(asked, logits[0], wanted, half, faults), by)]
 
 
-def _joined(it: Subject) -> list[Answer]:
+def _joined(it: GenerationSubject) -> list[Answer]:
     """Two caches, each made from position 0, joined to one, and a text goes on after both."""
     _needs_positions(it)
     if it.join is None:
@@ -139,7 +225,7 @@ def _joined(it: Subject) -> list[Answer]:
     return [_near(it, it.reply(asked, logits[0], wanted, begun, faults), begun)]
 
 
-def _prefilled(it: Subject, size: int) -> tuple[Any, dict]:
+def _prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
     """The cache of the first tokens of the longest text, and the axes of its keys."""
     text, at = it.texts[0], np.arange(size)[None]
     _, cache = it.model(text[None, : size - 1], at[:, :-1])
@@ -150,7 +236,7 @@ def _prefilled(it: Subject, size: int) -> tuple[Any, dict]:
     return cache, key_axes(before, cache, 1)
 
 
-def holds_positions(it: Subject) -> bool:
+def holds_positions(it: GenerationSubject) -> bool:
     """Whether the rows of one token differ from position to position in its cache."""
     model = it.model.fresh()
     text = np.full((1, 6), it.texts[0][0])
@@ -165,7 +251,7 @@ def holds_positions(it: Subject) -> bool:
     return False
 
 
-def _turned(it: Subject, cache: Any, size: int, by: int) -> Any:
+def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
     """A cache of Transformers with its keys turned on by so many positions."""
     layers = getattr(cache, "layers", None)
     if it.spec is None or not layers or not all(hasattr(layer, "keys") for layer in layers):
@@ -177,16 +263,16 @@ def _turned(it: Subject, cache: Any, size: int, by: int) -> Any:
     return cache
 
 
-def _by(it: Subject) -> int:
+def _by(it: GenerationSubject) -> int:
     return len(it.texts[0]) // 2 + 3
 
 
-def _needs_positions(it: Subject) -> None:
+def _needs_positions(it: GenerationSubject) -> None:
     if "positions" not in it.model.takes:
         raise Unasked("it takes no positions")
 
 
-def _near(it: Subject, reply: Reply, by: int) -> Answer:
+def _near(it: GenerationSubject, reply: Reply, by: int) -> Answer:
     """An answer that the rounding of phases may move as well, at positions that are further by so many."""
     most = by + reply.first + len(reply.got)
     return replace(reply, allowed=np.asarray(2 * it.allowed + _SLIP * most * it.slip))

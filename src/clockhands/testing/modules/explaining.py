@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError
 from clockhands.faults import FAULTS
-from clockhands.testing.calling import Refused
-from clockhands.testing.experiments import shares
-from clockhands.testing.module_asking import Heard
-from clockhands.testing.module_bounds import allowed
-from clockhands.testing.module_subject import Subject, Treated, Treatment, alike
-from clockhands.testing.module_tensors import Changed, changed, held, numbers, put, spoiled
+from clockhands.testing.modules.asking import Heard, ModuleSubject, Treated, Treatment
+from clockhands.testing.modules.tensors import Changed, changed, held, numbers, put, spoiled
 from clockhands.testing.reports import Explanation, Failure
 
 
@@ -58,17 +55,8 @@ class Outcome:
         return f"position {first:,} is the first that is wrong of those asked, and numbers are off {off}"
 
 
-def explained(
-    subject: Subject, outcomes: Sequence[Outcome], explained_before: bool, fastest: float
-) -> list[Explanation]:
-    """What the failures look like: one explanation for all that have one cause.
-
-    Args:
-        subject: The module.
-        outcomes: What failed.
-        explained_before: Whether what is wrong before any treatment has been explained.
-        fastest: The largest rate, as for `allowed`.
-    """
+def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_before: bool) -> list[Explanation]:
+    """What the failures look like: one explanation for all that have one cause."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.treatment.group, []).append(outcome)
@@ -81,10 +69,10 @@ def explained(
             continue
         if group in ("cast", "default dtype"):
             coarse = {one.failure.evidence.get("dtype") for one in groups.get("coarse", ())}
-            found += _casts(subject, failed, bool(coarse), fastest)
+            found += _casts(subject, failed, bool(coarse))
         elif group == "coarse":
             if not explained_before:
-                found.append(_told("coarse-path-differs", failed, {"dtype": "bfloat16"}))
+                found.append(_explanation_of("coarse-path-differs", failed, {"dtype": "bfloat16"}))
         elif group == "numbers":
             found += [] if explained_before else _no_numbers(subject)
         elif group == "empty":
@@ -92,9 +80,9 @@ def explained(
         elif group in ("again", "several"):
             found.append(_repeated(subject, failed))
         elif group == "longer":
-            found.append(_told("remembers-longest", failed, {}))
+            found.append(_explanation_of("remembers-longest", failed, {}))
         elif group == "after coarse":
-            found.append(_told("cache-keeps-first-dtype", failed, {"dtype": "bfloat16"}))
+            found.append(_explanation_of("cache-keeps-first-dtype", failed, {"dtype": "bfloat16"}))
         else:
             found.append(_by_group(group, failed))
     return found
@@ -148,13 +136,13 @@ def _by_group(group: str, failed: Sequence[Outcome]) -> Explanation:
     """One that the treatment alone names."""
     code, first = _CODES[group], failed[0]
     size = f"when it {first.what}, {first.size}" if group == "shared" else first.size
-    explanation = _told(code, failed, {"what": first.what, "told": size})
+    explanation = _explanation_of(code, failed, {"what": first.what, "told": size})
     if first.treated is None:
         return replace(explanation, message=f"{first.failure.message.removeprefix('it ').rstrip('.')}.")
     return explanation
 
 
-def _told(code: str, failed: Sequence[Outcome], parameters: Mapping[str, Any]) -> Explanation:
+def _explanation_of(code: str, failed: Sequence[Outcome], parameters: Mapping[str, Any]) -> Explanation:
     return told(code, parameters, None, _evidence(failed))
 
 
@@ -164,30 +152,19 @@ def _evidence(failed: Sequence[Outcome]) -> dict[str, Any]:
     return kept | {"treatments": [one.treatment.name for one in failed]}
 
 
-def sound(subject: Subject, module: torch.nn.Module, treated: Treated, fastest: float) -> bool:
+def _sound(subject: ModuleSubject, module: torch.nn.Module, treated: Treated) -> bool:
     """Whether a module answers as it has to after a treatment."""
     wanted = treated.wanted or subject.before
+    # Few positions, where the treatment has asked for few.
+    at = None if treated.wanted is None or treated.heard is None else treated.wanted.positions
     try:
-        heard = subject.asking.hear(module, dtype=treated.dtype, around=treated.around, positions=wanted_at(treated))
+        heard = subject.asking.hear(module, dtype=treated.dtype, around=treated.around, positions=at)
     except Refused:
         return False
-    return right(subject, heard, wanted, treated, fastest)
+    return not subject.differs(heard, wanted, treated)
 
 
-def wanted_at(treated: Treated) -> np.ndarray | None:
-    """The positions that a treated module is asked for, if not the usual ones."""
-    return None if treated.wanted is None or treated.heard is None else treated.wanted.positions
-
-
-def right(subject: Subject, heard: Heard, wanted: Heard, treated: Treated, fastest: float) -> bool:
-    """Whether an answer is another, to rounding."""
-    if heard.rows.shape != wanted.rows.shape:
-        return False
-    room = allowed(subject.asking, wanted, treated.rounded or heard.dtype, treated.another, fastest)
-    return bool((shares(*alike(heard.rows, wanted.rows), room) <= 1).all())
-
-
-def _blamed(subject: Subject, outcome: Outcome, fastest: float) -> list[Changed]:
+def _blamed(subject: ModuleSubject, outcome: Outcome) -> list[Changed]:
     """The tensors that a treatment changed and that, put back, make its answer right."""
     treated = outcome.treated
     assert treated is not None
@@ -203,16 +180,16 @@ def _blamed(subject: Subject, outcome: Outcome, fastest: float) -> list[Changed]
             if treated.dtype == "float64" and tensor.is_floating_point():
                 tensor = tensor.double()
             put(mended, one.path, tensor)
-        if sound(subject, mended, treated, fastest):
+        if _sound(subject, mended, treated):
             return some
     return []
 
 
-def _casts(subject: Subject, failed: Sequence[Outcome], coarse: bool, fastest: float) -> list[Explanation]:
+def _casts(subject: ModuleSubject, failed: Sequence[Outcome], coarse: bool) -> list[Explanation]:
     by_tensor: dict[str, tuple[list[Outcome], Changed]] = {}
     rest: list[Outcome] = []
     for outcome in failed:
-        blamed = _blamed(subject, outcome, fastest) if outcome.treated is not None else []
+        blamed = _blamed(subject, outcome) if outcome.treated is not None else []
         for one in blamed:
             by_tensor.setdefault(one.path, ([], one))[0].append(outcome)
         if not blamed:
@@ -241,7 +218,7 @@ def _casts(subject: Subject, failed: Sequence[Outcome], coarse: bool, fastest: f
     return found
 
 
-def _emptied(subject: Subject, failed: Sequence[Outcome]) -> list[Explanation]:
+def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanation]:
     """The tensors that nobody filled after `to_empty`, or filled with other numbers."""
     unfilled: dict[str, str] = {}
     refilled: dict[str, tuple[str, str]] = {}
@@ -281,7 +258,7 @@ def _emptied(subject: Subject, failed: Sequence[Outcome]) -> list[Explanation]:
     return found
 
 
-def _no_numbers(subject: Subject) -> list[Explanation]:
+def _no_numbers(subject: ModuleSubject) -> list[Explanation]:
     """The tensors in which a module holds what is no number."""
     found = []
     for path, one in held(subject.original).items():
@@ -300,11 +277,11 @@ def _scaling_words(spec: Any) -> str:
     return "none" if scaling is None else scaling_name(scaling)
 
 
-def _refilled(subject: Subject, module: torch.nn.Module, path: str) -> str | None:
+def _refilled(subject: ModuleSubject, module: torch.nn.Module, path: str) -> str | None:
     """What numbers that were computed anew are, where the code is known: those without the scaling, or zeros."""
     if subject.spec is None:
         return None
-    from clockhands.testing.module_ladders import wrong_tensors
+    from clockhands.testing.modules.tensors import wrong_tensors
 
     with suppress(ClockhandsError):
         for wrong in wrong_tensors(module, subject.spec):
@@ -313,7 +290,7 @@ def _refilled(subject: Subject, module: torch.nn.Module, path: str) -> str | Non
     return None
 
 
-def _repeated(subject: Subject, failed: Sequence[Outcome]) -> Explanation:
+def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
     """One that is asked, or built, several times: whether fewer channels turn each time."""
     outcome = failed[0]
     count = _turning(subject.before)
@@ -350,9 +327,9 @@ def joined(words: Sequence[str]) -> str:
     return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
 
 
-def by_tensors(subject: Subject) -> tuple[list[Explanation], torch.nn.Module | None]:
+def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Module | None]:
     """What the module holds that is not what the code says, and a copy in which that is mended, where it can be."""
-    from clockhands.testing.module_ladders import wrong_tensors
+    from clockhands.testing.modules.tensors import wrong_tensors
 
     found = wrong_tensors(subject.original, subject.spec)
     if any(one.right is None for one in found):  # a table may be filled by the first call
@@ -378,7 +355,7 @@ def by_tensors(subject: Subject) -> tuple[list[Explanation], torch.nn.Module | N
     return explanations, mended
 
 
-def _unscaled(subject: Subject) -> tuple[str, ...]:
+def _unscaled(subject: ModuleSubject) -> tuple[str, ...]:
     """Whether the module lost its scaling, or never had it.
 
     What it says of itself tells; so does a new one that is unscaled too. That a new one is scaled tells nothing: the
@@ -388,7 +365,7 @@ def _unscaled(subject: Subject) -> tuple[str, ...]:
     if isinstance(said, str):
         return ("scaling-inert",) if said == "default" else ("buffer-unscaled",)
     if subject.build is not None or subject.make is not None:
-        from clockhands.testing.module_ladders import wrong_tensors
+        from clockhands.testing.modules.tensors import wrong_tensors
 
         with suppress(Exception):
             fresh = subject.build(subject.spec) if subject.build is not None else subject.make()  # type: ignore[misc]

@@ -1,19 +1,25 @@
-"""Calling somebody's function: in its library, its order of axes and its signature, within a time, and counted."""
+"""A user's function of tokens or of distances, as one of NumPy arrays: its axes, its signature, its answer checked."""
 
-import contextvars
-import functools
-import queue
-import threading
-import weakref
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import one_of, shown
+from clockhands.calling import (
+    FLOATS,
+    ForeignFunction,
+    Library,
+    Refused,
+    float_name,
+    kind_of,
+    library_name,
+    likely_libraries,
+    refusals,
+)
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing.experiments import Unasked
-from clockhands.testing.libraries import FLOATS, Library, as_numpy, dtype_of, float_name, library_name, likely_libraries
 from clockhands.testing.reports import CannotCheck
 
 PAIRS = "q, k, positions"
@@ -26,11 +32,7 @@ AXES = ("batch", "heads", "seq", "width")
 PLACES = ("seq", "batch seq", "seq axes", "batch seq axes", "axes seq", "axes batch seq")
 
 
-class Refused(Exception):
-    """The function raised, did not come back, or gave back something else than was asked for."""
-
-
-class Called:
+class Called(ForeignFunction):
     """Somebody's function as one of NumPy arrays: x [batch, heads, seq, width] and positions, float64 back.
 
     Attributes:
@@ -58,18 +60,14 @@ class Called:
         timeout: float = 60.0,
         first: str | None = None,
     ) -> None:
-        """Check how it shall be called, and find out which library it takes; its first tokens are of a dtype, if said.
-
-        Raises:
-            InvalidType: It is no function.
-            InvalidValue: A word is not known.
-            CannotCheck: It cannot be called like that; the message says what came back.
-        """
+        """Find out which library it takes; its first tokens are of the dtype ``first``, if that is said."""
         if not callable(function):
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or say make=."
             )
-        self.function, self.width, self.timeout, self.start = function, width, timeout, start
+        dtype = float_name(dtype)
+        super().__init__(function, dtype, timeout)
+        self.width, self.start = width, start
         self.axes = _axes(axes)
         self.call: str = one_of("call", spaced(call), CALLS, "It names what the function is called with.")
         places: str = one_of(
@@ -78,33 +76,15 @@ class Called:
         if coordinates > 1 and "axes" not in places:
             places = f"{places} axes"
         self.places = tuple(places.split())
-        dtype = float_name(dtype)
         self.given: str = one_of("dtype", first or dtype, FLOATS, "It is the dtype of x.")
         self.most: int | None = None
-        self.calls = self.rows = 0
-        self.changed: set[str] = set()
-        self.output = dtype
-        self._find_library(backend, coordinates)
+        shape = first_shape(self.axes, width)
+        if tried := self.find_library(backend, lambda: self(np.ones(shape), start + first_places(coordinates))):
+            raise CannotCheck(
+                f"The function was called as {self.asked(shape)}: {refusals(tried)}.",
+                self._advice(backend, coordinates),
+            ) from next((error.__cause__ for _, error in tried if error.__cause__), None)  # whose traceback says where
         self.given, self.dtype = dtype, self.library.held(dtype)
-
-    def _find_library(self, backend: Any, coordinates: int) -> None:
-        shape = first_shape(self.axes, self.width)
-        places = self.start + first_places(coordinates)
-        tried: dict[str, list[str]] = {}
-        raised: BaseException | None = None
-        for name in likely_libraries(self.function) if backend is None else (backend,):
-            self.library = Library(name)
-            try:
-                self(np.ones(shape), places)
-            except Refused as error:
-                tried.setdefault(str(error), []).append(self.library.name)
-                raised = raised or error.__cause__
-            else:
-                return
-        said = "; ".join(f"with arrays of {' and '.join(names)} {error}" for error, names in tried.items())
-        raise CannotCheck(
-            f"The function was called as {self.asked(shape)}: {said}.", self._advice(backend, coordinates)
-        ) from raised  # whose traceback says where
 
     def _advice(self, backend: Any, coordinates: int) -> str:
         """How it can be called, where another way works; else how to wrap it."""
@@ -112,8 +92,8 @@ class Called:
             for call in ("x, positions", "x", PAIRS):
                 if (_axes(axes), call) == (self.axes, self.call) or coordinates > 1:
                     continue
-                trial = object.__new__(Called)
-                trial.__dict__.update(self.__dict__ | {"axes": _axes(axes), "call": call, "changed": set()})
+                trial = copy.copy(self)
+                trial.axes, trial.call, trial.changed = _axes(axes), call, set()
                 for name in likely_libraries(self.function) if backend is None else (backend,):
                     trial.library = Library(name)
                     try:
@@ -137,9 +117,9 @@ class Called:
         return coarse if self.library.holds(coarse) else None
 
     @property
-    def told(self) -> dict[str, Any]:
-        """How it was called, as reports tell it."""
-        return {"library": self.library.name, "dtype": self.dtype, "calls": self.calls, "rows": self.rows}
+    def summary(self) -> dict[str, Any]:
+        """See `ForeignFunction`."""
+        return super().summary | {"dtype": self.dtype}
 
     def asked(self, shape: tuple[int, ...]) -> str:
         """How it is called, in words."""
@@ -158,9 +138,6 @@ class Called:
             positions: [seq] or [batch, seq], with one more axis for coordinates.
             dtype: The dtype that x is given in.
             beside: Keys for a function of queries and keys; then the keys are what comes back.
-
-        Raises:
-            Refused: It raised, or gave back something else.
         """
         dtype = dtype or self.given
         if self.call == "x":
@@ -170,8 +147,6 @@ class Called:
         return self._asked(x, positions, dtype, beside)
 
     def _asked(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
-        self.calls += 1
-        self.rows += x.size // self.width
         held = self.library.floats(self._outside(x), dtype)
         arguments: dict[str, Any] = {"x": held}
         if self.call == PAIRS:
@@ -182,22 +157,16 @@ class Called:
         if "offset" in self.call:
             arguments["offset"] = int(positions)
         elif "positions" in self.call:
-            arguments["positions"] = self.library.integers(self._places(positions, len(x)))
-        before = {name: as_numpy(array).copy() for name, array in arguments.items() if hasattr(array, "shape")}
-        called = self.library.calling(self.function)
-        answer = answered(functools.partial(called, *arguments.values()), self.timeout)
-        for name, array in before.items():
-            if not np.array_equal(array, as_numpy(arguments[name]), equal_nan=array.dtype.kind == "f"):
-                self.changed.add(name)
+            arguments["positions"] = self.library.positions(self._places(positions, len(x)))
+        answer = self.ask(arguments, x.size // self.width)
         if self.call == PAIRS:
             if not isinstance(answer, tuple | list) or len(answer) != 2:
-                raise Refused(f"it gave back {_kind_of(answer)}, not queries and keys")
+                raise Refused(f"it gave back {kind_of(answer)}, not queries and keys")
             answer = answer[0] if beside is None else answer[1]
         return self._inside(self._checked(answer, x.shape), x.shape)
 
     def _checked(self, answer: Any, shape: tuple[int, ...]) -> np.ndarray:
-        if not hasattr(answer, "shape") or not hasattr(answer, "dtype"):
-            raise Refused(f"it gave back {_kind_of(answer)}, not an array")
+        answer = self.array_or_refuse(answer, kind_of(answer))
         home = library_name(answer)
         if self.library.module is None and home != self.library.name:
             raise Refused(f"it gave back an array of {home}")
@@ -206,10 +175,7 @@ class Called:
             answer = answer[0]
         if tuple(answer.shape) != wanted:
             raise Refused(f"it gave back shape {list(answer.shape)} for x of shape {list(wanted)}")
-        self.output = dtype_of(answer)
-        if self.output not in FLOATS:
-            raise Refused(f"it gave back {self.output}, not real numbers")
-        return as_numpy(answer).astype(np.float64)
+        return self.numbers(answer)
 
     def _outside(self, x: np.ndarray) -> np.ndarray:
         """From [batch, heads, seq, width] to the function's own order of axes."""
@@ -295,89 +261,6 @@ def _sequences(x: np.ndarray, positions: np.ndarray) -> Iterator[tuple[slice, np
         yield slice(place, place + 1), at
 
 
-class TookTooLong(Exception):
-    """A call did not come back in time; what the call itself raises is of other types."""
-
-
-def answered(call: Callable[[], Any], seconds: float) -> Any:
-    """What a call of somebody's code returns.
-
-    Raises:
-        Refused: It raised, or did not come back in time.
-        Unasked: The call itself says that it cannot be made.
-    """
-    try:
-        return within(seconds, call)
-    except (KeyboardInterrupt, Refused, Unasked):
-        raise
-    except TookTooLong:
-        raise Refused(f"it did not come back within {seconds:g} seconds") from None
-    except BaseException as error:
-        text = " ".join(str(error).split())[:160]
-        raise Refused(f"it raised {type(error).__name__}{f': {text}' if text else ''}") from error
-
-
-def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """What the call returns, or what it raises, unless it takes longer.
-
-    It runs in a thread of its own: one that does not come back can be left alone, whatever it is busy with.
-
-    Raises:
-        TookTooLong: It does not come back in time.
-    """
-    answers: queue.SimpleQueue = queue.SimpleQueue()
-    _worker().waiting.put((contextvars.copy_context(), call, answers))
-    try:
-        answer, error = answers.get(timeout=seconds)
-    except BaseException as error:  # in vain, or stopped from the keyboard: the call may still run
-        _own.worker = None  # the next call gets another thread
-        _unanswered.append(answers)
-        if isinstance(error, queue.Empty):
-            raise TookTooLong from None
-        raise
-    if error is not None:
-        raise error
-    return answer
-
-
-def hanging() -> int:
-    """How many calls that did not come back in time still run: a process that ends may crash beside them."""
-    return sum(answers.empty() for answers in _unanswered)
-
-
-class _Worker:
-    """A thread that calls, and ends when nobody asks it any more."""
-
-    def __init__(self) -> None:
-        self.waiting: queue.SimpleQueue = queue.SimpleQueue()
-        threading.Thread(target=_work, args=(self.waiting,), daemon=True, name="clockhands check").start()
-        # Not when the process ends: daemons are left alone then.
-        weakref.finalize(self, self.waiting.put, None).atexit = False
-
-
-# Of each thread that asks, so that none waits for another's call, nor a call that asks itself for its own end.
-_own = threading.local()
-_unanswered: list[queue.SimpleQueue] = []
-
-
-def _worker() -> _Worker:
-    """The thread that calls; the same one while it comes back, as libraries keep pools for each thread."""
-    worker: _Worker | None = getattr(_own, "worker", None)
-    if worker is None:
-        worker = _own.worker = _Worker()
-    return worker
-
-
-def _work(waiting: queue.SimpleQueue) -> None:
-    while (asked := waiting.get()) is not None:
-        context, call, answers = asked
-        try:
-            answers.put((context.run(call), None))
-        except BaseException as error:  # noqa: BLE001 - it is raised again where it was asked for
-            answers.put((None, error))
-        del asked, context, call, answers
-
-
 def runs(positions: np.ndarray) -> Iterator[slice]:
     """Where neighbours follow one another, each run of them."""
     start = 0
@@ -397,7 +280,145 @@ def _axes(text: Any) -> tuple[str, ...]:
     return words
 
 
-def _kind_of(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return f"{type(value).__name__} of {len(value)}"
-    return "nothing" if value is None else f"a value of type {type(value).__name__}"
+BIAS_CALLS = ("queries, keys", "counts", "keys")
+"""What a bias is called with: positions of both, numbers of both, or the number of keys alone."""
+
+_WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or say call=."
+
+
+class CalledBias(ForeignFunction):
+    """Somebody's bias as a function of two NumPy arrays of positions: float64 [heads, queries, keys].
+
+    Attributes:
+        library: What it is called with.
+        home: The library of what it gave back last.
+        dtype: What its numbers should be good for.
+        output: The dtype of what it gave back last.
+        calls, rows: How often it was called, and for how many queries in all.
+        changed: The names of the arguments that it changed.
+        first: The queries and keys that it was asked for to find out how it is called.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        heads: int,
+        *,
+        call: str = "queries, keys",
+        aligned: str = "end",
+        tokens: int | None = None,
+        backend: Any = None,
+        dtype: str = "float32",
+        timeout: float = 60.0,
+    ) -> None:
+        """Check how it shall be called, and find out which library it takes."""
+        if not callable(function):
+            raise InvalidType(
+                f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or say make=."
+            )
+        super().__init__(function, dtype, timeout)
+        self.heads = heads
+        self.call = one_of("call", spaced(call), BIAS_CALLS, "It names what the function is called with.")
+        self.aligned = one_of("aligned", aligned, ("end", "start"), "It says which keys the queries stand at.")
+        self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is what the numbers should be good for.")
+        self.home = ""
+        self.first: list[tuple[np.ndarray, np.ndarray]] = []
+        # More keys than queries, so that neither is taken for the other.
+        queries, keys = (7, 12) if tokens is None and call != "keys" else (tokens or 12, tokens or 12)
+        self._find_library(backend, self._standing(queries, keys), np.arange(keys))
+
+    def beside(self, function: Callable[..., Any], heads: int) -> "CalledBias":
+        """Another function, called in the same way; it is not asked anything yet."""
+        other = copy.copy(self)
+        other.function, other.heads, other.first = function, heads, []
+        return other
+
+    def _standing(self, queries: int, keys: int) -> np.ndarray:
+        return np.arange(queries) + (keys - queries if self.aligned == "end" else 0)
+
+    def _find_library(self, backend: Any, queries: np.ndarray, keys: np.ndarray) -> None:
+        as_called = f"The function was called as {self.asked(len(queries), len(keys))}:"
+
+        def attempt() -> None:
+            if not np.isfinite(self(queries, keys)).any():
+                raise CannotCheck(
+                    f"{as_called} no number that it gave back is finite.",
+                    "Look for a division by zero, or a mask over all keys.",
+                )
+
+        if tried := self.find_library(backend, attempt):
+            # A function of numbers takes no arrays of any library.
+            told = refusals(tried) if self.takes_positions else "; ".join(dict.fromkeys(str(each) for _, each in tried))
+            raise CannotCheck(f"{as_called} {told}.", self._advice(keys))
+        self.first = [(queries, keys)]
+
+    def _advice(self, keys: np.ndarray) -> str:
+        """How it can be called, where another way works; else how to wrap it."""
+        for call in BIAS_CALLS:
+            if call == self.call:
+                continue
+            trial = copy.copy(self)
+            trial.call, trial.changed = call, set()
+            try:
+                trial(keys, keys)
+            except Refused as error:
+                if "did not come back" in str(error):
+                    return "Wrap it in a function(queries, keys) that returns."
+                continue
+            except Unasked:
+                continue
+            return f'It can be called with call="{call}": say so.'
+        return _WRAP
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """See `ForeignFunction`."""
+        return super().summary | ({} if self.takes_positions else {"library": self.home})
+
+    def asked(self, queries: int, keys: int) -> str:
+        """How it is called, in words."""
+        if self.call == "counts":
+            return f"function({queries}, {keys})"
+        if self.call == "keys":
+            return f"function({keys})"
+        return f"function(queries [{queries}], keys [{keys}])"
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether it can be asked for any positions, not only for the first or the last ones."""
+        return self.call == "queries, keys"
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """The bias of these queries and keys, float64 [heads, queries, keys]."""
+        arguments: dict[str, Any]
+        number = len(queries)
+        if self.call == "queries, keys":
+            arguments = {"queries": self.library.positions(queries), "keys": self.library.positions(keys)}
+        else:
+            start = len(keys) - number if self.aligned == "end" else 0
+            if not np.array_equal(keys, np.arange(len(keys))) or not np.array_equal(queries, start + np.arange(number)):
+                raise Unasked("it counts its queries and keys, and cannot be asked for other positions")
+            arguments = {"queries": number, "keys": len(keys)}
+            if self.call == "keys":
+                if number not in (1, len(keys)):
+                    raise Unasked("it takes the number of keys alone")
+                arguments = {"keys": len(keys)}
+        answer = self.ask(arguments, number)
+        return self._checked(answer, number, len(keys))
+
+    def _checked(self, answer: Any, queries: int, keys: int) -> np.ndarray:
+        answer = self.array_or_refuse(answer, kind_of(answer, lengths=False))
+        shape = tuple(answer.shape)
+        axes = shape
+        while len(axes) > 3 and axes[0] == 1:
+            axes = axes[1:]
+        # What is added to scores [heads, queries, keys]: one row may stand for all queries.
+        if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
+            raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")
+        self.home = library_name(answer)
+        numbers = self.numbers(answer).reshape(axes)
+        if axes[1] not in (1, queries):
+            if self.call != "keys":
+                raise Refused(f"it gave back shape {list(shape)}, where [{self.heads}, {queries}, {keys}] is right")
+            numbers = numbers[:, -queries:]  # of a square, the last query
+        return np.broadcast_to(numbers, (self.heads, queries, keys))

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.testing.experiments import Answer, Experiment, Unasked
-from clockhands.testing.generation_caches import copied, pickled
-from clockhands.testing.generation_instead import (
+from clockhands.testing.generation.caches import CHANGED, copied, pickled
+from clockhands.testing.generation.texts import (
+    GenerationSubject,
+    Instead,
+    Reply,
     counted_together,
     decoding_faults,
     number_of,
@@ -20,11 +23,9 @@ from clockhands.testing.generation_instead import (
     padding_faults,
     placed_faults,
 )
-from clockhands.testing.generation_subject import Instead, Reply, Subject
-from clockhands.testing.generation_surgery import CHANGED
 
 
-def _longer(it: Subject) -> list[Answer]:
+def _longer(it: GenerationSubject) -> list[Answer]:
     """A token's logits do not depend on what comes after it, nor on how long the text becomes."""
     text, wanted = it.texts[0], it.wanted[0]
     sizes = sorted({1, 2, len(text) // 3, len(text) // 2, len(text) - 1})
@@ -35,7 +36,7 @@ def _longer(it: Subject) -> list[Answer]:
     ]
 
 
-def _beside(it: Subject) -> list[Answer]:
+def _beside(it: GenerationSubject) -> list[Answer]:
     short = min(map(len, it.texts))
     logits, _ = it.model(np.stack([text[:short] for text in it.texts]))
     return [
@@ -44,7 +45,7 @@ def _beside(it: Subject) -> list[Answer]:
     ]
 
 
-def _left_padded(it: Subject, itself: bool) -> list[Answer]:
+def _left_padded(it: GenerationSubject, itself: bool) -> list[Answer]:
     tokens, mask, positions, pads = _padded(it)
     logits, _ = it.model(tokens, None if itself else positions, mask)
     return [
@@ -58,12 +59,9 @@ def _left_padded(it: Subject, itself: bool) -> list[Answer]:
     ]
 
 
-def _right_padded(it: Subject) -> list[Answer]:
+def _right_padded(it: GenerationSubject) -> list[Answer]:
     most = len(it.texts[0])
-    tokens = np.full((len(it.texts), most), it.model.pad)
-    mask = np.zeros(tokens.shape, bool)
-    for row, text in enumerate(it.texts):
-        tokens[row, : len(text)], mask[row, : len(text)] = text, True
+    tokens, mask = _batch(it, it.texts, left=False)
     logits, _ = it.model(tokens, _whole(it, tokens), mask)
     return [
         it.reply(
@@ -75,17 +73,13 @@ def _right_padded(it: Subject) -> list[Answer]:
     ]
 
 
-def _padded_decoding(it: Subject) -> list[Answer]:
+def _padded_decoding(it: GenerationSubject) -> list[Answer]:
     """A batch of texts of several lengths, padded on the left, goes on one token at a time."""
     order = (1, 0, 2)
     steps = min(4, min(map(len, it.texts)) - 1)
     starts = [len(it.texts[row]) - steps for row in order]
     most = max(starts)
-    tokens = np.full((len(order), most), it.model.pad)
-    mask = np.zeros(tokens.shape, bool)
-    for place, row in enumerate(order):
-        tokens[place, most - starts[place] :] = it.texts[row][: starts[place]]
-        mask[place, most - starts[place] :] = True
+    tokens, mask = _batch(it, [it.texts[row][:start] for row, start in zip(order, starts, strict=True)])
     _, cache = it.model(tokens, _given(it, np.maximum(mask.cumsum(-1) - 1, 0)), mask)
     _kept(cache)
     said = []
@@ -107,7 +101,7 @@ def _padded_decoding(it: Subject) -> list[Answer]:
     ]
 
 
-def _packed(it: Subject, by_mask: bool) -> list[Answer]:
+def _packed(it: GenerationSubject, by_mask: bool) -> list[Answer]:
     """Two documents in one row, each from position 0, the second one not seeing the first."""
     # No longer together than the longest text: rates that follow the length are another experiment's.
     most = len(it.texts[0])
@@ -134,7 +128,7 @@ def _packed(it: Subject, by_mask: bool) -> list[Answer]:
 
 
 def _in_pieces(
-    it: Subject, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
+    it: GenerationSubject, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
 ) -> np.ndarray:
     """The logits of a text that is given piece by piece, each from one cut to the next."""
     cache, said = None, []
@@ -147,7 +141,7 @@ def _in_pieces(
     return np.concatenate(said)
 
 
-def _chunked(it: Subject, itself: bool) -> list[Answer]:
+def _chunked(it: GenerationSubject, itself: bool) -> list[Answer]:
     size = len(it.texts[0])
     ways = {
         "pieces of 5 tokens": list(range(5, size, 5)),
@@ -162,7 +156,7 @@ def _chunked(it: Subject, itself: bool) -> list[Answer]:
 
 
 def _pieces_reply(
-    it: Subject, asked: str, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
+    it: GenerationSubject, asked: str, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
 ) -> Reply:
     got = _in_pieces(it, text, cuts, itself=itself, turn=turn)[cuts[0] :]
     wanted = it.wanted[text][cuts[0] :]
@@ -170,7 +164,7 @@ def _pieces_reply(
     return it.reply(asked, got, wanted, cuts[0], faults)
 
 
-def _decoded(it: Subject, itself: bool) -> list[Answer]:
+def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
     size, short = len(it.texts[0]), len(it.texts[2])
     half = size // 2
     return [
@@ -179,13 +173,13 @@ def _decoded(it: Subject, itself: bool) -> list[Answer]:
     ]
 
 
-def _resumed(it: Subject, turn: Callable) -> list[Answer]:
+def _resumed(it: GenerationSubject, turn: Callable) -> list[Answer]:
     size = len(it.texts[0])
     cuts = [size // 2, size // 2 + 1, size - 2]
     return [_pieces_reply(it, "the cache is taken up again three times", 0, cuts, turn=turn)]
 
 
-def _forked(it: Subject) -> list[Answer]:
+def _forked(it: GenerationSubject) -> list[Answer]:
     """One beginning, two ends: the second one is not moved by the first."""
     text, half = it.texts[0], len(it.texts[0]) // 2
     _, cache = it.model(text[None, :half], _given(it, np.arange(half)[None]))
@@ -205,7 +199,7 @@ def _forked(it: Subject) -> list[Answer]:
     ]
 
 
-def _in_turn(it: Subject) -> list[Answer]:
+def _in_turn(it: GenerationSubject) -> list[Answer]:
     """Two texts, each with its own cache, given by turns."""
     caches: list = [None, None]
     said: list[list[np.ndarray]] = [[], []]
@@ -238,7 +232,7 @@ def _in_turn(it: Subject) -> list[Answer]:
     ]
 
 
-def _again(it: Subject) -> list[Answer]:
+def _again(it: GenerationSubject) -> list[Answer]:
     """Short, long, short again: nothing is left behind."""
     found = []
     for text in (2, 1, 0, 1, 2, 0):
@@ -247,21 +241,29 @@ def _again(it: Subject) -> list[Answer]:
     return found
 
 
-def _padded(it: Subject) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
-    most = len(it.texts[0])
-    tokens = np.full((len(it.texts), most), it.model.pad)
-    mask = np.zeros(tokens.shape, bool)
-    for row, text in enumerate(it.texts):
-        tokens[row, most - len(text) :], mask[row, most - len(text) :] = text, True
+def _padded(it: GenerationSubject) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+    tokens, mask = _batch(it, it.texts)
+    most = tokens.shape[1]
     return tokens, mask, np.maximum(mask.cumsum(-1) - 1, 0), [most - len(text) for text in it.texts]
 
 
-def _given(it: Subject, positions: np.ndarray) -> np.ndarray | None:
+def _batch(it: GenerationSubject, texts: list[np.ndarray], *, left: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Texts as rows of one length, padded on the left or on the right, and which tokens are none of padding."""
+    most = max(map(len, texts))
+    tokens = np.full((len(texts), most), it.model.pad)
+    mask = np.zeros(tokens.shape, bool)
+    for row, text in enumerate(texts):
+        there = slice(most - len(text), most) if left else slice(len(text))
+        tokens[row, there], mask[row, there] = text, True
+    return tokens, mask
+
+
+def _given(it: GenerationSubject, positions: np.ndarray) -> np.ndarray | None:
     """Positions, for a model that takes them; one that counts them itself is left to count."""
     return positions if "positions" in it.model.takes else None
 
 
-def _whole(it: Subject, tokens: np.ndarray) -> np.ndarray | None:
+def _whole(it: GenerationSubject, tokens: np.ndarray) -> np.ndarray | None:
     return _given(it, np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape))
 
 
@@ -271,7 +273,7 @@ def _kept(cache: object) -> None:
 
 
 @dataclass(frozen=True)
-class Asking(Experiment):
+class GenerationExperiment(Experiment):
     """An experiment, and what it means where it fails.
 
     Attributes:
@@ -283,25 +285,31 @@ class Asking(Experiment):
     codes: frozenset[str] = frozenset()
 
 
-def experiments(it: Subject) -> Iterator[Asking]:
+def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     """Those that a model can be asked, in order."""
-    yield Asking("a longer text", "Whether a token's logits change as the text grows longer.", _longer)
-    yield Asking("beside other texts", "Whether the texts of a batch are kept apart.", _beside)
+    yield GenerationExperiment("a longer text", "Whether a token's logits change as the text grows longer.", _longer)
+    yield GenerationExperiment("beside other texts", "Whether the texts of a batch are kept apart.", _beside)
     named = "positions" in it.model.takes
-    yield Asking("left padding", "Whether a text after pads is the text.", lambda it: _left_padded(it, not named))
+    yield GenerationExperiment(
+        "left padding", "Whether a text after pads is the text.", lambda it: _left_padded(it, not named)
+    )
     if it.model.counting and named:
-        yield Asking(
+        yield GenerationExperiment(
             "left padding without positions",
             "Whether a text after pads is the text where only a mask says what is padding.",
             lambda it: _left_padded(it, True),
             note="it counts pads as positions unless position_ids are given, as generate gives them",
             codes=frozenset({"padding-shifts"}),
         )
-    yield Asking("right padding", "Whether a text before pads is the text.", _right_padded)
-    yield Asking("left padding and decoding", "Whether padded texts go on as they would alone.", _padded_decoding)
-    yield Asking("packing", "Whether documents that share a row are kept apart.", lambda it: _packed(it, True))
+    yield GenerationExperiment("right padding", "Whether a text before pads is the text.", _right_padded)
+    yield GenerationExperiment(
+        "left padding and decoding", "Whether padded texts go on as they would alone.", _padded_decoding
+    )
+    yield GenerationExperiment(
+        "packing", "Whether documents that share a row are kept apart.", lambda it: _packed(it, True)
+    )
     if it.model.counting and named:
-        yield Asking(
+        yield GenerationExperiment(
             "packing by positions alone",
             "Whether documents that share a row are told apart by positions that start again.",
             lambda it: _packed(it, False),
@@ -310,19 +318,25 @@ def experiments(it: Subject) -> Iterator[Asking]:
         )
     for itself in (False, True) if it.model.counting and named else (not named and it.model.counting,):
         also = " without positions" if itself and named else ""
-        yield Asking(
+        yield GenerationExperiment(
             f"pieces{also}",
             "Whether a prompt in pieces is the prompt.",
             functools.partial(_chunked, itself=itself),
         )
-        yield Asking(
+        yield GenerationExperiment(
             f"one token at a time{also}",
             "Whether decoding is the pass.",
             functools.partial(_decoded, itself=itself),
         )
-    yield Asking("a copied cache", "Whether a copy of the cache goes on as it.", lambda it: _resumed(it, copied))
-    yield Asking("a pickled cache", "Whether a cache that was stored goes on.", lambda it: _resumed(it, pickled))
-    yield Asking("two ends of one text", "Whether a cache is moved by what its copy goes on with.", _forked)
-    yield Asking("two texts by turns", "Whether what a text has said stays in its own cache.", _in_turn)
-    yield from (Asking(*one) for one in CHANGED)
-    yield Asking("asked again", "Whether a model is the same after longer and shorter texts.", _again)
+    yield GenerationExperiment(
+        "a copied cache", "Whether a copy of the cache goes on as it.", lambda it: _resumed(it, copied)
+    )
+    yield GenerationExperiment(
+        "a pickled cache", "Whether a cache that was stored goes on.", lambda it: _resumed(it, pickled)
+    )
+    yield GenerationExperiment(
+        "two ends of one text", "Whether a cache is moved by what its copy goes on with.", _forked
+    )
+    yield GenerationExperiment("two texts by turns", "Whether what a text has said stays in its own cache.", _in_turn)
+    yield from (GenerationExperiment(*one) for one in CHANGED)
+    yield GenerationExperiment("asked again", "Whether a model is the same after longer and shorter texts.", _again)

@@ -4,21 +4,24 @@ Tokens are +1 and -1, so that every pair is equally long and every dtype holds t
 row by row; a row stands at a position.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
 from clockhands.arguments import shown
+from clockhands.calling import Refused, answered, as_numpy, dtype_of
 from clockhands.errors import InvalidType
-from clockhands.testing.calling import CALLS, Called, Refused, answered
-from clockhands.testing.libraries import as_numpy, dtype_of
+from clockhands.testing.bounds import treated_error
+from clockhands.testing.experiments import Answer, Unasked, telling
+from clockhands.testing.functions.calls import CALLS, Called
+from clockhands.testing.modules.tensors import as_it_was, put_parameters
 from clockhands.testing.reports import CannotCheck
-from clockhands.testing.rotary_experiments import telling
 
 WAVES = ("x, positions -> cos, sin", "positions -> cos, sin")
 _HINT = (
@@ -51,7 +54,7 @@ class Heard:
         return float(finite.max(initial=0.0))
 
 
-class Asking:
+class ModuleCaller:
     """The questions, and how a module is called.
 
     Attributes:
@@ -76,11 +79,7 @@ class Asking:
         is_bias: bool,
         timeout: float,
     ) -> None:
-        """Find out how many channels its tokens have and how many positions it has, unless they are known.
-
-        Raises:
-            CannotCheck: It cannot be called like that; the message says what came back.
-        """
+        """Find out how many channels its tokens have and how many positions it has, unless they are known."""
         self.call, self.method, self.layout, self.timeout = call, method, layout, timeout
         waves = call in WAVES
         self.axes = axes or ("batch heads seq width" if waves else "seq width")
@@ -140,17 +139,7 @@ class Asking:
         around: Around = nullcontext,
         positions: np.ndarray | None = None,
     ) -> Heard:
-        """Ask a module.
-
-        Args:
-            module: It may keep what it likes of being asked.
-            dtype: Of its tokens.
-            around: What it is called in, such as autocast.
-            positions: Where its tokens stand, if not at telling positions: few, and then all.
-
-        Raises:
-            Refused: It raised, or gave back something else.
-        """
+        """Ask a module."""
         self.calls += 1
         if self.kind == "bias":
             return self._hear_bias(module, (telling(self.length) if positions is None else positions)[-40:], around)
@@ -281,7 +270,7 @@ def _of_channels(wave: torch.Tensor, width: int, layout: str) -> torch.Tensor:
     return wave if halves or 2 * held > width else torch.cat((wave, wave), dim=-1)
 
 
-def _likely_widths(module: torch.nn.Module, asking: Asking) -> Iterator[int]:
+def _likely_widths(module: torch.nn.Module, asking: ModuleCaller) -> Iterator[int]:
     """Widths that its own words and tensors speak of."""
     if asking.call in WAVES:
         bound = module if asking.method is None else getattr(module, asking.method)
@@ -302,3 +291,137 @@ def _likely_widths(module: torch.nn.Module, asking: Asking) -> Iterator[int]:
             if tensor.ndim and tensor.is_floating_point():
                 yield from (2 * tensor.shape[-1], tensor.shape[-1])
     yield from (64, 128, 32, 16, 8, 256, 512, 768, 1024)
+
+
+@dataclass
+class ModuleSubject:
+    """A module under treatment.
+
+    Attributes:
+        original: The caller's, never changed.
+        asking: How it is asked.
+        make: Builds another one like it, or None.
+        build: Builds one of another spec, or None.
+        restore: What the caller does to a module after ``to_empty``, or None.
+        spec: The code that it should be, or None.
+        alike: Whether what ``make`` builds is the same each time, as far as is known.
+        notes: What is worth knowing and is no failure.
+        copies: Whether its copies by copy.deepcopy are what it is; if not, new ones take their place.
+        before: What it answers before any treatment.
+    """
+
+    original: torch.nn.Module
+    asking: ModuleCaller
+    make: Callable[[], torch.nn.Module] | None
+    build: Callable[[Any], torch.nn.Module] | None
+    restore: Callable[[torch.nn.Module], Any] | None
+    spec: Any
+    alike: bool = field(init=False, default=True)
+    notes: list[str] = field(init=False, default_factory=list)
+    copies: bool = field(init=False, default=True)
+    before: Heard = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask before any treatment."""
+        with as_it_was(self.original):
+            self.before = self.asking.hear(self.original.eval())
+        try:
+            self.copies = not self.differs(self.asking.hear(copy.deepcopy(self.original).eval()), self.before)
+        except Exception:  # noqa: BLE001 - told where it is copied on purpose
+            self.copies = False
+
+    @property
+    def fastest(self) -> float:
+        """The largest rate of its code, if above 1 rad/token."""
+        rates = getattr(self.spec, "rates", None)
+        each = () if rates is None else (np.abs(np.atleast_1d(one)) for one in rates)  # codes of several axes have rows
+        return max([1.0, *(float(one.max(initial=0)) for one in each)])
+
+    def compared(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None, asked: str = "") -> Answer:
+        """An answer after a treatment, and what is right beside it; what is NaN in both is zero in both."""
+        rounded, another = (None, False) if treated is None else (treated.rounded, treated.another)
+        is_bias = self.asking.kind == "bias"
+        room = treated_error(wanted, rounded or heard.dtype, is_bias=is_bias, another=another, fastest=self.fastest)
+        both = np.isnan(heard.rows) & np.isnan(wanted.rows)
+        got, right = (np.where(both, 0.0, rows) for rows in (heard.rows, wanted.rows))
+        return Answer(asked, got, right, room, wanted.positions)
+
+    def differs(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None) -> bool:
+        """Whether two answers are more apart than rounding puts them."""
+        if heard.rows.shape != wanted.rows.shape:
+            return True
+        return bool((self.compared(heard, wanted, treated).shares > 1).any())
+
+    def copied(self) -> torch.nn.Module:
+        """A module like it, evaluating, that may be changed; raises `Unasked` where none can be had."""
+        if not self.copies:
+            if self.make is None:
+                raise Unasked("its copies by copy.deepcopy are not what it is, and no make= builds others")
+            return self.made()
+        return copy.deepcopy(self.original).eval()
+
+    def made(self) -> torch.nn.Module:
+        """A new one, with the learned numbers of the original; raises `Unasked` where none can be built."""
+        if self.make is None:
+            raise Unasked("say make=, a function that builds the module, and it is asked of new ones")
+        if not self.alike:
+            raise Unasked("what make= builds is not the same each time")
+        module = self.make().eval()
+        put_parameters(module, self.original)
+        return module
+
+
+@dataclass
+class Treated:
+    """A module after a treatment.
+
+    Attributes:
+        module: The module.
+        what: What was done, in words, after "when it".
+        dtype: Of the tokens that it is asked with, if not the usual one.
+        around: What it is called in.
+        wanted: What it has to answer, if not what it answered before.
+        another: Whether its numbers may have been made by other arithmetic, as right as the first.
+        rounded: The dtype to which its numbers may be rounded once, if coarser than that of the answer.
+        kept: What to undo afterwards.
+        heard: Its answer, where the treatment has asked already.
+    """
+
+    module: torch.nn.Module
+    what: str
+    dtype: str | None = None
+    around: Around = nullcontext
+    wanted: Heard | None = None
+    another: bool = False
+    rounded: str | None = None
+    kept: AbstractContextManager[Any] | None = None
+    heard: Heard | None = None
+
+
+class Broke(Exception):
+    """The treatment itself fails; the message says how, after "it"."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """Something that happens to modules.
+
+    Attributes:
+        name: The experiment.
+        group: What explains its failure.
+        run: Treats a copy; raises `Unasked` or `Broke`.
+    """
+
+    name: str
+    group: str
+    run: Callable[[ModuleSubject], Treated]
+
+
+@contextmanager
+def undone(kept: AbstractContextManager[Any] | None) -> Iterator[None]:
+    """Undo what a treatment did to what others may share."""
+    try:
+        yield
+    finally:
+        if kept is not None:
+            kept.__exit__(None, None, None)

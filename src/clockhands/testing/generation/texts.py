@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.testing.calling import Refused
+from clockhands.calling import Refused
+from clockhands.testing.bounds import UNIT
 from clockhands.testing.experiments import Answer, Unasked
-from clockhands.testing.generation_calling import Model
-from clockhands.testing.libraries import UNIT
+from clockhands.testing.generation.models import CausalModel
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Reply(Answer):
 
 
 @dataclass
-class Subject:
+class GenerationSubject:
     """A model, three texts, and what it says of each alone in one pass.
 
     Attributes:
@@ -67,7 +67,7 @@ class Subject:
         wanted: The logits of each text alone, [tokens, vocabulary] each.
     """
 
-    model: Model
+    model: CausalModel
     texts: list[np.ndarray]
     allowed: float = 0.0
     slip: float = 0.0
@@ -77,11 +77,11 @@ class Subject:
     evict: Callable[..., Any] | None = None
     wanted: list[np.ndarray] = field(default_factory=list)
 
-    def fresh(self) -> "Subject":
+    def fresh(self) -> "GenerationSubject":
         """The same with a model that was not asked anything, where it can be copied."""
         return replace(self, model=self.model.fresh())
 
-    def shortened(self, length: int) -> "Subject":
+    def shortened(self, length: int) -> "GenerationSubject":
         """The same with texts of at most so many tokens."""
         sizes = lengths(length)
         made = replace(self, texts=[text[:size] for text, size in zip(self.texts, sizes, strict=True)], wanted=[])
@@ -123,12 +123,8 @@ def texts_of(vocabulary: int, longest: int) -> list[np.ndarray]:
     return made
 
 
-def measured(subject: Subject) -> Subject:
-    """The subject with what each text alone says, what rounding does to it, and what a slip of one position does.
-
-    Raises:
-        Refused, Unasked: It cannot be asked about the texts alone.
-    """
+def measured(subject: GenerationSubject) -> GenerationSubject:
+    """The subject with what each text alone says, what rounding does to it, and what a slip of one position does."""
     # The shortest first: what stays behind of a longer text is then seen when they are asked again.
     made = replace(subject, wanted=[subject.alone(text) for text in reversed(subject.texts)][::-1])
     unit = UNIT[made.model.counts.dtype]
@@ -154,7 +150,7 @@ def measured(subject: Subject) -> Subject:
     return made
 
 
-def _slip(subject: Subject) -> float:
+def _slip(subject: GenerationSubject) -> float:
     """The largest change of a logit when some tokens stand one position further."""
     text, wanted = subject.texts[1], subject.wanted[1]
     at = np.arange(len(text))
@@ -165,3 +161,121 @@ def _slip(subject: Subject) -> float:
         except (Refused, Unasked):
             continue
     return max(moved)
+
+
+def padding_faults(it: GenerationSubject, row: np.ndarray, text: int, pad: int) -> tuple[Instead, ...]:
+    """What a text after pads would be, where the pads count or are seen."""
+    if not pad:
+        return ()
+    at = np.arange(len(row) - pad)
+    told = {"pads": number_of(pad, "pad"), "start": pad}
+    return (
+        Instead("padding-shifts", told, lambda: it.alone(it.texts[text], at + pad)),
+        Instead("padding-seen", told, lambda: it.alone(row)[pad:]),
+        Instead("padding-seen", told, lambda: it.alone(row, np.maximum(np.arange(len(row)) - pad, 0))[pad:]),
+    )
+
+
+def padded_decoding_faults(it: GenerationSubject, text: int, start: int, pad: int, first: int) -> tuple[Instead, ...]:
+    """What a text that goes on after pads would be: the pads count before, or after, or all texts stand alike."""
+
+    def at(begin: int, then: int) -> Callable[[], np.ndarray]:
+        size = len(it.texts[text])
+        where = np.concatenate([begin + np.arange(start), then + np.arange(size - start)])
+        return lambda: it.alone(it.texts[text], where)[start:]
+
+    told = {"pads": number_of(pad, "pad"), "start": pad}
+    found = [
+        Instead("padding-shifts", told, at(begin, then))
+        for begin, then in ((pad, start + pad), (0, start + pad), (pad, start))
+        if pad
+    ]
+    if first != start:
+        found.append(
+            Instead("decode-positions", {"how": "those of the batch's first text in every text"}, at(0, first))
+        )
+    return (*found, *decoding_faults(it, text, [start, *range(start + 1, len(it.texts[text]))]))
+
+
+def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[Instead, ...]:
+    """What tokens from the first cut on would be with other positions, or seeing other keys."""
+    tokens = it.texts[text]
+    size, first = len(tokens), cuts[0]
+    at = np.arange(size)
+    starts = np.array([0, *cuts])
+    piece = np.searchsorted(starts, at, side="right") - 1
+    inside = at - starts[piece]
+    later = at >= first
+    alone = np.isin(piece, np.flatnonzero(np.bincount(piece) == 1))
+    causal = np.tri(size, dtype=bool)
+
+    def placed(code: str, how: str, where: np.ndarray) -> Instead:
+        return Instead(code, {"how": how}, lambda: it.alone(tokens, where)[first:])
+
+    def seeing(code: str, mask: np.ndarray, where: np.ndarray) -> Instead:
+        return Instead(code, {}, lambda: it.alone(tokens, where, mask & causal)[first:])
+
+    single = bool((np.diff([*cuts, size]) == 1).all())
+    chunk = "token" if single else "piece"
+    found = [
+        placed(
+            "decode-positions",
+            f"{first} for every later token" if single else f"{first} at the start of every later piece",
+            np.where(later, first + inside, at),
+        ),
+        placed("decode-positions", f"one position further for every later {chunk}", at + later),
+        placed("decode-positions", f"one more position further with every {chunk}", at + piece),
+        placed("decode-positions", "one position further for every token that comes alone", at + (later & alone)),
+        placed("decode-positions", f"one position back for every later {chunk}", at - later),
+        placed(
+            "decode-positions",
+            f"{first - 1} for every later token" if single else f"{first - 1} at the start of every later piece",
+            np.where(later, first - 1 + inside, at),
+        ),
+        placed("chunk-restarts", "", np.where(later, at - first, at)),
+        placed("chunk-restarts", "", inside),
+        placed("decode-positions", f"the number of the {chunk}", np.where(later, piece + inside, at)),
+        seeing("cache-not-read", piece[:, None] == piece, at),
+        seeing("cache-not-read", piece[:, None] == piece, inside),
+        seeing("first-keys-seen", at <= inside[:, None], at),
+    ]
+    return tuple(found)
+
+
+def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.ndarray) -> tuple[Instead, ...]:
+    """Where tokens that come one at a time stand, found by trying all positions for the first two of them."""
+    tokens, first = it.texts[text], cuts[0]
+    size = len(tokens)
+    if len(cuts) < 2 or cuts[1] != first + 1:
+        return ()
+    at = np.arange(size)
+
+    def found() -> np.ndarray:
+        places: list[int] = []
+        for step in range(2):
+            tried = np.arange(size + 8)
+            where = np.tile(at[: first + step + 1], (len(tried), 1))
+            where[:, first : first + step] = places
+            where[:, -1] = tried
+            logits, _ = it.model.fresh()(np.tile(tokens[: first + step + 1], (len(tried), 1)), where)
+            off = np.abs(logits[:, -1] - got[step]).max(axis=-1)
+            if not np.nanmin(off) <= 2 * it.allowed:
+                raise Unasked("it stands nowhere")
+            places.append(int(np.nanargmin(off)))
+        where = np.where(at >= first, places[0] + (places[1] - places[0]) * (at - first), at)
+        told["how"] = f"{', '.join(map(str, where[first : first + 3]))} where {first}, {first + 1}, {first + 2} belong"
+        return where
+
+    told = {"how": ""}
+    return (Instead("decode-positions", told, lambda: it.alone(tokens, found())[first:]),)
+
+
+def counted_together(it: GenerationSubject, text: int, where: np.ndarray, first: int) -> Instead:
+    """A text that stands where a count of both texts is."""
+    how = "where both texts together have come to, as one count serves two caches"
+    return Instead("decode-positions", {"how": how}, lambda: it.alone(it.texts[text], where)[first:])
+
+
+def number_of(number: int, what: str) -> str:
+    """A number of things in words."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

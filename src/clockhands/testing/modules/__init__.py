@@ -1,0 +1,5 @@
+"""The check of PyTorch modules that apply a position code."""
+
+from clockhands.testing.modules.checking import check_module
+
+__all__ = ["check_module"]
