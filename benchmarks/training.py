@@ -25,8 +25,8 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 
 from clockhands import rotary
 from clockhands.lab.arms import setting
-from clockhands.lab.codes import ModelCode
 from clockhands.lab.model import EPSILON, Transformer
+from clockhands.lab.model_codes import ModelCode
 from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, Model, parse
 from clockhands.lab.training import Trial

@@ -146,7 +146,7 @@ class Grid:
         """The call that makes it."""
         words = [repr(self.sizes)]
         for name, usual in (("start", 0), ("step", 1)):
-            numbers = tuple(map(_plain, getattr(self, name)))
+            numbers = tuple(map(_as_number, getattr(self, name)))
             words += [f"{name}={numbers}"] if set(numbers) != {usual} else []
         words += [f"order={self.order}"] if self.order != tuple(range(self.axes)) else []
         words += [f"prefix={self.prefix}"] if self.prefix else []
@@ -245,7 +245,7 @@ def _fraction(name: str, number: Any) -> Fraction:
     return Fraction(float(number))
 
 
-def _plain(number: Fraction) -> int | float | Fraction:
+def _as_number(number: Fraction) -> int | float | Fraction:
     """A fraction as an integer or a float, where one holds it."""
     if number.denominator == 1:
         return int(number)

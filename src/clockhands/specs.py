@@ -62,7 +62,7 @@ def to_dict(spec: Spec) -> dict[str, Any]:
         InvalidType: It is not a spec of this library.
     """
     _check_spec(spec)
-    return _plain(spec)
+    return _as_json_values(spec)
 
 
 def _check_spec(spec: object) -> None:
@@ -311,12 +311,12 @@ def _fields(value: object) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(cast(Any, value))
 
 
-def _plain(value: Any) -> Any:
+def _as_json_values(value: Any) -> Any:
     if isinstance(value, tuple(_BY_NAME.values())):
-        fields = {field.name: _plain(getattr(value, field.name)) for field in _fields(value) if field.init}
+        fields = {field.name: _as_json_values(getattr(value, field.name)) for field in _fields(value) if field.init}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_as_json_values(item) for item in value]
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise InvalidType(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.lab.store import Row, Store
+from clockhands.lab.store import Store, StoredRow
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def lab(*words: object) -> list[str]:
     return [sys.executable, "-m", "clockhands", "lab", *map(str, words)]
 
 
-def finished(store: Path) -> tuple[list[Row], int]:
+def finished(store: Path) -> tuple[list[StoredRow], int]:
     """All rows in a fixed order, and how many trials are finished."""
     if not store.exists() or not store.stat().st_size:
         return [], 0
@@ -67,7 +67,7 @@ def finished(store: Path) -> tuple[list[Row], int]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(study: Path) -> list[Row]:
+def undisturbed(study: Path) -> list[StoredRow]:
     store = study.with_name("whole.sqlite")
     subprocess.run(lab("run", study, "--store", store), check=True, capture_output=True, timeout=300)
     rows, trials = finished(store)
@@ -101,7 +101,7 @@ def workers(of: int) -> list[int]:
     return below[::-1]
 
 
-def test_killed_twenty_times_at_random_moments_it_ends_with_the_same_rows(study: Path, undisturbed: list[Row]):
+def test_killed_twenty_times_at_random_moments_it_ends_with_the_same_rows(study: Path, undisturbed: list[StoredRow]):
     store = study.with_name("killed.sqlite")
     rng = random.Random(22)
     killed, met = 0, 0
@@ -151,7 +151,7 @@ def kill_a_ray_worker(of: subprocess.Popen, until: Callable[[], bool]) -> bool:
     return False
 
 
-def test_on_ray_with_a_worker_killed_the_rows_are_those_of_the_local_engine(study: Path, undisturbed: list[Row]):
+def test_on_ray_with_a_worker_killed_the_rows_are_those_of_the_local_engine(study: Path, undisturbed: list[StoredRow]):
     pytest.importorskip("ray")
     store = study.with_name("ray.sqlite")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
@@ -167,6 +167,6 @@ def test_on_ray_with_a_worker_killed_the_rows_are_those_of_the_local_engine(stud
     assert rows == undisturbed
 
 
-def test_the_comparison_can_fail(undisturbed: list[Row]):
+def test_the_comparison_can_fail(undisturbed: list[StoredRow]):
     wrong = [undisturbed[0]._replace(value=undisturbed[0].value * (1 + 2**-52)), *undisturbed[1:]]
     assert wrong != undisturbed

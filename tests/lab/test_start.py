@@ -22,8 +22,8 @@ from written_files import gguf_bytes, gguf_key, gguf_tensor, written
 
 torch = pytest.importorskip("torch")
 
-from clockhands.lab.codes import ModelCode  # noqa: E402
 from clockhands.lab.model import Transformer  # noqa: E402
+from clockhands.lab.model_codes import ModelCode  # noqa: E402
 
 
 def packaged(name: str) -> Path:

@@ -23,7 +23,7 @@ import pytest
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.lab import claiming
 from clockhands.lab import store as module
-from clockhands.lab.records import Key, Measurement, Row
+from clockhands.lab.records import Key, Measurement, StoredRow
 from clockhands.lab.store import VERSION, Store
 from clockhands.lab.store_errors import (
     Busy,
@@ -204,7 +204,11 @@ def test_keys_may_be_plain_tuples(store: Store):
         ([Measurement("test", "loss", 0.5, 0, 8)], InvalidValue, "`kind` must be"),
         ([Measurement("training", "loss", 0.5, -1, 8)], InvalidValue, "`step` must be at least 0, got -1."),
         ([Measurement("training", "loss", "0.5", 0, 8)], InvalidType, "`value` must be a number, got '0.5'."),
-        ([Row(STUDY, *KEYS[1], "training", "", 0, "", 8, None, "loss", 0.5)], InvalidValue, "A row of trial copy, rot"),
+        (
+            [StoredRow(STUDY, *KEYS[1], "training", "", 0, "", 8, None, "loss", 0.5)],
+            InvalidValue,
+            "A row of trial copy, rot",
+        ),
     ],
 )
 def test_rows_that_are_no_rows_of_the_trial_are_refused(store: Store, rows: list, error: type, sentence: str):

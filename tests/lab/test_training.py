@@ -18,7 +18,7 @@ from clockhands.lab.tasks import IGNORED
 torch = pytest.importorskip("torch")
 
 from clockhands.lab import training  # noqa: E402
-from clockhands.lab.training import TrainingFailed, Trial, trial  # noqa: E402
+from clockhands.lab.training import TrainingFailed, TrialRun, trial  # noqa: E402
 
 ARMS: dict[str, str] = {
     "none": 'code = "none"',
@@ -59,8 +59,8 @@ def text(arms: str = "", task: str = "copy", *, training: str = "", evaluation: 
     return STUDY.format(arms=listed, task=task, training=training, evaluation=evaluation, model=model)
 
 
-def opened(folder: Path, arm: str = "rotary", seed: int = 0, tell: Callable = lambda _: None, **how: str) -> Trial:
-    return Trial(studies.parse(text(arm, **how)), Key("task", arm, seed), folder / "state.pt", "cpu", tell)
+def opened(folder: Path, arm: str = "rotary", seed: int = 0, tell: Callable = lambda _: None, **how: str) -> TrialRun:
+    return TrialRun(studies.parse(text(arm, **how)), Key("task", arm, seed), folder / "state.pt", "cpu", tell)
 
 
 def rows(folder: Path, arm: str = "rotary", seed: int = 0, tell: Callable = lambda _: None, **how: str) -> list:
@@ -217,7 +217,7 @@ def test_learning_happens(tmp_path: Path):
     """Copying from 1 back among 4 tokens is learned in 150 steps."""
     made = text("rotary").replace('kind = "copy"', 'kind = "copy", back = 1, vocabulary = 4')
     study = studies.parse(made.replace("12 steps", "150 steps"))
-    done = Trial(study, Key("task", "rotary", 0), tmp_path / "state", "cpu", lambda _: None).run()
+    done = TrialRun(study, Key("task", "rotary", 0), tmp_path / "state", "cpu", lambda _: None).run()
     measured = [Measurement(*row) for row in done["rows"]]
     assert chosen(measured, kind="evaluation", measure="accuracy", length=8, place=None)[0] > 0.9
 
@@ -255,7 +255,7 @@ def test_after_a_drop_the_model_is_one_without_a_code(tmp_path: Path):
 def test_a_drop_before_the_first_step_and_after_the_last(tmp_path: Path):
     for at, step in (("0", 0), ('"100 %"', 12)):
         study = studies.parse(text("t5_dropped").replace('"50 %"', at))
-        made = Trial(study, Key("task", "t5_dropped", 0), tmp_path / at[:1], "cpu", lambda _: None)
+        made = TrialRun(study, Key("task", "t5_dropped", 0), tmp_path / at[:1], "cpu", lambda _: None)
         measured = [Measurement(*row) for row in made.run()["rows"]]
         assert {row.step for row in measured if row.variant in ("before drop", "dropped")} == {step}
         assert made.dropped
@@ -324,8 +324,8 @@ def test_places_add_up_to_the_whole(tmp_path: Path):
 def test_evaluation_takes_as_many_tokens_at_every_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked = []
     made = opened(tmp_path, "none")
-    measured = Trial._measured
-    monkeypatch.setattr(Trial, "_measured", lambda self, *how: asked.append(how) or measured(self, *how))
+    measured = TrialRun._measured
+    monkeypatch.setattr(TrialRun, "_measured", lambda self, *how: asked.append(how) or measured(self, *how))
     made._evaluate_all()
     assert asked == [(8, 8, "whole"), (16, 4, "whole")]
 
@@ -365,15 +365,15 @@ class Killed(Exception):
 def killed(folder: Path, arm: str, step: int | None, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> Path:
     """A trial that ends before a step, or in its evaluation; its checkpoint."""
 
-    def dying(self: Trial, *arguments: Any) -> Any:
+    def dying(self: TrialRun, *arguments: Any) -> Any:
         if self.step == step or step is None:
             raise Killed
         return real(self, *arguments)
 
     name = "_evaluate" if step is None else "_train_step"
-    real = getattr(Trial, name)
+    real = getattr(TrialRun, name)
     with monkeypatch.context() as patched:
-        patched.setattr(Trial, name, dying)
+        patched.setattr(TrialRun, name, dying)
         with pytest.raises(Killed):
             rows(folder, arm, seed)
     return folder / "state.pt"
@@ -461,7 +461,7 @@ def test_a_checkpoint_has_checksums_and_nothing_beside_it(tmp_path: Path, monkey
 def test_a_loss_that_is_not_finite_ends_the_trial_with_a_sentence(tmp_path: Path):
     study = studies.parse(text("rotary", training="clip = 0").replace("learning_rate = 0.01", "learning_rate = 1e30"))
     with pytest.raises(TrainingFailed) as caught:
-        Trial(study, Key("task", "rotary", 0), tmp_path / "state.pt", "cpu", lambda _: None).run()
+        TrialRun(study, Key("task", "rotary", 0), tmp_path / "state.pt", "cpu", lambda _: None).run()
     assert caught.value.message == (
         "The loss of rotary on task (seed 0) is nan at step 1, at learning rate 6.66667e+29."
     )

@@ -297,7 +297,7 @@ def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path
     """Train what is missing of a study, with progress."""
     from clockhands.engines import Failed, Finished, Lost, Started, Told
     from clockhands.lab.running import events, prepare
-    from clockhands.show.lab import Progress
+    from clockhands.show.lab import ProgressView
 
     progress = prepare(study, store, shlex.join(["clockhands", *sys.argv[1:]]), options, again=again)
     files = _EventFiles(tensorboard, study, store)
@@ -308,7 +308,7 @@ def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path
         talk(f"warning: {progress.warning}")
     if not progress.tokens:
         return
-    with Progress(len(progress.tokens)) as shown, closing(events(study, store, options, progress)) as running:
+    with ProgressView(len(progress.tokens)) as shown, closing(events(study, store, options, progress)) as running:
         for event in running:
             match event:
                 case Finished():

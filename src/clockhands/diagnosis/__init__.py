@@ -4,6 +4,7 @@
 cosines and sines with those that rates make. Each gives a `Verdict`: a code, its evidence, how much it explains.
 """
 
+from clockhands.diagnosis.cosines import Cosines, cosines_of, of_table, one_of_each
 from clockhands.diagnosis.rates import (
     ROUNDED,
     SLOPES,
@@ -18,7 +19,6 @@ from clockhands.diagnosis.rates import (
     slack_of,
     unlike_any,
 )
-from clockhands.diagnosis.tables import Cosines, cosines_of, of_table, one_of_each
 
 __all__ = [
     "ROUNDED",

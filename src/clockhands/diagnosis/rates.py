@@ -128,13 +128,13 @@ def reference_of(spec: Rotary, which: str | None = None, reach: int | None = Non
         reach: The longest length in use, for a dynamic scaling.
         sure: As in `Reference`.
     """
-    plain = None if spec.scaling is None else _plain(spec)
+    plain = None if spec.scaling is None else _unscaled(spec)
     factor = getattr(spec.scaling, "factor", None)
     ladders = dict(_ladders(spec, which, reach))
     return Reference(spec, ladders, plain, slack_of(spec.rates, factor), spec.base, factor, sure)
 
 
-def _plain(spec: Rotary) -> np.ndarray:
+def _unscaled(spec: Rotary) -> np.ndarray:
     """The rates without the scaling."""
     return np.array(replace(spec, scaling=None).rates)
 
@@ -332,7 +332,7 @@ def _twice(spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
     """The scaling applied to what it has made already; a scaling by index does so on the ladder's own terms."""
     if spec.scaling is None:
         return
-    plain, once = _plain(spec), np.array(spec.rates)
+    plain, once = _unscaled(spec), np.array(spec.rates)
     told = {**told, "effective factor": float(plain[-1] / once[-1]) ** 2}
     yield "buffer-scaled-twice", once * once / np.where(plain == 0, 1, plain), told
     try:
@@ -345,7 +345,7 @@ def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -
     """The same scaling by the factor that the slowest pair has."""
     if spec.scaling is None or not hasattr(spec.scaling, "factor") or isinstance(spec.scaling, LongRope):
         return
-    plain = _plain(spec)
+    plain = _unscaled(spec)
     for factor in _written(plain[-1] / numbers[-1], spec.scaling.factor):  # type: ignore[attr-defined]
         ladder = _scaled(spec, type(spec.scaling), factor)
         if ladder is not None:
@@ -354,7 +354,7 @@ def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -
 
 def _of_other_scalings(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
     """Scalings of another type, by the declared factor or by the one that the slowest pair has."""
-    plain = _plain(spec)
+    plain = _unscaled(spec)
     declared = getattr(spec.scaling, "factor", None)
     # With all its digits, an NTK-aware scaling is any other base.
     fitted = [one for one in _written(plain[-1] / numbers[-1], None) if one == float(f"{one:.3g}")]

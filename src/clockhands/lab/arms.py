@@ -15,8 +15,8 @@ from clockhands.lab.sections import (
     SCALINGS,
     Arm,
     AtTest,
+    DrawnPositions,
     Model,
-    Positions,
     Training,
     near,
     refuse_unknown,
@@ -373,7 +373,7 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
     refuse_larger((parameters, 4), 4, "The parameters with their optimiser state", "Use a smaller model.")
 
 
-def _check_positions(arm: Arm, spec: Code, positions: Positions, trained: int) -> None:
+def _check_positions(arm: Arm, spec: Code, positions: DrawnPositions, trained: int) -> None:
     randomised = positions.draw == "randomised"
     if arm.fault:
         raise InvalidValue("a fault is built in for positions 0, 1, 2 and so on.", "Leave `positions` out.")

@@ -14,7 +14,7 @@ from clockhands.lab.store_errors import NoLocks
 
 
 @dataclass
-class Claim:
+class TrialClaim:
     """The right to work on one trial, until it is released or the process ends, however it ends.
 
     A child process that inherits the file (``fileno``, by ``fork`` or ``pass_fds``) keeps the claim alive when its

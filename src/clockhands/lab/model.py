@@ -1,4 +1,4 @@
-"""A small transformer with one seam for the position encoding: `clockhands.lab.codes.ModelCode`.
+"""A small transformer with one seam for the position encoding: `clockhands.lab.model_codes.ModelCode`.
 
 Nothing in it knows which encoding it has. ``embed`` is called once on the tokens, ``prepare`` once a forward pass, and
 each layer takes from what was prepared its rotation and its mask.
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, silu
 
-from clockhands.lab.codes import ModelCode
+from clockhands.lab.model_codes import ModelCode
 from clockhands.lab.study import Model
 from clockhands.torch import Prepared
 

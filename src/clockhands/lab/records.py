@@ -44,7 +44,7 @@ class Measurement(NamedTuple):
     variant: str = ""
 
 
-class Row(NamedTuple):
+class StoredRow(NamedTuple):
     """One measurement of one trial, as it is stored and exported."""
 
     study: str

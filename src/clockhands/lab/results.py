@@ -17,7 +17,7 @@ import numpy as np
 from clockhands.errors import ClockhandsError
 from clockhands.lab import study as studies
 from clockhands.lab.arms import sizes_of, spec_of
-from clockhands.lab.store import Key, Row, Store, StoredStudy, Trial
+from clockhands.lab.store import Key, Store, StoredRow, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Gate, Study
 from clockhands.specs import describe
 
@@ -113,7 +113,7 @@ class Results:
         rows: Its rows.
     """
 
-    def __init__(self, study: Study, stored: StoredStudy, trials: Iterable[Trial], rows: Iterable[Row]) -> None:
+    def __init__(self, study: Study, stored: StoredStudy, trials: Iterable[Trial], rows: Iterable[StoredRow]) -> None:
         self.study, self.stored, self.trials = study, stored, tuple(trials)
         self._rows: dict[tuple, dict[int, float]] = {}
         self._places: dict[tuple, dict[int, dict[int, float]]] = {}

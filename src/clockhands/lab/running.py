@@ -19,9 +19,9 @@ import torch
 
 from clockhands.engines import Event, Failed, Finished, Job, run
 from clockhands.errors import InvalidValue
-from clockhands.lab import arms, codes, tokens
+from clockhands.lab import arms, model_codes, tokens
 from clockhands.lab.start import provenance as provenance_of_start
-from clockhands.lab.store import Claim, Key, Measurement, Store, StoredStudy, Trial
+from clockhands.lab.store import Key, Measurement, Store, StoredStudy, Trial, TrialClaim
 from clockhands.lab.study import Study
 from clockhands.lab.tasks import Language
 
@@ -106,7 +106,7 @@ def check(study: Study, options: Options) -> None:
                 f"Use at most {sequences} workers.",
             )
     arms.check(study)
-    codes.check(study)
+    model_codes.check(study)
 
 
 def _check_device(options: Options) -> None:
@@ -226,7 +226,7 @@ def events(study: Study, store: Store, options: Options, progress: Progress) -> 
 
     Closing the generator ends all workers and frees their trials.
     """
-    claims: dict[str, Claim] = {}
+    claims: dict[str, TrialClaim] = {}
 
     def jobs() -> Iterator[Job]:
         for key in progress.tokens:
@@ -271,7 +271,7 @@ def events(study: Study, store: Store, options: Options, progress: Progress) -> 
             claim.release()
 
 
-def _arguments(study: Study, key: Key, claim: Claim, options: Options) -> dict[str, Any]:
+def _arguments(study: Study, key: Key, claim: TrialClaim, options: Options) -> dict[str, Any]:
     return {
         "study": study.text,
         "task": key.task,

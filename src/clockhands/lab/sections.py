@@ -364,7 +364,7 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Positions:
+class DrawnPositions:
     """Positions that are drawn anew for each training sequence (`clockhands.sampling`)."""
 
     draw: str = _word("How they are drawn.", ("randomised", "shifted"))
@@ -396,7 +396,7 @@ class Arm:
     )
     fault: str = _text("The code of a fault that the code has in training and at test time.", "")
     drop: Drop | None = _free("See the section `drop`.", {"$ref": "#/$defs/Drop"}, None)
-    positions: Positions | None = _free("See the section `positions`.", {"$ref": "#/$defs/Positions"}, None)
+    positions: DrawnPositions | None = _free("See the section `positions`.", {"$ref": "#/$defs/DrawnPositions"}, None)
     at_test: Mapping[str, AtTest] = _free(
         "Changes at test time by name.",
         {"type": "object", "propertyNames": NAMED, "additionalProperties": {"$ref": "#/$defs/AtTest"}},

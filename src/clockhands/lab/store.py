@@ -24,8 +24,8 @@ from typing import Any, Self, TextIO
 
 from clockhands.arguments import count, one_of, real, shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.lab.claiming import Claim, hold
-from clockhands.lab.records import AnyKey, Key, Measurement, Row, StoredStudy, Trial
+from clockhands.lab.claiming import TrialClaim, hold
+from clockhands.lab.records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
 from clockhands.lab.store_errors import NotAStore, OtherVersion, StoreError, code_of, corrupted, read_only, said
 
 # Both lie in the header of the file: `PRAGMA application_id` and `PRAGMA user_version`.
@@ -165,7 +165,7 @@ class Store:
         self,
         study: str,
         key: AnyKey,
-        rows: Iterable[Measurement | Row],
+        rows: Iterable[Measurement | StoredRow],
         facts: Mapping[str, Any] | None = None,
         seconds: float | None = None,
     ) -> bool:
@@ -219,7 +219,7 @@ class Store:
         folder = self.path.with_name(self.path.name + ".checkpoints") / _safe(study[:12])
         return folder / f"{_safe(key.task)}.{_safe(key.arm)}.{key.seed}.pt"
 
-    def claim(self, study: str, key: AnyKey) -> Claim | None:
+    def claim(self, study: str, key: AnyKey) -> TrialClaim | None:
         """The right to work on a waiting trial, which the kernel takes back when this process ends.
 
         Returns:
@@ -242,7 +242,7 @@ class Store:
             handle = hold(lock, self.path)
         if handle is None:
             return None
-        claim = Claim(study, key, checkpoint, lock, handle)
+        claim = TrialClaim(study, key, checkpoint, lock, handle)
         try:
             if self._state(study, key) == "waiting":  # it may have been finished before we had the lock
                 return claim
@@ -277,7 +277,7 @@ class Store:
         )
         return [Trial._make((*each[:6], json.loads(each[6]), each[7])) for each in found]
 
-    def rows(self, study: str, **filters: Any) -> list[Row]:
+    def rows(self, study: str, **filters: Any) -> list[StoredRow]:
         """The rows of a study, in an order that does not depend on which trial was finished first.
 
         Args:
@@ -286,7 +286,7 @@ class Store:
                 without a place.
         """
         self._known(study)
-        fields = Row._fields[1:-1]
+        fields = StoredRow._fields[1:-1]
         conditions, values = ["study = ?"], [study]
         for name, wanted in filters.items():
             if name not in fields:
@@ -297,11 +297,11 @@ class Store:
             conditions.append("(" + (" OR ".join([f"{name} IS ?"] * len(choices)) or "0") + ")")
             values += choices
         found = self._read(
-            f'SELECT {", ".join(Row._fields)}, special FROM "rows" WHERE {" AND ".join(conditions)}'
+            f'SELECT {", ".join(StoredRow._fields)}, special FROM "rows" WHERE {" AND ".join(conditions)}'
             " ORDER BY task, arm, seed, kind, variant, step, protocol, length, place, measure",
             *values,
         )
-        return [Row._make((*each[:11], float(each[12]) if each[12] else each[11])) for each in found]
+        return [StoredRow._make((*each[:11], float(each[12]) if each[12] else each[11])) for each in found]
 
     def export_csv(self, study: str, target: str | os.PathLike[str] | TextIO) -> int:
         """Writes all rows of a study as CSV, with every digit of the values; says how many rows.
@@ -474,11 +474,11 @@ def _checked(key: AnyKey) -> Key:
     return Key(task, arm, count("seed", seed, 0))
 
 
-def _encoded(study: str, key: Key, rows: Iterable[Measurement | Row]) -> list[tuple[Any, ...]]:
+def _encoded(study: str, key: Key, rows: Iterable[Measurement | StoredRow]) -> list[tuple[Any, ...]]:
     """Rows as they are stored; refuses two values for one measurement, and rows of another trial."""
     encoded: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in rows:
-        if isinstance(row, Row) and row[:4] != (study, *key):
+        if isinstance(row, StoredRow) and row[:4] != (study, *key):
             raise InvalidValue(f"A row of trial {row.key} was given for trial {key}.", "Finish each trial by itself.")
         name = (
             *(study, *key, one_of("kind", row.kind, KINDS, f"Use {' or '.join(KINDS)}."), row.variant),
@@ -496,9 +496,9 @@ def _encoded(study: str, key: Key, rows: Iterable[Measurement | Row]) -> list[tu
     return list(encoded.values())
 
 
-def _write_csv(rows: Iterable[Row], file: TextIO) -> None:
+def _write_csv(rows: Iterable[StoredRow], file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(Row._fields)
+    writer.writerow(StoredRow._fields)
     writer.writerows((*row[:-1], repr(row.value)) for row in rows)
 
 

@@ -21,12 +21,12 @@ from clockhands.lab.sections import (
     Arm,
     AtTest,
     Choice,
+    DrawnPositions,
     Drop,
     Evaluation,
     Gate,
     Head,
     Model,
-    Positions,
     Training,
     Tuning,
     a_table,
@@ -288,7 +288,7 @@ def _arm(table: Any, where: str) -> Arm:
     arm: Arm = section(Arm, table, where)
     own: dict[str, Any] = {
         name: section(cls, given, f"{where}.{name}")
-        for name, cls in (("drop", Drop), ("positions", Positions))
+        for name, cls in (("drop", Drop), ("positions", DrawnPositions))
         if (given := getattr(arm, name)) is not None
     }
     own["at_test"] = {
@@ -415,7 +415,9 @@ def schema() -> dict[str, Any]:
         },
         "$defs": {
             "Code": {"oneOf": code},
-            **{cls.__name__: schema_of(cls) for cls in (*_SECTIONS.values(), AtTest, Drop, Positions, Arm, Tuning)},
+            **{
+                cls.__name__: schema_of(cls) for cls in (*_SECTIONS.values(), AtTest, Drop, DrawnPositions, Arm, Tuning)
+            },
             "Gate": {**schema_of(Gate), "anyOf": [{"required": [bound]} for bound in BOUNDS]},
         },
     }

@@ -7,7 +7,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from clockhands.errors import ClockhandsError
-from clockhands.lab.store import Row
+from clockhands.lab.store import StoredRow
 from clockhands.lab.study import Study
 
 
@@ -25,7 +25,7 @@ def check_folder(folder: Path) -> None:
         raise _unwritable(folder, error) from None
 
 
-def write_trial(folder: Path, study: Study, rows: Iterable[Row]) -> None:
+def write_trial(folder: Path, study: Study, rows: Iterable[StoredRow]) -> None:
     """Write the rows of one trial to ``folder/task/arm/seed``, in place of what is there.
 
     Rows of training and of its curve are scalars by step; those of the evaluation are scalars by length, without the

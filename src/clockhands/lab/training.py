@@ -33,8 +33,8 @@ from clockhands import sampling
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.lab import study as studies
 from clockhands.lab.arms import AT_ONCE, Setting, setting, sizes_of
-from clockhands.lab.codes import ModelCode
 from clockhands.lab.model import Transformer
+from clockhands.lab.model_codes import ModelCode
 from clockhands.lab.start import load_start
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.study import AS_TRAINED, Study
@@ -74,7 +74,7 @@ def trial(
         TrainingFailed: The loss is not finite, or the checkpoint cannot be written.
     """
     with _settings(threads, deterministic=device == "cpu"):
-        return Trial(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
+        return TrialRun(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _settings(threads: int, *, deterministic: bool) -> Iterator[None]:
         memory.fill_uninitialized_memory = filled
 
 
-class Trial:
+class TrialRun:
     """The state of a trial."""
 
     def __init__(self, study: Study, key: Key, checkpoint: Path, device: str, tell: Tell) -> None:

@@ -27,7 +27,7 @@ from clockhands.show.page import Page, safe
 _EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
-class Progress:
+class ProgressView:
     """How far a study is, with the time left: a bar on a terminal, else a line now and then. All of it on stderr."""
 
     def __init__(self, trials: int) -> None:

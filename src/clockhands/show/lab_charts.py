@@ -338,7 +338,7 @@ def _condition(number: int) -> int:
 
 
 @dataclass(frozen=True)
-class Row:
+class DotRow:
     """A row of dots: one for each of the same few conditions, None where it was not measured."""
 
     name: str
@@ -346,7 +346,7 @@ class Row:
     look: int | None = None
 
 
-def dot_rows(rows: Sequence[Row], axis: Axis, width: int, says: str = "") -> Markup:
+def dot_rows(rows: Sequence[DotRow], axis: Axis, width: int, says: str = "") -> Markup:
     """One row for each name, with a marker for each condition: for more names than lines can be told apart.
 
     The marker of the first condition is a filled disc; the others are hollow.
@@ -366,7 +366,7 @@ def dot_rows(rows: Sequence[Row], axis: Axis, width: int, says: str = "") -> Mar
     return _svg("lab-chart lab-rows", says or axis.name, width, bottom + _BELOW - 14, parts)
 
 
-def _dots(row: Row, x: _Scale, y: float, most: int) -> Markup:
+def _dots(row: DotRow, x: _Scale, y: float, most: int) -> Markup:
     kind = "others" if row.look is None else f"look-{row.look}"
     shown = [(number, dot) for number, dot in enumerate(row.dots) if dot is not None and math.isfinite(dot.x)]
     parts = [element("title", row.name), element("text", shortened(row.name, most), class_="label", x=0, y=y + 4.5)]

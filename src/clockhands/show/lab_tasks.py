@@ -261,7 +261,7 @@ class _Task:
             values = [self.value(line, measure, length, protocol) for length in lengths]
             dots = [None if value is None else Point(value.mean, 0.0, value.low, value.high) for value in values]
             if any(dots):
-                rows.append(charts.Row(str(line), tuple(dots), self.looks.get(line)))
+                rows.append(charts.DotRow(str(line), tuple(dots), self.looks.get(line)))
                 points.append(Series("", tuple(Point(0.0, dot.x) for dot in dots if dot is not None)))
         title = self.titled(measure, protocol)
         axis = _axis(title, measure, points)

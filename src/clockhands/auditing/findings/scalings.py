@@ -220,7 +220,7 @@ def wrong_original(subject: Audited) -> Iterator[Kind]:
         evidence: dict[str, Any] = {place: original, **declared(resolved, "context")}
         evidence |= {"original": original, "context": context, "factor": factor}
         if original == context and kind == "yarn":
-            first = first_failing_distance(_plain(code), original // _PAST_BOUND + 1)
+            first = first_failing_distance(_unscaled_rates(code), original // _PAST_BOUND + 1)
             if first is None:
                 continue
             evidence |= {"first bad distance": first, "base": code.base, "pairs": (code.rotated or 0) // 2}
@@ -234,7 +234,7 @@ def wrong_original(subject: Audited) -> Iterator[Kind]:
         yield WrongOriginal(evidence, code.layers)
 
 
-def _plain(code: Code) -> tuple[float, ...]:
+def _unscaled_rates(code: Code) -> tuple[float, ...]:
     """The ladder before its scaling; empty where its base is not known."""
     pairs = (code.rotated or 0) // 2
     return () if code.base is None else tuple(code.base ** (-pair / pairs) for pair in range(pairs))

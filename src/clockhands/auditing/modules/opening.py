@@ -82,17 +82,17 @@ def _values(config: Any) -> dict[str, Any] | None:
         made = asdict(config)
     else:
         return None
-    return _plain(made) if isinstance(made, Mapping) else None
+    return _as_json(made) if isinstance(made, Mapping) else None
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Values as JSON holds them; what it cannot hold is its text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     return str(value)
 
 

@@ -64,7 +64,7 @@ class DeclaredCodes:
         alike: dict[Any, list[Code]] = {}
         for code in codes:
             alike.setdefault((code.rates, code.attention_factor), []).append(code)
-        made = (expected_of(group[0], _told(group, layers), which, reach, sure=sure) for group in alike.values())
+        made = (expected_of(group[0], _layer_names(group, layers), which, reach, sure=sure) for group in alike.values())
         return tuple(one for one in made if one is not None)
 
     def layers_of(
@@ -102,7 +102,7 @@ def joined(ranges: Iterable[str | None]) -> str | None:
     return layer_ranges(sorted(numbers)) if numbers else None
 
 
-def _told(codes: Iterable[Code], layers: tuple[int, ...]) -> str | None:
+def _layer_names(codes: Iterable[Code], layers: tuple[int, ...]) -> str | None:
     if layers:
         return layer_ranges(layers)
     return joined([code.layers for code in codes])

@@ -17,8 +17,8 @@ from clockhands.arguments import count
 from clockhands.errors import InvalidValue
 from clockhands.recognition.functions.additions import identify_additive
 from clockhands.recognition.functions.behaviour import ALWAYS_ANOTHER, LONGEST_CALL, Behaviour, Unfit, equal, look
+from clockhands.recognition.functions.rotary_codes import identify_by_length, identify_rotation
 from clockhands.recognition.functions.rotated_pairs import NoRotation
-from clockhands.recognition.functions.rotations import identify_by_length, identify_rotation
 from clockhands.recognition.functions_calling import Caller, Refused, callable_or_refuse
 from clockhands.recognition.matches import Match, Matches
 

@@ -17,7 +17,7 @@ from clockhands.rotary import Rotary
 
 
 @dataclass(frozen=True)
-class HeldTensor:
+class ModuleTensor:
     """One tensor of a module.
 
     Attributes:
@@ -38,7 +38,7 @@ class Changed:
     """A tensor whose numbers or dtype are not what they were.
 
     Attributes:
-        path, kind: As in `HeldTensor`.
+        path, kind: As in `ModuleTensor`.
         before, after: Its dtypes.
         wrong: How many of its numbers changed, of how many.
         first: Index, number before and number after of the first that changed; None where only the dtype did.
@@ -68,9 +68,9 @@ class Changed:
         )
 
 
-def held(module: torch.nn.Module) -> dict[str, HeldTensor]:
+def held(module: torch.nn.Module) -> dict[str, ModuleTensor]:
     """Every tensor of a module and of those in it, by its path; one that is shared has the first path."""
-    found: dict[str, HeldTensor] = {}
+    found: dict[str, ModuleTensor] = {}
     for prefix, owner in module.named_modules():
         hidden = owner._non_persistent_buffers_set  # noqa: SLF001 - PyTorch has no public word for it
         rows = [("buffer", name, tensor, name not in hidden) for name, tensor in owner.named_buffers(recurse=False)]
@@ -80,7 +80,7 @@ def held(module: torch.nn.Module) -> dict[str, HeldTensor]:
         ]
         for kind, name, tensor, persistent in rows:
             path = f"{prefix}.{name}" if prefix else name
-            found[path] = HeldTensor(path, kind, tensor, persistent)
+            found[path] = ModuleTensor(path, kind, tensor, persistent)
     return found
 
 
@@ -237,7 +237,7 @@ class Wrong:
     """
 
     code: str
-    held: HeldTensor
+    held: ModuleTensor
     parameters: Mapping[str, Any]
     right: np.ndarray | None
 
@@ -260,12 +260,12 @@ def wrong_tensors(module: torch.nn.Module, spec: Any) -> list[Wrong]:
     return sorted(found, key=lambda one: one.code.startswith("table"))
 
 
-def _holds_rates(one: HeldTensor, name: str, spec: Rotary) -> bool:
+def _holds_rates(one: ModuleTensor, name: str, spec: Rotary) -> bool:
     pairs = spec.rotated // 2
     return one.tensor.is_floating_point() and one.tensor.numel() == pairs and bool(_RATES.search(name))
 
 
-def _table(one: HeldTensor) -> Wrong | None:
+def _table(one: ModuleTensor) -> Wrong | None:
     values = numbers(one.tensor)
     # Learned numbers may start at zero; a table that is filled when it is first used has not been written yet.
     if one.kind == "parameter" and one.tensor.requires_grad:
@@ -284,7 +284,7 @@ def _table(one: HeldTensor) -> Wrong | None:
     return None
 
 
-def _rates(one: HeldTensor, spec: Rotary) -> Wrong | None:
+def _rates(one: ModuleTensor, spec: Rotary) -> Wrong | None:
     """What the rates of a tensor are, as `clockhands.diagnosis` says it."""
     dtype = str(one.tensor.dtype).removeprefix("torch.")
     verdict = of_rates(numbers(one.tensor), spec, dtype, length=spec.length)
