@@ -14,7 +14,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.measures.ladders.angle_errors import phase_errors
 from clockhands.show import figures
 from clockhands.show.colours import colours, signed_colours
-from clockhands.show.explorer import bundle
+from clockhands.show.explorer import page as bundle
 
 pytest.importorskip("matplotlib")
 

@@ -105,8 +105,8 @@ def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: n
 
     >>> import clockhands as ch
     >>> from clockhands.diagnosis import reference_of
-    >>> turns = np.arange(64.0)[:, None] * np.array(ch.Rotary(64, base=500_000).rates)
-    >>> of_table(Cosines(np.arange(64.0), np.cos(turns), np.sin(turns)), reference_of(ch.Rotary(64))).code
+    >>> turns = np.arange(2048.0)[:, None] * np.array(ch.Rotary(64, base=500_000).rates)
+    >>> of_table(Cosines(np.arange(2048.0), np.cos(turns), np.sin(turns)), reference_of(ch.Rotary(64))).code
     'buffer-of-another-base'
     """
     rates = reference.rates if rates is None else rates

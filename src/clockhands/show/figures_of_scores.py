@@ -24,7 +24,7 @@ from clockhands.measures import (
 from clockhands.measures.order.sentences import sentence_weights
 from clockhands.rotary import Rotary
 from clockhands.show.asked import evenly, extremes, several, two_sentences
-from clockhands.show.colours import Theme, colours
+from clockhands.show.colours import Theme, colours, signed_colours
 from clockhands.show.frames import clock_of, dressed, frame, name_end, said
 
 if TYPE_CHECKING:
@@ -313,7 +313,5 @@ def attention(
 def _upper_half(theme: Theme) -> Any:
     """A map of numbers from 0 up: the upper half of the signed one."""
     from matplotlib.colors import ListedColormap
-
-    from clockhands.show.colours import signed_colours
 
     return ListedColormap(signed_colours(np.linspace(0, 1, 257), theme).tolist())

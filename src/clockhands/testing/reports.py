@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.errors import InvalidValue
+from clockhands.faults import FAULTS
 
 WIDTH = 88
 """Columns of a report as text, which stands behind pytest's margin."""
@@ -177,8 +178,6 @@ class Report:
         return "".join(said) + (f" ({', '.join(with_what)})" if with_what else "")
 
     def _evidence(self, verbose: bool) -> Iterator[ReportLine]:
-        from clockhands.faults import FAULTS
-
         telling = {FAULTS[code].shown_by for code in self.codes if code in FAULTS}
         # The experiment that separates the fault from being right comes first.
         ordered = sorted(

@@ -20,6 +20,7 @@ from clockhands.auditing.findings.kind import IF_SOUND, Kind, listed, spoken
 from clockhands.auditing.findings.parts import TEXT, Audited, check, declared
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
+from clockhands.grids import Grid
 from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.position_tables import is_table, position_tables, rows_of
@@ -614,8 +615,6 @@ def _recognised(match: Match) -> dict[str, Any]:
 
 def _positions(match: Match) -> str | None:
     """Where the rows stand, in a sentence: `positions 0 to 511`."""
-    from clockhands.grids import Grid
-
     positions = match.positions
     if isinstance(positions, Grid):
         before = (

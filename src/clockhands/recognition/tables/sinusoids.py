@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Sinusoidal
+from clockhands.additive import Sinusoidal, table
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
@@ -461,8 +461,6 @@ def _standardised(given: GivenTable, best: Description) -> tuple[Sinusoidal | No
     """The spec whose numbers have their mean taken away: over the rows of the table, as its code makes it."""
     if best.start != 0 or best.step != 1 or given.width % 2:
         return None, 1.0
-    from clockhands.additive import table
-
     spec = replace(best.spec, standardised=given.rows)
     head = given.at(slice(0, 64))
     made = table(spec, len(head), "float64")

@@ -20,6 +20,7 @@ from clockhands.additive import (
     NormalizedCounter,
     Sinusoidal,
     WarpedPosition,
+    resize,
     table,
 )
 from clockhands.arguments import count, positive, shown
@@ -39,6 +40,7 @@ from clockhands.grids import Grid
 from clockhands.ladders import Geometric
 from clockhands.memory import refuse_larger
 from clockhands.positions import numpy_of
+from clockhands.recognition import identify
 from clockhands.testing.bounds import added_error, is_scaled, row_error, wave_error
 from clockhands.testing.experiments import (
     COPIES,
@@ -640,8 +642,6 @@ def _values(
             raise InvalidValue(
                 "`resized` is for a learned table, and needs its rows.", "Give Learned, and the rows as values=."
             )
-        from clockhands.additive import resize
-
         own = resize(given, **resized)
     spec.check_values(None if own is None else own.shape)
     return given, own
@@ -779,8 +779,6 @@ def _seen(it: AdditiveFunction, first_wrong: int | None) -> SeenAdditive:
 
 def _recognised(it: AdditiveFunction) -> tuple[AdditiveCode, ...]:
     """What it is, where it is an additive code of another spec."""
-    from clockhands.recognition import identify
-
     if it.spec.number_of_axes > 1 or it.right.grid is not None or it.length < 300 or it.lowest:
         return ()
 

@@ -18,6 +18,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.faults import ROTARY, SeenRotary, StagedRotary, Suspect, rotary_suspects
 from clockhands.ladders import Geometric
 from clockhands.memory import refuse_larger
+from clockhands.recognition import identify
 from clockhands.rotary import Rotary, rotate
 from clockhands.testing.bounds import SINGLE, UNIT, turned_error
 from clockhands.testing.experiments import (
@@ -718,8 +719,6 @@ def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
 
 def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:
     """What it is, where it is a rotary code of another spec."""
-    from clockhands.recognition import identify
-
     if it.spec.axes is not None or it.call == PAIRS or len(it.called.axes) > 2 or it.length < 300:
         return ()
 

@@ -10,6 +10,8 @@ from clockhands.arguments import count
 from clockhands.calling import Refused, as_numpy
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.rotary import Rotary
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolve import resolve
 from clockhands.testing.experiments import Asked, Unasked, named, resolved
 from clockhands.testing.generation.experiments import GenerationExperiment, experiments
 from clockhands.testing.generation.explaining import explained
@@ -243,9 +245,6 @@ def _spec_of(model: CausalModel) -> Rotary | None:
     """The rotary code of all layers that a config declares, if it is one, and the same at every length."""
     if not isinstance(model, TransformersModel):
         return None
-    from clockhands.sources.opened import Opened
-    from clockhands.sources.resolve import resolve
-
     try:
         codes = resolve(Opened("config", "config", config=model.model.config.to_dict(), config_name="config")).codes
     except ClockhandsError:

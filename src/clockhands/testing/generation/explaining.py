@@ -11,7 +11,7 @@ import numpy as np
 from clockhands.calling import Refused
 from clockhands.faults import FAULTS, GENERATION
 from clockhands.testing.experiments import Asked, Unasked, shares
-from clockhands.testing.generation.caches import copied, key_axes, with_rows
+from clockhands.testing.generation.caches import copied, holds_positions, key_axes, with_rows
 from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of
 from clockhands.testing.reports import Explanation
 
@@ -185,8 +185,6 @@ def _blind_to_order(it: GenerationSubject) -> bool:
         turned = with_rows(cache, np.arange(len(text) - 1)[::-1], axes)
         plain, _ = model(text[None, -1:], at[:, -1:], None, cache)
         other, _ = model(text[None, -1:], at[:, -1:], None, turned)
-        from clockhands.testing.generation.caches import holds_positions
-
         return bool(np.abs(plain - other).max() <= _ROOM * it.allowed) and not holds_positions(it)
     return False
 

@@ -14,9 +14,9 @@ import torch
 
 from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError
-from clockhands.faults import FAULTS
+from clockhands.faults import FAULTS, scaling_name
 from clockhands.testing.modules.asking import Heard, ModuleSubject, Treated, Treatment
-from clockhands.testing.modules.tensors import Changed, changed, held, numbers, put, spoiled
+from clockhands.testing.modules.tensors import Changed, changed, held, numbers, put, spoiled, wrong_tensors
 from clockhands.testing.reports import Explanation, Failure
 
 
@@ -271,8 +271,6 @@ def _no_numbers(subject: ModuleSubject) -> list[Explanation]:
 
 
 def _scaling_words(spec: Any) -> str:
-    from clockhands.faults import scaling_name
-
     scaling = getattr(spec, "scaling", None)
     return "none" if scaling is None else scaling_name(scaling)
 
@@ -281,8 +279,6 @@ def _refilled(subject: ModuleSubject, module: torch.nn.Module, path: str) -> str
     """What numbers that were computed anew are, where the code is known: those without the scaling, or zeros."""
     if subject.spec is None:
         return None
-    from clockhands.testing.modules.tensors import wrong_tensors
-
     with suppress(ClockhandsError):
         for wrong in wrong_tensors(module, subject.spec):
             if wrong.held.path == path and wrong.code in ("buffer-unscaled", "buffer-zero", "buffer-scaled-twice"):
@@ -329,8 +325,6 @@ def joined(words: Sequence[str]) -> str:
 
 def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Module | None]:
     """What the module holds that is not what the code says, and a copy in which that is mended, where it can be."""
-    from clockhands.testing.modules.tensors import wrong_tensors
-
     found = wrong_tensors(subject.original, subject.spec)
     if any(one.right is None for one in found):  # a table may be filled by the first call
         used = subject.copied()
@@ -365,8 +359,6 @@ def _unscaled(subject: ModuleSubject) -> tuple[str, ...]:
     if isinstance(said, str):
         return ("scaling-inert",) if said == "default" else ("buffer-unscaled",)
     if subject.build is not None or subject.make is not None:
-        from clockhands.testing.modules.tensors import wrong_tensors
-
         with suppress(Exception):
             fresh = subject.build(subject.spec) if subject.build is not None else subject.make()  # type: ignore[misc]
             still = any(one.code == "buffer-unscaled" for one in wrong_tensors(fresh, subject.spec))
