@@ -24,12 +24,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
 
 from clockhands import rotary
+from clockhands.lab._model import EPSILON, Transformer
+from clockhands.lab._model_codes import ModelCode
+from clockhands.lab._training import Trial
 from clockhands.lab.arms import setting
-from clockhands.lab.model import EPSILON, Transformer
-from clockhands.lab.model_codes import ModelCode
 from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, Model, parse
-from clockhands.lab.training import Trial
 
 LAYERS, WIDTH, HEADS, VOCABULARY = 2, 64, 4, 256
 HEAD_WIDTH = WIDTH // HEADS

@@ -533,7 +533,7 @@ REFUSED = [
         for spec, shown in (
             (None, "NoneType None"),
             ("paper", "str 'paper'"),
-            (ch.NoPosition, "ABCMeta <class 'clockhands.additive.learned.NoPosition'>"),
+            (ch.NoPosition, "ABCMeta <class 'clockhands.additive._learned.NoPosition'>"),
         )
     ],
     *[

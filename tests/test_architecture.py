@@ -1,4 +1,8 @@
-"""Imports go one way, down a list of layers, and frameworks stay where they belong."""
+"""Imports go one way, down a list of layers, frameworks stay where they belong, and a name stands for one thing.
+
+import-linter knows layers and forbidden imports. It has no list of what a package may import from outside, and none of
+imports inside functions, so the rules are held here.
+"""
 
 import ast
 import runpy
@@ -60,6 +64,23 @@ ALLOWED = {
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
 }
 
+# Where a function may import from this package, and why; everywhere else imports stand at the top.
+LATE = {
+    "cli": "a command imports what it needs when it is called, so that the help is fast",
+    "show": "matplotlib and the widget are optional",
+    "additive/_tables.py": "only arrays inside a trace need it",
+    "auditing/_audits.py": "PyTorch is optional",
+    "recognition/_identifying.py": "a table does not need what functions need, nor the other way round",
+    "rotary/_applying.py": "each array library has its own way, and only one of them may be installed",
+    "sources/targets.py": "opening a file does not need the presets",
+    "testing/kinds.py": "each kind is imported when it is asked for",
+    "testing/modules/_checking.py": "PyTorch is optional",
+    "testing/plugin.py": "pytest loads it in every run, also where nothing is checked",
+    "traces.py": "PyTorch is optional",
+}
+# The public names of PyTorch's and JAX's objects are those of the specs that they hold.
+SAME_NAME = {"Additive", "Bias", "Rotary"}
+
 
 def order(layers: str) -> dict[str, int]:
     return {name: place for place, line in enumerate(layers.strip().splitlines()) for name in line.split()}
@@ -119,6 +140,9 @@ def violations(source: Path, layers: str) -> list[str]:
                 graph[name].add(target)
             if rest[0] == own:
                 continue
+            hidden = next((part for part in rest[1:] if part.startswith("_")), None)
+            if hidden is not None:
+                found.append(f"{where}: {own} imports a private module of {rest[0]}: {hidden}")
             if rest[0] not in places:
                 found.append(f"{where}: {own} imports {rest[0]}, which is in no layer")
             elif places[rest[0]] >= places[own]:
@@ -131,8 +155,59 @@ def violations(source: Path, layers: str) -> list[str]:
     return found
 
 
+def late_imports(source: Path) -> list[str]:
+    """Functions that import from the package, in files that have no reason to."""
+    found = []
+    for file in sorted(source.rglob("*.py")):
+        place = str(file.relative_to(source))
+        if place in LATE or place.partition("/")[0] in LATE:
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"), place)
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        inside = [node for function in functions for node in ast.walk(function)]
+        own = [node for node in inside if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE)]
+        found += [f"{place}:{node.lineno}: import {node.module} at the top of the file" for node in own]
+    return found
+
+
+def same_names(source: Path) -> list[str]:
+    """Classes of one name, and files of one name in more than two folders."""
+    places: dict[str, list[str]] = {}
+    for file in sorted(source.rglob("*.py")):
+        place = str(file.relative_to(source))
+        if file.name != "__init__.py":
+            places.setdefault(file.name.lstrip("_"), []).append(place)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), place)):
+            if isinstance(node, ast.ClassDef) and node.name not in SAME_NAME:
+                places.setdefault(f"class {node.name}", []).append(place)
+    most = {name: 1 if name.startswith("class ") else 2 for name in places}
+    return [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > most[name]]
+
+
 def test_imports_go_one_way():
     assert violations(SOURCE, LAYERS) == []
+
+
+def test_imports_stand_at_the_top_of_files():
+    assert late_imports(SOURCE) == []
+    assert all((SOURCE / place).exists() for place in LATE), "a file with a reason is gone: take it out of LATE"
+
+
+def test_a_name_stands_for_one_thing():
+    assert same_names(SOURCE) == []
+
+
+def test_late_imports_and_names_that_are_taken_are_found(small: Path):
+    (small / "left.py").write_text(f"def f():\n    from {PACKAGE}.low import thing\nclass A:\n    pass\n")
+    (small / "right.py").write_text("class A:\n    pass\n")
+    for folder in ("high", "higher", "highest"):
+        (small / folder).mkdir(exist_ok=True)
+        (small / folder / "_part.py").write_text("")
+    assert late_imports(small) == [f"left.py:2: import {PACKAGE}.low at the top of the file"]
+    assert same_names(small) == [
+        "part.py: high/_part.py, high/part.py, higher/_part.py, highest/_part.py",
+        "class A: left.py, right.py",
+    ]
 
 
 def test_there_is_something_to_look_at():
@@ -173,6 +248,7 @@ def test_a_sound_package_is_found_sound(small: Path):
         ("left.py", "from . import right", "left.py:1: left imports its sibling: right"),
         ("left.py", "import small", "left.py:1: left imports the whole package; name the submodule"),
         ("left.py", "from small import table", "left.py:1: left imports the whole package; name the submodule"),
+        ("high/part.py", "from small.left._inside import thing", "high imports a private module of left: _inside"),
         ("left.py", "import torch", "left.py:1: left may not import torch"),
         ("left.py", "if 0:\n    from rich import print", "left.py:2: left may not import rich"),
         ("extra.py", "", "extra is in no layer"),

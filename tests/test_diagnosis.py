@@ -160,7 +160,7 @@ def of_loaded(spec: ch.Rotary, keys: dict[str, Any], rates: np.ndarray, _folder:
 
 def of_check(spec: ch.Rotary, _keys: dict[str, Any], rates: np.ndarray, _folder: Path) -> tuple[str, str]:
     pytest.importorskip("torch")
-    from clockhands.testing.modules.tensors import wrong_tensors
+    from clockhands.testing.modules._tensors import wrong_tensors
 
     found = wrong_tensors(holding(rates), spec)
     return (found[0].code.removeprefix("buffer-"), FAULTS[found[0].code].hint) if found else ("", "")

@@ -16,7 +16,7 @@ from auditing.model_files import audited
 from clockhands import scaling
 from clockhands.diagnosis import of_rates
 from clockhands.lab.sections import SCALINGS
-from clockhands.recognition.fitting import fit_ladder
+from clockhands.recognition._fitting import fit_ladder
 
 WIDTH, ORIGINAL, PAIRS = 64, 4096, 32
 _SHORT, _LONG = tuple(np.linspace(1.0, 1.3, PAIRS)), tuple(np.linspace(1.0, 40.0, PAIRS))

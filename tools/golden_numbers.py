@@ -30,17 +30,17 @@ from clockhands.biases.matrices import row_numbers
 from clockhands.clocks import kernel, shift
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated, geometric
-from clockhands.measures.adding.score_terms import commuting_form, four_terms, offset_share
-from clockhands.measures.ladders.angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
+from clockhands.measures.adding._score_terms import commuting_form, four_terms, offset_share
+from clockhands.measures.ladders._angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
 from clockhands.measures.ladders.turning import completes
 from clockhands.measures.order.sentences import sentence_layer, word_vector
-from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
+from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.presets import presets
 from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
-from clockhands.show.ladder_picture import Band
+from clockhands.show._ladder_picture import Band
 from clockhands.specs import to_dict
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "explorer" / "golden"

@@ -26,7 +26,8 @@ from clockhands.additive import (
 )
 from clockhands.biases import Decay, Fire, Kerple
 from clockhands.ladders import geometric
-from clockhands.measures import QUESTIONS, Properties, measuring
+from clockhands.measures import QUESTIONS, Properties
+from clockhands.measures import _measuring as measuring
 from clockhands.measures.ladders.precision import WAYS, precision_table
 from clockhands.rotary import Rotary, XPos
 from clockhands.scaling import Dynamic, Linear, LongRope, Ntk, Proportional, Yarn
@@ -166,7 +167,7 @@ FIGURES = (
 )
 ALSO = {
     "clockhands.measures.biases.bounded": ["bounded, of biases"],
-    "clockhands.measures.biases.diagonals": ["shift, of biases"],
+    "clockhands.measures.biases._diagonals": ["shift, of biases"],
 }
 BULLET = re.compile(r"^\* .*(?:\n  .*)*", re.MULTILINE)
 UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}

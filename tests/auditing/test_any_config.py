@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditing.faulty_files import CONFIG_FAULTS
-from clockhands.auditing.audits import judged
+from clockhands.auditing._audits import judged
 from clockhands.errors import ClockhandsError
 from clockhands.sources.resolve import resolve
 from resolution.expected import opened

@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import clockhands as ch
-from clockhands.auditing.findings import table_rows as auditing_arrays
-from clockhands.auditing.findings.table_rows import _rows
+from clockhands.auditing.findings import _table_rows as auditing_arrays
+from clockhands.auditing.findings._table_rows import _rows
 from clockhands.grids import Grid
 from clockhands.sources import arrays
 from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, written

@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.auditing import CODES, Audit
-from clockhands.auditing.audits import LAYER_FIELDS, judged
+from clockhands.auditing._audits import LAYER_FIELDS, judged
 from clockhands.errors import ClockhandsError
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.targets import Opened

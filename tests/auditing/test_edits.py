@@ -1,6 +1,6 @@
 """The smallest change of a file: its patch leads through the keys that the file has, or there is none."""
 
-from clockhands.auditing.edits import STDIN, Edit, added, copied, moved, placed, pointer, removed, replaced, together
+from clockhands.auditing._edits import STDIN, Edit, added, copied, moved, placed, pointer, removed, replaced, together
 
 C = "config.json:"
 FILE = {"rope_scaling": {"a.b": 1, "factor": 8.0}, "x/y~z": 2, "text_config": {"rope_theta": 1e4}, "l": [{"k": 1}]}

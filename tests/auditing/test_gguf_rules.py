@@ -5,7 +5,7 @@ import pytest
 
 from auditing.faulty_containers import LLAMA, PERSIMMON, QWEN3, QWEN3_MOE, STABLELM, keys, llama3_factors
 from auditing.model_files import Gguf, audited, of_code
-from clockhands.auditing.findings.gguf import llama3_divisors
+from clockhands.auditing.findings._gguf import llama3_divisors
 from clockhands.ladders import geometric
 from clockhands.scaling import Llama3
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.auditing.findings.releases import ModelShape, family, of_shape, reach_of, releases
+from clockhands.auditing.findings._releases import ModelShape, family, of_shape, reach_of, releases
 
 
 def test_a_release_is_named_once_and_says_where_its_numbers_are_from():

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import clockhands as ch
-from clockhands.auditing.audits import LAYER_FIELDS
+from clockhands.auditing._audits import LAYER_FIELDS
 from clockhands.cli.found import command_of, positions_from_json, positions_to_json
 from clockhands.grids import Grid
 from clockhands.recognition import Match

@@ -94,7 +94,7 @@ def test_a_study_that_needs_a_package_says_so_and_hides_no_other(run, monkeypatc
     def absent(name: str, *_: str) -> Path:
         raise InvalidValue(f'"{name}" needs the package {name}, which is not installed.', f"pip install {name}")
 
-    monkeypatch.setattr("clockhands.lab.tokens.read", absent)
+    monkeypatch.setattr("clockhands.lab._tokens.read", absent)
     done = run("lab", "list")
     assert (done.code, done.err) == (0, "")
     said = " ".join(done.out.split())

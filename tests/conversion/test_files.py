@@ -8,7 +8,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from clockhands.conversion import CannotConvert, convert, convert_rows, writing
+from clockhands.conversion import CannotConvert, convert, convert_rows
+from clockhands.conversion import _writing as writing
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.sources import open_target, safetensors
 from clockhands.sources.resolve import resolve

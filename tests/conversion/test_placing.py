@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from clockhands.conversion import convert, writing
-from clockhands.conversion.placing import is_unfinished
+from clockhands.conversion import _writing as writing
+from clockhands.conversion import convert
+from clockhands.conversion._placing import is_unfinished
 from clockhands.errors import InvalidValue
 from written_files import refusal
 
@@ -140,7 +141,7 @@ def test_an_existing_folder_is_filled_from_inside_it(checkpoint, tmp_path, monke
         seen.append(out.parent.parent)
         write(out, *arguments)
 
-    monkeypatch.setattr("clockhands.conversion.converting.write", watched)
+    monkeypatch.setattr("clockhands.conversion._converting.write", watched)
     convert(model, tmp_path / "link", "interleaved")
     assert seen == [disk]
     assert sorted(held(disk)) == ["config.json", "model.safetensors"]

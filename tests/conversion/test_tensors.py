@@ -6,7 +6,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from clockhands.conversion import CannotConvert, convert
-from clockhands.conversion.planning import model_of, moves
+from clockhands.conversion._planning import model_of, moves
 from clockhands.errors import ClockhandsError
 from clockhands.sources import safetensors
 from clockhands.sources.model_types import model_type

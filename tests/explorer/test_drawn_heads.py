@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.measures.order.sentences import SeededDraw
-from clockhands.show.figures import attention
+from clockhands.show._figures import attention
 from exploring import caption, eventually, put, says
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 import clockhands as ch
 from clockhands.additive import EvenlySpaced, SineOnly, SingleFrequency
 from clockhands.ladders import geometric
-from clockhands.measures.shifts.kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
-from clockhands.measures.tokens.unique import distinct_positions
+from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
+from clockhands.measures.tokens._unique import distinct_positions
 from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
 from exploring import caption, control, eventually, holds, plain, put, says
 

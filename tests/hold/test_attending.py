@@ -10,7 +10,7 @@ from clockhands import biases
 
 torch = pytest.importorskip("torch")
 held = pytest.importorskip("clockhands.torch")
-attending = pytest.importorskip("clockhands.torch.attending")
+attending = pytest.importorskip("clockhands.torch._attending")
 
 plain = torch.nn.functional.scaled_dot_product_attention
 BATCH, HEADS, WIDTH = 2, 3, 8

@@ -17,9 +17,9 @@ from lab.test_studies import changed, refused, shipped
 
 torch = pytest.importorskip("torch")
 
-from clockhands.lab import model_codes as codes  # noqa: E402
-from clockhands.lab.model import Transformer  # noqa: E402
-from clockhands.lab.model_codes import ModelCode  # noqa: E402
+from clockhands.lab import _model_codes as codes  # noqa: E402
+from clockhands.lab._model import Transformer  # noqa: E402
+from clockhands.lab._model_codes import ModelCode  # noqa: E402
 
 LENGTH, HEADS, HEAD_WIDTH = 12, 4, 8
 WIDTH = HEADS * HEAD_WIDTH

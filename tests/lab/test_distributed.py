@@ -12,8 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from clockhands.lab._training import trial  # noqa: E402
 from clockhands.lab.store import Measurement, Store  # noqa: E402
-from clockhands.lab.training import trial  # noqa: E402
 from lab.test_interrupted import lab  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -10,16 +10,16 @@ import pytest
 
 from clockhands.engines import Failed, Finished, Started
 from clockhands.errors import InvalidValue
+from clockhands.lab import _texts as texts
 from clockhands.lab import study as studies
-from clockhands.lab import texts
 from clockhands.lab.store import Key, Store
 from clockhands.lab.tasks import Language
 
 torch = pytest.importorskip("torch")
 
 from clockhands.lab import running  # noqa: E402
+from clockhands.lab._training import trial  # noqa: E402
 from clockhands.lab.running import Options, check, commit, events, prepare  # noqa: E402
-from clockhands.lab.training import trial  # noqa: E402
 
 STUDY = """\
 question = "Does it run?"

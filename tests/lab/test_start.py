@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, Unreadable
-from clockhands.lab import start, texts, tokens
+from clockhands.lab import _start as start
+from clockhands.lab import _texts as texts
+from clockhands.lab import _tokens as tokens
 from clockhands.lab.arms import Setting
 from clockhands.lab.study import Arm, Model
 from clockhands.lab.tasks import Language
@@ -22,8 +24,8 @@ from written_files import gguf_bytes, gguf_key, gguf_tensor, written
 
 torch = pytest.importorskip("torch")
 
-from clockhands.lab.model import Transformer  # noqa: E402
-from clockhands.lab.model_codes import ModelCode  # noqa: E402
+from clockhands.lab._model import Transformer  # noqa: E402
+from clockhands.lab._model_codes import ModelCode  # noqa: E402
 
 
 def packaged(name: str) -> Path:

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.lab import claiming
+from clockhands.lab import _claiming as claiming
 from clockhands.lab import store as module
-from clockhands.lab.records import Key, Measurement, StoredRow
+from clockhands.lab._records import Key, Measurement, StoredRow
 from clockhands.lab.store import VERSION, Store
 from clockhands.lab.store_errors import (
     Busy,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, TooLarge, Unreadable
-from clockhands.lab import texts
+from clockhands.lab import _texts as texts
 from clockhands.lab.tasks import (
     IGNORED,
     NAMES,

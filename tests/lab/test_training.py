@@ -17,8 +17,8 @@ from clockhands.lab.tasks import IGNORED
 
 torch = pytest.importorskip("torch")
 
-from clockhands.lab import training  # noqa: E402
-from clockhands.lab.training import TrainingFailed, TrialRun, trial  # noqa: E402
+from clockhands.lab import _training as training  # noqa: E402
+from clockhands.lab._training import TrainingFailed, TrialRun, trial  # noqa: E402
 
 ARMS: dict[str, str] = {
     "none": 'code = "none"',

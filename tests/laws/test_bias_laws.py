@@ -140,7 +140,7 @@ def test_specs_that_share_their_numbers_are_noticed():
 
 
 def test_a_spec_that_does_not_survive_is_noticed(monkeypatch):
-    from clockhands.testing.laws import everywhere
+    from clockhands.testing.laws import _everywhere as everywhere
 
     monkeypatch.setattr(everywhere, "from_json", lambda _: Alibi(5))
     assert "JSON makes another spec" in testing.broken(LAWS["survives json"], BiasSubject(SPEC, right))

@@ -197,7 +197,7 @@ def test_positions_that_are_written_into_are_noticed():
 
 
 def test_shifts_that_do_not_compose_are_noticed(monkeypatch):
-    from clockhands.testing.laws import additive
+    from clockhands.testing.laws import _additive as additive
 
     subject = testing.Subject(SPEC, right)
     monkeypatch.setattr(additive, "shift", lambda spec, k: ch.shift(spec, k + (k == 3)))
@@ -205,7 +205,7 @@ def test_shifts_that_do_not_compose_are_noticed(monkeypatch):
 
 
 def test_shift_matrices_that_stretch_or_mix_are_noticed(monkeypatch):
-    from clockhands.testing.laws import additive
+    from clockhands.testing.laws import _additive as additive
 
     subject, law = testing.Subject(SPEC, right), LAWS["shift is a rotation"]
     monkeypatch.setattr(additive, "shift", lambda spec, k: 1.01 * ch.shift(spec, k))
@@ -220,7 +220,7 @@ def test_shift_matrices_that_stretch_or_mix_are_noticed(monkeypatch):
 
 
 def test_a_kernel_of_another_code_is_noticed(monkeypatch):
-    from clockhands.testing.laws import additive
+    from clockhands.testing.laws import _additive as additive
 
     monkeypatch.setattr(additive, "kernel", lambda _, d: ch.kernel(ch.Sinusoidal(8, base=9_000.0), d))
     assert "dot product" in testing.broken(LAWS["kernel of distance"], testing.Subject(SPEC, right))
@@ -246,7 +246,7 @@ def test_a_spec_that_changes_another_is_noticed():
 
 @pytest.mark.parametrize("loses", ["from_json", "describe"])
 def test_a_spec_that_does_not_survive_is_noticed(monkeypatch, loses):
-    from clockhands.testing.laws import everywhere
+    from clockhands.testing.laws import _everywhere as everywhere
 
     answers = iter(range(100))
     replacement = {

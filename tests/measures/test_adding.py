@@ -21,10 +21,10 @@ from clockhands.additive import (
 from clockhands.biases import Alibi
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidValue
-from clockhands.measures.adding.adding import adding
+from clockhands.measures.adding._adding import adding
+from clockhands.measures.adding._recoverable import cosine_below, expected_share, pair_error
+from clockhands.measures.adding._score_terms import expected_offset_share, expected_terms
 from clockhands.measures.adding.drawn_tokens import adding_measured
-from clockhands.measures.adding.recoverable import cosine_below, expected_share, pair_error
-from clockhands.measures.adding.score_terms import expected_offset_share, expected_terms
 from clockhands.measures.subject import subject_of
 from clockhands.presets import presets
 from clockhands.rotary import Rotary

@@ -22,7 +22,7 @@ from clockhands.additive import (
 )
 from clockhands.biases import Alibi
 from clockhands.ladders import Explicit, Geometric
-from clockhands.measures.shifts.kernels import (
+from clockhands.measures.shifts._kernels import (
     dot_products_by_distance,
     first_negative,
     first_rise,

@@ -13,8 +13,8 @@ from clockhands.biases import Alibi, Clipped, row_numbers
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import EvenSteps
 from clockhands.measures.order import permuting
+from clockhands.measures.order._members import Member, members, through, values_for
 from clockhands.measures.order.attention import Layer, Rounded, attend, drawn_layers, mean
-from clockhands.measures.order.members import Member, members, through, values_for
 from clockhands.measures.order.permuting import FIGURES, NOTHING, order
 from clockhands.rotary import Rotary
 

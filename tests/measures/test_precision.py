@@ -12,7 +12,7 @@ from clockhands.additive import Counter, FourierFeatures, Learned, NoPosition, S
 from clockhands.biases import Alibi, Buckets, Kerple
 from clockhands.errors import InvalidValue
 from clockhands.ladders import explicit, geometric
-from clockhands.measures.ladders.angle_errors import FROM_A_BASE
+from clockhands.measures.ladders._angle_errors import FROM_A_BASE
 from clockhands.measures.ladders.precision import (
     WAYS,
     first_position_off,

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.dtypes import output_dtype
 from clockhands.errors import InvalidValue
-from clockhands.measures.adding.recoverable import (
+from clockhands.measures.adding._recoverable import (
     ball_share,
     cosine_below,
     cosine_deviation,

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from clockhands.measures.tokens.unique import distinct_positions, first_merged
+from clockhands.measures.tokens._unique import distinct_positions, first_merged
 
 KINDS = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)]
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from clockhands.measures.subject import subject_of
+from clockhands.measures.tokens._unique import unique
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
-from clockhands.measures.tokens.unique import unique
 from clockhands.mixtures import LayerMixture
 from clockhands.presets import presets
 

@@ -6,7 +6,7 @@ import pytest
 from clockhands import kernel, table
 from clockhands.additive import Sinusoidal
 from clockhands.errors import InvalidValue
-from clockhands.measures.adding.score_terms import (
+from clockhands.measures.adding._score_terms import (
     MOST_ROWS,
     commuting_form,
     drawn_projections,

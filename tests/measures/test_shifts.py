@@ -23,12 +23,12 @@ from clockhands.additive import (
     table,
 )
 from clockhands.biases import Alibi, Buckets, Fire, Window, bias
-from clockhands.measures.biases.diagonals import along_diagonals
-from clockhands.measures.shifts.kernels import kernel
-from clockhands.measures.shifts.linear_maps import best_linear_map, judged
-from clockhands.measures.shifts.rotations import distances_tried, error_bound, shift
+from clockhands.measures.biases._diagonals import along_diagonals
+from clockhands.measures.shifts._kernels import kernel
+from clockhands.measures.shifts._linear_maps import best_linear_map, judged
+from clockhands.measures.shifts._rotations import distances_tried, error_bound, shift
 from clockhands.measures.subject import subject_of
-from clockhands.measures.tokens.spectrum import spectrum
+from clockhands.measures.tokens._spectrum import spectrum
 from clockhands.mixtures import LayerMixture
 from clockhands.presets import presets
 from clockhands.rotary import Rotary, XPos, rotate

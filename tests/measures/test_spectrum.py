@@ -20,7 +20,7 @@ from clockhands.additive import (
 from clockhands.biases import Alibi
 from clockhands.ladders import Explicit
 from clockhands.measures.subject import subject_of
-from clockhands.measures.tokens.spectrum import rank_of_real_numbers, spectrum, spread_of_clock, spread_of_rows
+from clockhands.measures.tokens._spectrum import rank_of_real_numbers, spectrum, spread_of_clock, spread_of_rows
 from clockhands.rotary import Rotary
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")

@@ -24,7 +24,7 @@ from clockhands.additive import (
 )
 from clockhands.biases import Alibi
 from clockhands.measures.subject import hands_of, rounding_distance, subject_of
-from clockhands.measures.tokens.unique import unique
+from clockhands.measures.tokens._unique import unique
 from clockhands.presets import preset
 from clockhands.rotary import Rotary
 from memory_peaks import AT_HAND
@@ -308,7 +308,7 @@ def test_a_million_tokens_of_512_channels_are_compared_in_a_gigabyte(dtype):
     program = f"""{AT_HAND}
 from clockhands.additive import Sinusoidal
 from clockhands.measures.subject import subject_of
-from clockhands.measures.tokens.unique import unique
+from clockhands.measures.tokens._unique import unique
 found = unique(subject_of(Sinusoidal(512), 2**20, "{dtype}", None))
 print(found.holds, found.numbers["distinct"], peak_bytes())
 """

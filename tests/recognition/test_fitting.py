@@ -7,7 +7,7 @@ import pytest
 
 from clockhands.errors import InvalidValue
 from clockhands.ladders import EvenSteps, Explicit, Geometric
-from clockhands.recognition.fitting import fit_ladder
+from clockhands.recognition._fitting import fit_ladder
 from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 
 EPSILON = 2.0**-24

@@ -447,7 +447,7 @@ def test_functions_of_every_library(backend):
 
 
 def test_a_library_that_is_not_installed_is_refused_in_words(monkeypatch):
-    monkeypatch.setattr("clockhands.recognition.functions_calling.find_spec", lambda _name: None)
+    monkeypatch.setattr("clockhands.recognition._functions_calling.find_spec", lambda _name: None)
     with pytest.raises(InvalidValue, match="`backend` is torch, which is not installed"):
         identify_function(lambda x, _positions: x, WIDTH, backend="torch")
 

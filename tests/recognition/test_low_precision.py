@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.recognition.tables.low_precision import identify_low_precision, low_precision
+from clockhands.recognition.tables._low_precision import identify_low_precision, low_precision
 from oracles import published
 
 WIDTH = 32

@@ -8,7 +8,7 @@ import clockhands as ch
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
-from clockhands.recognition.matches import Equivalent
+from clockhands.recognition._matches import Equivalent
 
 
 def table(rows=128, width=64, **fields):

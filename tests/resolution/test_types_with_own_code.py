@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from clockhands.auditing.audits import judged
+from clockhands.auditing._audits import judged
 from clockhands.ladders import Geometric, Joined
 from clockhands.rotary import Rotary
 from clockhands.scaling import Ntk, Yarn

@@ -3,7 +3,7 @@
 import pytest
 
 from clockhands.additive import Learned
-from clockhands.auditing.audits import judged
+from clockhands.auditing._audits import judged
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from resolution.expected import opened, resolved

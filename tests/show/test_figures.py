@@ -11,9 +11,9 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.measures.ladders.angle_errors import phase_errors
-from clockhands.show import figures
-from clockhands.show.colours import colours, signed_colours
+from clockhands.measures.ladders._angle_errors import phase_errors
+from clockhands.show import _figures as figures
+from clockhands.show._colours import colours, signed_colours
 from clockhands.show.explorer import page as bundle
 
 pytest.importorskip("matplotlib")

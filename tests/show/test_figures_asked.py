@@ -9,8 +9,8 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.show import figures
-from clockhands.show.asked import MOST_POINTS, every, extremes
+from clockhands.show import _figures as figures
+from clockhands.show._asked import MOST_POINTS, every, extremes
 
 pytest.importorskip("matplotlib")
 

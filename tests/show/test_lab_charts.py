@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from clockhands.show import lab_charts as charts
-from clockhands.show.lab_charts import LOOKS, Axis, Chart, Point, Series
+from clockhands.show import _lab_charts as charts
+from clockhands.show._lab_charts import LOOKS, Axis, Chart, Point, Series
 
 
 def numbers(path: str) -> list[tuple[float, float]]:

@@ -20,14 +20,14 @@ from clockhands.lab import results as lab_results
 from clockhands.lab import study as studies
 from clockhands.lab.results import Estimate, Results, estimate
 from clockhands.lab.store import Key, Measurement, Row, Store, StoredStudy, Trial
-from clockhands.show import lab_charts as charts
+from clockhands.show import _lab_charts as charts
+from clockhands.show._lab_answers import Ranking, answers, early_tokens, lines_of
+from clockhands.show._lab_charts import LOOKS
+from clockhands.show._lab_drops import references_of
+from clockhands.show._lab_numbers import Line, by_chance, value_of, verdict
+from clockhands.show._lab_tasks import looks
 from clockhands.show.lab import print_results, print_stored
-from clockhands.show.lab_answers import Ranking, answers, early_tokens, lines_of
-from clockhands.show.lab_charts import LOOKS
-from clockhands.show.lab_drops import references_of
-from clockhands.show.lab_numbers import Line, by_chance, value_of, verdict
 from clockhands.show.lab_report import RESULTS, report
-from clockhands.show.lab_tasks import looks
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.auditing.audits import audit, judged
+from clockhands.auditing._audits import audit, judged
 from clockhands.auditing.findings import Finding
 from clockhands.presets import names
 from clockhands.show.code_hosts import annotations_of, sarif_of

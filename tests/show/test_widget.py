@@ -10,9 +10,9 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.show._widget import FARTHEST, style
 from clockhands.show.explorer.data import codes
 from clockhands.show.explorer.page import module
-from clockhands.show.widget import FARTHEST, style
 from clockhands.specs import from_dict, to_dict
 
 pytest.importorskip("anywidget")

@@ -51,7 +51,7 @@ def test_what_is_used_says_what_to_install(call, extra):
 def test_with_anywidget_it_is_the_widget():
     anywidget = pytest.importorskip("anywidget")
     import clockhands as ch
-    from clockhands.show import widget
+    from clockhands.show import _widget as widget
 
     assert issubclass(ch.show.Explorer, anywidget.AnyWidget)
     assert isinstance(ch.show.Explorer(), ch.show.Explorer)

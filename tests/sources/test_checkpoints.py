@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from clockhands.errors import Unreadable
-from clockhands.sources import arrays, checkpoints, open_target, pickles
+from clockhands.sources import _checkpoints as checkpoints
+from clockhands.sources import _pickles as pickles
+from clockhands.sources import arrays, open_target
 from written_files import (
     checkpoint_bytes,
     pickled_dictionary,

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from clockhands.sources.diffusers_fields import _classes
+from clockhands.sources._diffusers_fields import _classes
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
 

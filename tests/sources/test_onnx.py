@@ -12,8 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import clockhands as ch
 from clockhands.errors import Unreadable
-from clockhands.sources import arrays, open_target, protobuf
-from clockhands.sources import onnx as reader
+from clockhands.sources import _onnx as reader
+from clockhands.sources import _protobuf as protobuf
+from clockhands.sources import arrays, open_target
 from written_files import (
     onnx_bytes,
     onnx_field,

@@ -98,7 +98,7 @@ class TestLlama:
 def test_gemma3_has_a_buffer_for_each_kind_of_layer():
     transformers = pytest.importorskip("transformers")
     modeling = pytest.importorskip("transformers.models.gemma3.modeling_gemma3")
-    from clockhands.testing.modules.asking import turned_by
+    from clockhands.testing.modules._asking import turned_by
 
     config = transformers.Gemma3TextConfig(hidden_size=64, num_attention_heads=2, head_dim=32)
     for layers in ("full_attention", "sliding_attention"):

@@ -14,7 +14,7 @@ from clockhands.rotary import XPos, chunked, interleaved
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.testing import CannotCheck, CheckFailed, check_rotary
 from clockhands.testing.bounds import UNIT, passed_on, phase_error, turned_error
-from clockhands.testing.functions.rotary import EVERY, SMALL
+from clockhands.testing.functions._rotary import EVERY, SMALL
 
 BATCHES = {"axes": "batch heads seq width", "positions": "batch seq"}
 SPECS = {

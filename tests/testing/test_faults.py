@@ -20,7 +20,7 @@ LIBRARY = re.compile(r"[\w][\w. -]*( \d+(\.\d+)+| v\d .*)?(,? [\w'][\w' ]*)?")
 def asked():
     """The names of what is asked, by kind."""
     named = {kind: {*experiments(kind), "arguments stay as they are"} for kind in ("rotary", "additive", "bias")}
-    from clockhands.testing.generation import experiments as generation_experiments
+    from clockhands.testing.generation import _experiments as generation_experiments
 
     named["generation"] = {
         one.name
@@ -37,7 +37,7 @@ def asked():
 def treated():
     """The names of what is done to modules."""
     pytest.importorskip("torch")
-    from clockhands.testing.modules.treatments import treatments
+    from clockhands.testing.modules._treatments import treatments
 
     return {one.name for one in treatments("aot_eager", "float32")} | {"positions matter"}
 

@@ -1,10 +1,8 @@
 """Additive codes: numbers for positions that are added to the tokens once, at the bottom."""
 
-from clockhands.additive.axial import AxialSinusoidal
-from clockhands.additive.codes import AdditiveCode
-from clockhands.additive.fourier import FourierFeatures
-from clockhands.additive.learned import Learned, NoPosition
-from clockhands.additive.naive import (
+from clockhands.additive._fourier import FourierFeatures
+from clockhands.additive._learned import Learned, NoPosition
+from clockhands.additive._naive import (
     Binary,
     Counter,
     EvenlySpaced,
@@ -13,10 +11,12 @@ from clockhands.additive.naive import (
     SingleFrequency,
     WarpedPosition,
 )
+from clockhands.additive._resizing import resize, resize_matrix, standardised
+from clockhands.additive._tables import add, table
+from clockhands.additive.axial import AxialSinusoidal
+from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.numbering import token_positions, token_rows
-from clockhands.additive.resizing import resize, resize_matrix, standardised
 from clockhands.additive.sinusoidal import Sinusoidal
-from clockhands.additive.tables import add, table
 
 __all__ = [
     "AdditiveCode",

@@ -7,8 +7,8 @@ count the real ones and send padding to a row of its own. A spec says which: `Le
 
 from typing import Any
 
+from clockhands.additive._learned import Learned
 from clockhands.additive.codes import AdditiveCode
-from clockhands.additive.learned import Learned
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.traces import is_traced, library

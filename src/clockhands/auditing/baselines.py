@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from clockhands.auditing.audits import Audit
+from clockhands.auditing._audits import Audit
 from clockhands.auditing.findings import Finding, json_value
 from clockhands.errors import Unreadable
 from clockhands.sources import documents

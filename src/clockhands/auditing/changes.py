@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.findings.parts import TEXT, Audited, Part, in_a_file, labels_of, rotary_parts
+from clockhands.auditing.findings._parts import TEXT, Audited, Part, in_a_file, labels_of, rotary_parts
 from clockhands.scaling import yarn_magnitude
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.sources.opened import Opened

@@ -11,8 +11,8 @@ from typing import Any
 
 from clockhands.auditing.changes import of_config, of_gguf
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.findings.lengths import with_still_pairs
-from clockhands.auditing.findings.parts import TEXT
+from clockhands.auditing.findings._lengths import with_still_pairs
+from clockhands.auditing.findings._parts import TEXT
 from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS, Cost
 from clockhands.errors import ClockhandsError
 from clockhands.measures.ladders.base_bound import farthest_looked_at, first_failing_distance

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.additive import WarpedPosition
+from clockhands.auditing._held_numbers import spec_of
 from clockhands.auditing.findings import json_value
-from clockhands.auditing.held_numbers import spec_of
 from clockhands.auditing.target_properties import WITHOUT_CONTEXT
 from clockhands.errors import ClockhandsError
 from clockhands.measures.biases.apart import told_apart

@@ -7,9 +7,9 @@ from typing import IO, Any
 
 from clockhands.additive import Learned
 from clockhands.arguments import count
+from clockhands.auditing._held_numbers import HeldCode, held_array, held_by
 from clockhands.auditing.findings import json_value
-from clockhands.auditing.findings.table_rows import audit_tables
-from clockhands.auditing.held_numbers import HeldCode, held_array, held_by
+from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.measures import Properties, properties

@@ -1,8 +1,8 @@
 """Biases: numbers for pairs of a query and a key, added to their scores in each head."""
 
-from clockhands.biases.buckets import Buckets, CeilingBuckets, Clipped
+from clockhands.biases._buckets import Buckets, CeilingBuckets, Clipped
+from clockhands.biases._kernels import Fire, Kerple
 from clockhands.biases.codes import BiasCode, TableCode
-from clockhands.biases.kernels import Fire, Kerple
 from clockhands.biases.linear import Alibi, Decay
 from clockhands.biases.matrices import bias, row_numbers
 from clockhands.biases.windows import LogWindow, Window

@@ -81,7 +81,7 @@ class QueryKeyPairs:
     keys: Sizes
     last: Sizes
 
-    # Where they are only traced, these are `clockhands.biases.traced.TracedPairs`.
+    # Where they are only traced, these are `clockhands.biases._traced.TracedPairs`.
     xp: ClassVar[Any] = np
 
     @property

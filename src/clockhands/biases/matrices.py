@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
+from clockhands.biases._kernels import Fire
+from clockhands.biases._traced import is_inside, traced_bias
 from clockhands.biases.codes import BiasCode, TableCode, truth
 from clockhands.biases.distances import Batches, QueryKeyGrid, batches_of
-from clockhands.biases.kernels import Fire
-from clockhands.biases.traced import is_inside, traced_bias
 from clockhands.biases.values import Values, values_of
 from clockhands.dtypes import before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
@@ -50,7 +50,7 @@ def bias(
 
     Accuracy: as the spec says; one distance has the same numbers wherever it stands. Inside a trace (``jit``, ``vmap``,
     ``compile``) positions are integers, their distances are exact from -2**31 to 2**31 - 1, and a computed number is
-    within a relative 3 x 2**-24 in float32; see `clockhands.biases.traced`. A number that does not fit the dtype
+    within a relative 3 x 2**-24 in float32; see `clockhands.biases._traced`. A number that does not fit the dtype
     (float16 ends at 65,504) is refused where NumPy makes it; in another library, and inside a trace, it is infinite.
 
     Raises:

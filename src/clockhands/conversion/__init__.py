@@ -5,10 +5,10 @@ indexed by a channel of a query or a key moves; all else passes through bit for 
 positions in another convention of the same ladder.
 """
 
-from clockhands.conversion.converting import Converted, convert
-from clockhands.conversion.planning import CannotConvert
-from clockhands.conversion.rows import convert_rows, row_order
-from clockhands.conversion.tables import convert_table
+from clockhands.conversion._converting import Converted, convert
+from clockhands.conversion._planning import CannotConvert
+from clockhands.conversion._rows import convert_rows, row_order
+from clockhands.conversion._tables import convert_table
 from clockhands.sources.tensor_names import Arrangement
 
 __all__ = ["Arrangement", "CannotConvert", "Converted", "convert", "convert_rows", "convert_table", "row_order"]

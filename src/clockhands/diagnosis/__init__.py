@@ -4,8 +4,8 @@
 cosines and sines with those that rates make. Each gives a `Verdict`: a code, its evidence, how much it explains.
 """
 
-from clockhands.diagnosis.cosines import Cosines, cosines_of, of_table, one_of_each
-from clockhands.diagnosis.rates import (
+from clockhands.diagnosis._cosines import Cosines, cosines_of, of_table, one_of_each
+from clockhands.diagnosis._rates import (
     ROUNDED,
     SLOPES,
     Reference,

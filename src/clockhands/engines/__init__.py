@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from clockhands.arguments import count, shown
-from clockhands.engines.jobs import Event, Failed, Finished, Job, Lost, Pool, Started, Told, failure
+from clockhands.engines._jobs import Event, Failed, Finished, Job, Lost, Pool, Started, Told, failure
 from clockhands.errors import InvalidValue
 
 __all__ = ["ENGINES", "Event", "Failed", "Finished", "Job", "Lost", "Started", "Told", "run"]

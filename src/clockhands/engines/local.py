@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.engines.jobs import (
+from clockhands.engines._jobs import (
     THREAD_VARIABLES,
     Job,
     Message,

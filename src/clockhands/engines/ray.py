@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.engines.jobs import Job, Message, available_cores, failure, limit_threads, payload, shares, work
+from clockhands.engines._jobs import Job, Message, available_cores, failure, limit_threads, payload, shares, work
 from clockhands.errors import ClockhandsError, InvalidValue
 
 # Seconds between two looks for messages while no task ends.

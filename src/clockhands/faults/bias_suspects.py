@@ -11,9 +11,9 @@ import numpy as np
 from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
 from clockhands.biases.linear import Alibi, Decay
 from clockhands.errors import ClockhandsError
-from clockhands.faults.bias_code import Apply, SeenBias, StagedBias, bias_stateful
-from clockhands.faults.fault import Suspect
-from clockhands.faults.stages import COARSE, rounded
+from clockhands.faults._bias_code import Apply, SeenBias, StagedBias, bias_stateful
+from clockhands.faults._fault import Suspect
+from clockhands.faults._stages import COARSE, rounded
 
 _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 _IN_WORDS = {

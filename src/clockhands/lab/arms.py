@@ -9,6 +9,7 @@ from clockhands import additive, biases, rotary, specs
 from clockhands.arguments import real, shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.faults import FAULTS
+from clockhands.lab._start import sizes_of_start
 from clockhands.lab.sections import (
     CODES,
     GRID_CODES,
@@ -21,7 +22,6 @@ from clockhands.lab.sections import (
     near,
     refuse_unknown,
 )
-from clockhands.lab.start import sizes_of_start
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.memory import refuse_larger

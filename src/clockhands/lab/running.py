@@ -19,15 +19,17 @@ import torch
 
 from clockhands.engines import Event, Failed, Finished, Job, run
 from clockhands.errors import InvalidValue
-from clockhands.lab import arms, model_codes, tokens
-from clockhands.lab.start import provenance as provenance_of_start
+from clockhands.lab import _model_codes as model_codes
+from clockhands.lab import _tokens as tokens
+from clockhands.lab import arms
+from clockhands.lab._start import provenance as provenance_of_start
 from clockhands.lab.store import Key, Measurement, Store, StoredStudy, Trial, TrialClaim
 from clockhands.lab.study import Study
 from clockhands.lab.tasks import Language
 
-CALL = "clockhands.lab.training:trial"
+CALL = "clockhands.lab._training:trial"
 # PyTorch's optimisers import `torch._dynamo` at their first step, which takes a second.
-PRELOAD = ("torch", "torch._dynamo", "clockhands.lab.training")
+PRELOAD = ("torch", "torch._dynamo", "clockhands.lab._training")
 
 AS_BEGUN = ("threads", "device", "workers")
 """Options that change the numbers in their last digits: a study goes on with those that it was begun with."""

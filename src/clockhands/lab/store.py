@@ -24,8 +24,8 @@ from typing import Any, Self, TextIO
 
 from clockhands.arguments import count, one_of, real, shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.lab.claiming import TrialClaim, hold
-from clockhands.lab.records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
+from clockhands.lab._claiming import TrialClaim, hold
+from clockhands.lab._records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
 from clockhands.lab.store_errors import NotAStore, OtherVersion, StoreError, code_of, corrupted, read_only, said
 
 # Both lie in the header of the file: `PRAGMA application_id` and `PRAGMA user_version`.

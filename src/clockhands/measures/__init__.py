@@ -1,6 +1,8 @@
 """Numbers that say what a position code does, and how two of them differ."""
 
-from clockhands.measures.adding.recoverable import (
+from clockhands.measures._differences import LadderDifference, difference, distances
+from clockhands.measures._measuring import QUESTIONS, Properties, properties
+from clockhands.measures.adding._recoverable import (
     cosine_below,
     cosine_deviation,
     cosine_quantile,
@@ -8,7 +10,7 @@ from clockhands.measures.adding.recoverable import (
     expected_share,
     pair_error,
 )
-from clockhands.measures.adding.score_terms import (
+from clockhands.measures.adding._score_terms import (
     commuting_form,
     drawn_projections,
     expected_offset_share,
@@ -18,8 +20,7 @@ from clockhands.measures.adding.score_terms import (
 from clockhands.measures.biases.apart import told_apart
 from clockhands.measures.biases.edges import edges
 from clockhands.measures.biases.reach import reach
-from clockhands.measures.differences import LadderDifference, difference, distances
-from clockhands.measures.ladders.angle_errors import phase_error, phase_errors
+from clockhands.measures.ladders._angle_errors import phase_error, phase_errors
 from clockhands.measures.ladders.base_bound import (
     base_bound,
     critical_dimension,
@@ -29,9 +30,8 @@ from clockhands.measures.ladders.base_bound import (
 from clockhands.measures.ladders.cover import cover
 from clockhands.measures.ladders.sound_bases import smallest_sound_base
 from clockhands.measures.ladders.turning import completes, turned_beyond, turned_through, turning
-from clockhands.measures.measuring import QUESTIONS, Properties, properties
 from clockhands.measures.property import Property, measured, not_computed
-from clockhands.measures.shifts.kernels import (
+from clockhands.measures.shifts._kernels import (
     first_negative,
     first_rise,
     kernel_bound,

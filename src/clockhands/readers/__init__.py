@@ -6,8 +6,8 @@ release and the files stand that it was read off). A rule that was not read in c
 
 from collections.abc import Sequence
 
-from clockhands.readers.comparing import Parted, compared
-from clockhands.readers.reading import READERS, Reading, readings
+from clockhands.readers._comparing import Parted, compared
+from clockhands.readers._reading import READERS, Reading, readings
 from clockhands.readers.telling import (
     BY_LENGTH,
     FAR_OFF,

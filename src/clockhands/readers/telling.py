@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from clockhands.measures import LadderDifference, distances
-from clockhands.readers.comparing import Parted, kind_in_words
-from clockhands.readers.reading import Reading
+from clockhands.readers._comparing import Parted, kind_in_words
+from clockhands.readers._reading import Reading
 from clockhands.sources.resolved import Code
 
 FAR_OFF = (0.1, 1.0)

@@ -1,9 +1,9 @@
 """From numbers to the code that makes them."""
 
-from clockhands.recognition.fitting import Fit, fit_ladder
-from clockhands.recognition.given import LOW_PRECISION
-from clockhands.recognition.identifying import identify
-from clockhands.recognition.matches import Match, Matches, Residual, Rows
+from clockhands.recognition._fitting import Fit, fit_ladder
+from clockhands.recognition._given import LOW_PRECISION
+from clockhands.recognition._identifying import identify
+from clockhands.recognition._matches import Match, Matches, Residual, Rows
 from clockhands.recognition.pairing import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 
 __all__ = [

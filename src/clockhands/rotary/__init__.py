@@ -1,9 +1,9 @@
 """Rotary codes: queries and keys turned by the clock."""
 
+from clockhands.rotary._cosines import CosSin
+from clockhands.rotary._spec import Rotary, XPos
 from clockhands.rotary.axes import alternating, chunked, grid, interleaved
-from clockhands.rotary.cosines import CosSin
 from clockhands.rotary.rotating import cos_sin, rerotate, rotate, rotate_both
-from clockhands.rotary.spec import Rotary, XPos
 
 __all__ = [
     "CosSin",

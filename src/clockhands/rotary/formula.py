@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from clockhands.rotary.spec import Rotary
+from clockhands.rotary._spec import Rotary
 
 _WORTH = 1 << 14  # numbers below which a part costs more than it saves
 

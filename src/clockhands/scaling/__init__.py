@@ -11,13 +11,13 @@ All are computed in the decimal arithmetic of `clockhands.ladders`: a scaled rat
 10**-58 of the real number.
 """
 
-from clockhands.scaling.linear import Linear
-from clockhands.scaling.llama3 import Llama3
-from clockhands.scaling.longrope import LongRope, longrope_magnitude
-from clockhands.scaling.ntk import Dynamic, Ntk
-from clockhands.scaling.proportional import Proportional
-from clockhands.scaling.scaling import Scaling
-from clockhands.scaling.yarn import Yarn, yarn_magnitude
+from clockhands.scaling._linear import Linear
+from clockhands.scaling._llama3 import Llama3
+from clockhands.scaling._longrope import LongRope, longrope_magnitude
+from clockhands.scaling._ntk import Dynamic, Ntk
+from clockhands.scaling._proportional import Proportional
+from clockhands.scaling._scaling import Scaling
+from clockhands.scaling._yarn import Yarn, yarn_magnitude
 
 SCALINGS = (Linear, Dynamic, Yarn, LongRope, Llama3, Proportional, Ntk)
 """Every scaling, in the order in which messages list them."""

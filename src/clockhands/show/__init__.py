@@ -13,8 +13,8 @@ line needs neither, so both are imported when they are first asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clockhands.show.figures import attention, bias, clock, heatmap, kernel, ladder, pair, precision, shift
-    from clockhands.show.widget import Explorer
+    from clockhands.show._figures import attention, bias, clock, heatmap, kernel, ladder, pair, precision, shift
+    from clockhands.show._widget import Explorer
 
 __all__ = [
     "Explorer",
@@ -32,14 +32,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Explorer":
-        from clockhands.show import widget
+        from clockhands.show import _widget as widget
 
         try:
             return widget.explorer_class()
         except widget.NotInstalled:
             return widget.Explorer  # which says so when it is made: a name that is listed is there
     if name in __all__:
-        from clockhands.show import figures
+        from clockhands.show import _figures as figures
 
         return getattr(figures, name)
     raise AttributeError(f"module 'clockhands.show' has no attribute {name!r}")

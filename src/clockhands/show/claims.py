@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from clockhands.claims import SUBJECTS, Claim, Number, Recomputed, Stated, measured
-from clockhands.show.page import Page, broken, console_on
+from clockhands.show._page import Page, broken, console_on
 
 STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow"}
 _INDENT = 10  # the verdict's column

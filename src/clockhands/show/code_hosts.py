@@ -13,8 +13,8 @@ from typing import Any
 
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.findings import json_value
+from clockhands.show._page import safe
 from clockhands.show.findings import in_one_line, place_of, relative, uri, why_unread
-from clockhands.show.page import safe
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -19,7 +19,7 @@ from clockhands.readers.telling import (
     pairs_in_words,
     ratio_in_words,
 )
-from clockhands.show.page import Page, console_on
+from clockhands.show._page import Page, console_on
 from clockhands.show.terminal import layers_in_words
 
 

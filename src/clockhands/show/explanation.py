@@ -8,7 +8,7 @@ from rich.text import Text
 
 from clockhands.auditing.findings import Kind
 from clockhands.faults import Fault
-from clockhands.show.page import PROSE, SEVERITY_STYLES, Page, console_on, safe
+from clockhands.show._page import PROSE, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.testing import Report
 
 _BLAMED = {

@@ -20,9 +20,9 @@ from clockhands.lab.results import Estimate, GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tuning import Tuned
-from clockhands.show.lab_drops import drop_answers, rise_of
-from clockhands.show.lab_numbers import chance_note, some_seeds, verdict_of
-from clockhands.show.page import Page, safe
+from clockhands.show._lab_drops import drop_answers, rise_of
+from clockhands.show._lab_numbers import chance_note, some_seeds, verdict_of
+from clockhands.show._page import Page, safe
 
 _EVERY = 15.0  # seconds between two lines where there is no terminal
 

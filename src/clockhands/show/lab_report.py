@@ -18,13 +18,10 @@ from clockhands.auditing.findings import spoken
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, AtTest, Gate
-from clockhands.show.explorer.page import source
-from clockhands.show.findings import IN_TITLES, cut
-from clockhands.show.lab import duration
-from clockhands.show.lab_answers import answers
-from clockhands.show.lab_drops import rise_of
-from clockhands.show.lab_numbers import MEASURES, Line, chance_note, in_full, listed, verdict, verdict_of
-from clockhands.show.lab_tables import (
+from clockhands.show._lab_answers import answers
+from clockhands.show._lab_drops import rise_of
+from clockhands.show._lab_numbers import MEASURES, Line, chance_note, in_full, listed, verdict, verdict_of
+from clockhands.show._lab_tables import (
     NONE,
     code_words,
     in_terms,
@@ -38,8 +35,11 @@ from clockhands.show.lab_tables import (
     with_look,
     words_table,
 )
-from clockhands.show.lab_tasks import looks, task_parts, title_of
-from clockhands.show.markup import Markup, document, element, joined
+from clockhands.show._lab_tasks import looks, task_parts, title_of
+from clockhands.show._markup import Markup, document, element, joined
+from clockhands.show.explorer.page import source
+from clockhands.show.findings import IN_TITLES, cut
+from clockhands.show.lab import duration
 
 RESULTS = "clockhands-lab"
 """The id of the script element that holds what ``clockhands lab report --json`` prints, for each study."""

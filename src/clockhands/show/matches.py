@@ -10,7 +10,7 @@ from rich.text import Text
 from clockhands.auditing.findings import listed, spoken
 from clockhands.grids import Grid
 from clockhands.recognition import Match, Matches, Residual, Rows
-from clockhands.show.page import LABEL, Page, console_on, safe
+from clockhands.show._page import LABEL, Page, console_on, safe
 from clockhands.specs import SPECS, describe
 
 _OTHERS = 4  # other names that are shown

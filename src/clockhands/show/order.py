@@ -9,7 +9,7 @@ from rich.text import Text
 from clockhands.additive import AdditiveCode
 from clockhands.measures.adding.drawn_tokens import AddingFigures
 from clockhands.measures.order.permuting import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
-from clockhands.show.page import Page, console_on, safe
+from clockhands.show._page import Page, console_on, safe
 
 _TITLES = ("", "sentences", "third order", "masked", "one word")
 _COLUMNS = (25, 24, 13, 8, 8)

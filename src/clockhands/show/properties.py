@@ -7,7 +7,7 @@ from rich.text import Text
 
 from clockhands.auditing.target_properties import CodeProperties, TargetProperties
 from clockhands.measures import QUESTIONS, Property
-from clockhands.show.page import PROSE, Page, broken, console_on, safe
+from clockhands.show._page import PROSE, Page, broken, console_on, safe
 from clockhands.show.terminal import title_of
 from clockhands.sources.resolved import Code
 

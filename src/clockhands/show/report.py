@@ -17,11 +17,11 @@ from clockhands.auditing.extending import Extension
 from clockhands.auditing.findings import IF_SOUND, SEVERITIES, spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.readers.telling import BY_LENGTH, reach_of
+from clockhands.show._ladder_picture import bands_of, ladder_picture
+from clockhands.show._markup import Markup, document, element, joined
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import module, source
 from clockhands.show.findings import IN_TITLES, cut, short_name, what_is_wrong, what_mends_it
-from clockhands.show.ladder_picture import bands_of, ladder_picture
-from clockhands.show.markup import Markup, document, element, joined
 from clockhands.show.terminal import (
     LISTED,
     SHORT,

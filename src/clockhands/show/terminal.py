@@ -25,8 +25,8 @@ from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.published_costs import LABELS
 from clockhands.readers import TEXT, Reading
 from clockhands.readers.telling import BY_LENGTH, code_in_words, listed, parted_in_words, reach_of, release
+from clockhands.show._page import SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.show.findings import what_is_wrong, what_mends_it
-from clockhands.show.page import SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}

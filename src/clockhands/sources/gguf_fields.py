@@ -13,6 +13,8 @@ from clockhands.additive import Learned
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, geometric
 from clockhands.scaling import LongRope, Yarn, yarn_magnitude
+from clockhands.sources._head_fields import divided
+from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources.fields import (
     MOST_LAYERS,
     WIDEST,
@@ -24,11 +26,9 @@ from clockhands.sources.fields import (
     code_from,
     value_of,
 )
-from clockhands.sources.head_fields import divided
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import Code, Fact, layer_ranges
 from clockhands.sources.rotary_fields import BASE_ALLOWED, axes_in_order, built
-from clockhands.sources.scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources.section_fields import unread
 from clockhands.sources.targets import Opened
 

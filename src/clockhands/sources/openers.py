@@ -9,7 +9,9 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources import arrays, checkpoints, documents, files, gguf, onnx, safetensors
+from clockhands.sources import _checkpoints as checkpoints
+from clockhands.sources import _onnx as onnx
+from clockhands.sources import arrays, documents, files, gguf, safetensors
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.opened import READ, Opened
 from clockhands.sources.shards import WeightsHeader

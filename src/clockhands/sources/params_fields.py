@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.ladders import Geometric, Joined
+from clockhands.sources._scaling_fields import DeclaredScaling
 from clockhands.sources.fields import MOST_LAYERS, WIDEST, Fields, Sourced, above_one, code_from
 from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code, Fact
 from clockhands.sources.rotary_fields import RotaryReader, built
-from clockhands.sources.scaling_fields import DeclaredScaling
 
 # Keys that every such file has, and that configs of other makers do not have together.
 MARKS = ("dim", "n_layers", "n_heads")

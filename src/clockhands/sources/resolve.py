@@ -14,7 +14,8 @@ from clockhands.ladders import Geometric
 from clockhands.mixtures import LayerMixture
 from clockhands.rotary import Rotary
 from clockhands.scaling import Scaling
-from clockhands.sources.diffusers_fields import diffusers_codes
+from clockhands.sources._diffusers_fields import diffusers_codes
+from clockhands.sources._table_fields import bias_codes, table_code
 from clockhands.sources.fields import Fields, Sourced, shown, value_of
 from clockhands.sources.gguf_fields import ARCHITECTURE, gguf_codes
 from clockhands.sources.model_types import CodeOfType, ModelType, by_class, model_type
@@ -33,7 +34,6 @@ from clockhands.sources.section_fields import (
     sections,
     unread,
 )
-from clockhands.sources.table_fields import bias_codes, table_code
 from clockhands.sources.targets import Opened
 from clockhands.sources.weights import tensor_codes
 

@@ -11,13 +11,13 @@ from clockhands.ladders import Explicit, Geometric, Joined, Spacing, geometric
 from clockhands.rotary import Rotary
 from clockhands.rotary.axes import interleaved
 from clockhands.scaling import Dynamic, LongRope, Ntk, Proportional, Yarn
-from clockhands.sources.block_fields import RotaryBlocks, completed, conflict_code
+from clockhands.sources._block_fields import RotaryBlocks, completed, conflict_code
+from clockhands.sources._head_fields import HeadReader
+from clockhands.sources._layer_fields import LayerGroup, layer_groups
+from clockhands.sources._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources.fields import LONGEST, Fields, Sourced, above_one, above_zero, code_from, value_of
-from clockhands.sources.head_fields import HeadReader
-from clockhands.sources.layer_fields import LayerGroup, layer_groups
 from clockhands.sources.model_types import CodeOfType, ModelType
 from clockhands.sources.resolved import Code
-from clockhands.sources.scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.sources.section_fields import inner_base
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")

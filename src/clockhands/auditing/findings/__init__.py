@@ -8,25 +8,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing.edits import placed
+from clockhands.auditing._edits import placed
 from clockhands.auditing.findings import (  # noqa: F401 - each adds its kinds and its checks
-    files,
-    gguf,
-    keys,
-    layer_kinds,
-    lengths,
-    loaded,
-    readers,
-    scalings,
-    stored,
-    table_rows,
-    values,
+    _files,
+    _gguf,
+    _keys,
+    _layer_kinds,
+    _lengths,
+    _loaded,
+    _readers,
+    _scalings,
+    _stored,
+    _table_rows,
+    _values,
     weights,
 )
-from clockhands.auditing.findings.finding import SEVERITIES, Finding, json_value, spoken
-from clockhands.auditing.findings.kind import IF_SOUND, Kind, explanations, listed
-from clockhands.auditing.findings.parts import CHECKS, Audited, declared, in_a_file
-from clockhands.auditing.findings.releases import with_release
+from clockhands.auditing.findings._finding import SEVERITIES, Finding, json_value, spoken
+from clockhands.auditing.findings._kind import IF_SOUND, Kind, explanations, listed
+from clockhands.auditing.findings._parts import CHECKS, Audited, declared, in_a_file
+from clockhands.auditing.findings._releases import with_release
 from clockhands.sources.overriding import CALLER
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.findings.kind import Kind, spoken
-from clockhands.auditing.findings.parts import TEXT, declared
+from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.auditing.findings._parts import TEXT, declared
 from clockhands.errors import ClockhandsError
 from clockhands.layouts import Layout
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together

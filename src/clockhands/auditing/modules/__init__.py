@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing.findings import Kind
-from clockhands.auditing.findings.parts import TEXT
-from clockhands.auditing.findings.table_rows import audit_tables
-from clockhands.auditing.modules.effect import effect_cases, function_codes
-from clockhands.auditing.modules.held import Walked, is_module, walked
-from clockhands.auditing.modules.kept import kept_cases, number_cases, row_cases, slope_cases, slope_codes, waves_cases
-from clockhands.auditing.modules.opening import config_root, name_of, open_module
-from clockhands.auditing.modules.rates import ladder_codes, rates_cases
-from clockhands.auditing.modules.serving import declared_by
+from clockhands.auditing.findings._parts import TEXT
+from clockhands.auditing.findings._table_rows import audit_tables
+from clockhands.auditing.modules._effect import effect_cases, function_codes
+from clockhands.auditing.modules._held import Walked, is_module, walked
+from clockhands.auditing.modules._kept import kept_cases, number_cases, row_cases, slope_cases, slope_codes, waves_cases
+from clockhands.auditing.modules._opening import config_root, name_of, open_module
+from clockhands.auditing.modules._rates import ladder_codes, rates_cases
+from clockhands.auditing.modules._serving import declared_by
 from clockhands.sources.opened import Opened
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import Resolved

@@ -18,7 +18,7 @@ import numpy as np
 
 from clockhands.additive import Sinusoidal, table
 from clockhands.arguments import count
-from clockhands.measures.adding.recoverable import (
+from clockhands.measures.adding._recoverable import (
     Recovered,
     cosine_below,
     cosine_deviation,
@@ -27,7 +27,7 @@ from clockhands.measures.adding.recoverable import (
     recovered,
     wilson,
 )
-from clockhands.measures.adding.score_terms import (
+from clockhands.measures.adding._score_terms import (
     Terms,
     commuting_form,
     drawn_projections,

@@ -33,8 +33,7 @@ from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow
 from clockhands.biases.values import values_of
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidValue
-from clockhands.measures.biases.edges import Plane, rows_of_window, sides
-from clockhands.measures.biases.lines import (
+from clockhands.measures.biases._lines import (
     AFTER_SAYS,
     line,
     name,
@@ -42,6 +41,7 @@ from clockhands.measures.biases.lines import (
     refuse_others,
     unknown,
 )
+from clockhands.measures.biases.edges import Plane, rows_of_window, sides
 from clockhands.measures.property import Property, measure, measured, not_computed
 from clockhands.measures.subject import MeasuredCode
 

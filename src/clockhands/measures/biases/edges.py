@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
-from clockhands.measures.biases.lines import MOST_DISTANCE, name, refuse_others
+from clockhands.measures.biases._lines import MOST_DISTANCE, name, refuse_others
 from clockhands.measures.property import Property, measure, measured, not_applicable
 from clockhands.measures.subject import MeasuredCode
 

@@ -36,8 +36,7 @@ import numpy as np
 
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.biases.values import values_of
-from clockhands.measures.biases.edges import Plane, rows_of_window, sides
-from clockhands.measures.biases.lines import (
+from clockhands.measures.biases._lines import (
     AFTER_SAYS,
     MOST_DISTANCE,
     line,
@@ -47,6 +46,7 @@ from clockhands.measures.biases.lines import (
     tokens,
     unknown,
 )
+from clockhands.measures.biases.edges import Plane, rows_of_window, sides
 from clockhands.measures.property import Property, measure, measured, not_computed
 from clockhands.measures.subject import MeasuredCode
 

@@ -42,7 +42,7 @@ from clockhands.ladders import Geometric
 from clockhands.measures.ladders.sound_bases import product, search_step, searchable, smallest_sound_base, sound_bases
 from clockhands.measures.ladders.turning import turned_through, turning_ladders
 from clockhands.measures.property import Property, measure, measured, not_applicable, said
-from clockhands.measures.shifts.kernels import kernel_by_distance
+from clockhands.measures.shifts._kernels import kernel_by_distance
 from clockhands.measures.subject import MeasuredCode
 from clockhands.rotary import Rotary
 

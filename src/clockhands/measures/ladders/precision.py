@@ -1,7 +1,7 @@
 """How wrong angles are that are computed in a dtype.
 
-`clockhands.measures.ladders.angle_errors` has the ways of computing them, and their errors. The numbers of `precision`,
-for all pairs of all axes, where the code has pairs:
+`clockhands.measures.ladders._angle_errors` has the ways of computing them, and their errors. The numbers of
+`precision`, for all pairs of all axes, where the code has pairs:
 
 * ``positions``: where angles are looked at: the last one of the length; 1, 100, 1,000, … 1,000,000; and 4,096, 131,072
   and 1,000,000,000. Powers of two flatter a dtype, and so does the number before one: both are near a number it holds.
@@ -22,7 +22,7 @@ And of a bias that is computed from the distance, one number for each head, for 
   told there; 1 where all differ. ``float32_merged_at_the_length``: how many share the number of the longest.
   A bias that is computed from the key's position has its largest numbers, and so its coarsest, for the nearest keys.
 
-Accuracy: that of `clockhands.measures.ladders.angle_errors`; numbers of a bias are within 4 ulp of float64.
+Accuracy: that of `clockhands.measures.ladders._angle_errors`; numbers of a bias are within 4 ulp of float64.
 """
 
 import itertools
@@ -37,7 +37,7 @@ from clockhands.additive import WarpedPosition
 from clockhands.biases import Alibi, BiasCode, Decay, Fire, Kerple, bias
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Ladder, geometric
-from clockhands.measures.ladders.angle_errors import (
+from clockhands.measures.ladders._angle_errors import (
     DTYPES,
     FROM_A_BASE,
     LARGEST,

@@ -33,8 +33,8 @@ import numpy as np
 
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.measures.order._members import Member, members, through, values_for
 from clockhands.measures.order.attention import Layer, Rounded, drawn_layers, mean
-from clockhands.measures.order.members import Member, members, through, values_for
 from clockhands.specs import to_dict
 
 WIDTH, HEADS, HIDDEN, LAYERS = 32, 4, 64, 3

@@ -1,5 +1,5 @@
 """Which code a function applies, by calling it."""
 
-from clockhands.recognition.functions.recognising import identify_function
+from clockhands.recognition.functions._recognising import identify_function
 
 __all__ = ["identify_function"]

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 
-from clockhands.show.markup import document, element
+from clockhands.show._markup import document, element
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=function|const|class|let|async)", re.MULTILINE)

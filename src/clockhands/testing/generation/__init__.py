@@ -1,5 +1,5 @@
 """The check of models that keep a cache."""
 
-from clockhands.testing.generation.checking import check_generation
+from clockhands.testing.generation._checking import check_generation
 
 __all__ = ["check_generation"]

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from clockhands.calling import Refused
+from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.bounds import UNIT
-from clockhands.testing.experiments import Answer, Unasked
-from clockhands.testing.generation.models import CausalModel
+from clockhands.testing.generation._models import CausalModel
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,12 @@ A law is written once and holds for every code of its kind; a code that breaks o
 []
 """
 
-from clockhands.testing.laws import additive, biases, everywhere, rotary
-from clockhands.testing.laws.biases import BiasSubject
-from clockhands.testing.laws.subjects import ADDITIVE, BIAS, EVERY_KIND, ROTARY, Law, LawBroken, Subject, kind_of
+from clockhands.testing.laws import _additive as additive
+from clockhands.testing.laws import _biases as biases
+from clockhands.testing.laws import _everywhere as everywhere
+from clockhands.testing.laws import _rotary as rotary
+from clockhands.testing.laws._biases import BiasSubject
+from clockhands.testing.laws._subjects import ADDITIVE, BIAS, EVERY_KIND, ROTARY, Law, LawBroken, Subject, kind_of
 
 LAWS = (*everywhere.LAWS, *additive.LAWS, *rotary.LAWS, *biases.LAWS)
 

@@ -1,5 +1,5 @@
 """The check of PyTorch modules that apply a position code."""
 
-from clockhands.testing.modules.checking import check_module
+from clockhands.testing.modules._checking import check_module
 
 __all__ = ["check_module"]

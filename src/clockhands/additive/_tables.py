@@ -1,0 +1,299 @@
+"""Tables of additive codes, and adding them to tokens."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive.codes import AdditiveCode
+from clockhands.arguments import count, shown
+from clockhands.dtypes import NAMES, before_rounding, name_of, output_dtype
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.grids import Grid, without_prefix
+from clockhands.memory import refuse_larger
+from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
+from clockhands.traces import as_traced, counted, is_compiling, is_traced, known_array, library, refuse_recording
+
+
+def table(
+    spec: AdditiveCode,
+    positions: Any,
+    dtype: object = "float32",
+    *,
+    values: Any = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """The numbers of an additive code at these positions, of shape [*positions, width]; without the axis of axes.
+
+    Args:
+        spec: An additive code.
+        positions: A count n (0 to n - 1), a range, a list of ints and floats, an array of integers or floats, or a
+            `clockhands.grids.Grid`; up to 2**63 in size. A code of several axes takes [..., axes].
+        dtype: float64, float32, float16 or bfloat16.
+        values: Learned numbers: the rows of a table [rows, width], the rates of Fourier features [axes, pairs], or the
+            scale of a scaled code; for no other code.
+        threads: Threads for large tables; ``CLOCKHANDS_THREADS`` or all cores unless said.
+
+    Accuracy: float32 within 2**-25 x 1.01 of the real number, float64 within 4 ulp of 1, float16 and
+    bfloat16 rounded once from such a float64; derived in `clockhands.phases`.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+        TooLarge: The table would not fit in memory.
+
+    >>> from clockhands.additive import Sinusoidal
+    >>> table(Sinusoidal(width=4), 2).round(4).tolist()
+    [[0.0, 1.0, 0.0, 1.0], [0.8414999842643738, 0.5403000116348267, 0.009999999776482582, 1.0]]
+    """
+    _check_spec(spec, "table")
+    if threads is not None:  # a wrong number is refused for small tables too, which need no second thread
+        count("threads", threads)
+    prefix, cells = without_prefix(positions)
+    at = positions_of(cells)
+    _check_axes(spec, at)
+    return _table_at(spec, at, output_dtype(dtype), values, prefix=prefix, threads=threads)
+
+
+def _table_at(
+    spec: AdditiveCode,
+    at: Positions,
+    kind: np.dtype,
+    values: Any,
+    *,
+    prefix: int,
+    threads: int | None = None,
+) -> np.ndarray:
+    """The table of these positions, after so many rows of zeros for those that stand nowhere."""
+    standing = _standing(spec, at.shape)
+    shape = (prefix + standing[0], *standing[1:], spec.width) if prefix else (*standing, spec.width)
+    refuse_larger(shape, kind.itemsize, "A table")
+    given = _values_of(spec, values)
+    out = np.empty((math.prod(shape[:-1]), spec.width), kind)
+    out[:prefix] = 0
+    if given is None:
+        spec.write(out[prefix:], at, threads)
+        return out.reshape(shape)
+    rows = spec.from_values(given, at, np, np.float64).reshape(-1, spec.width)
+    try:
+        with np.errstate(over="raise"):
+            out[prefix:] = before_rounding(rows, kind).astype(kind)
+    except FloatingPointError:
+        raise InvalidValue(f"A number of `values` does not fit {kind.name}.", "Use dtype float64.") from None
+    return out.reshape(shape)
+
+
+def _standing(spec: AdditiveCode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the rows that positions of this shape make: without the axis of their coordinates."""
+    return shape if spec.number_of_axes == 1 else shape[:-1]
+
+
+def _check_axes(spec: AdditiveCode, at: Positions) -> None:
+    axes = spec.number_of_axes
+    if at.grid is not None and at.grid.axes != axes:
+        theirs = f"{at.grid.axes} {'axis' if at.grid.axes == 1 else 'axes'}"
+        raise InvalidValue(
+            f"`positions` is a grid of {theirs}, and the code has {axes}.",
+            "Give the grid a size for each axis of the code, in their order.",
+        )
+    if axes == 1 or (len(at.shape) > 1 and at.shape[-1] == axes):
+        return
+    hint = "Give one coordinate for each axis, in the order of the code's axes; clockhands.grids.Grid makes a grid's."
+    if at.shape[:1] == (axes,) and len(at.shape) > 1:
+        hint = "Move the axis of the coordinates to the end."
+    raise InvalidValue(
+        f"`positions` must be of shape [..., {axes}] for a code of {axes} axes, got {list(at.shape)}.", hint
+    )
+
+
+def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None) -> Any:
+    """``x`` plus the code of its positions, in ``x``'s library, dtype and place.
+
+    The sum is made in float32 (float64 for a float64 ``x``) and rounded once to ``x``'s dtype, so the
+    code does not depend on the dtype. ``x`` is not changed.
+
+    Args:
+        x: Tokens of shape [..., seq, width]: a NumPy, PyTorch or JAX array, or any array-API library's.
+        spec: An additive code of that width.
+        positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
+            coordinates, for codes of several axes; or a `clockhands.grids.Grid`. None is the positions of a
+            sequence's tokens from the first on: 0 to seq - 1, from ``spec.first`` where the code says so.
+        values: Learned numbers, as in `table`; gradients reach them.
+
+    Raises:
+        InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
+
+    >>> from clockhands.additive import Sinusoidal
+    >>> add(np.zeros((1, 2, 4)), Sinusoidal(width=4)).shape
+    (1, 2, 4)
+    """
+    _check_spec(spec, "add")
+    refuse_recording(x)
+    shape, kind = _tokens(x, spec)
+    xp = library(x)
+    work = xp.float64 if kind == "float64" else xp.float32
+    if positions is None:
+        if spec.number_of_axes > 1:
+            raise InvalidValue(
+                f"A code of {spec.number_of_axes} axes has no positions of its own.",
+                "Give them, [seq, axes], or a clockhands.grids.Grid.",
+            )
+        positions = counted(spec.first, shape[-2], x)
+    refuse_single(positions)
+    if is_compiling() and isinstance(positions, Grid):
+        if not spec.learned:
+            rows = known_array(_grid_rows, spec, positions, kind, shape)
+            return _sum(x, rows.to(x.device), 1, work)
+        prefix = positions.prefix
+        positions = as_traced(positions, x)[prefix:]  # there they stand at 0
+    else:
+        prefix, positions = without_prefix(positions)
+    positions = as_traced(positions, x)
+    if is_traced(positions):
+        return _add_traced(x, spec, positions, values, work, prefix=prefix)
+    at = positions_of(positions)
+    if at.grid is not None:
+        _check_axes(spec, at)
+    _check_shape(at.shape, spec, shape, prefix=prefix)
+    if spec.learned and _is_of(xp, values):
+        # Made in the values' own library, so that gradients reach them.
+        spec.check_values(tuple(values.shape))
+        rows = _led(spec.from_values(values, at, xp, work), prefix, xp)
+    else:
+        made = _table_at(spec, at, np.dtype(np.float64 if kind == "float64" else np.float32), values, prefix=prefix)
+        rows = xp.asarray(made, device=_device(x))
+    return _sum(x, rows, len(_standing(spec, at.shape)), work)
+
+
+def _grid_rows(spec: AdditiveCode, grid: Grid, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The table of a grid for tokens of this shape and dtype."""
+    _check_shape((len(grid),), spec, shape, coordinates=False)
+    return table(spec, grid, "float64" if kind == "float64" else "float32")
+
+
+def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: Any, *, prefix: int) -> Any:
+    """`add` at positions that exist only inside a trace."""
+    from clockhands.additive._tracing import traced_rows
+
+    _check_shape(tuple(positions.shape), spec, tuple(x.shape), prefix=prefix)
+    xp = library(x)
+    if library(positions) is not xp:
+        raise InvalidType(
+            f"`positions` must be of the library of `x`, got {type(positions).__module__}.{type(positions).__name__}.",
+            "Give NumPy values, a list, or an array of the library of x.",
+        )
+    if spec.learned and values is not None and not _is_of(xp, values):
+        values = xp.asarray(np.asarray(values), device=_device(x))
+    spec.check_values(None if values is None else tuple(values.shape))
+    rows = _led(traced_rows(spec, positions, values, work), prefix, xp)
+    return _sum(x, rows, len(_standing(spec, tuple(positions.shape))), work)
+
+
+def _led(rows: Any, prefix: int, xp: Any) -> Any:
+    """Rows after so many of zeros."""
+    if not prefix:
+        return rows
+    where = {"device": rows.device} if "torch" in xp.__name__ else {}
+    return xp.concat([xp.zeros((prefix, rows.shape[-1]), dtype=rows.dtype, **where), rows], axis=0)
+
+
+def _sum(x: Any, rows: Any, axes: int, work: Any) -> Any:
+    """``x`` plus rows [seq, width] or [batch, seq, width] (``axes`` is 1 or 2), made in ``work`` and rounded once."""
+    xp, shape = library(x), tuple(x.shape)
+    middle = (1,) * (len(shape) - 3)
+    rows = xp.reshape(rows, (rows.shape[0], *middle, *shape[-2:]) if axes == 2 else shape[-2:])
+    if x.dtype == work == rows.dtype:  # `astype` copies always
+        return x + rows
+    return xp.astype(xp.astype(x, work) + rows, x.dtype)
+
+
+def _check_spec(spec: object, call: str) -> None:
+    if isinstance(spec, AdditiveCode):
+        return
+    if isinstance(spec, str):
+        raise InvalidType(
+            f"`{call}` takes a spec, got the string {shown(spec)}.", f"Write clockhands.preset({shown(spec)})."
+        )
+    raise InvalidType(
+        f"`{call}` takes an additive code, got {type(spec).__name__}.",
+        "Additive codes are Sinusoidal, Learned, NoPosition and those of clockhands.additive; "
+        "a rotary code turns queries and keys instead of being added.",
+    )
+
+
+def _values_of(spec: AdditiveCode, values: Any) -> np.ndarray | None:
+    if values is None or not spec.learned:
+        spec.check_values(None if values is None else ())
+        return None
+    rows = numpy_of(values, "values")
+    spec.check_values(rows.shape)
+    if rows.dtype.kind not in "iuf" and rows.dtype.name not in NAMES:
+        raise InvalidType(
+            f"`values` must be numbers, got an array of {rows.dtype}.",
+            "Pass the table's float rows." if rows.ndim else "Pass one float.",
+        )
+    return rows
+
+
+def _is_of(xp: Any, values: Any) -> bool:
+    """Whether these are values of the library of the tokens, other than NumPy, which has no gradients to keep."""
+    if not hasattr(values, "dtype") or isinstance(values, (np.ndarray, np.generic)):
+        return False
+    try:
+        theirs = library(values)
+    except TypeError:  # no array of any library
+        return False
+    if theirs is not xp:
+        kind = f"{type(values).__module__}.{type(values).__name__}"
+        raise InvalidType(
+            f"`values` must be of the library of `x` or NumPy's, got {kind}.",
+            "Convert them first, such as with numpy.asarray.",
+        )
+    return True
+
+
+def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
+    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
+    refuse_masked(x, "x")
+    if getattr(x, "is_nested", False):
+        raise InvalidType("`x` must not be a nested tensor.", "Pad it, or add to its sequences one by one.")
+    shape, kind = tuple(x.shape), name_of(x)
+    if len(shape) < 2 or shape[-1] != spec.width:
+        raise InvalidValue(
+            f"`x` must be of shape [..., seq, {spec.width}], got {list(shape)}.", "The last axis is the code's width."
+        )
+    if kind not in ("float64", "float32", "float16", "bfloat16"):
+        raise InvalidType(
+            f"`x` must be of a float dtype, got {kind}.", "Add a code to embedded tokens, not to their ids."
+        )
+    return shape, kind
+
+
+def _check_shape(
+    given: tuple[int, ...], spec: AdditiveCode, shape: tuple[int, ...], *, prefix: int = 0, coordinates: bool = True
+) -> None:
+    """Refuse positions of this shape, after so many rows that stand nowhere; or rows, which have no coordinates."""
+    axes, several = spec.number_of_axes, coordinates and spec.number_of_axes > 1
+    seq = shape[-2] - prefix
+    body = given[:-1] if several else given
+    complete = not several or (len(given) > 1 and given[-1] == axes)
+    batched = len(body) == 2 and len(shape) >= 3 and body[0] in (1, shape[0])
+    if complete and body[-1:] == (seq,) and (len(body) == 1 or batched):
+        return
+    tail = f", {axes}]" if several else "]"
+    allowed = f"[{seq}{tail}" if len(shape) < 3 else f"[{seq}{tail} or [{shape[0]}, {seq}{tail}"
+    hint = "They are [seq], or [batch, seq] where batch is axis 0 of x."
+    if several:
+        hint = "They are [seq, axes], or [batch, seq, axes] where batch is axis 0 of x."
+        if given[:1] == (axes,):
+            hint = "Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]."
+    beside = f" and {prefix} rows that stand nowhere" if prefix else ""
+    raise InvalidValue(
+        f"`positions` must be of shape {allowed} for x of shape {list(shape)}{beside}, got {list(given)}.", hint
+    )
+
+
+def _device(x: Any) -> Any:
+    from array_api_compat import device
+
+    return device(x)

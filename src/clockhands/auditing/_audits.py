@@ -1,0 +1,249 @@
+"""From a target to its audit: open, resolve, look, judge."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from clockhands.arguments import count
+from clockhands.auditing.extending import Extension, extension
+from clockhands.auditing.findings import (
+    CHECKS,
+    CODES,
+    SEVERITIES,
+    Audited,
+    Finding,
+    Kind,
+    json_value,
+    judge,
+    with_release,
+)
+from clockhands.auditing.findings._table_rows import audit_array, audit_tables
+from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
+from clockhands.auditing.main_properties import MainProperties, main_properties
+from clockhands.errors import InvalidType
+from clockhands.readers import Reading, readings
+from clockhands.readers.telling import reach_of, reading_to_dict
+from clockhands.sources.overriding import evidence_by_caller, overridden
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.targets import Opened, open_target
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+LAYER_FIELDS = (
+    "part",
+    "layers",
+    "kind",
+    "layout",
+    "order",
+    "width",
+    "rotated",
+    "base",
+    "rates",
+    "attention_factor",
+    "scaling",
+    "rows",
+    "offset",
+    "window",
+    "usable_length",
+    "source",
+)
+"""The fields of one position code in JSON, in the order of the schema."""
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """What a target says about position, and what is wrong with it.
+
+    Attributes:
+        target: The target as the caller wrote it.
+        model_type: The model type that the files name, if they do.
+        context: Usable positions, as the files declare them.
+        length: The length at which the rates hold, in tokens.
+        layers: The position codes, one for each group of layers that share one.
+        findings: What was found, the grave ones first.
+        source: Where `model_type`, `context` and `length` come from.
+        path: The file or folder on disk; None for a preset and for standard input.
+        weights: What the weights say of pairs, or that they were not asked; None where there are none that turn.
+        readings: What other readers compute from the same config, and where they part from `layers`.
+        ignored: Keys about position that nothing read: their places, and what stands there.
+        properties: What the codes can and cannot do, as far as it follows from their specs.
+        notes: What was decided while opening the target that another reader might have decided otherwise.
+    """
+
+    target: str
+    model_type: str | None
+    context: int | None
+    length: int | None
+    layers: tuple[Code, ...]
+    findings: tuple[Finding, ...]
+    source: Mapping[str, str] = field(default_factory=dict, hash=False)
+    notes: tuple[str, ...] = ()
+    ignored: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    path: Path | None = None
+    weights: Pairing | None = None
+    readings: tuple[Reading, ...] = ()
+    extension: Extension | None = None
+    properties: tuple[MainProperties, ...] = ()
+
+    def __repr__(self) -> str:
+        """The target and the verdict: all the rest would fill pages of a prompt."""
+        return f"<Audit of {self.target}: {self.verdict}>"
+
+    def __str__(self) -> str:
+        """The target, the verdict and what was found, as plain text; `clockhands audit` prints all of it.
+
+        >>> print(audit("vaswani2017"))
+        vaswani2017: No fault found in what is declared.
+        """
+        lines = [f"{self.target}: {self.verdict}", *self.notes]
+        for found in self.findings:
+            where = f", layers {found.layers}" if found.layers and found.layers != "input" else ""
+            lines += [f"{found.severity} {found.code}{where}", f"  {found.message}", f"  hint: {found.hint}"]
+        return "\n".join(lines)
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that make the model wrong for any reader."""
+        return self._of("error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that make it wrong for some reader or some length."""
+        return self._of("warning")
+
+    @property
+    def verdict(self) -> str:
+        """The audit in one sentence."""
+        tally = ", ".join(filter(None, (self._counted(severity) for severity in SEVERITIES)))
+        if self.errors:
+            return f"Wrong for any reader: {tally}."
+        if self.warnings:
+            return f"Wrong for some readers or some lengths: {tally}."
+        if all(code.kind is None for code in self.layers):
+            return f"No position code was recognised{f'; {tally}' if tally else ''}."
+        return f"No fault found in what is declared{f'; {tally}' if tally else ''}."
+
+    def without(self, codes: Iterable[str]) -> "Audit":
+        """The same audit, with the findings of some codes left out."""
+        ignored = frozenset(codes)
+        return replace(self, findings=tuple(found for found in self.findings if found.code not in ignored))
+
+    def to_dict(self) -> dict[str, Any]:
+        """One element of `targets` in the JSON of `clockhands audit`."""
+        reach = reach_of(self.layers, self.context, self.length)
+        return {
+            "target": self.target,
+            "model_type": self.model_type,
+            "context": self.context,
+            "length": self.length,
+            "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
+            "findings": [finding.to_dict() for finding in self.findings],
+            "source": dict(self.source),
+            "ignored": {place: json_value(value) for place, value in self.ignored.items()},
+            "weights": None if self.weights is None else self.weights.to_dict(),
+            "extension": None if self.extension is None else json_value(self.extension.to_dict()),
+            "properties": [one.to_dict() for one in self.properties],
+            "readers": [json_value(reading_to_dict(reading, reach)) for reading in self.readings],
+        }
+
+    def _counted(self, severity: str) -> str:
+        found = self._of(severity)
+        if not found:
+            return ""
+        codes = "" if severity == "note" else f" ({', '.join(dict.fromkeys(finding.code for finding in found))})"
+        return f"{len(found)} {severity}{'s' if len(found) > 1 else ''}{codes}"
+
+    def _of(self, severity: str) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity == severity)
+
+
+def audit(
+    target: "str | os.PathLike[str] | Module",
+    length: int | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    weights: bool = False,
+    stdin: IO[bytes] | None = None,
+) -> Audit:
+    """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, a bare array, or a loaded module.
+
+    Of a loaded ``torch.nn.Module`` its config is audited as that of a file, and what its parts hold of positions
+    (rates, tables of cosines and sines, position numbers, tables of rows) is held to it, each layer by itself. The
+    model is not run and not changed; parts that turn by themselves are copied, and asked for a few positions.
+
+    Args:
+        target: What to audit: a path, `-` for a config on standard input, a preset with `:field=value,…`, or a module.
+        length: The length, in tokens, at which the rates shall hold; None is the length of the original training.
+        overrides: Values to be set over those of the config before it is read, by key; dots lead into objects.
+        weights: Whether to tell from the query and key projections how channels pair; it reads all of them.
+        stdin: Where `-` is read from; None is the process's own standard input.
+
+    Raises:
+        Unreadable: The target cannot be read as what it claims to be, or is a module without numbers.
+        InvalidType: The weights of a module are asked for: they are looked at in files.
+        InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, or
+            nothing is read in a place that shall be overridden.
+    """
+    if length is not None:
+        length = count("length", length)
+    if "torch" in sys.modules and not isinstance(target, str | os.PathLike):
+        # Imported here: who audits files needs none of it.
+        from clockhands.auditing.modules import is_module
+
+        if is_module(target):
+            return _of_module(target, length, overrides, weights)
+    opened = overridden(open_target(cast("str | os.PathLike[str]", target), stdin), overrides)
+    if opened.form == "array":
+        return judged(opened, *audit_array(opened))
+    resolved, cases = audit_tables(opened, resolve(opened, length))
+    found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
+    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)])
+    layers = with_layout(audited.layers, found)
+    return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))
+
+
+def _of_module(module: Any, length: int | None, overrides: Mapping[str, Any] | None, weights: bool) -> Audit:
+    """The audit of a loaded module: its config as that of a file, and what its parts hold beside it."""
+    from clockhands.auditing.modules import open_module, resolve_module, walked
+
+    if weights:
+        raise InvalidType(
+            "`weights` is for files, and a loaded module was given.",
+            "Audit the folder that it was loaded from with weights=True.",
+        )
+    found = walked(module)
+    opened = overridden(open_module(module, found), overrides)
+    resolved, cases = resolve_module(module, found, opened, length)
+    return replace(judged(opened, resolved, cases), extension=extension(opened, resolved, length))
+
+
+def judged(opened: Opened, resolved: Resolved, cases: Iterable[Kind] = ()) -> Audit:
+    """The audit of what was resolved: facts and checks become findings, the grave ones first."""
+    others = readings(opened, resolved, resolved.length)
+    subject = Audited(opened, resolved, others)
+    facts = (CODES[fact.code](fact.evidence, fact.layers) for fact in resolved.facts)
+    noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
+    noticed += [case for check in CHECKS for case in check(subject)]
+    documents = {opened.config_name or "": opened.config, **opened.beside}
+    findings = [judge(case.code, evidence_by_caller(case.evidence, opened), case.layers, documents) for case in noticed]
+    rank = {code: place for place, code in enumerate(CODES)}
+    findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
+    return Audit(
+        target=opened.target,
+        model_type=resolved.model_type,
+        context=resolved.context,
+        length=resolved.length,
+        layers=resolved.codes,
+        findings=tuple(findings),
+        source=resolved.source,
+        ignored=resolved.ignored,
+        notes=tuple(opened.notes),
+        path=opened.path,
+        readings=others,
+        properties=main_properties(resolved),
+    )

@@ -1,0 +1,209 @@
+"""One quantity in two files of a model folder: its config, Meta's or Mistral's params.json, a GGUF file beside them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.auditing.findings._parts import TEXT, Audited, check, declared, in_a_file
+from clockhands.errors import ClockhandsError
+from clockhands.scaling import yarn_magnitude
+from clockhands.sources.gguf_fields import ARCHITECTURE
+from clockhands.sources.openers import open_gguf
+from clockhands.sources.params_fields import SCALED, meta_scaling
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code, Resolved
+
+
+class FilesDisagree(Kind, code="files-disagree"):
+    title = "Two files of one folder disagree"
+    severity = "warning"
+    hint = "Find out which file the model was trained by, usually the oldest, and convert the other again."
+    blames = "ambiguous"
+    what: str
+    there: float
+    taken_by: str
+    lost: bool | None = None
+    ratio: float | None = None
+    here: float | None = None
+    taken: float | None = None
+
+    def message(self) -> str:
+        places = [
+            (name, value) for name, value in self.evidence.items() if ":" in name or name.startswith("config.json (")
+        ]
+        told = " but ".join(f"{name} is {spoken(value)}" for name, value in places)
+        if self.here is not None:
+            return (
+                f"Two files disagree about the {self.what}: {told}, by which cosine and sine are multiplied by"
+                f" {spoken(self.there)} and not by {spoken(self.here)}."
+            )
+        tail = "readers of the one and of the other build different models."
+        if self.lost:
+            tail = "in one of them the scaling was lost, so that its readers turn the slow pairs wrongly."
+        if self.taken is not None:
+            told += f", for which {self.taken_by}, takes {spoken(self.taken)}"
+        ratio = f" A rate is {spoken(self.ratio)} times the other at most;" if self.ratio else ""
+        return f"Two files disagree about the {self.what}: {told};{ratio} {tail}".replace("; A", ". A")
+
+
+PARAMS = "params.json"
+_MOST_GGUF = 4  # of a folder: quantisations of one model have the same keys
+_SAME = 1e-3  # of a rate: files hold bases and divisors in float32
+
+
+@check
+def files_disagree(subject: Audited) -> Iterator[Kind]:
+    """Base, scaling, layers and heads, where another file of the folder says otherwise than the config."""
+    opened = subject.opened
+    if opened.form != "config":
+        return
+    code = _turning(subject.resolved)
+    params = opened.beside.get(PARAMS)
+    if code is not None and params:
+        yield from _against_params(subject, code, params)
+    if code is not None and opened.path is not None and opened.path.is_dir():
+        yield from _against_gguf(subject, code)
+
+
+def _turning(resolved: Resolved) -> Code | None:
+    """The code of the layers that see all, which every reader has; else of any."""
+    turning = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.rates]
+    wide = [code for code in turning if code.window is None]
+    return next(iter(wide or turning), None)
+
+
+def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> Iterator[Kind]:
+    scaling = code.scaling or {}
+    yarn = params.get("yarn") if isinstance(params.get("yarn"), Mapping) else {}
+    assert isinstance(yarn, Mapping)
+    block = next((place for place in code.source.get("scaling", "").split(", ") if in_a_file(place)), None)
+    here = _config_place(subject)
+    yield from _numbers(code.base, params.get("rope_theta"), "base", declared(code, "base"), f"{PARAMS}:rope_theta")
+    layers = _layers(subject.resolved)
+    place = code.source.get("layers", "").split(", ")[0]
+    layers_here = {place: layers} if in_a_file(place) else {}
+    yield from _numbers(layers, params.get("n_layers"), "number of layers", layers_here, f"{PARAMS}:n_layers")
+    heads = subject.opened.config or {}
+    if isinstance(heads.get("num_attention_heads"), int):
+        ours = heads["num_attention_heads"]
+        place = f"{subject.opened.config_name}:num_attention_heads"
+        yield from _numbers(ours, params.get("n_heads"), "number of heads", {place: ours}, f"{PARAMS}:n_heads")
+    switch = params.get("use_scaled_rope")
+    if isinstance(switch, bool) and switch != (scaling.get("type") == "llama3"):
+        said = {block or here: scaling.get("type"), f"{PARAMS}:use_scaled_rope": switch}
+        yield FilesDisagree({"what": "scaling", "lost": switch and not scaling, **said}, code.layers)
+    elif switch:
+        yield from _meta_factor(code, params, {_placed(code, "factor") or here: scaling.get("factor")})
+    if yarn and scaling.get("type") != "yarn":
+        said = {block or here: scaling.get("type"), f"{PARAMS}:yarn.factor": yarn.get("factor")}
+        yield FilesDisagree({"what": "scaling", "lost": not scaling, **said}, code.layers)
+    elif yarn:
+        for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
+            said = {_placed(code, key) or here: scaling.get(name)}
+            yield from _numbers(scaling.get(name), yarn.get(key), f"YaRN's {name}", said, f"{PARAMS}:yarn.{key}")
+        yield from _apply_scale(code, yarn)
+
+
+def _placed(code: Code, key: str) -> str | None:
+    """Where a number of the scaling stands in the file."""
+    places = code.source.get("scaling", "").split(", ")
+    return next((place for place in places if in_a_file(place) and place.endswith(f".{key}")), None)
+
+
+def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Kind]:
+    """The factor beside the one that the file's maker takes for its switch, which is a constant of the code."""
+    ours = (code.scaling or {}).get("factor")
+    written = next((key for key in SCALED["factor"] if params.get(key) is not None), None)
+    if written is not None:
+        yield from _numbers(ours, params[written], "scaling's factor", here, f"{PARAMS}:{written}")
+        return
+    block, source = meta_scaling(params)
+    if isinstance(ours, int | float) and not math.isclose(ours, block["factor"], rel_tol=1e-6):
+        said = {**here, f"{PARAMS}:use_scaled_rope": True}
+        evidence = {"what": "scaling's factor", "taken": block["factor"], "taken by": source}
+        yield FilesDisagree({**evidence, **said}, code.layers)
+
+
+def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Kind]:
+    """Whether cosine and sine are multiplied by YaRN's ``0.1 ln f + 1``, which Mistral's files say by a switch."""
+    applied, factor = yarn.get("apply_scale"), yarn.get("factor")
+    if not isinstance(applied, bool) or not isinstance(factor, int | float) or factor <= 1:
+        return
+    meant = yarn_magnitude(factor) if applied else 1.0
+    if code.attention_factor is None or math.isclose(code.attention_factor, meant, rel_tol=_SAME):
+        return
+    place = code.source.get("attention_factor", "").split(", ")[0]
+    said = {place if in_a_file(place) else "config.json:attention factor": code.attention_factor}
+    evidence = {"what": "attention factor", "here": code.attention_factor, "there": meant}
+    yield FilesDisagree({**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers)
+
+
+def _numbers(ours: Any, theirs: Any, what: str, here: Mapping[str, Any], there: str) -> Iterator[Kind]:
+    if not isinstance(ours, int | float) or not isinstance(theirs, int | float) or isinstance(theirs, bool):
+        return
+    if not math.isclose(ours, theirs, rel_tol=1e-6):
+        said = dict(here) or {"config.json (a default)": ours}
+        yield FilesDisagree({"what": what, **said, there: theirs})
+
+
+def _layers(resolved: Resolved) -> int | None:
+    """How many layers the codes of text name."""
+    named = [code.layers for code in resolved.codes if code.part == "text" and code.layers not in (None, "input")]
+    last = [int(layers.replace("-", ",").rpartition(",")[2]) for layers in named if layers]
+    return max(last) + 1 if last else None
+
+
+def _config_place(subject: Audited) -> str:
+    held = subject.opened.config or {}
+    key = next((key for key in ("rope_scaling", "rope_parameters") if key in held), "rope_scaling")
+    return f"{subject.opened.config_name}:{key}"
+
+
+def _against_gguf(subject: Audited, code: Code) -> Iterator[Kind]:
+    folder = subject.opened.path
+    assert folder is not None
+    for path in sorted(folder.glob("*.gguf"))[:_MOST_GGUF]:
+        try:
+            opened = open_gguf(path, str(path))
+        except ClockhandsError:
+            continue  # another part of a split file, or a broken one: the config can be judged without it
+        if _of_another_width(subject, opened.config or {}):
+            continue  # a draft, or an image tower
+        other = resolve(opened, subject.resolved.length)
+        theirs = _turning(other)
+        if theirs is None or theirs.rates is None or code.rates is None:
+            continue
+        there = declared(theirs, "base") or {f"{path.name}:rope.freq_base": theirs.base}
+        yield from _numbers(code.base, theirs.base, "base", declared(code, "base"), next(iter(there)))
+        layers = code.source.get("layers", "").split(", ")[0]
+        counted = theirs.source.get("layers", f"{path.name}:block_count").split(", ")[0]
+        here = {layers: _layers(subject.resolved)} if in_a_file(layers) else {}
+        yield from _numbers(_layers(subject.resolved), _layers(other), "number of layers", here, counted)
+        if len(code.rates) != len(theirs.rates):
+            evidence = {"config.json:pairs": len(code.rates), f"{path.name}:pairs": len(theirs.rates)}
+            yield FilesDisagree({"what": "number of turning pairs", **evidence}, code.layers)
+        elif code.base is not None and theirs.base is not None and math.isclose(code.base, theirs.base, rel_tol=1e-6):
+            yield from _ladders(code, theirs, path.name)
+
+
+def _of_another_width(subject: Audited, keys: Mapping[str, Any]) -> bool:
+    theirs = keys.get(f"{keys.get(ARCHITECTURE)}.embedding_length")
+    config = subject.opened.config or {}
+    inner = config.get("text_config")
+    ours = config.get("hidden_size", inner.get("hidden_size") if isinstance(inner, Mapping) else None)
+    return isinstance(ours, int) and isinstance(theirs, int) and ours != theirs
+
+
+def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Kind]:
+    """Two ladders of one base: where they differ, a scaling was lost or changed."""
+    ratios = [a / b for a, b in zip(code.rates or (), theirs.rates or (), strict=True) if b]
+    worst = max(ratios, key=lambda ratio: abs(math.log(ratio)) if ratio > 0 else 0.0, default=1.0)
+    if abs(worst - 1) <= _SAME:
+        return
+    block = next(
+        (place for place in code.source.get("scaling", "").split(", ") if in_a_file(place)), "config.json:scaling"
+    )
+    said = {block: (code.scaling or {}).get("type"), f"{name}:scaling": (theirs.scaling or {}).get("type")}
+    evidence = {"what": "scaling", "ratio": max(worst, 1 / worst), "lost": bool(code.scaling) != bool(theirs.scaling)}
+    yield FilesDisagree({**evidence, **said}, code.layers)

@@ -1,0 +1,117 @@
+"""One finding: what is wrong or worth knowing, the numbers that show it, and what to do about it."""
+
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clockhands.auditing._edits import Edit
+
+SEVERITIES = ("error", "warning", "note")
+"""From grave to harmless: wrong for any reader; wrong for some reader or length; worth knowing of a sound model."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something noticed about a model's position codes.
+
+    Attributes:
+        code: What kind of finding this is; a name of `CODES`, the word that `--ignore` takes.
+        severity: One of `SEVERITIES`.
+        message: One or two full sentences with the numbers.
+        evidence: The numbers: `"file:key"` for what stands in a file, plain words for what was computed from it.
+        hint: What to do.
+        layers: The layers it is about, as in a position code; None if it is about the whole model.
+        blames: Who is wrong: ``file``, ``reader``, ``module`` (a loaded one), or ``ambiguous`` where nobody is for
+            certain; None: nobody.
+        edit: The smallest change of the file that mends it, where one does.
+    """
+
+    code: str
+    severity: str
+    message: str
+    hint: str
+    evidence: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    layers: str | None = None
+    blames: str | None = None
+    edit: Edit | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as JSON values, in the order in which the schema names the fields."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+            "evidence": json_value(self.evidence),
+            "hint": self.hint,
+            "layers": self.layers,
+            "blames": self.blames,
+            "edit": None if self.edit is None else self.edit.to_dict(),
+        }
+
+
+def json_value(value: object) -> object:
+    """A value that strict JSON can hold: NaN and the infinities become words, anything strange its text.
+
+    >>> json_value({"base": float("nan"), "rates": (1.0, 0.5)})
+    {'base': 'NaN', 'rates': [1.0, 0.5]}
+    """
+    if value is None or isinstance(value, bool | str | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, numbers.Integral):  # numpy's integers
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else spoken(number)
+    return str(value)
+
+
+def spoken(value: object) -> str:
+    """A value as it stands in a sentence: thousands with commas, six digits of a real number, text in quotes.
+
+    >>> spoken(100000.0), spoken(8192), spoken(1.4330125702369627e-05), spoken("yarn"), spoken(None)
+    ('100,000', '8,192', '1.43301e-05', '"yarn"', 'null')
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, numbers.Integral):
+        return _whole(int(value))
+    if isinstance(value, numbers.Real):
+        return _real(float(value))
+    if isinstance(value, str):
+        return f'"{_short(value)}"'
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{key}: {spoken(item)}" for key, item in list(value.items())[:8])
+        return "{" + inside + (", ..." if len(value) > 8 else "") + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(spoken(item) for item in value[:4]) + (", ..." if len(value) > 4 else "") + "]"
+    return _short(str(value))
+
+
+def _whole(value: int) -> str:
+    if abs(value) < 10**18:
+        return f"{value:,}"
+    return f"{value:.6e}" if abs(value) < 10**300 else "a whole number of more than 300 digits"
+
+
+def _real(value: float) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if value.is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return (
+        f"{value:,.6g}"
+        if 1e-4 <= abs(value) < 1e6
+        else (f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}")
+    )
+
+
+def _short(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."

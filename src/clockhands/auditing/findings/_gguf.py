@@ -1,0 +1,450 @@
+"""What a GGUF file of an architecture must hold beside its keys, and what its tensors divide the rates by."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from clockhands.auditing._edits import Edit
+from clockhands.auditing.findings._keys import IgnoredKey
+from clockhands.auditing.findings._kind import Kind, listed, spoken
+from clockhands.auditing.findings._parts import Audited, check
+from clockhands.auditing.findings._releases import (
+    CLAIMED,
+    OF_LENGTH,
+    DiffersFromRelease,
+    MissingScaling,
+    ModelShape,
+    of_shape,
+    reach_of,
+    scaling_in_words,
+    scaling_of,
+)
+from clockhands.auditing.findings._scalings import LongropeSwapped
+from clockhands.errors import ClockhandsError
+from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
+from clockhands.sources.model_types import table
+from clockhands.sources.resolved import Code
+
+_AGAIN = "Convert the model again with a current converter"
+
+
+class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
+    title = "A GGUF file of a scaled Llama without its divisors"
+    severity = "warning"
+    hint = f"{_AGAIN}: it writes rope_freqs.weight for models with a llama3 scaling."
+    blames = "file"
+    architecture: str
+    base: float
+    context: int
+    release: str
+    scaling: str
+    reach: int
+
+    def message(self) -> str:
+        return (
+            f"A {self.architecture} file with a base of {spoken(self.base)} and a context of"
+            f" {spoken(self.context)} is of the kind of {self.release}, which has {self.scaling}, but"
+            " the tensor rope_freqs.weight that holds it is not there: the slow pairs turn too fast, and text falls"
+            f" apart past about {spoken(self.reach)} positions."
+        )
+
+
+class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
+    title = "Divisors of the rates that no scaling gives, or that are applied twice"
+    severity = "warning"
+    hint = f"{_AGAIN}, or take the scaling keys out where the tensor holds the scaling already."
+    blames = "file"
+    pairs: int
+    because: str
+    release: str
+    scaling: str
+    largest: float
+    first: int
+    last: float
+
+    def message(self) -> str:
+        head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the rates,"
+        if self.because == "all are 1":
+            return (
+                f"{head} are all 1 and scale nothing, but {self.release}, which has this base and context, has"
+                f" {self.scaling}."
+            )
+        if self.because == "applied twice":
+            keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self._keys()])
+            return (
+                f"{head} go up to {spoken(self.largest)}, and {keys} as well: readers apply both, and the slow pairs"
+                " turn too slowly."
+            )
+        return (
+            f"{head} go from {spoken(self.first)} to {spoken(self.last)}, at most"
+            f" {spoken(self.largest)}, as no llama3 scaling does, and are no list of LongRoPE either."
+        )
+
+    def _keys(self) -> list[tuple[str, object]]:
+        return [(name, value) for name, value in self.stated if "rope_freqs" not in name]
+
+
+class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
+    title = "A LongRoPE model without its lists"
+    severity = "warning"
+    hint = f"{_AGAIN}: it writes rope_factors_long.weight and rope_factors_short.weight."
+    blames = "file"
+    missing: Sequence[str]
+
+    def message(self) -> str:
+        keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self.stated])
+        return (
+            f"{keys}, as in a model that LongRoPE extended, but"
+            f" {listed(list(self.missing))} {'is' if len(self.missing) == 1 else 'are'} not there: readers"
+            " leave the rates as they are, and the model fails past its first length."
+        )
+
+
+class DimensionCount(Kind, code="dimension-count"):
+    title = "A number of turned channels that is no share of a head"
+    severity = "warning"
+    hint = "Set the key to the channels that turn in the model's original config (a share of a head, or all of it)."
+    blames = "file"
+    width: int
+    architecture: str
+    declared: int | None
+    expected: int | None = None
+    file: str | None = None
+
+    def message(self) -> str:
+        width, architecture = spoken(self.width), self.architecture
+        if self.declared is None:
+            return (
+                f"{architecture}.rope.dimension_count is not there, so readers turn all {width} channels of a head; in"
+                f" releases of this architecture {spoken(self.expected)} turn."
+            )
+        right = f"; in releases of this architecture {spoken(self.expected)} turn" if self.expected is not None else ""
+        return (
+            f"{architecture}.rope.dimension_count is {spoken(self.declared)}, but a head has {width} channels{right}."
+        )
+
+    def edit(self) -> Edit | None:
+        if self.expected is None:
+            return None
+        key = f"{self.architecture}.rope.dimension_count"
+        file = next((name.partition(":")[0] for name, _ in self.stated), self.file)
+        return Edit(f"Set {key} to {spoken(self.expected)}.", file)
+
+
+_MOST_NUMBERS = 2**16  # of a tensor that is read; a head has at most some hundreds of pairs
+_CLOSE = 1e-3  # of divisors: they are stored in float32, and converters compute them in it
+_NEVER = 1e10  # divisors from here on stop a pair: converters write 1e30 for channels that shall not turn
+
+
+@dataclass(frozen=True)
+class ScaledRelease:
+    """What releases of one architecture and base are.
+
+    Attributes:
+        reach: Positions that they have without a scaling.
+        least: The least context that only those with a scaling have.
+        name: One of them.
+        scaling: Its scaling, in words.
+    """
+
+    architecture: str
+    base: float
+    reach: int
+    least: int
+    name: str
+    scaling: str
+
+
+@cache
+def _known() -> Mapping[str, Any]:
+    """What is known by architecture; the file says what its parts are."""
+    text = resources.files("clockhands.auditing.findings").joinpath("gguf_releases.json").read_text(encoding="utf-8")
+    return json.loads(text)
+
+
+@dataclass(frozen=True)
+class _GgufModel:
+    """A GGUF file by the short names of its keys."""
+
+    subject: Audited
+    architecture: str
+    code: Code
+
+    def value(self, key: str) -> Any:
+        """What stands under a key of the architecture."""
+        return (self.subject.opened.config or {}).get(f"{self.architecture}.{key}")
+
+    def place(self, key: str) -> str:
+        """Where it stands."""
+        return f"{self.subject.opened.config_name}:{self.architecture}.{key}"
+
+    def said(self, *keys: str) -> dict[str, Any]:
+        """Some values by their places, where they are there."""
+        return {self.place(key): self.value(key) for key in keys if self.value(key) is not None}
+
+    def scaled_release(self, how: str) -> ScaledRelease | None:
+        """The releases of its architecture and base that have a scaling: ``divided`` by a tensor, or ``keyed``."""
+        rows = (ScaledRelease(**row) for row in _known()[how])
+        alike = (self.architecture, self.code.base or 0.0)
+        return next((row for row in rows if (row.architecture, row.base) == alike), None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all tensors of the model are in this file: of one part of several nothing can be missed."""
+        parts = (self.subject.opened.config or {}).get("split.count")
+        return bool(self.subject.opened.tensors) and not (isinstance(parts, int) and parts > 1)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether keys declare a scaling that stretches; readers take a factor without a type for a linear one."""
+        return self.value("rope.scaling.type") in (None, "linear", "yarn") and self.factor() > 1
+
+    def turning(self) -> list[int] | None:
+        """The channels that may turn; empty where any number may, None where it cannot be said."""
+        width = self.code.width or 0
+        if self.value("attention.key_length_mla") is None:
+            return [int(share * width) for share in _known()["shares"].get(self.architecture, ())]
+        # Keys are kept as what they are made from and, behind it, the channels that turn.
+        kept, rank = self.value("attention.key_length"), self.value("attention.kv_lora_rank")
+        known = type(kept) is int and type(rank) is int and self.architecture in _known()["shares"]
+        if not known or not 0 < kept - rank <= width:
+            return None
+        return [kept - rank]
+
+    def shapes(self) -> Iterator[ModelShape]:
+        """The shape, under each type of configs that is converted to this architecture."""
+        numbers = [self.value(key) for key in ("embedding_length", "block_count", "attention.head_count")]
+        if any(type(number) is not int for number in numbers):
+            return
+        vocabulary = self.value("vocab_size")
+        tokens = (self.subject.opened.config or {}).get("tokenizer.ggml.tokens")
+        if vocabulary is None and isinstance(tokens, Sized):
+            vocabulary = len(tokens)
+        for name in table()["gguf"]["types"].get(self.architecture, ()):
+            hidden, layers, heads = numbers
+            yield ModelShape(name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+
+    def factor(self) -> float:
+        """What the keys stretch by; 1 where none says."""
+        for key in ("rope.scaling.factor", "rope.scale_linear"):
+            factor = self.value(key)
+            if isinstance(factor, int | float) and factor:
+                return float(factor)
+        return 1.0
+
+    def numbers(self, name: str) -> list[float] | None:
+        """The numbers of a small tensor; None where there is none, or it cannot be read."""
+        info = self.subject.opened.tensors.get(name)
+        if info is None or not 0 < info.elements <= _MOST_NUMBERS:
+            return None
+        try:
+            return [float(number) for number in self.subject.opened.array(name).ravel()]
+        except ClockhandsError:
+            return None
+
+
+def _model(subject: Audited) -> _GgufModel | None:
+    opened = subject.opened
+    name = (opened.config or {}).get(ARCHITECTURE)
+    if opened.form != "gguf" or not isinstance(name, str):
+        return None
+    turning = [code for code in subject.resolved.codes if code.kind == "rotary"]
+    wide = [code for code in turning if code.window is None]
+    return _GgufModel(subject, name, (wide or turning)[0]) if turning else None
+
+
+@check
+def rope_freqs(subject: Audited) -> Iterator[Kind]:
+    """Divisors of the rates that are missing, that no formula gives, or that are applied beside a scaling in keys."""
+    model = _model(subject)
+    context = subject.resolved.context
+    if model is None:
+        return
+    release = model.scaled_release("divided")
+    needed = release is not None and context is not None and context >= release.least and not model.is_scaled
+    if FREQUENCIES not in subject.opened.tensors:
+        if needed and release is not None and model.whole:
+            evidence = {"context": context, "reach": release.reach, "release": release.name, "scaling": release.scaling}
+            evidence |= {"architecture": model.architecture, "base": model.code.base}
+            yield RopeFreqsMissing(evidence | model.said("rope.freq_base", "context_length"))
+        return
+    divisors = model.numbers(FREQUENCIES)
+    if divisors is None or model.code.base is None or len(divisors) * 2 != model.code.rotated:
+        return  # said where it was read
+    if not all(0 < number < math.inf for number in divisors):
+        return  # so was this
+    where = {f"{subject.opened.config_name}:{FREQUENCIES}": f"{len(divisors)} numbers"}
+    found = {"first": divisors[0], "last": divisors[-1], "largest": max(divisors), "pairs": len(divisors)}
+    if all(abs(number - 1) <= _CLOSE for number in divisors):
+        if needed and release is not None:
+            more = {"because": "all are 1", "release": release.name, "scaling": release.scaling}
+            yield RopeFreqsDiffer(found | more | where, model.code.layers)
+        return
+    if model.is_scaled:
+        keys = model.said("rope.scaling.type", "rope.scaling.factor", "rope.scale_linear")
+        yield RopeFreqsDiffer(found | {"because": "applied twice"} | where | keys, model.code.layers)
+    elif not (_stops(divisors) or _is_listed(model, divisors) or llama3_divisors(divisors, model.code.base)):
+        yield RopeFreqsDiffer(found | {"because": "no formula"} | where, model.code.layers)
+
+
+def llama3_divisors(divisors: Sequence[float], base: float) -> bool:
+    """Whether divisors of a ladder are those of a llama3 scaling, of any factor, original length and pair of bounds.
+
+    With ``f`` the last divisor, pair ``i`` keeps the share ``s_i`` of its rate, ``1 / d_i = (1 - s_i) / f + s_i``. By
+    the formula ``s_i`` is a straight line in the rate, held to 0 and 1.
+    """
+    number = np.array(divisors)
+    factor = number[-1]
+    if factor <= 1 or number.min() < 1 - _CLOSE or number.max() > factor * (1 + _CLOSE):
+        return False
+    rates = base ** (-np.arange(len(number)) / len(number))
+    kept = (1 / number - 1 / factor) / (1 - 1 / factor)
+    if (np.diff(kept) > _CLOSE).any():
+        return False
+    between = (kept > _CLOSE) & (kept < 1 - _CLOSE)
+    if between.sum() < 2:
+        return True  # a line goes through one point in any direction
+    line = np.polyfit(rates[between], kept[between], 1)
+    return bool(np.abs(np.clip(np.polyval(line, rates), 0, 1) - kept).max() <= 10 * _CLOSE)
+
+
+def _stops(divisors: Sequence[float]) -> bool:
+    """Whether they leave the first pairs as they are and stop the others (a proportional ladder)."""
+    turning = [number for number in divisors if number < _NEVER]
+    stopped = len(turning) < len(divisors)
+    return (
+        stopped and all(abs(number - 1) <= _CLOSE for number in turning) and list(divisors[: len(turning)]) == turning
+    )
+
+
+def _is_listed(model: _GgufModel, divisors: Sequence[float]) -> bool:
+    """Whether they are one of LongRoPE's lists, which lie beside them."""
+    return any(model.numbers(name) == list(divisors) for name in LISTS.values())
+
+
+@check
+def longrope_factors(subject: Audited) -> Iterator[Kind]:
+    """A LongRoPE model without the two lists that its rates are divided by, or with the one in the other's place."""
+    model = _model(subject)
+    if model is None:
+        return
+    yield from _swapped_lists(model)
+    if model.architecture not in _known()["listed"] or not model.whole:
+        return
+    missing = [name for name in LISTS.values() if name not in subject.opened.tensors]
+    multiplier, original = model.value("rope.scaling.attn_factor"), model.value("rope.scaling.original_context_length")
+    context = subject.resolved.context
+    extended = isinstance(original, int) and context is not None and context > original
+    magnified = isinstance(multiplier, int | float) and multiplier != 1
+    if not missing or model.is_scaled or not (extended or magnified):
+        return
+    keys = model.said("rope.scaling.attn_factor", "rope.scaling.original_context_length", "context_length")
+    yield LongropeFactorsMissing({"missing": missing, "architecture": model.architecture} | keys)
+
+
+def _swapped_lists(model: _GgufModel) -> Iterator[Kind]:
+    short, long = (model.numbers(LISTS[name]) for name in ("short_factor", "long_factor"))
+    if not short or not long or len(short) != len(long) or not (max(short) > max(long) and sum(short) > sum(long)):
+        return
+    file = model.subject.opened.config_name
+    where = {f"{file}:{LISTS[name]}": f"{len(short)} numbers" for name in ("short_factor", "long_factor")}
+    yield LongropeSwapped({**where, "largest short": max(short), "largest long": max(long)})
+
+
+@check
+def dimension_count(subject: Audited) -> Iterator[Kind]:
+    """A number of turned channels that is no share of a head which this architecture is known to have."""
+    model = _model(subject)
+    if model is None or model.code.width is None:
+        return
+    width, key = model.code.width, "rope.dimension_count"
+    declared, expected = model.value(key), model.turning()
+    if expected is None:
+        return
+    if declared is None:
+        wrong = bool(expected) and width not in expected
+    elif not isinstance(declared, int) or isinstance(declared, bool):
+        return
+    else:
+        wrong = declared > width or (bool(expected) and declared not in expected)
+    if not wrong:
+        return
+    evidence: dict[str, Any] = {"declared": declared, "width": width, "architecture": model.architecture}
+    evidence |= {"expected": expected[0]} if expected else {}
+    evidence |= model.said(key) or {"file": subject.opened.config_name}
+    yield DimensionCount(evidence | model.said("attention.key_length"), model.code.layers)
+
+
+@check
+def missing_keys(subject: Audited) -> Iterator[Kind]:
+    """A context that releases of an architecture have with a scaling in their keys, and no such keys."""
+    model = _model(subject)
+    context = subject.resolved.context
+    release = None if model is None else model.scaled_release("keyed")
+    if model is None or release is None or context is None or context < release.least:
+        return
+    if (
+        model.is_scaled
+        or model.value("rope.scaling.type") not in (None, "none")
+        or FREQUENCIES in subject.opened.tensors
+    ):
+        return
+    evidence = {
+        "context": context,
+        "base": model.code.base,
+        "type": model.architecture,
+        "reach": release.reach,
+        "release": release.name,
+        "its scaling": release.scaling,
+    }
+    yield MissingScaling(evidence | model.said("rope.freq_base", "context_length"), model.code.layers)
+
+
+@check
+def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
+    """No scaling, where every published model of the shape and the base has one."""
+    model = _model(subject)
+    if model is None or model.code.base is None or not model.code.rates or scaling_of(model.code) is not None:
+        return
+    block = model.said("rope.scaling.factor", "rope.scale_linear")
+    if model.value("rope.scaling.type") not in (None, "none", "linear", "yarn") or (block and model.factor() != 1):
+        return  # told as what is unread of it, or as incomplete
+    known = [each for shape in model.shapes() for each in of_shape(shape) if each.base == model.code.base]
+    context = subject.resolved.context
+    if not known or context is None or not all(each.scaling for each in known):
+        return
+    release = next((each for each in known if each.context == context), known[0])
+    there, reach = release.scaling or {}, reach_of(release.shape.type, release.base)
+    evidence: dict[str, Any] = {"release": release.name, "source of the release": release.source}
+    if there["rope_type"] in OF_LENGTH:
+        if reach is None or context < CLAIMED * reach:
+            return
+        evidence |= {"context": context, "base": release.base, "type": model.architecture, "reach": reach}
+        evidence |= {"its scaling": scaling_in_words(there), **model.said("rope.freq_base", "context_length")}
+        yield MissingScaling(evidence, model.code.layers)
+        return
+    evidence |= block or {"here": "There is no scaling"}
+    evidence |= {"because": "a factor of 1 changes nothing" if block else "nothing stands in its place"}
+    evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
+    yield DiffersFromRelease(evidence, model.code.layers)
+
+
+@check
+def yarn_without_type(subject: Audited) -> Iterator[Kind]:
+    """Numbers of YaRN beside a factor without a type, which readers take for a linear scaling."""
+    model = _model(subject)
+    if model is None or not model.is_scaled or model.value("rope.scaling.type") is not None:
+        return
+    meant = model.said(
+        "rope.scaling.original_context_length", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"
+    )
+    if meant:
+        because = "no rope.scaling.type stands beside it, and this reader takes a factor alone for a linear scaling"
+        instead = "A linear scaling of all pairs"
+        yield IgnoredKey({**meant, "because": because, "read instead": instead}, model.code.layers)

@@ -1,0 +1,260 @@
+"""Keys that contradict each other, stand twice, or are not read; the old and the new shape of a config."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from clockhands.auditing._edits import Edit, added, copied, moved, removed, replaced, together
+from clockhands.auditing.findings._kind import Kind, listed, nearest, spoken
+
+# A share of the channels and their number are two ways to say one thing: the value of the one is none of the other.
+_SHARE = re.compile(r"(factor|pct|percentage)$")
+
+# What the keys of position codes are made of, in the spellings of all families.
+_ABOUT_POSITIONS = re.compile(
+    r"rope|rot|position|theta|scal|factor|window|slid|seq|ctx|context|head|layer|hidden|model"
+)
+# What only some readers take, each in a way of its own; under no name of another key does it mean the same.
+_OF_SOME = {
+    "attn_factor": "vLLM 0.11.0 multiplies YaRN's own magnitude by it, and Transformers drops it;"
+    " attention_factor, which Transformers reads, would take the place of that magnitude instead"
+}
+
+
+class ConflictingKeys(Kind, code="conflicting-keys"):
+    title = "Two keys of one file disagree about one thing"
+    severity = "warning"
+    hint = "Find out which one the model was trained with and delete or correct the other."
+    blames = "ambiguous"
+    used: str | None = None
+
+    def message(self) -> str:
+        several = len({name.partition(":")[0] for name, _ in self.stated}) > 1
+        used = self.used if several or self.used is None else self.used.partition(":")[2] or self.used
+        tail = f" This audit goes by {used}." if used is not None else ""
+        return f"{self.said('but')}: readers that look at only one of them build different models.{tail}"
+
+    def edit(self) -> Edit | None:
+        """The other keys made to say what the used one says, or taken away where they count something else."""
+        used = self.used
+        others = [name for name, _ in self.stated if name != used]
+        if used is None or used not in self.evidence or not others:
+            return None
+        says = f"Make the others say what {used.partition(':')[2]} says, if that is what the model was trained with."
+        alike = [bool(_SHARE.search(name)) == bool(_SHARE.search(used)) for name in others]
+        return together(
+            says,
+            *(copied(used, name, "") if same else removed(name, "") for name, same in zip(others, alike, strict=True)),
+        )
+
+
+class DuplicateKey(Kind, code="duplicate-key"):
+    title = "A key that stands in the file more than once"
+    hint = "Find out which value the model was trained with and delete the other."
+
+    def blames(self) -> str | None:
+        return "ambiguous" if self.severity() == "warning" else None
+
+    def severity(self) -> str:
+        return "warning" if any(_ABOUT_POSITIONS.search(name) for name, _ in self.named) else "note"
+
+    def message(self) -> str:
+        keys = listed([name for name, _ in self.named])
+        return f"{keys} is given more than once: the last value was read, and other readers may take the first."
+
+
+class UnknownKey(Kind, code="unknown-key"):
+    title = "A key of a rotary block that no reader knows"
+    severity = "warning"
+    hint = "Correct the spelling or delete the key; if a reader of yours needs it, `--ignore unknown-key`."
+    blames = "file"
+    known: str = ""
+    held: bool = False
+
+    def message(self) -> str:
+        some = self._of_some()
+        if some is not None:
+            keys = listed([f"{name} ({spoken(value)})" for name, value in self.named])
+            return f"{keys} is a key of some readers only: {some}."
+        known = self.known
+        keys = listed([f"{name} ({spoken(value)})" for name, value in self.named])
+        near = self._nearest()
+        meant = f" Perhaps {near} is meant." if near else ""
+        return (
+            f"{keys} is not a key of this block{f', which knows {known}' if known else ''}; readers drop it without a"
+            f" word.{meant}"
+        )
+
+    def edit(self) -> Edit | None:
+        place, near = self.place, self._nearest()
+        if place is None or self._of_some() is not None:
+            return None
+        if near is not None and not self.held:
+            return moved(place, f"{place.rpartition('.')[0]}.{near}", f"Write it as {near}.")
+        return removed(place, "Delete the key, which nobody reads.")
+
+    def _of_some(self) -> str | None:
+        place = self.place or ""
+        return _OF_SOME.get(place.rpartition(".")[2])
+
+    def _nearest(self) -> str | None:
+        """The key of the block that the unknown one is most like, if it is like one."""
+        return nearest((self.place or "").rpartition(".")[2], self.known)
+
+
+class IgnoredKey(Kind, code="ignored-key"):
+    title = "A key that this model type does not read"
+    hint = "Move it to where this model type reads it, or delete it."
+    because: str | None = None
+    read_instead: str = ""
+
+    def blames(self) -> str | None:
+        return "file" if self.severity() == "warning" else None
+
+    def severity(self) -> str:
+        # A key that stands in the wrong place loses its value; one that this type has no use for loses nothing.
+        misplaced = re.search(r"block|object", str(self.because))
+        # What a switch turns on is another code than the type has: whoever wrote it meant another model.
+        switched = any(value is True for _, value in self.stated)
+        return "warning" if misplaced or switched or self.read_instead else "note"
+
+    def message(self) -> str:
+        because = f" ({self.because})" if self.because else ""
+        instead = f" {self.read_instead} is read instead." if self.read_instead else ""
+        return f"{self.said()}, but it is not read{because}: it is dropped without a word.{instead}"
+
+    def edit(self) -> Edit | None:
+        place = self.place
+        if place is None:
+            return None
+        if self.severity() == "note":
+            return removed(place, "Delete the key, which nobody reads.")
+        file, _, path = place.partition(":")
+        around, _, key = path.rpartition(".")
+        instead = str(self.read_instead)
+        if key == "type" and instead.startswith("rope_type"):
+            return copied(place, f"{place.removesuffix('type')}rope_type", "Write the name under rope_type as well.")
+        # What is read instead is a key of the same object, or the value that stands in for the one that is not read.
+        if not re.fullmatch(r"[a-z]\w*", instead) or instead in ("true", "false", "null"):
+            return None
+        return moved(place, f"{file}:{around}{'.' if around else ''}{instead}", f"Write it as {instead}.")
+
+
+class ConflictingShapes(Kind, code="conflicting-shapes"):
+    title = "The old and the new shape of the config disagree"
+    severity = "warning"
+    hint = "Find out which one the model was trained with and make both places say it, or delete the other."
+    blames = "ambiguous"
+    used: Any = ""
+
+    def message(self) -> str:
+        used = str(self.used)
+        tail = f" Transformers 5 and this audit go by {used.partition(':')[2]}." if used else ""
+        return (
+            f"The old shape of the config and the new one disagree: {self._paired()}. Readers of the old shape take the"
+            f" one, readers of the new shape the other, and none warns.{tail}"
+        )
+
+    def edit(self) -> Edit | None:
+        """The place that is not used made to say what the used one says, number by number."""
+        used = str(self.used)
+        entries = self.stated
+        edits = []
+        for first, second in zip(entries[::2], entries[1::2], strict=True):
+            (from_, value), (to, _) = (second, first) if second[0].startswith(used) else (first, second)
+            key = to.rpartition(":")[2].rpartition(".")[2]
+            if value is None:
+                # What is used does not hold the key: a type stands for none, another key has to go.
+                edits.append(replaced(to, "default", "") if key in ("type", "rope_type") else removed(to, ""))
+            else:
+                edits.append(copied(from_, to, ""))
+        place = used.partition(":")[2]
+        return together(
+            f"Make the other place say what {place} says, if that is what the model was trained with.", *edits
+        )
+
+    def _paired(self) -> str:
+        """What is said of one thing in two places, side by side; what stands in one of the two only comes last."""
+        entries = self.named
+        both: list[str] = []
+        alone: dict[str, list[str]] = {}
+        for (name, value), (other, its) in zip(entries[::2], entries[1::2], strict=True):
+            if value is None or its is None:
+                holder, _, key = (name if its is None else other).rpartition(".")
+                alone.setdefault(holder, []).append(key)
+            else:
+                both.append(f"{name} is {spoken(value)} but {other} is {spoken(its)}")
+        only = [
+            f"{listed(keys)} {'stands' if len(keys) == 1 else 'stand'} in {holder} only"
+            for holder, keys in alone.items()
+        ]
+        return "; ".join(filter(None, [listed(both), *only]))
+
+
+class ConflictingSpellings(Kind, code="conflicting-spellings"):
+    title = "type and rope_type of one block contradict each other"
+    severity = "warning"
+    hint = (
+        "Find out which scaling the model was trained with and write it under both spellings, or under rope_type only."
+    )
+    blames = "ambiguous"
+    used: Any = None
+
+    def message(self) -> str:
+        used = str(self.used).rpartition(".")[2]
+        return (
+            f"The two spellings of the scaling's name contradict each other: {self.said('but')}. Readers that know"
+            f" only one of the spellings apply that scaling; Transformers 5 and this audit go by {used}."
+        )
+
+    def edit(self) -> Edit | None:
+        used = self.used
+        other = next((name for name, _ in self.stated if name != used), None)
+        if not isinstance(used, str) or other is None:
+            return None
+        name = spoken(self.evidence.get(used))
+        return copied(used, other, f"Write {name} under both spellings, if that is the scaling of the training.")
+
+
+class FlatLayerTypes(Kind, code="flat-layer-types"):
+    title = "One flat rotary block where each kind of layer has its own"
+    severity = "warning"
+    hint = "Write one object for each kind of layer into the block, as the model's original release has it."
+    blames = "file"
+    kinds_of_layers: Sequence[str] = ()
+    scaled: Sequence[str] = ()
+
+    def message(self) -> str:
+        kinds = list(self.kinds_of_layers)
+        taken = [
+            f"{spoken(self.evidence[f'base of {kind}'])} for {kind}"
+            for kind in kinds
+            if self.evidence.get(f"base of {kind}")
+        ]
+        instead = f" Transformers 5 takes the base {listed(taken)}, and no scaling." if taken else ""
+        return (
+            f"The rotary block is flat ({self.said()}), but this type has one for each kind of layer"
+            f" ({listed(kinds)}): what stands flat is dropped, or other readers give it to all layers alike.{instead}"
+        )
+
+    def edit(self) -> Edit | None:
+        """The block moved into the object of the layers that it is for; the others get what the class gives them."""
+        kinds, owners = list(self.kinds_of_layers), list(self.scaled)
+        entries = self.stated
+        if len(owners) != 1 or not kinds or not entries:
+            return None
+        if any(place.rpartition(".")[2] in kinds for place, _ in entries):
+            return None  # a kind of layer has something there that is no object: what was meant is not known
+        block = entries[0][0].rpartition(".")[0]
+        edits = []
+        for kind in kinds:
+            base = self.evidence.get(f"base of {kind}")
+            if kind not in owners and base is None:
+                return None
+            values = {} if kind in owners else {"rope_type": "default", "rope_theta": base}
+            edits.append(added(f"{block}.{kind}", values, ""))
+        for place, _ in entries:
+            edits.append(moved(place, f"{block}.{owners[0]}.{place.rpartition('.')[2]}", ""))
+        return together(
+            f"Move the block into an object {owners[0]}, and give the other kinds of layers their own.", *edits
+        )

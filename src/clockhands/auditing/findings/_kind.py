@@ -1,0 +1,133 @@
+"""A kind of finding is a class, and what was noticed of one target is an instance: evidence, from which all is said."""
+
+import difflib
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, ClassVar
+
+from clockhands.auditing._edits import Edit
+from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
+from clockhands.readers.telling import listed
+
+IF_SOUND = "Nothing to mend: sound models have this too."
+
+
+class Kind:
+    """One kind of finding; an instance is one case of it.
+
+    A subclass declares what it takes from the evidence as typed fields: ``largest_ratio: float`` is the entry "largest
+    ratio". A field without a default must be there. What stands in a file is in `stated`, under its place.
+
+    Attributes:
+        evidence: The numbers, in the order in which they are shown: `"file:key"` to what stands there, plain words to
+            what was computed.
+        layers: The layers that it is about; None for the whole model.
+        code: The name of the kind.
+        title: What it is, in a few words.
+        severity: One of `SEVERITIES`, or a method where it depends on the case.
+        hint: What to do, or a method.
+        blames: Who is wrong: the ``file``; nobody for certain, because the file can be read in two ways
+            (``ambiguous``); a ``reader`` that misreads a file that is right; or the loaded ``module``. None where
+            nothing is wrong.
+        edit: A method that makes the smallest change of the file that mends it; None where no change of it does.
+        means: What it does to a model and how it shows, for `clockhands explain`.
+        unmended: Why no change of the file mends it, or why not in every case.
+        cases: Public cases: ``owner/repository#number``, with the month.
+    """
+
+    kinds: ClassVar[dict[str, type["Kind"]]] = {}
+    fields: ClassVar[frozenset[str]] = frozenset()
+
+    code: str
+    title: str
+    severity: str | Callable[..., str]
+    hint: str | Callable[..., str]
+    blames: str | Callable[..., str | None] | None = None
+    edit: Callable[..., Edit | None] | None = None
+    means: str = ""
+    unmended: str = ""
+    cases: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, code: str = "") -> None:
+        cls.fields = cls.fields | inspect.get_annotations(cls).keys()
+        if code:
+            cls.code = code
+            Kind.kinds[code] = cls
+            for name, value in explanations().get(code, {}).items():
+                setattr(cls, name, tuple(value) if isinstance(value, list) else value)
+
+    def __init__(self, evidence: Mapping[str, Any], layers: str | None = None) -> None:
+        self.evidence, self.layers = evidence, layers
+        named = {name.lower().replace(" ", "_"): value for name, value in evidence.items()}
+        vars(self).update({name: value for name, value in named.items() if name in self.fields})
+
+    def message(self) -> str:
+        """One or two full sentences with the numbers."""
+        raise NotImplementedError
+
+    @classmethod
+    def advice(cls) -> str:
+        """What to do in general, where the hint depends on the case."""
+        return cls.hint if isinstance(cls.hint, str) else cls({}).hint()  # pyright: ignore[reportCallIssue]
+
+    @classmethod
+    def gravest(cls) -> int:
+        """The place of its severity among `SEVERITIES`; one that depends on the case may be an error."""
+        return SEVERITIES.index(cls.severity) if isinstance(cls.severity, str) else 0
+
+    def finding(self) -> Finding:
+        """The finding that is made of this case."""
+        return Finding(
+            self.code,
+            self.severity if isinstance(self.severity, str) else self.severity(),
+            self.message(),
+            self.hint if isinstance(self.hint, str) else self.hint(),
+            self.evidence,
+            self.layers,
+            self.blames() if callable(self.blames) else self.blames,
+            None if self.edit is None else self.edit(),
+        )
+
+    @property
+    def stated(self) -> list[tuple[str, Any]]:
+        """The entries that stand in a file: their names are `file:key`."""
+        return [(name, value) for name, value in self.evidence.items() if ":" in name]
+
+    @property
+    def place(self) -> str | None:
+        """The first place in a file."""
+        return next((name for name, _ in self.stated), None)
+
+    @property
+    def named(self) -> list[tuple[str, Any]]:
+        """What stands in the file under its bare keys; with the file's name where there are several files."""
+        files = {name.partition(":")[0] for name, _ in self.stated}
+        # A quantity of several keys names the file before each: `file:hidden_size / file:num_attention_heads`.
+        bare = "" if len(files) != 1 else f"{min(files)}:"
+        return [(name.replace(bare, "") if bare else name, value) for name, value in self.stated]
+
+    def said(self, joint: str = "and") -> str:
+        """What the file says, in words.
+
+        >>> Kind({"config.json:rope_theta": 10000.0, "used": 1}).said()
+        'rope_theta is 10,000'
+        """
+        return listed([f"{name} is {spoken(value)}" for name, value in self.named], joint) or "the file does not say"
+
+
+def nearest(name: str, known: str) -> str | None:
+    """The one of some names, which commas part, that a name is most like, if it is like one."""
+    return next(iter(difflib.get_close_matches(name, known.split(", "), n=1, cutoff=0.7)), None)
+
+
+@cache
+def explanations() -> Mapping[str, Mapping[str, Any]]:
+    """Code to what is told of it beyond its case: texts, kept in lines that fit a page."""
+    text = resources.files("clockhands.auditing.findings").joinpath("explanations.toml").read_text(encoding="utf-8")
+    return {
+        code: {name: " ".join(held.split()) if isinstance(held, str) else held for name, held in told.items()}
+        for code, told in tomllib.loads(text).items()
+    }

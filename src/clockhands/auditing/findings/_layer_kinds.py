@@ -1,0 +1,385 @@
+"""What differs between layers, channels, axes and heads, held against what the model's type does."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
+from clockhands.auditing.findings._kind import IF_SOUND, Kind, spoken
+from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, in_a_file, labels_of, rotary_parts
+from clockhands.sources.fields import MOST_LAYERS
+from clockhands.sources.projections import other_widths
+
+
+class LayerTypeScaling(Kind, code="layer-type-scaling"):
+    title = "The scaling stands on the wrong kind of layer"
+    severity = "warning"
+    hint = "Put the scaling on the kind of layer that the model's original release has it on."
+    blames = "file"
+    stands_on: str
+    belongs_on: str
+    missing_there: bool | None = None
+    factor: float | None = None
+    block: str | None = None
+    belongs_in: str | None = None
+
+    def message(self) -> str:
+        wrong, right = self.stands_on, self.belongs_on
+        missing = f" and {right} layers have none" if self.missing_there else ""
+        return (
+            f"The scaling stands on {wrong} layers ({self.said()}){missing}, but this type stretches {right} layers"
+            f" only: {wrong} layers see their window and nothing further, and turn by a factor of"
+            f" {spoken(self.factor)} too slowly there."
+        )
+
+    def edit(self) -> Edit | None:
+        """The scaling's keys moved to the kind of layer that has it, or taken away where that one has its own."""
+        wrong, right = self.block, self.belongs_in
+        if not isinstance(wrong, str) or not isinstance(right, str):
+            return None
+        edits = []
+        keys = [place.rpartition(".")[2] for place, _ in self.stated]
+        if self.missing_there:
+            for key in keys:
+                if key in ("rope_type", "type"):
+                    edits.append(added(f"{right}.{key}", self.evidence[f"{wrong}.{key}"], ""))
+                else:
+                    edits.append(moved(f"{wrong}.{key}", f"{right}.{key}", ""))
+            says = f"Move the scaling to {self.belongs_on} layers."
+        else:
+            says = f"Take the scaling off {self.stands_on} layers."
+            edits += [removed(f"{wrong}.{key}", "") for key in keys if key not in ("rope_type", "type")]
+        edits += [replaced(f"{wrong}.{key}", "default", "") for key in keys if key in ("rope_type", "type")]
+        return together(says, *edits)
+
+
+class NopeInverted(Kind, code="nope-inverted"):
+    title = "The list of layers without rotation is inverted, or names none"
+    severity = "warning"
+    hint = "Correct the list: in no_rope_layers, in spite of its name, 1 means that a layer rotates."
+    blames = "file"
+    layers_without_rotation: int
+    one_layer_without_rotation_in: int
+
+    def message(self) -> str:
+        still, layers = spoken(self.layers_without_rotation), spoken(self.evidence["layers"])
+        every = spoken(self.one_layer_without_rotation_in)
+        if not self.layers_without_rotation:
+            return (
+                f"All {layers} layers are said to rotate ({self.said()}), where by the interval one in {every} does"
+                " not: readers that go by the list rotate layers that were trained without rotation, if the interval"
+                " is right."
+            )
+        return (
+            f"{still} of {layers} layers are said not to rotate ({self.said()}), where one in {every} does not in this"
+            " family: the list is inverted. In it, 1 means that a layer rotates and 0 that it does not."
+        )
+
+    def edit(self) -> Edit | None:
+        place, flags = next(iter(self.stated), (None, None))
+        if place is None or not isinstance(flags, list | tuple):
+            return None
+        if not self.layers_without_rotation:
+            every = self.one_layer_without_rotation_in
+            by_interval = [0 if (layer + 1) % every == 0 else 1 for layer in range(len(flags))]
+            return replaced(place, by_interval, f"Write 0 for one layer in {every}, as the interval has it.")
+        return replaced(place, [0 if flag else 1 for flag in flags], "Invert the list: 1 for a layer that rotates.")
+
+
+class MropeSections(Kind, code="mrope-sections"):
+    title = "The sections of time, rows and columns do not fill the pairs"
+    hint = "Copy the sections from the model's original release: they must fill half of the channels that turn."
+    blames = "file"
+    together: int
+    pairs: int
+    order: str | None = None
+
+    def severity(self) -> str:
+        return "error" if self.together != self.pairs else "warning"
+
+    def message(self) -> str:
+        pairs, together_ = self.pairs, self.together
+        if together_ != pairs:
+            does = (
+                "fails when it cuts them apart"
+                if self.order == "chunked"
+                else "turns those left over by time, without a word"
+            )
+            return (
+                f"{self.said()}, {spoken(together_)} pairs together, but {spoken(pairs)} pairs turn: code of this type"
+                f" {does}."
+            )
+        if self.order == "chunked":
+            return (
+                f"{self.said()}: {spoken(pairs)} pairs as it should be, but not one part of time, one of rows and one"
+                " of columns; some coordinate turns nothing."
+            )
+        return (
+            f"{self.said()}: the three fill {spoken(pairs)} pairs, but this type lets them take turns, every third pair"
+            f" to one of them, which leaves {spoken((pairs + 1) // 3)} pairs for rows and {spoken(pairs // 3)} for"
+            " columns: what is beyond goes to time without a word."
+        )
+
+
+class MropeOrder(Kind, code="mrope-order"):
+    title = "mrope_interleaved contradicts the code of the type"
+    severity = "warning"
+    hint = "Write what the code of the type does; the key does not say which two channels form a pair."
+    blames = "file"
+    class_order: str
+    type: str
+
+    def message(self) -> str:
+        place, value = self.stated[0]
+        does = "take turns pair by pair" if self.class_order == "interleaved" else "lie side by side in blocks"
+        return (
+            f"{place.rpartition(':')[2]} is {spoken(value)}, but in code of this type ({self.type}) the pairs of"
+            f" time, rows and columns {does}: readers that go by the key turn pairs by the wrong coordinate. The key is"
+            " about axes and says nothing about which two channels form a pair."
+        )
+
+    def edit(self) -> Edit | None:
+        place, value = self.stated[0]
+        return replaced(place, not value, f"Write {spoken(not value)}, as the code of the type does.")
+
+
+class PartialMeaning(Kind, code="partial-meaning"):
+    title = "partial_rotary_factor read in its other meaning"
+    share: float
+    type: str
+    class_meaning: str | None = None
+    axes: bool | None = None
+    as_the_class_has_it: bool | None = None
+
+    def hint(self) -> str:
+        return (
+            f"{IF_SOUND} When you port it, check which pairs turn, and at which rates."
+            if self._as_it_should_be()
+            else "Write the type of scaling that the class of this model has."
+        )
+
+    def blames(self) -> str | None:
+        return "reader" if self._as_it_should_be() else "file"
+
+    def severity(self) -> str:
+        return "note" if self._as_it_should_be() else "warning"
+
+    def message(self) -> str:
+        share, own = spoken(self.share), self.class_meaning
+        if self.axes:
+            return (
+                f"{self.said()}: only {share} of a head turns, and its pairs are shared among time, rows and columns"
+                " besides. Readers are known to drop the share where there are sections, and then turn the whole head."
+            )
+        if self.as_the_class_has_it:
+            return (
+                f"{self.said()}: {share} of the pairs of the whole head's ladder turn, and the slow ones stand still,"
+                " as the class of this type has it. Readers that know the share alone make a new ladder over the part"
+                " that turns, and every rate but the first is another."
+            )
+        if own == "proportional":
+            return (
+                f"{self.said()}, but this type stops the slow pairs of the whole head's ladder (rope_type"
+                f' "proportional", share {share}): read as "default", the same share makes a new, steeper ladder over'
+                " the part that turns, and every rate but the first is another."
+            )
+        return (
+            f"{self.said()}, but code of this type ({self.type}) makes the ladder over the part that turns"
+            f" (share {share}): proportional instead keeps the ladder of the whole head and stops its slow pairs, and"
+            " every rate but the first is another."
+        )
+
+    def edit(self) -> Edit | None:
+        own = self.class_meaning
+        place = next((name for name, value in self.stated if isinstance(value, str)), None)
+        if own is None or place is None or self._as_it_should_be():
+            return None
+        return replaced(place, own, f'Write "{own}", as the class of this type has it.')
+
+    def _as_it_should_be(self) -> bool:
+        return bool(self.axes or self.as_the_class_has_it)
+
+
+class InertWindow(Kind, code="inert-window"):
+    title = "A window that is switched off"
+    severity = "note"
+    hint = f"{IF_SOUND} A reader that looks at the window alone would cut the context off."
+
+    def message(self) -> str:
+        return f"{self.said()}: the window is switched off, and no layer has one."
+
+
+class OtherHeadWidth(Kind, code="head-width"):
+    title = "Heads of another width in the weights than in what is declared"
+    severity = "warning"
+    hint = "Write the width that the weights have into the file, or take the weights that it was written for."
+    blames = "file"
+    rows: int
+    heads: int
+    width: int
+    width_in_the_weights: int
+    width_from: str | None = None
+
+    def message(self) -> str:
+        rows, heads, width = spoken(self.rows), spoken(self.heads), spoken(self.width)
+        declared = f"heads of {width} channels are declared"
+        if self.width_from:
+            declared = f"heads of {width} channels follow from what is declared ({self.width_from})"
+        return (
+            f"The queries of the weights have {rows} rows, which is {heads} heads of"
+            f" {spoken(self.width_in_the_weights)} channels, but {declared}: every rate is that of another ladder,"
+            " and readers that trust what is declared cut the rows into the wrong heads."
+        )
+
+    def edit(self) -> Edit | None:
+        places = [name for name, _ in self.stated if " " not in name]
+        right = self.width_in_the_weights
+        says = f"Write {spoken(right)} as the width of a head, as the weights have it."
+        return replaced(places[0], right, says) if places else Edit(says)
+
+
+# Keys of a block that belong to its scaling; what is left is a base and a share.
+_SCALES = (
+    "rope_type", "type", "factor", "original_max_position_embeddings", "attention_factor", "mscale", "mscale_all_dim",
+    "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor", "truncate",
+)  # fmt: skip
+
+
+@check
+def layer_type_scaling(subject: Audited) -> Iterator[Kind]:
+    """A scaling on the kind of layer that this type does not stretch."""
+    for part in rotary_parts(subject):
+        if part.row is None or not part.row.nested or not part.row.scaled:
+            continue
+        blocks = [block for block in part.blocks() if block.kind is not None]
+        for block in blocks:
+            if block.kind in part.row.scaled or not _scales(block):
+                continue
+            right = next((other for other in blocks if other.kind in part.row.scaled), None)
+            evidence: dict[str, Any] = block.said(*_SCALES)
+            evidence |= {
+                "stands on": block.kind,
+                "belongs on": part.row.scaled[0],
+                "block": block.place,
+                "belongs in": None if right is None else right.place,
+                "missing there": right is not None and not _scales(right),
+                "factor": block.values.get("factor"),
+            }
+            yield LayerTypeScaling(evidence)
+
+
+def _scales(block: RotaryBlock) -> bool:
+    return block.scaling not in (None, "default") and block.values.get("factor") != 1
+
+
+@check
+def nope_inverted(subject: Audited) -> Iterator[Kind]:
+    """A list of layers without rotation that is the inverse of what the interval or the family says, or names none."""
+    for part in rotary_parts(subject):
+        flags = part.fields.items("rotating_layers")
+        period = part.fields.whole("still_period")
+        every = period.value if period is not None else (part.row.still if part.row is not None else None)
+        if flags is None or not flags.value or every is None or every < 3:
+            continue
+        layers = part.fields.whole("layers", most=MOST_LAYERS)
+        if layers is None or len(flags.value) != layers.value:
+            continue  # a list of another length is impossible, and told as that
+        still = sum(1 for flag in flags.value if flag == 0)
+        if still == 0 and all(flag == 1 for flag in flags.value) and len(flags.value) >= every:
+            # The class fills the list from the interval: one without any such layer was filled by something else.
+            if period is not None and part.fields.declares("still_period"):
+                evidence = {flags.source: flags.value, period.source: every, "layers without rotation": 0}
+                evidence |= {"layers": len(flags.value), "one layer without rotation in": every}
+                yield NopeInverted(evidence)
+            continue
+        # One in `every` does not rotate: a list in which most do not is its inverse, not another choice of layers.
+        if 2 * still <= len(flags.value) or any(flag not in (0, 1) for flag in flags.value):
+            continue
+        evidence = {flags.source: flags.value, "layers without rotation": still, "layers": len(flags.value)}
+        yield NopeInverted({**evidence, "one layer without rotation in": every})
+
+
+@check
+def mrope_order(subject: Audited) -> Iterator[Kind]:
+    """A key that says another order of axes than the class of the type has."""
+    for part in rotary_parts(subject):
+        if part.row is None or part.row.sections is None or part.known is None:
+            continue
+        for block in part.blocks():
+            said = block.values.get("mrope_interleaved")
+            if isinstance(said, bool) and said != (part.row.sections == "interleaved"):
+                evidence = {f"{block.place}.mrope_interleaved": said, "class order": part.row.sections}
+                yield MropeOrder({**evidence, "type": f"{part.known.name}, {part.known.library}"})
+
+
+@check
+def partial_meaning(subject: Audited) -> Iterator[Kind]:
+    """A share of the head that can be read as a shorter ladder, or as one whose slow pairs stand still."""
+    for part in rotary_parts(subject):
+        if part.row is None or part.known is None:
+            continue
+        own = _own_meanings(part)
+        for block in part.blocks():
+            meaning = own.get(block.kind or "full", "default")
+            share = block.values.get("partial_rotary_factor", _share(part))
+            if not isinstance(share, int | float) or not 0 < share < 1:
+                continue
+            if "proportional" not in (block.scaling, meaning) or block.scaling not in ("proportional", "default"):
+                continue
+            evidence = block.said("rope_type", "type", "partial_rotary_factor")
+            evidence |= {"share": share, "class meaning": meaning, "type": f"{part.known.name}, {part.known.library}"}
+            evidence["as the class has it"] = block.scaling == meaning
+            yield PartialMeaning(evidence)
+        yield from _share_beside_sections(part)
+
+
+def _share_beside_sections(part: Part) -> Iterator[Kind]:
+    if part.row is None or part.row.sections is None:
+        return
+    held = [block.said("partial_rotary_factor", "mrope_section") for block in part.blocks()]
+    share = part.fields.number("share")
+    evidence = next((said for said in held if len(said) == 2), next(iter(held), {}))
+    value = next((value for place, value in evidence.items() if place.endswith("factor")), None)
+    if value is None and share is not None:
+        value = share.value
+        evidence = {share.source: value, **evidence} if part.fields.declares("share") else evidence
+    if isinstance(value, int | float) and 0 < value < 1 and evidence:
+        yield PartialMeaning({**evidence, "share": value, "axes": True})
+
+
+def _own_meanings(part: Part) -> dict[str, str]:
+    """Kind of layer to the meaning that the class has of a share there."""
+    block = part.row.block if part.row is not None else {}
+    held = {kind: block.get(label, {}) for kind in ("full", "sliding", "chunked") for label in labels_of(kind)[:1]}
+    return {kind: str(values["rope_type"]) for kind, values in held.items() if "rope_type" in values}
+
+
+def _share(part: Part) -> float | None:
+    share = part.fields.number("share")
+    return None if share is None else share.value
+
+
+@check
+def inert_window(subject: Audited) -> Iterator[Kind]:
+    """A window beside a switch that turns it off."""
+    for part in rotary_parts(subject):
+        switch, window = part.fields.raw("window_on"), part.fields.raw("window")
+        if switch is not None and window is not None and switch.value is False and window.value:
+            yield InertWindow({window.source: window.value, switch.source: switch.value})
+
+
+@check
+def head_width(subject: Audited) -> Iterator[Kind]:
+    """Heads of another width than the rows of the query projection have room for."""
+    for other in other_widths(subject.opened, subject.resolved) if subject.opened.tensors else ():
+        evidence: dict[str, Any] = {
+            "tensor": other.info.name,
+            "rows": other.rows,
+            "heads": other.heads,
+            "width": other.width,
+            "width in the weights": other.found,
+        }
+        if in_a_file(other.source):
+            evidence[other.source] = other.width
+        elif other.source:
+            evidence["width from"] = other.source
+        yield OtherHeadWidth(evidence, other.layers)

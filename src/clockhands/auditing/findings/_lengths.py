@@ -1,0 +1,386 @@
+"""How far the codes reach, lengths that disagree, rows before the first position, what a dtype holds."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from clockhands.auditing.findings._kind import IF_SOUND, Kind, spoken
+from clockhands.auditing.findings._parts import TEXT, Audited, check, declared, in_a_file
+from clockhands.measures.ladders.base_bound import first_failing_distance
+from clockhands.measures.ladders.turning import completes
+from clockhands.rotary import Rotary
+from clockhands.sources.resolved import Code, Resolved
+
+
+class BeyondContext(Kind, code="beyond-context"):
+    title = "A length past the declared context"
+    severity = "warning"
+    length: int
+    context: int
+    kind: str | None = None
+
+    def hint(self) -> str:
+        return (
+            "Stay within the table; it has to be trained further to reach more."
+            if self.kind == "learned"
+            else "Stay within the context, or declare the scaling that the model was extended with."
+        )
+
+    def message(self) -> str:
+        length, context = spoken(self.length), spoken(self.context)
+        asked = f"A length of {length} was asked for, but"
+        if self.kind == "learned":
+            return f"{asked} the learned table ends after {context} positions: there are no rows to read."
+        return f"{asked} the file declares a context of {context}: what lies beyond was never promised."
+
+
+class LengthsDiffer(Kind, code="lengths-differ"):
+    title = "Two lengths disagree"
+    leaves: str
+    other: int = 0
+    context: int = 0
+    because: str | None = None
+
+    def hint(self) -> str:
+        return (
+            IF_SOUND
+            if self.severity() == "note"
+            else "Find out which length the model was trained for, and write that one in both places."
+        )
+
+    def blames(self) -> str | None:
+        return "ambiguous" if self.severity() == "warning" else None
+
+    def severity(self) -> str:
+        shorter = self.other < self.context
+        return "note" if shorter or self.because else "warning"
+
+    def message(self) -> str:
+        context, other = spoken(self.context), spoken(self.other)
+        keys = " but ".join(f"{name} is {spoken(value)}" for name, value in self.named)
+        if self.other < self.context:
+            tail = f"a reader that goes by the shorter one cuts a text at {other} of {context} positions."
+        elif self.leaves == "table":
+            tail = f"a reader that goes by the longer one asks for rows past the end of a table of {context} positions."
+        else:
+            tail = f"a reader that goes by the longer one passes the declared context of {context}."
+        because = f" It is no fault here: {self.because}." if self.because else ""
+        return f"Two lengths disagree: {keys}; {tail}{because}"
+
+
+class NeverTurning(Kind, code="never-turning"):
+    title = "Pairs that never complete a turn in training"
+    severity = "note"
+    hint = f"{IF_SOUND} It matters when the model is served at a longer length than it was trained on."
+    pairs_that_never_complete_a_turn: int
+    pairs: int
+    length: int
+    longest_wavelength: float
+    part: str | None = None
+
+    def message(self) -> str:
+        count, pairs = self.pairs_that_never_complete_a_turn, self.pairs
+        length, longest = spoken(self.length), spoken(self.longest_wavelength)
+        complete = "completes" if count == 1 else "complete"
+        owner = f" of the {self.part}" if self.part else ""
+        return (
+            f"{count} of {pairs} pairs{owner} never {complete} a turn within {length} positions (the slowest would need"
+            f" {longest}): the model has seen only a part of their circle."
+        )
+
+
+class BaseBelowBound(Kind, code="base-below-bound"):
+    title = "The base is low for the context"
+    severity = "note"
+    hint = f"{IF_SOUND} Whoever trains the model further for long texts may raise the base."
+    first_failing_distance: int
+    reach: int
+    scaled: bool | None = None
+
+    def message(self) -> str:
+        first, reach = spoken(self.first_failing_distance), spoken(self.reach)
+        scaled = " and its scaling" if self.scaled else ""
+        return (
+            f"With this base{scaled} the cosines of all pairs add up to less than 0 at a distance of {first} already,"
+            f" within the {reach} positions that a query may look back: there a head that looks for a like token"
+            " scores it below a random one."
+        )
+
+
+class PaddingOffset(Kind, code="padding-offset"):
+    title = "A table that begins with rows for no position"
+    severity = "note"
+    hint = "Nothing to mend. Number positions from that row when you port the model."
+    rows: int
+    offset: int
+    usable: int
+    part: str | None = None
+
+    def message(self) -> str:
+        rows, offset, usable = spoken(self.rows), spoken(self.offset), spoken(self.usable)
+        belong = "belongs" if self.offset == 1 else "belong"
+        owner = f" of the {self.part}" if self.part else ""
+        return (
+            f"Position 0 is row {offset} of the table{owner}: {offset} of its {rows} rows {belong} to no position, and"
+            f" {usable} can be used."
+        )
+
+
+class CollidingPositions(Kind, code="colliding-positions"):
+    title = "Positions that the checkpoint's dtype cannot tell apart"
+    severity = "note"
+    hint = "Nothing to mend in the file. Keep positions whole or in float32 when you port, cast or quantise the model."
+    first: int
+    dtype: str
+    context: int
+
+    def message(self) -> str:
+        first, dtype = self.first, self.dtype
+        return (
+            f"The checkpoint is in {dtype}, which does not hold position {spoken(first)} nor many after it, up to the"
+            f" context of {spoken(self.context)}: harmless as long as no reader casts positions or phases to it."
+        )
+
+
+@check
+def never_turning(subject: Audited) -> Iterator[Kind]:
+    """Pairs so slow that no training sequence showed the model their whole circle.
+
+    Counted at the trained length, or at the length asked for where that is shorter. Pairs of rate 0 were stopped on
+    purpose (a proportional ladder): they are told apart in the evidence and not counted.
+    """
+    resolved = subject.resolved
+    for code in resolved.codes:
+        length, place = _trained(code, resolved)
+        if not code.rates or length is None or (code.kind == "sinusoidal" and _axes(code) > 1):
+            continue  # how far a table goes along each of several axes, its rows alone do not say
+        moving = [rate for rate in code.rates if rate > 0]
+        slow = [rate for rate in moving if not completes(rate, length)]
+        if not slow:
+            continue
+        evidence: dict[str, Any] = {
+            "pairs that never complete a turn": len(slow),
+            "pairs": len(code.rates),
+            "length": length,
+            "longest wavelength": 2 * math.pi / min(slow),
+        }
+        if code.part not in ("text", "other"):
+            evidence["part"] = code.part  # the layers of two parts have the same numbers
+        if len(moving) < len(code.rates):
+            evidence["pairs that stand still on purpose"] = len(code.rates) - len(moving)
+        yield NeverTurning(evidence | declared(code, "base") | place, code.layers)
+
+
+@check
+def beyond_context(subject: Audited) -> Iterator[Kind]:
+    """A length that the caller asks for and that the file does not declare."""
+    resolved = subject.resolved
+    length, context = resolved.length, resolved.context
+    originals = {(code.scaling or {}).get("original") for code in resolved.codes}
+    if length is None or context is None or length <= context or length in originals:
+        return  # an original length past the context is no wish of the caller's
+    evidence: dict[str, Any] = {"length": length, "context": context}
+    if any(code.kind == "learned" and code.part in TEXT for code in resolved.codes):
+        evidence["kind"] = "learned"
+    yield BeyondContext(evidence | declared(resolved, "context"))
+
+
+def _axes(code: Code) -> int:
+    return getattr(code.spec, "number_of_axes", 1)
+
+
+def _trained(code: Code, resolved: Resolved) -> tuple[int | None, dict[str, Any]]:
+    """The length that a code was trained at, or the one asked for if that is shorter; and where it stands."""
+    original = (code.scaling or {}).get("original")
+    trained: int | None
+    if original:
+        places = [place for place in code.source.get("scaling", "").split(", ") if "original" in place]
+        trained, place = original, {place: original for place in places[:1] if in_a_file(place)}
+    elif code.rows is not None:
+        trained, place = code.rows - (code.offset or 0), declared(code, "rows")
+    elif code.part in TEXT:
+        trained, place = resolved.context, declared(resolved, "context")
+    else:
+        return None, {}
+    # The length that was resolved is one that was asked for where the file itself does not lead to it.
+    asked = None if resolved.length in (resolved.context, original) else resolved.length
+    if asked is not None and code.part in TEXT and (trained is None or asked < trained):
+        return asked, declared(resolved, "length")
+    return trained, place
+
+
+# Keys beside the context that say how long a text may be. What a model was trained at and what it serves may differ.
+_CONTEXT_KEYS = (
+    "max_position_embeddings", "model_max_length", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx",
+)  # fmt: skip
+# Keys of documents beside a config that say the same.
+_BESIDE = {
+    "tokenizer_config.json": ("model_max_length",),
+    "generation_config.json": ("max_length",),
+    "params.json": ("max_position_embeddings", "max_seq_len"),
+}
+# Tokenizers without a length of their own write int(1e30).
+_NO_LENGTH = 10**15
+
+# Families whose own releases give a longer length beside the context that is served without more memory or a scaling.
+PUBLISHED_SO: Mapping[str, str] = {
+    "cohere": "Command-R declares 8,192 positions beside a model_max_length of 131,072",
+    "cohere2": "Command-R declares 8,192 positions beside a model_max_length of 131,072",
+    "qwen": "Qwen gives the length of its training as seq_length",
+}
+
+# Qwen's maintainers: the tokenizer's length has nothing to do with what the model was trained to (QwenLM/Qwen3#342).
+_LONGEST_OF_FAMILY = "qwen"
+
+# The first whole number that a dtype does not hold.
+_FIRST_LOST = {"bfloat16": 257, "float16": 2049}
+
+
+@check
+def base_below_bound(subject: Audited) -> Iterator[Kind]:
+    """Ladders whose pairs, at a distance within the context, score a like token below a random one."""
+    context = subject.resolved.context
+    seen = set()
+    for code in subject.resolved.codes:
+        if context is None or code.kind != "rotary" or code.part not in TEXT or not code.rates:
+            continue
+        if isinstance(code.spec, Rotary) and code.spec.blocks:
+            continue  # a token stands at two counters, which no single distance describes
+        rates = with_still_pairs(code, context)
+        reach = context if code.window is None else min(context, code.window)
+        first = first_failing_distance(rates, reach)
+        if first is None or (code.part, rates) in seen:
+            continue
+        seen.add((code.part, rates))
+        evidence: dict[str, Any] = {"first failing distance": first, "reach": reach, "scaled": bool(code.scaling)}
+        evidence |= declared(code, "base") or {"base": code.base}
+        place = declared(subject.resolved, "context")
+        if reach != context:
+            key = code.source.get("window", "").split(", ")[0]
+            place = {key: code.window} if in_a_file(key) else {}
+        yield BaseBelowBound(evidence | place, code.layers)
+
+
+def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
+    """The rates of all pairs of a head at a length: channels that do not turn are pairs of rate 0.
+
+    They score a like token alike at every distance: where half of a head stands still no distance fails.
+    """
+    rates = rates_at(code, length)
+    still = 0 if code.width is None else max(code.width // 2 - len(rates), 0)
+    return rates + (0.0,) * still
+
+
+def rates_at(code: Code, length: int) -> tuple[float, ...]:
+    """The rates that are in use at a length: those of dynamic scalings and of LongRoPE depend on it."""
+    if (code.scaling or {}).get("type") in ("dynamic", "longrope") and isinstance(code.spec, Rotary):
+        return replace(code.spec, length=length).rates
+    return code.rates or ()
+
+
+@check
+def lengths_differ(subject: Audited) -> Iterator[Kind]:
+    """Another length in the config or beside it than the context that is read."""
+    resolved, opened = subject.resolved, subject.opened
+    place = resolved.source.get("context", "").split(" ")[0]
+    if resolved.context is None or not isinstance(opened.config, Mapping):
+        return
+    for where, other in _other_lengths(subject, place):
+        if other == resolved.context or _counts_padding(resolved, other):
+            continue
+        evidence: dict[str, Any] = {"context": resolved.context, "other": other}
+        if in_a_file(place):
+            evidence[place] = resolved.context
+        evidence[where] = other
+        if other > resolved.context:
+            evidence["leaves"] = "table" if _has_table(resolved) else "context"
+            because = _published(resolved, where, other)
+            evidence |= {"because": because} if because else {}
+        yield LengthsDiffer(evidence)
+
+
+def _other_lengths(subject: Audited, place: str) -> Iterator[tuple[str, int]]:
+    opened = subject.opened
+    file, _, path = place.partition(":")
+    if opened.form != "gguf" and file == opened.config_name:
+        *outer, own = path.split(".")
+        holder: Any = opened.config
+        for key in outer:
+            holder = holder.get(key) if isinstance(holder, Mapping) else None
+        at = f"{file}:{''.join(f'{key}.' for key in outer)}"
+        for key in _CONTEXT_KEYS:
+            if key != own and isinstance(holder, Mapping):
+                yield from _length(f"{at}{key}", holder.get(key))
+    for name, keys in _BESIDE.items():
+        document = opened.beside.get(name)
+        for key in keys if document else ():
+            for where, other in _length(f"{name}:{key}", (document or {}).get(key)):
+                # What is generated by default is a few tokens: only a length past the context says something of it.
+                if name != "generation_config.json" or other > (subject.resolved.context or 0):
+                    yield where, other
+
+
+def _length(place: str, value: Any) -> Iterator[tuple[str, int]]:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 1 < value < _NO_LENGTH:
+        yield place, int(value)
+
+
+def _has_table(resolved: Resolved) -> bool:
+    return any(code.kind == "learned" and code.part in TEXT for code in resolved.codes)
+
+
+def _counts_padding(resolved: Resolved, other: int) -> bool:
+    """Whether a length is the context with the rows before the first position."""
+    offsets = {code.offset for code in resolved.codes if code.kind == "learned" and code.offset}
+    return any(other == (resolved.context or 0) + offset for offset in offsets)
+
+
+def _published(resolved: Resolved, where: str, other: int) -> str | None:
+    """Why a longer length beside the context is no fault: the family is published so, or a scaling reaches it."""
+    if resolved.model_type is not None and resolved.model_type in PUBLISHED_SO:
+        return PUBLISHED_SO[resolved.model_type]
+    if where.startswith("tokenizer_config.json:") and (resolved.model_type or "").startswith(_LONGEST_OF_FAMILY):
+        return "Qwen's tokenizers give the length of the longest model of the family"
+    for code in resolved.codes:
+        factor = (code.scaling or {}).get("factor")
+        if isinstance(factor, int | float) and math.isclose(other, factor * (resolved.context or 0), rel_tol=1e-6):
+            return f"it is the context times the factor {factor:g} of the declared scaling"
+    return None
+
+
+@check
+def padding_offset(subject: Audited) -> Iterator[Kind]:
+    """Tables whose first rows belong to no position: fewer texts fit than the table has rows."""
+    for code in subject.resolved.codes:
+        if code.kind != "learned" or not code.offset or code.rows is None or code.rows <= code.offset:
+            continue
+        evidence: dict[str, Any] = {"rows": code.rows, "offset": code.offset, "usable": code.rows - code.offset}
+        if code.part != "text":
+            evidence["part"] = code.part  # both parts of a model have the same numbers
+        yield PaddingOffset(evidence | declared(code, "rows"), code.layers)
+
+
+@check
+def colliding_positions(subject: Audited) -> Iterator[Kind]:
+    """Positions that the checkpoint's dtype cannot tell apart, where a code is computed from them."""
+    resolved, opened = subject.resolved, subject.opened
+    computed = any(code.kind in ("rotary", "sinusoidal") and code.part in TEXT for code in resolved.codes)
+    if resolved.context is None or not computed or opened.form == "gguf":
+        return
+    for place, value in _dtypes(opened.config or {}, opened.config_name or ""):
+        first = _FIRST_LOST.get(str(value).removeprefix("torch."))
+        if first is not None and resolved.context > first:
+            evidence = {"dtype": str(value).removeprefix("torch."), "first": first, "context": resolved.context}
+            yield CollidingPositions({**evidence, place: value})
+        return
+
+
+def _dtypes(config: Mapping[str, Any], file: str, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The dtype that a config declares: at its top, else in its text part."""
+    for key in ("dtype", "torch_dtype"):
+        if isinstance(config.get(key), str):
+            yield f"{file}:{path}{key}", config[key]
+    inner = config.get("text_config")
+    if isinstance(inner, Mapping) and not path:
+        yield from _dtypes(inner, file, "text_config.")

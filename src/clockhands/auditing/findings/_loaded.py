@@ -1,0 +1,366 @@
+"""What a loaded module holds, where that is not what its own config declares."""
+
+from collections.abc import Mapping
+
+from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.faults import FAULTS
+
+
+class Loaded(Kind):
+    """What a part of a loaded model holds or does, and should not.
+
+    What to do stands with the fault of the same code, where there is one: whoever finds it gives the same advice.
+    """
+
+    hint = (
+        "Load the model again, and look at what was done to it since it was made: the values are computed, not loaded,"
+        " so whoever moves or empties a module has to compute them again."
+    )
+    blames = "module"
+    unmended = "the config is right, and what the loaded module holds is not."
+    pair: int
+    tensors: int = 1
+    what: str = "rates"
+    wave: str = "cosine"
+    declared: float | None = None
+    stored: float | None = None
+    head: int | None = None
+    position: int | None = None
+    rounded_to: str | None = None
+    it_is: str | None = None
+
+    def __init_subclass__(cls, code: str = "") -> None:
+        super().__init_subclass__(code)
+        if code in FAULTS:
+            cls.hint = FAULTS[code].hint
+
+    def _part(self) -> str:
+        return (self.place or "the module").removeprefix("model:")
+
+    def _parts(self) -> str:
+        more = self.tensors - 1
+        return self._part() + (f" and {spoken(more)} more like it" if more > 0 else "")
+
+    def _head(self) -> str:
+        return f"The {self.what} in {self._parts()}"
+
+    def _at(self) -> str:
+        """Where the numbers part most."""
+        if self.declared is None or self.stored is None:
+            return ""
+        stored, declared = spoken(self.stored), spoken(self.declared)
+        if self.head is not None:
+            return f"that of head {spoken(self.head)} is {stored}, where {declared} is right"
+        if self.position is not None:
+            wave = self.wave
+            pair, position = spoken(self.pair), spoken(self.position)
+            return f"the {wave} of pair {pair} at position {position} is {stored}, where the config says {declared}"
+        return f"pair {spoken(self.pair)} turns by {stored} rad a token, where the config says {declared}"
+
+    def _rounded_too(self) -> str:
+        return f" They are rounded to {self.rounded_to} as well." if self.rounded_to else ""
+
+    def _it_is(self) -> str:
+        return f" What it holds is {self.it_is}." if self.it_is else ""
+
+
+class BufferUninitialised(Loaded, code="buffer-uninitialised"):
+    title = "Rates of a loaded model that nobody filled"
+    severity = "error"
+    wrong: int
+    pairs: int
+    of: str = "pairs"
+
+    def message(self) -> str:
+        wrong, pairs = spoken(self.wrong), spoken(self.pairs)
+        unit = self.of
+        partly = ", or not all of them" if self.wrong < self.pairs else ""
+        where = f": {self._at()}" if self._at() else ""
+        return (
+            f"{self._head()} were never filled{partly}: {wrong} of {pairs} {unit} hold what nothing computes, such as"
+            f" what the memory held before{where}."
+        )
+
+
+class BufferZero(Loaded, code="buffer-zero"):
+    title = "Rates of a loaded model that are zero"
+    severity = "error"
+
+    def message(self) -> str:
+        return f"{self._head()} are all zero: nothing turns, and no position can be told from another."
+
+
+class BufferUnscaled(Loaded, code="buffer-unscaled"):
+    title = "Rates of a loaded model without the declared scaling"
+    severity = "error"
+    base: float | None = None
+    declared_factor: float | None = None
+
+    def message(self) -> str:
+        base = f" of base {spoken(self.base)}" if self.base else ""
+        declared = self.declared_factor
+        factors = f" The factor in effect is 1, the declared one {spoken(declared)}." if declared else ""
+        return (
+            f"{self._head()} are those{base} without the scaling that the config declares ({self._at()})."
+            f"{factors}{self._it_is()}{self._rounded_too()}"
+        )
+
+
+class BufferScaledTwice(Loaded, code="buffer-scaled-twice"):
+    title = "Rates of a loaded model that are scaled twice"
+    severity = "error"
+    effective_factor: float
+    declared_factor: float | None = None
+
+    def message(self) -> str:
+        factors = ""
+        if self.declared_factor:
+            effect, declared = spoken(self.effective_factor), spoken(self.declared_factor)
+            factors = f" The slowest pair is slowed by {effect}, where {declared} is declared."
+        return f"{self._head()} are scaled twice ({self._at()}).{factors}{self._rounded_too()}"
+
+
+class BufferOfAnotherFactor(Loaded, code="buffer-of-another-factor"):
+    title = "Rates of a loaded model scaled by another factor"
+    severity = "error"
+    effective_factor: float
+    declared_factor: float
+
+    def message(self) -> str:
+        effect, declared = spoken(self.effective_factor), spoken(self.declared_factor)
+        return (
+            f"{self._head()} are scaled by {effect}, where the config declares {declared} ({self._at()})."
+            f"{self._rounded_too()}"
+        )
+
+
+class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
+    title = "Rates of a loaded model from another base"
+    severity = "error"
+    base_in_effect: float
+    declared_base: float
+    scaling_dropped: bool | None = None
+    scaled_twice: bool | None = None
+    effective_factor: float | None = None
+
+    def message(self) -> str:
+        dropped = ", without the declared scaling" if self.scaling_dropped else ""
+        if self.scaled_twice:
+            dropped = ", scaled twice"
+        elif self.effective_factor:
+            dropped = f", scaled by {spoken(self.effective_factor)}"
+        return (
+            f"{self._head()} are those of base {spoken(self.base_in_effect)}{dropped}, where the config declares"
+            f" {spoken(self.declared_base)} ({self._at()}).{self._rounded_too()}"
+        )
+
+
+class BufferOfAnotherScaling(Loaded, code="buffer-of-another-scaling"):
+    title = "Rates of a loaded model with another type of scaling"
+    severity = "error"
+    scaling_in_effect: str
+    declared_scaling: str
+    effective_factor: float | None = None
+
+    def message(self) -> str:
+        factor = f" by {spoken(self.effective_factor)}" if self.effective_factor else ""
+        return (
+            f"{self._head()} have the scaling {self.scaling_in_effect}{factor}, where the config declares"
+            f" {self.declared_scaling} ({self._at()}).{self._rounded_too()}"
+        )
+
+
+class BufferOfAnotherWidth(Loaded, code="buffer-of-another-width"):
+    title = "Rates of a loaded model for another number of pairs"
+    severity = "error"
+    pairs: int
+    declared_pairs: int
+
+    def message(self) -> str:
+        held, declared = spoken(self.pairs), spoken(self.declared_pairs)
+        return f"{self._head()} are for {held} pairs, where the config declares {declared}.{self._it_is()}"
+
+
+class SharedObjectMutated(Loaded, code="shared-object-mutated"):
+    title = "Rates that become fewer from layer to layer"
+    severity = "error"
+    pairs_by_layer: Mapping[str, int]
+    declared_pairs: int
+
+    def message(self) -> str:
+        sizes = self.pairs_by_layer
+        told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
+        return (
+            f"{self._head()} become fewer with depth ({told} pairs), where the config declares"
+            f" {spoken(self.declared_pairs)} in all: each layer has changed an object that they share."
+        )
+
+
+class BufferDiffers(Loaded, code="buffer-differs"):
+    title = "Rates of a loaded model that are not the declared ones"
+    severity = "error"
+
+    def message(self) -> str:
+        return f"{self._head()} are not what the config declares: {self._at()}.{self._it_is()}"
+
+
+class BufferOnMeta(Loaded, code="buffer-on-meta"):
+    title = "Rates of a loaded model that have no numbers"
+    severity = "error"
+
+    def message(self) -> str:
+        return (
+            f"{self._head()} have a shape and no numbers (they are on the meta device), while the rest of the model has"
+            " been loaded: whatever stands in for them is not what the config declares."
+        )
+
+
+class SlopesDiffer(Loaded, code="slopes-differ"):
+    title = "Slopes of a loaded model that are not those of its heads"
+    severity = "error"
+
+    def message(self) -> str:
+        it_is = f" They are {self.it_is}." if self.it_is else ""
+        return f"{self._head()} are not those of so many heads: {self._at()}.{it_is}"
+
+
+class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
+    title = "A loaded model whose factor on cosine and sine is another"
+    severity = "error"
+
+    def message(self) -> str:
+        name, kept = next((name.removeprefix("model:"), value) for name, value in self.stated)
+        return (
+            f"Cosine and sine are multiplied by {spoken(kept)} ({name}), where {spoken(self.declared)} follows from"
+            " the config."
+        )
+
+
+class IdsOfFloats(Loaded, code="ids-of-floats"):
+    title = "Position numbers of a loaded model that are floats, or wrong"
+    severity = "error"
+    dtype: str
+    count: int
+    first_wrong: int
+    wrong: int | None = None
+
+    def message(self) -> str:
+        kind = f" as {self.dtype}" if "float" in self.dtype else ""
+        if self.wrong is None:
+            return (
+                f"The numbers of positions in {self._parts()} are held{kind}, where rows are found by whole numbers:"
+                " the next cast rounds them."
+            )
+        are = "is" if self.wrong == 1 else "are"
+        return (
+            f"The {spoken(self.count)} numbers of positions in {self._parts()} are held{kind}, and"
+            f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
+            f" {spoken(self.stored)}."
+        )
+
+
+class TableUninitialised(Loaded, code="table-uninitialised"):
+    title = "A table of positions that nobody filled"
+    severity = "error"
+    least: float
+    most: float
+
+    def message(self) -> str:
+        return (
+            f"The table of positions in {self._parts()} was never filled: its numbers go from"
+            f" {spoken(self.least)} to {spoken(self.most)} in size, as those of no table do that is random or"
+            " trained."
+        )
+
+
+class RotationDiffers(Loaded, code="rotation-differs"):
+    title = "A loaded model that turns otherwise than declared"
+    severity = "error"
+    hint = "Look at how the part computes its phases: in which type, from which positions, and by which rates."
+    parts: int = 1
+    module: str | None = None
+    behaves_as: str | None = None
+
+    def message(self) -> str:
+        more = self.parts - 1
+        name = str(self.module or "the module") + (f" (and {spoken(more)} more like it)" if more > 0 else "")
+        behaves = f" It behaves as {self.behaves_as}." if self.behaves_as else ""
+        return f"What {name} turns by is not what the config declares: {self._at()}.{behaves}"
+
+
+class ScalingInert(Loaded, code="scaling-inert"):
+    title = "A scaling that the config declares and the loaded model lacks"
+    severity = "warning"
+    scaling: str
+    declared_factor: float | None = None
+    built_as: str | None = None
+
+    def message(self) -> str:
+        factor = self.declared_factor
+        declared = f" by {spoken(factor)}" if factor else ""
+        module = self._part().rpartition(".")[0] or "the module"
+        built = f" (it says of itself that it is {spoken(self.built_as)})" if self.built_as else ""
+        return (
+            f"The config declares a {self.scaling} scaling{declared}, but {module} was built without one"
+            f"{built}: a config that is changed after the model is made changes no number in it."
+        )
+
+
+class BufferRounded(Loaded, code="buffer-rounded"):
+    title = "Rates of a loaded model rounded to few bits"
+    severity = "warning"
+    context: int
+    phase_error: float | None = None
+    of: str | None = None
+
+    def message(self) -> str:
+        off = ""
+        if self.phase_error:
+            end = spoken(self.context)
+            off = f"; phases are off by up to {self.phase_error:.2g} rad at the end of the context of {end}"
+        of = f" of their {self.of}" if self.of else ""
+        return f"{self._head()} are the declared ones rounded to {self.rounded_to}{of}: {self._at()}{off}."
+
+
+class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
+    title = "Computed positions of a loaded model in another type"
+    dtype: str
+    right: str
+    error: float
+    exact: bool | None = None
+
+    def severity(self) -> str:
+        return "note" if self.exact else "warning"
+
+    def message(self) -> str:
+        held, right = self.dtype, self.right
+        if self.exact:
+            return f"{self._head()} are held in {held}, where {right} is usual; none of these happens to be rounded."
+        return (
+            f"{self._head()} are held in {held}, while the model computes in {right}: they were made for another type"
+            f" and kept, and are off by up to {self.error:.2g}."
+        )
+
+
+class TableZero(Loaded, code="table-zero"):
+    title = "A table of positions that can be trained and is all zero"
+    severity = "note"
+    blames = None
+    unmended = ""
+    rows: int
+
+    def message(self) -> str:
+        rows = spoken(self.rows)
+        return (
+            f"All {rows} rows of {self._parts()} are zero, and can be trained: so does training of image models begin."
+        )
+
+
+class BufferPersistent(Loaded, code="buffer-persistent"):
+    title = "Computed positions that are written with the weights"
+    severity = "note"
+    blames = None
+    unmended = ""
+
+    def message(self) -> str:
+        return f"{self._head()} are written with the weights, although they are computed: a loader may keep stale ones."

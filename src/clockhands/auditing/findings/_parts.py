@@ -1,0 +1,169 @@
+"""What a check looks at: a target as it was read, and the parts of its config whose heads rotate."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.auditing.findings._kind import Kind
+from clockhands.readers import Reading
+from clockhands.sources.fields import Fields, shown
+from clockhands.sources.model_types import CodeOfType, ModelType, table
+from clockhands.sources.resolve import type_of
+from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.section_fields import Section, sections
+from clockhands.sources.targets import Opened
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What a check looks at.
+
+    Attributes:
+        opened: The target: its config, the documents beside it, the headers of its tensors.
+        resolved: What was made of them.
+        readings: What other readers make of them.
+    """
+
+    opened: Opened
+    resolved: Resolved
+    readings: tuple[Reading, ...] = ()
+
+
+TEXT = ("text", "encoder", "decoder")
+"""Parts whose positions are those of tokens."""
+
+Check = Callable[[Audited], Iterator[Kind]]
+
+CHECKS: list[Check] = []
+"""What looks for more than a reader of files notices; each yields every case that it sees."""
+
+
+def check(function: Check) -> Check:
+    """Have a function called by every audit."""
+    CHECKS.append(function)
+    return function
+
+
+def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
+    """The values of some fields under the names of their places, for those that stand in a file."""
+    stated = {}
+    for field in fields:
+        place, value = holder.source.get(field), getattr(holder, field)
+        if place and value is not None and in_a_file(place):
+            stated[place] = value
+    return stated
+
+
+def in_a_file(place: str) -> bool:
+    """Whether a source is `file:key`, and not words about an architecture or a default.
+
+    A loaded module has its ``config`` and the ``model`` itself where others have files.
+
+    >>> in_a_file("config.json:rope_theta"), in_a_file("architecture: llama")
+    (True, False)
+    """
+    name, colon, key = place.partition(":")
+    named = name in ("<stdin>", "config", "model") or "." in name
+    return bool(colon and key) and " " not in key and named
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a config.
+
+    Attributes:
+        section: The object that describes it.
+        fields: Its quantities, with the defaults of its type. What is odd about them was noted when it was resolved.
+        known: Its type, or None for one that is not in the table.
+        row: The rotary code of that type; None for an unknown type.
+        name: The name of the type.
+    """
+
+    section: Section
+    fields: Fields
+    known: ModelType | None
+    row: CodeOfType | None
+    name: str | None
+
+    def blocks(self) -> Iterator["RotaryBlock"]:
+        """The rotary blocks of the part, flat ones and those for one kind of layer."""
+        kinds = _kinds(self.row)
+        for key in ("rope_scaling", "rope_parameters"):
+            values = self.section.values.get(key)
+            if not isinstance(values, Mapping):
+                continue
+            inner = [label for label, held in values.items() if isinstance(held, Mapping) and label in kinds]
+            if not inner:
+                yield RotaryBlock(self.fields.source(key), values, None, key)
+            for label in inner:
+                yield RotaryBlock(f"{self.fields.source(key)}.{label}", values[label], kinds[label], key)
+
+
+@dataclass(frozen=True)
+class RotaryBlock:
+    """One rotary block.
+
+    Attributes:
+        place: Where it stands.
+        values: What it holds.
+        kind: The kind of layer that it is for, such as ``sliding``; None for all.
+        key: Under which key of the part: the old shape or the new one.
+    """
+
+    place: str
+    values: Mapping[str, Any]
+    kind: str | None
+    key: str
+
+    def said(self, *names: str) -> dict[str, Any]:
+        """The values of some keys by their places, for those that stand there."""
+        held = {name: self.values[name] for name in names if self.values.get(name) is not None}
+        return {f"{self.place}.{name}": shown(value) for name, value in held.items()}
+
+    @property
+    def scaling(self) -> str | None:
+        """The name of the scaling, in lower case; None where none is named, or no text."""
+        name = self.values.get("rope_type", self.values.get("type"))
+        return name.strip().lower() if isinstance(name, str) else None
+
+
+def rotary_parts(subject: Audited) -> Iterator[Part]:
+    """The parts of a config that the table or their own fields call rotary; none for other forms of files."""
+    opened = subject.opened
+    if opened.form == "gguf" or not isinstance(opened.config, Mapping):
+        return
+    file = opened.config_name or "config.json"
+    top = _text(opened.config.get("model_type"))
+    for section in sections(opened.config):
+        name = _text(section.values.get("model_type"))
+        known = type_of(section, name, top)
+        row = None if known is None else next((row for row in known.rows if row.kind == "rotary"), None)
+        if known is not None and row is None:
+            continue
+        spellings: Mapping[str, Sequence[str]] = known.reads if known is not None else table()["spellings"]["config"]
+        fields = Fields(
+            section.values,
+            file,
+            spellings,
+            [],
+            path=section.path,
+            defaults=known.defaults if known is not None else {},
+            default_source=known.default_source if known is not None else "",
+        )
+        yield Part(section, fields, known, row, known.name if known is not None else name or top)
+
+
+def labels_of(kind: str) -> Sequence[str]:
+    """What files call the layers of one kind."""
+    return table()["labels"][kind]
+
+
+def _kinds(row: CodeOfType | None) -> Mapping[str, str]:
+    """What files call the layers of all kinds, with the names that one type has of its own."""
+    named = {kind: names for kind, names in table()["labels"].items() if kind != "says"}
+    own = row.labels if row is not None else {}
+    return {label: kind for held in (named, own) for kind, names in held.items() for label in names}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

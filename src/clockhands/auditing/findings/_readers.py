@@ -1,0 +1,609 @@
+"""What a file says rightly, and what some reader of it takes otherwise."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from clockhands.auditing._edits import Edit, copied, moved, replaced, together
+from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.measures import difference
+from clockhands.readers import Parted, Reading
+from clockhands.readers.telling import code_in_words, release, scaling_in_words
+from clockhands.readers.views import NEW, OLD, TEXT, View, facts, names, positive_number, scaling_name, views
+from clockhands.rotary import Rotary
+from clockhands.scaling import Yarn, longrope_magnitude, yarn_magnitude
+from clockhands.sources.resolved import Code
+
+
+def _readers(names: Sequence[str] | None, otherwise: str) -> str:
+    return listed(list(names)) if names else otherwise
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+
+
+class NewShapeOnly(Kind, code="new-shape-only"):
+    title = "Base and scaling stand in rope_parameters alone"
+    severity = "warning"
+    hint = "Write the base and the scaling in both shapes, with the same numbers, until no old reader is left."
+    blames = "reader"
+    pair: int
+    off_by_a_radian_from: int
+    reader: str
+    read_instead: str
+    right: str
+    largest_ratio: float | None = None
+    fails: str | None = None
+    in_the_old_shape: Mapping[str, str] | None = None
+
+    def message(self) -> str:
+        apart = ""
+        if self.largest_ratio is not None:
+            apart = (
+                f" The rates of pair {self.pair} are then {_times(self.largest_ratio)} times apart, and a"
+                f" pair is off by a radian from distance {spoken(self.off_by_a_radian_from)} on."
+            )
+        if self.fails:
+            # The class fails where it is called; what goes by its config alone does not.
+            return (
+                f"What the positions need stands in rope_parameters alone, where {self.reader} does not look."
+                f" {self.fails} What is built on releases of that age, and goes by its config alone, takes"
+                f" {self.read_instead} instead of {self.right}, without a warning.{apart}"
+            )
+        return (
+            f"What the positions need stands in rope_parameters alone. {self.reader}, and what is built on"
+            f" releases of that age, does not look there: it takes {self.read_instead} instead of"
+            f" {self.right}, without a warning.{apart}"
+        )
+
+    def edit(self) -> Edit | None:
+        """The same in the old shape as well."""
+        held = self.in_the_old_shape
+        if not isinstance(held, Mapping) or not held:
+            return None
+        keys = listed([to.rpartition(":")[2] for to in held])
+        return together(
+            f"Write the same in the old shape as well, under {keys}.",
+            *(copied(place, to, "") for to, place in held.items()),
+        )
+
+
+class UncommonScalingName(Kind, code="uncommon-scaling-name"):
+    title = "A name of a scaling that only some readers know"
+    severity = "warning"
+    hint = "Write the common name, with the numbers that the model was trained with."
+    blames = "reader"
+    common_name: str
+    refused_by: Sequence[str] | None = None
+    length_x_factor: float | None = None
+
+    def message(self) -> str:
+        name = next(spoken(value) for place, value in self.stated if place.endswith("type"))
+        refused = _readers(self.refused_by, "")
+        refuses = f" {refused} {'refuse' if ' and ' in refused else 'refuses'} it." if refused else ""
+        product = self.length_x_factor
+        twice = ""
+        if product is not None:
+            context = next(value for place, value in self.stated if place.endswith("max_position_embeddings"))
+            factor = next(value for place, value in self.stated if place.endswith("factor"))
+            twice = (
+                f" A reader that knows the length to hold the factor for common names only, such as vLLM 0.11.0, takes"
+                f" {spoken(context)} x {spoken(factor)} = {spoken(product)} positions."
+            )
+        common = spoken(self.common_name)
+        return (
+            f"The scaling is called {name}, which only some readers know; the common name is {common}.{refuses}{twice}"
+        )
+
+    def edit(self) -> Edit | None:
+        place = next((place for place, _ in self.stated if place.endswith("type")), None)
+        if place is None:
+            return None
+        return replaced(place, self.common_name, f"Call it {spoken(self.common_name)}.")
+
+
+class MisplacedOriginal(Kind, code="misplaced-original"):
+    title = "LongRoPE's original length stands where its class does not look"
+    severity = "warning"
+    hint = "Move the original length to where the class of this type reads it."
+    blames = "reader"
+    type: str
+    refused_by: Sequence[str] | None = None
+    outside: str | None = None
+
+    def message(self) -> str:
+        refused = _readers(self.refused_by, "")
+        refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the block so" if refused else ""
+        return (
+            f"{self.said()}, inside the block, where the class of {self.type} looks for it outside: a reader"
+            f" finds no original length and takes another one{refuses}."
+        )
+
+    def edit(self) -> Edit | None:
+        if self.place is None or self.outside is None:
+            return None
+        return moved(self.place, self.outside, "Move it to the top of the part, beside max_position_embeddings.")
+
+
+class FlatVisionLanguage(Kind, code="flat-vision-language"):
+    title = "A flat config of images and text, of a type that now has a text_config"
+    severity = "warning"
+    hint = "Put the fields of the text part into a text_config, as the class of this type saves them."
+    blames = "reader"
+    type: str
+    text_type: str
+
+    def message(self) -> str:
+        return (
+            f"The text part stands flat at the top ({self.said()}), and the class of {self.type} in Transformers"
+            f" 5.23.0 reads text_config alone: it drops these and takes the defaults of {self.text_type}."
+        )
+
+
+class LengthTimesFactor(Kind, code="length-times-factor"):
+    title = "Whether the declared length holds the factor already"
+    hint = "Serve it with the length set by hand; or say in the tokenizer's model_max_length which one is meant."
+    blames = "ambiguous"
+    length_x_factor: float
+    confirmed: bool | None = None
+    multiplied_by: Sequence[str] | None = None
+
+    def severity(self) -> str:
+        return "warning" if self.confirmed else "note"
+
+    def message(self) -> str:
+        entries = self.named
+        own = [(name, value) for name, value in entries if name.endswith(("max_position_embeddings", "factor"))]
+        other = [f"{name} is {spoken(value)}" for name, value in entries if (name, value) not in own]
+        tail = " Which of the two is meant, the file does not say."
+        if self.confirmed:
+            tail = (
+                f" {listed(other)} as well, so the length holds the factor already, and such a reader serves positions"
+                " that the model was not made for."
+            )
+        readers = _readers(self.multiplied_by, "vLLM")
+        verbs = ("multiply", "take") if " and " in readers else ("multiplies", "takes")
+        context = next(value for name, value in own if name.endswith("max_position_embeddings"))
+        return (
+            f"{listed([f'{name} is {spoken(value)}' for name, value in own])}: {readers} {verbs[0]} them and {verbs[1]}"
+            f" {spoken(self.length_x_factor)} positions for the longest length, and Transformers takes"
+            f" {spoken(context)}.{tail}"
+        )
+
+
+class LegacyLayerBases(Kind, code="legacy-layer-bases"):
+    title = "Two bases in keys of the old shape only"
+    severity = "note"
+    hint = f"{IF_SOUND} Check that your reader turns the layers with a window by their own base."
+    blames = "reader"
+    pair: int
+    largest_ratio: float | None = None
+
+    def message(self) -> str:
+        apart = ""
+        if self.largest_ratio is not None:
+            apart = f", pair {self.pair} by {_times(self.largest_ratio)} times"
+        return (
+            f"{self.said()}: two bases for two kinds of layers, in keys of the old shape only. A reader that knows"
+            f" one of the keys gives all layers the same base, and so turns the others at wrong rates{apart}."
+        )
+
+
+class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
+    title = "An attention factor that the formula does not give"
+    severity = "note"
+    hint = f"{IF_SOUND} Check that your reader takes the written factor."
+    blames = "reader"
+    formula: float
+    readers: Sequence[str] | None = None
+
+    def message(self) -> str:
+        (written,) = (value for _, value in self.stated)
+        readers = _readers(self.readers, "")
+        who = (
+            f"{readers} {'drop' if ' and ' in readers else 'drops'} the key and"
+            if readers
+            else "A reader that drops it"
+        )
+        verb = "take" if " and " in readers else "takes"
+        return (
+            f"attention_factor is written out as {spoken(written)}, where the scaling's own formula gives"
+            f" {self.formula:.4f}. {who} {verb} the formula's."
+        )
+
+
+class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
+    title = "mscale and mscale_all_dim: readers compute different attention factors"
+    severity = "note"
+    hint = f"{IF_SOUND} Compare the outputs of your reader with those of the model's own code."
+    blames = "ambiguous"
+    ratio: float
+    formula: float
+
+    def message(self) -> str:
+        scales = " and ".join(f"{name.rpartition('.')[2]} is {spoken(value)}" for name, value in self.named[:2])
+        return (
+            f"Disputed: what multiplies cosine and sine where {scales}. The ratio of the two magnitudes gives"
+            f" {self.ratio:.4f}{self._computed_by('ratio')}; the formula of YaRN's paper, 0.1 ln(factor) + 1,"
+            f" gives {self.formula:.4f}{self._computed_by('formula')}. This audit shows the ratio and gives no"
+            " verdict."
+        )
+
+    def _computed_by(self, name: str) -> str:
+        return (
+            f" ({_readers(self.evidence.get(f'readers of the {name}'), 'none of the readers described here does so')})"
+        )
+
+
+class SoftmaxScale(Kind, code="softmax-scale"):
+    title = "mscale_all_dim scales the scores as well"
+    severity = "note"
+    hint = f"{IF_SOUND} Check that your reader scales the scores too."
+    blames = "reader"
+    scale_of_the_scores: float
+
+    def message(self) -> str:
+        releases = {name: value for name, value in self.evidence.items() if isinstance(value, bool)}
+        does = [name for name, value in releases.items() if value]
+        lacks = [name for name, value in releases.items() if not value]
+        words = [f"{listed(does)} {'do' if len(does) > 1 else 'does'} so for this type"] if does else []
+        words += [f"{listed(lacks)} {'do' if len(lacks) > 1 else 'does'} not"] if lacks else []
+        who = f" {', '.join(words)}." if words else ""
+        return (
+            f"mscale_all_dim asks for a factor on the scores as well, (0.1 mscale_all_dim ln(factor) + 1)^2 ="
+            f" {self.scale_of_the_scores:.3f}, and no ladder shows it.{who}"
+        )
+
+
+class UncommonBetas(Kind, code="uncommon-betas"):
+    title = "YaRN's ramp has other ends than usual"
+    severity = "note"
+    hint = f"{IF_SOUND} Check that your reader takes the ends of the ramp from the file."
+    blames = "reader"
+    last_pair: int
+    largest_ratio: float
+    readers: Sequence[str] | None = None
+    first_pair: int | None = None
+
+    def message(self) -> str:
+        readers = _readers(self.readers, "readers with constants")
+        takes = "takes" if readers and " and " not in readers and readers != "readers with constants" else "take"
+        pairs = ""
+        if self.first_pair is not None:
+            pairs = (
+                f" With those, pairs {self.first_pair} to {self.last_pair} turn at other rates, up to"
+                f" {_times(self.largest_ratio)} times apart."
+            )
+        return (
+            f"The ramp of YaRN is not the usual one ({self.said()}): {readers} {takes} beta_fast 32, beta_slow 1 and a"
+            f" ramp between whole pairs, whatever the file says.{pairs}"
+        )
+
+
+_CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
+# Two bases under keys of the old shape: that of the layers with a window, and those that hold the other one.
+_LOCAL = {"rope_local_base_freq": ("rope_theta",), "local_rope_theta": ("global_rope_theta", "rope_theta")}
+# Names of scalings that one program or family uses, and what they are called elsewhere.
+_UNCOMMON = {"deepseek_yarn": "yarn", "deepseek_llama_scaling": "yarn", "telechat3-yarn": "yarn"}
+# Lengths beside the declared one that may say whether it holds a factor already.
+_LENGTHS = ("model_max_length", "max_sequence_length", "seq_length", "max_seq_len", "n_ctx")
+
+
+@check
+def new_shape_only(subject: Audited) -> Iterator[Kind]:
+    """A base or a scaling in the new shape alone, which a reader of the old shape passes over."""
+    reading = _reading(subject, "transformers-4")
+    # Where its model class fails without the old shape, others that go by its config class do not.
+    if reading is None or not reading.parted or _noticed(subject, "conflicting-shapes"):
+        return
+    if not any(place.endswith(NEW) for place in reading.not_read):
+        return
+    worst = max(reading.parted, key=_how_far)
+    assert worst.ours is not None
+    evidence: dict[str, Any] = declared(worst.ours, "base")
+    evidence |= _scaling_said(worst.ours)
+    evidence |= {"read instead": _changed(worst.theirs, worst.ours), "right": _changed(worst.ours, worst.theirs)}
+    evidence |= {"reader": release(reading)} | _apart(worst) | _in_the_old_shape(subject, worst.ours)
+    if reading.because is not None:
+        evidence["fails"] = reading.because
+    yield NewShapeOnly(evidence, worst.layers if len(reading.parted) > 1 else None)
+
+
+@check
+def legacy_layer_bases(subject: Audited) -> Iterator[Kind]:
+    """Two bases in keys of the old shape, of which a reader that looks at one gives all layers the same."""
+    for view in _views(subject):
+        for local, others in _LOCAL.items():
+            other = next((key for key in others if view.number(key)), None)
+            if other is None or not view.number(local) or view.block(NEW) or view.number(local) == view.number(other):
+                continue
+            evidence = {view.place(other): view.get(other), view.place(local): view.get(local)}
+            codes = [code for code in subject.resolved.codes if code.part in TEXT and code.rates]
+            sliding = next((code for code in codes if code.base == view.number(local)), None)
+            full = next((code for code in codes if code.base == view.number(other)), None)
+            if sliding is not None and full is not None and len(sliding.rates or ()) == len(full.rates or ()):
+                found = difference(full.rates or (), sliding.rates or ())
+                evidence |= {"largest ratio": found.ratio, "pair": found.ratio_pair}
+            yield LegacyLayerBases(evidence)
+
+
+@check
+def uncommon_scaling_name(subject: Audited) -> Iterator[Kind]:
+    """A name of a scaling that only some readers know."""
+    for view, key, block in _blocks(subject):
+        name = scaling_name(block)
+        if name not in _UNCOMMON:
+            continue
+        spelt = "rope_type" if block.get("rope_type") == name else "type"
+        evidence: dict[str, Any] = {view.place(f"{key}.{spelt}"): name, "common name": _UNCOMMON[name]}
+        evidence["refused by"] = [release(each) for each in subject.readings if name in (each.because or "")]
+        context, factor = view.number(_CONTEXT), positive_number(block.get("factor"))
+        if context and factor:
+            evidence |= {view.place(_CONTEXT): context, view.place(f"{key}.factor"): factor}
+            evidence["length x factor"] = context * factor
+        yield UncommonScalingName(evidence)
+
+
+@check
+def explicit_attention_factor(subject: Audited) -> Iterator[Kind]:
+    """An attention factor that is written out, and that the scaling's formula does not give."""
+    for view, key, block in _blocks(subject):
+        written, formula = positive_number(block.get("attention_factor")), _formula(view, block)
+        if written is None or formula is None or abs(written / formula - 1) <= 1e-6:
+            continue
+        place = view.place(f"{key}.attention_factor")
+        dropped = [release(each) for each in subject.readings if place in each.not_read and each.parted]
+        yield ExplicitAttentionFactor({place: written, "formula": formula, "readers": dropped})
+
+
+@check
+def disputed_attention_factor(subject: Audited) -> Iterator[Kind]:
+    """Mscale beside mscale_all_dim: a ratio for one family of readers, nothing or the formula for another."""
+    for view, key, block in _blocks(subject):
+        factor = positive_number(block.get("factor"))
+        scales = [positive_number(block.get(name)) for name in ("mscale", "mscale_all_dim")]
+        if factor is None or factor <= 1 or None in scales or block.get("attention_factor") is not None:
+            continue
+        evidence: dict[str, Any] = {
+            view.place(f"{key}.{name}"): block[name] for name in ("mscale", "mscale_all_dim", "factor")
+        }
+        evidence["ratio"] = yarn_magnitude(factor, scales[0] or 1) / yarn_magnitude(factor, scales[1] or 1)
+        evidence["formula"] = yarn_magnitude(factor)
+        for name in ("ratio", "formula"):
+            evidence[f"readers of the {name}"] = [
+                release(each) for each in subject.readings if _multiplies(each, evidence[name])
+            ]
+        yield DisputedAttentionFactor(evidence)
+
+
+@check
+def softmax_scale(subject: Audited) -> Iterator[Kind]:
+    """mscale_all_dim asks for a factor on the scores too, beside that on cosine and sine."""
+    for view, key, block in _blocks(subject):
+        factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
+        if factor is None or whole is None or factor <= 1:
+            continue
+        evidence: dict[str, Any] = {view.place(f"{key}.{name}"): block[name] for name in ("mscale_all_dim", "factor")}
+        evidence["scale of the scores"] = yarn_magnitude(factor, whole) ** 2
+        evidence["type"] = view.name
+        for reader in ("transformers-5", "transformers-4"):
+            reading = _reading(subject, reader)
+            # A part inside a config may be made by another class than its own type says.
+            if reading is not None and reading.codes and view.name in names(reader):
+                evidence[release(reading)] = view.name in facts()[reader]["scores"]
+        yield SoftmaxScale(evidence)
+
+
+@check
+def uncommon_betas(subject: Audited) -> Iterator[Kind]:
+    """YaRN with other ends of its ramp than those that readers with constants take."""
+    seen = set()
+    for view, key, block in _blocks(subject):
+        if scaling_name(block) not in ("yarn", *_UNCOMMON):
+            continue
+        odd = {
+            name: block[name]
+            for name, usual in (("beta_fast", 32), ("beta_slow", 1), ("truncate", True))
+            if block.get(name) is not None and block[name] != usual
+        }
+        if not odd or (view.path, key) in seen:
+            continue
+        seen.add((view.path, key))
+        evidence: dict[str, Any] = {view.place(f"{key}.{name}"): value for name, value in odd.items()}
+        places = set(evidence)
+        evidence["readers"] = [release(each) for each in subject.readings if places & set(each.not_read)]
+        evidence |= _with_constants(subject)
+        yield UncommonBetas(evidence)
+
+
+@check
+def misplaced_original(subject: Audited) -> Iterator[Kind]:
+    """LongRoPE's original length inside the block, where the class of the type looks outside."""
+    for view, key, block in _blocks(subject):
+        inside = _ORIGINAL in block and view.get(_ORIGINAL) is None
+        if not inside or "long_factor" not in block or view.name not in ("phi3", "phimoe", "phi4_multimodal"):
+            continue
+        evidence: dict[str, Any] = {view.place(f"{key}.{_ORIGINAL}"): block[_ORIGINAL]}
+        evidence |= {"type": view.name, "outside": view.place(_ORIGINAL)}
+        evidence["refused by"] = [release(each) for each in subject.readings if each.verdict == "refuses"]
+        yield MisplacedOriginal(evidence)
+
+
+@check
+def length_times_factor(subject: Audited) -> Iterator[Kind]:
+    """A scaling whose factor some readers multiply the declared length by, and others take to be in it."""
+    for view, key, block in _blocks(subject):
+        factor, context = positive_number(block.get("factor")), view.number(_CONTEXT)
+        if scaling_name(block) not in ("linear", "dynamic") or factor is None or factor <= 1 or context is None:
+            continue
+        served = [each for each in subject.readings if each.reader.startswith("vllm") and each.codes]
+        longest = [each for each in served if each.longest == int(context * factor)]
+        if served and not longest:
+            continue  # a type that they know to be an exception
+        evidence: dict[str, Any] = {view.place(_CONTEXT): context, view.place(f"{key}.factor"): factor}
+        evidence |= {"length x factor": context * factor, "multiplied by": [release(each) for each in longest]}
+        beside = {view.place(name): view.get(name) for name in _LENGTHS if view.number(name) == context}
+        for file, document in subject.opened.beside.items():
+            if positive_number(document.get("model_max_length")) == context:
+                beside[f"{file}:model_max_length"] = document["model_max_length"]
+        yield LengthTimesFactor(evidence | beside | {"confirmed": bool(beside)})
+
+
+@check
+def flat_vision_language(subject: Audited) -> Iterator[Kind]:
+    """A config of images and text in the old flat form, of a type whose new class reads text_config alone."""
+    flat = facts()["transformers-5"]["flat"]
+    for view in _views(subject):
+        text = None if view.path or view.name is None else flat.get(view.name)
+        if text is None or not isinstance(view.get("vision_config"), Mapping) or "text_config" in view.values:
+            continue
+        held = [key for key in ("rope_theta", "partial_rotary_factor", _CONTEXT, "head_dim", OLD) if key in view.values]
+        if not held:
+            continue
+        evidence: dict[str, Any] = {view.place(key): view.values[key] for key in held}
+        yield FlatVisionLanguage(evidence | {"type": view.name, "text type": text})
+
+
+CHECKS = (
+    new_shape_only,
+    legacy_layer_bases,
+    uncommon_scaling_name,
+    explicit_attention_factor,
+    disputed_attention_factor,
+    softmax_scale,
+    uncommon_betas,
+    misplaced_original,
+    length_times_factor,
+    flat_vision_language,
+)
+
+
+def _reading(subject: Audited, name: str) -> Reading | None:
+    return next((each for each in subject.readings if each.reader == name), None)
+
+
+def _views(subject: Audited) -> Iterator[View]:
+    """The text parts of a config whose readers are compared."""
+    if subject.readings:
+        for _, view in views(subject.opened, None):
+            yield view
+
+
+def _blocks(subject: Audited) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
+    """Every block that names a scaling, flat or for one kind of layer, with the key that it stands under."""
+    for view in _views(subject):
+        for key in (OLD, NEW):
+            block = view.block(key)
+            if block is None:
+                continue
+            inner = {name: each for name, each in block.items() if isinstance(each, Mapping)}
+            held = {key: block} if not inner else {f"{key}.{name}": each for name, each in inner.items()}
+            for place, each in held.items():
+                if scaling_name(each) not in (None, "default"):
+                    yield view, place, each
+            if block and key == OLD:
+                break  # the old block is the one that is read
+
+
+def _noticed(subject: Audited, code: str) -> bool:
+    return any(fact.code == code for fact in subject.resolved.facts)
+
+
+def _how_far(group: Parted) -> float:
+    if group.ladder is None:
+        return float("inf") if group.says else 0.0
+    return group.ladder.ratio
+
+
+def _apart(group: Parted) -> dict[str, Any]:
+    """The numbers of a difference, as evidence."""
+    ladder = group.ladder
+    if ladder is None or ladder.same_rates:
+        return {}
+    made: dict[str, Any] = {"largest ratio": ladder.ratio, "pair": ladder.ratio_pair, "pairs": ladder.pairs}
+    return made | {"off by a radian from": ladder.reaches(1.0)}
+
+
+def _in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
+    """Keys of the old shape, each with the place in the new one that holds its value."""
+    for view in _views(subject):
+        block, entry = view.block(NEW), facts()["transformers-4"]["types"].get(view.name)
+        if block is None or entry is None or "short_factor" in block:
+            continue
+        full, local = block.get("full_attention"), block.get("sliding_attention")
+        nested = isinstance(full, Mapping) and isinstance(local, Mapping)
+        if nested != any(isinstance(value, Mapping) for value in block.values()) or nested != ("local" in entry):
+            continue
+        held, place = (full, f"{NEW}.full_attention") if isinstance(full, Mapping) and nested else (block, NEW)
+        made = {}
+        for name, inner in (("base", "rope_theta"), ("share", "partial_rotary_factor")):
+            if name in entry and inner in held and entry[name][0] not in view.values:
+                made[view.place(entry[name][0])] = view.place(f"{place}.{inner}")
+        if isinstance(local, Mapping) and nested and "rope_theta" in local:
+            made[view.place(entry["local"][0])] = view.place(f"{NEW}.sliding_attention.rope_theta")
+        if scaling_name(held) not in (None, "default"):
+            made[view.place(OLD)] = view.place(place)
+        return {"in the old shape": made} if made and code.part == "text" else {}
+    return {}
+
+
+def _changed(code: Code | None, other: Code | None) -> str:
+    """What one reading has where the other has something else: base, scaling, share."""
+    if code is None or other is None or code.kind != other.kind:
+        return code_in_words(code)
+    words = []
+    if code.base != other.base:
+        words.append("no base" if code.base is None else f"base {code.base:,.10g}")
+    if scaling_in_words(code) != scaling_in_words(other):
+        words.append(scaling_in_words(code))
+    if code.rotated != other.rotated and code.rotated is not None and code.width:
+        words.append(f"a rotated share of {code.rotated / code.width:.4g}")
+    return " and ".join(words) or code_in_words(code)
+
+
+def _scaling_said(code: Code) -> dict[str, Any]:
+    """The scaling's name and factor by their places."""
+    said = {}
+    for place in code.source.get("scaling", "").split(", "):
+        key = place.rpartition(".")[2]
+        value = (code.scaling or {}).get({"rope_type": "type", "type": "type", "factor": "factor"}.get(key, ""))
+        if value is not None and ":" in place and " " not in place:
+            said[place] = value
+    return said
+
+
+def _formula(view: View, block: Mapping[str, Any]) -> float | None:
+    """What multiplies cosine and sine where nothing is written out, as Transformers computes it."""
+    factor = positive_number(block.get("factor"))
+    kind = scaling_name(block)
+    if kind in ("longrope", "su"):
+        context = view.number(_CONTEXT)
+        original = view.number(_ORIGINAL) or positive_number(block.get(_ORIGINAL))
+        return longrope_magnitude(context / original, original) if context and original else None
+    if kind != "yarn" or factor is None:
+        return None
+    scales = [positive_number(block.get(name)) for name in ("mscale", "mscale_all_dim")]
+    if scales[0] and scales[1]:
+        return yarn_magnitude(factor, scales[0]) / yarn_magnitude(factor, scales[1])
+    return yarn_magnitude(factor)
+
+
+def _multiplies(reading: Reading, value: float) -> bool:
+    codes = [code for code in reading.codes if code.kind == "rotary" and code.part in TEXT and code.scaling]
+    factors = [code.attention_factor for code in codes if code.attention_factor is not None]
+    return bool(factors) and all(abs(factor / value - 1) <= 1e-6 for factor in factors)
+
+
+def _with_constants(subject: Audited) -> dict[str, Any]:
+    """Which pairs a reader with constants bends otherwise."""
+    for code in subject.resolved.codes:
+        spec = code.spec
+        if not isinstance(spec, Rotary) or not isinstance(spec.scaling, Yarn):
+            continue
+        usual = replace(spec.scaling, beta_fast=32.0, beta_slow=1.0, truncate=True)
+        found = difference(spec.rates, replace(spec, scaling=usual).rates)
+        if not found.same_rates:
+            return {"first pair": found.first, "last pair": found.last, "largest ratio": found.ratio}
+    return {}

@@ -1,0 +1,481 @@
+"""A model held against the published ones of its shape: the same ladder, another, or one that was lost on the way."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from clockhands.auditing._edits import Edit, added, together
+from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, rotary_parts
+from clockhands.sources.resolved import Code
+
+
+class OfRelease(Kind):
+    """What a release of the model's shape has in the place of what is missing or was lost."""
+
+    release: str
+    mended_at: str | None = None
+    mended_with: Any = None
+    merged: bool | None = None
+
+    def edit(self) -> Edit | None:
+        place, value = self.mended_at, self.mended_with
+        if not isinstance(place, str) or value is None:
+            return None
+        has = f"as {self.release} has it, if this model was made from it."
+        if self.merged and isinstance(value, Mapping):
+            numbers = listed([f"{key} {spoken(number)}" for key, number in value.items()])
+            steps = (added(f"{place}.{key}", number, "") for key, number in value.items())
+            return together(f"Write {numbers}, {has}", *steps)
+        key = place.rpartition(":")[2].rpartition(".")[2]
+        return added(place, value, f"Write {key} {spoken(value)}, {has}")
+
+
+class MissingScaling(OfRelease, code="missing-scaling"):
+    title = "A long context without the scaling that it was trained with"
+    severity = "warning"
+    hint = (
+        "Copy the scaling block from the model's original release, or declare the length that the base alone reaches."
+    )
+    blames = "file"
+    context: int
+    base: float
+    type: str
+    reach: int
+    release: str
+    its_scaling: str
+
+    def message(self) -> str:
+        return (
+            f"{spoken(self.context)} positions are declared with a base of {spoken(self.base)} and no"
+            f" scaling, but with that base alone models of type {spoken(self.type)} reach"
+            f" {spoken(self.reach)}; {self.release}, which has this shape, has {self.its_scaling}."
+            " Beyond the first training's length the slow pairs turn too far."
+        )
+
+
+class DiffersFromRelease(OfRelease, code="differs-from-release"):
+    title = "A published model's shape with another base or scaling"
+    here: str
+    release: str
+    published: str
+    because: str | None = None
+    shape: str | None = None
+
+    def severity(self) -> str:
+        return "warning" if self.because else "note"
+
+    def hint(self) -> str:
+        return (
+            "Compare it with the model's original release, and take its value if this model was made from it."
+            if self.because or "because" not in self.evidence
+            else f"{IF_SOUND} If the model was not trained with another ladder, take the release's value."
+        )
+
+    def blames(self) -> str | None:
+        return "file" if self.because else None
+
+    def message(self) -> str:
+        shape = f"has this shape ({self.shape})" if self.shape else "is of this type"
+        return (
+            f"{self.said() if self.stated else self.here}, but {self.release}, which {shape}, has"
+            f" {self.published}: {self._guess()}"
+        )
+
+    def edit(self) -> Edit | None:
+        """The release's value in the place of what was lost; none for a model that may be meant to differ."""
+        return super().edit() if self.because else None
+
+    def _guess(self) -> str:
+        if self.because:
+            return f"{self.because}, and the release's was probably lost in a conversion or an export."
+        return "this is another model, or one that was stretched or trained further with another ladder."
+
+
+# Tokens that derivatives of a model add to its vocabulary, at most.
+_ADDED_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What tells models of one type apart.
+
+    Attributes:
+        type: The model type, of the text where there are several parts.
+        hidden: Channels of the model.
+        layers: Its layers.
+        heads: Its query heads.
+        vocabulary: Its tokens; None where the file does not say.
+    """
+
+    type: str
+    hidden: int
+    layers: int
+    heads: int
+    vocabulary: int | None
+
+    def __str__(self) -> str:
+        """The shape in words."""
+        words = f"{self.type}, width {self.hidden:,}, {self.layers} layers, {self.heads} heads"
+        return words if self.vocabulary is None else f"{words}, {self.vocabulary:,} tokens"
+
+    def fits(self, other: "ModelShape") -> bool:
+        """Whether a model of this shape may have been made from one of the other: tokens may have been added."""
+        alike = (family(self.type), self.hidden, self.layers, self.heads)
+        if alike != (family(other.type), other.hidden, other.layers, other.heads):
+            return False
+        if self.vocabulary is None or other.vocabulary is None:
+            return True
+        return 0 <= self.vocabulary - other.vocabulary <= _ADDED_TOKENS
+
+
+@dataclass(frozen=True)
+class Release:
+    """One published model.
+
+    Attributes:
+        name: What it is called.
+        shape: Its shape.
+        base: The base of its ladder; of the layers that see all, where kinds of layers differ.
+        scaling: Its scaling block, without lists; None without a scaling.
+        sections: How many pairs turn by time, rows and columns; None where tokens have one position.
+        context: Positions that it was published with; None where that is not known.
+        source: The copy of its config that this was read from.
+    """
+
+    name: str
+    shape: ModelShape
+    base: float
+    scaling: Mapping[str, Any] | None
+    sections: tuple[int, ...] | None
+    context: int | None
+    source: str
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """All of them."""
+    data = json.loads(
+        resources.files("clockhands.auditing.findings").joinpath("releases.json").read_text(encoding="utf-8")
+    )
+    return tuple(
+        Release(
+            row["name"],
+            ModelShape(row["type"], row["hidden"], row["layers"], row["heads"], row["vocabulary"]),
+            row["base"],
+            row["scaling"],
+            tuple(row["sections"]) if "sections" in row else None,
+            row["context"],
+            row["source"],
+        )
+        for row in data["releases"]
+    )
+
+
+def of_shape(shape: ModelShape) -> tuple[Release, ...]:
+    """The releases that a model of this shape may be or come from: where some have its vocabulary, only those."""
+    known = tuple(release for release in releases() if shape.fits(release.shape))
+    own = tuple(release for release in known if shape.vocabulary in (None, release.shape.vocabulary))
+    return own or known
+
+
+def of_type(model_type: str) -> tuple[Release, ...]:
+    """The releases of a model type, whatever their shape."""
+    return tuple(release for release in releases() if family(release.shape.type) == family(model_type))
+
+
+def reach_of(model_type: str, base: float) -> int | None:
+    """The longest context that releases of a type reach with a base alone, before any scaling."""
+    alike = [each for each in of_type(model_type) if each.base == base]
+    reached = [(each.scaling or {}).get("original_max_position_embeddings", each.context) for each in alike]
+    return max((length for length in reached if length), default=None)
+
+
+def family(model_type: str) -> str:
+    """The type of the whole for that of its text part.
+
+    >>> family("gemma3_text"), family("mllama_text_model"), family("llama")
+    ('gemma3', 'mllama', 'llama')
+    """
+    return model_type.removesuffix("_model").removesuffix("_text")
+
+
+# The base that most readers take where a file has none, and the contexts that it is plausible for without a scaling.
+_USUAL_BASE = 10_000.0
+_PLAIN_CONTEXT = 8_192
+# The factor of Llama 3.1, which converters have as a default.
+_USUAL_LLAMA3 = 8.0
+CLAIMED = 4
+"""How many times longer than what the base alone reaches a context has to be, to need the scaling."""
+OF_LENGTH = ("llama3", "yarn", "longrope")
+"""Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training."""
+
+
+@check
+def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
+    """Another base or scaling than every release of the shape has; or a context without the scaling it needs."""
+    for part in rotary_parts(subject):
+        code, shape = _main_code(subject, part), _shape(subject, part)
+        if code is None or shape is None or code.base is None or not code.rates:
+            continue
+        known = _of_their_length(of_shape(shape), subject.resolved.context, scaled=scaling_of(code) is not None)
+        if not known:
+            continue
+        missing = _missing_scaling(subject, part, code, shape, known)
+        if missing is not None:
+            yield missing
+        else:
+            yield from _differing(subject, part, code, shape, known)
+
+
+def with_release(subject: Audited, case: Kind) -> Kind:
+    """A case that was noticed while reading, with what the release of the model's shape has in that place.
+
+    It is added where it decides how grave the case is or how it is mended: a default that is the release's own value,
+    numbers of a scaling that are not there, a length that was left as it was when a scaling was switched on.
+    """
+    code, evidence = case.code, case.evidence
+    if code not in ("default-base", "incomplete-scaling", "missing-original", "factor-times-original"):
+        return case
+    for part in rotary_parts(subject):
+        shape = _shape(subject, part) if part.section.part == "text" else None
+        known = of_shape(shape) if shape is not None else ()
+        if code == "default-base":
+            context = subject.resolved.context or 0
+            reaching = [each for each in known if each.context is None or context <= each.context]
+            own = next((each for each in reaching if each.base == evidence.get("used")), None)
+            # Where another release of the shape has another base, an absent one may have been either.
+            alone = len({each.base for each in reaching}) == 1
+            if own is not None and alone and evidence.get("belongs at") == _base_place(part):
+                return type(case)({**evidence, "as released": own.name}, case.layers)
+            continue
+        if code == "factor-times-original":
+            context = subject.resolved.context or 0
+            own = next((each for each in known if each.scaling is None and each.context == context), None)
+            reach = evidence.get("factor x original", 0)
+            # A product that no float holds is evidence in words.
+            stretches = evidence.get("scaling") == "yarn" and isinstance(reach, int | float) and reach > context
+            if own is not None and stretches:
+                return type(case)({**evidence, "switched on in": own.name}, case.layers)
+            continue
+        block = next((each for each in part.blocks() if any(place.startswith(each.place) for place in evidence)), None)
+        if block is None and code == "missing-original":
+            block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
+        own = next((each for each in known if block is not None and _completes(block, each)), None)
+        if own is not None:
+            return type(case)({**evidence, "release": own.name, **_mended(part, own)}, case.layers)
+    return case
+
+
+def _of_their_length(known: tuple[Release, ...], context: int | None, *, scaled: bool) -> tuple[Release, ...]:
+    """Releases without those that have the base of readers' fallback where others of the shape have one of their own.
+
+    Such a base says that a file is of that release only together with the context of it, unless a scaling has made that
+    another one.
+    """
+    if scaled or all(each.base == _USUAL_BASE for each in known):
+        return known
+    return tuple(each for each in known if each.base != _USUAL_BASE or context is None or context == each.context)
+
+
+def _completes(block: RotaryBlock, release: Release) -> bool:
+    """Whether a release has the scaling of a block, and what the block holds of it."""
+    there = release.scaling
+    if there is None or there["rope_type"] != block.scaling:
+        return False
+    return all(block.values[key] == value for key, value in there.items() if key in block.values and key != "rope_type")
+
+
+def _base_place(part: Part) -> str:
+    return part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
+
+
+def _differing(
+    subject: Audited, part: Part, code: Code, shape: ModelShape, known: tuple[Release, ...]
+) -> Iterator[Kind]:
+    if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
+        return
+    nearest = max(known, key=lambda each: (*_nearness(code, each), each.shape.vocabulary == shape.vocabulary))
+    if not _same_base(code, nearest):
+        yield _other_base(subject, part, code, nearest, shape)
+    # A scaling that stands where this type does not read it is a finding of its own.
+    unread = scaling_of(code) is None and any(_scales(block) for block in part.blocks())
+    if not _same_scaling(code, nearest) and not unread:
+        yield _other_scaling(subject, part, code, nearest, shape)
+
+
+def _nearness(code: Code, release: Release) -> tuple[bool, bool, bool]:
+    here, there = scaling_of(code), release.scaling
+    kinds = [None if scaling is None else scaling["rope_type"] for scaling in (here, there)]
+    return _same_base(code, release), _same_scaling(code, release), kinds[0] == kinds[1]
+
+
+def _main_code(subject: Audited, part: Part) -> Code | None:
+    """The code of the layers that see all, or of all layers."""
+    if part.section.part != "text":
+        return None
+    codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part == "text"]
+    return next((code for code in codes if code.window is None), codes[0] if codes else None)
+
+
+def _shape(subject: Audited, part: Part) -> ModelShape | None:
+    numbers = [part.fields.whole(name) for name in ("hidden", "layers", "heads")]
+    hidden, layers, heads = (None if number is None else number.value for number in numbers)
+    if part.name is None or part.known is None or hidden is None or layers is None or heads is None:
+        return None
+    vocabulary = part.section.values.get("vocab_size", (subject.opened.config or {}).get("vocab_size"))
+    return ModelShape(part.name, hidden, layers, heads, vocabulary if type(vocabulary) is int else None)
+
+
+@check
+def missing_sections(subject: Audited) -> Iterator[Kind]:
+    """No sections of time, rows and columns, in a type whose releases declare them, each the same."""
+    for part in rotary_parts(subject):
+        code = _main_code(subject, part)
+        if code is None or part.row is None or part.row.sections is None or part.name is None:
+            continue
+        held = any("mrope_section" in block.values for block in part.blocks())
+        released = [each for each in of_type(part.name) if each.sections]
+        if held or not released or len({each.sections for each in released}) > 1:
+            continue
+        release, sections = released[0], released[0].sections
+        if sections is None or 2 * sum(sections) != code.rotated:
+            continue
+        values: dict[str, Any] = {"mrope_section": list(sections)}
+        if part.row.sections == "interleaved":
+            values["mrope_interleaved"] = True  # readers that go by the file alone take sections side by side
+        block = next(part.blocks(), None)
+        if block is None and not part.fields.declares("base"):
+            continue  # the file says nothing at all about rotation, which is a finding of its own
+        if block is None:
+            values = {"rope_type": "default", **values}
+        evidence: dict[str, Any] = {
+            "here": "The sections of time, rows and columns are not in the file",
+            "release": release.name,
+            "shape": None,
+            "published": f"mrope_section {spoken(list(sections))}",
+            "because": "nothing stands in their place",
+            "source of the release": release.source,
+            "mended at": part.fields.source("rope_scaling") if block is None else block.place,
+            "mended with": values,
+            "merged": block is not None,
+        }
+        yield DiffersFromRelease(evidence, code.layers)
+
+
+def _missing_scaling(
+    subject: Audited, part: Part, code: Code, shape: ModelShape, known: tuple[Release, ...]
+) -> Kind | None:
+    context = subject.resolved.context
+    if code.base is None or context is None or scaling_of(code) is not None:
+        return None
+    scaled = [each for each in known if each.scaling and each.scaling["rope_type"] in OF_LENGTH]
+    # A release of this shape that reaches the context without a scaling needs none.
+    if any(not each.scaling and (each.context or 0) >= context and _same_base(code, each) for each in known):
+        return None
+    reach = reach_of(shape.type, code.base)
+    own = [each for each in scaled if _same_base(code, each)]
+    # Of several with this base, the one that has the context.
+    release = next((each for each in own if each.context == context), next(iter(own), None))
+    if release is None or reach is None or context < CLAIMED * reach:
+        return None
+    evidence: dict[str, Any] = {**declared(subject.resolved, "context"), **declared(code, "base")}
+    evidence |= {"context": context, "base": code.base, "type": shape.type, "reach": reach, "release": release.name}
+    evidence |= {"its scaling": scaling_in_words(release.scaling), "source of the release": release.source}
+    return MissingScaling(evidence | _mended(part, release), code.layers)
+
+
+def _other_base(subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
+    evidence: dict[str, Any] = declared(code, "base")
+    context = subject.resolved.context or 0
+    if not evidence:
+        evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is taken"}
+        because = f"{spoken(code.base)} is the default of the class"
+    else:
+        lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
+        because = f"{spoken(code.base)} is what readers take where a file has no base" if lost else None
+    at = next(
+        iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
+    )
+    evidence |= {"release": release.name, "shape": str(shape), "published": f"a base of {spoken(release.base)}"}
+    evidence |= {"because": because, "mended at": at, "mended with": release.base}
+    return DiffersFromRelease(evidence | {"source of the release": release.source}, code.layers)
+
+
+def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
+    here, there = scaling_of(code), release.scaling
+    evidence: dict[str, Any] = {}
+    because = None
+    if here is None:
+        factor = next((block.said("factor") for block in part.blocks() if block.values.get("factor") == 1), {})
+        evidence = factor or {"here": "There is no scaling"}
+        because = "a factor of 1 changes nothing" if factor else "nothing stands in its place"
+        if _before_stretching(subject.resolved.context, there):
+            because = None
+    else:
+        for block in part.blocks():
+            evidence |= block.said("rope_type", "type", "factor")
+        evidence = evidence or {"here": f"The scaling is {scaling_in_words(here)}"}
+        usual = here.get("rope_type") == "llama3" and here.get("factor") == _USUAL_LLAMA3
+        if usual and there is not None and there["rope_type"] == "llama3" and there["factor"] != here["factor"]:
+            because = f"{spoken(_USUAL_LLAMA3)} is the factor of Llama 3.1 and a default of converters"
+    published = "no scaling" if there is None else scaling_in_words(there)
+    evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
+    evidence |= {"source of the release": release.source, **_mended(part, release)}
+    return DiffersFromRelease(evidence, code.layers)
+
+
+def _before_stretching(context: int | None, scaling: Mapping[str, Any] | None) -> bool:
+    """Whether a model with this context may be an earlier stage of a release, before its context was stretched."""
+    if context is None or scaling is None or scaling["rope_type"] not in OF_LENGTH:
+        return False
+    return context <= scaling.get("original_max_position_embeddings", 0)
+
+
+def _mended(part: Part, release: Release) -> dict[str, Any]:
+    """Where the release's scaling belongs, and its numbers; nothing where it has lists, which are not kept here."""
+    if release.scaling is None or release.scaling["rope_type"] == "longrope":
+        return {}
+    block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
+    if block is None:
+        return {"mended at": part.fields.source("rope_scaling"), "mended with": dict(release.scaling)}
+    name = "type" if "type" in block.values and "rope_type" not in block.values else "rope_type"
+    values = {name if key == "rope_type" else key: value for key, value in release.scaling.items()}
+    values = {key: value for key, value in values.items() if block.values.get(key) != value}
+    return {"mended at": block.place, "mended with": values, "merged": True}
+
+
+def _scales(block: RotaryBlock) -> bool:
+    return block.scaling not in (None, "default") and block.values.get("factor") != 1
+
+
+def _same_base(code: Code, release: Release) -> bool:
+    return code.base == release.base
+
+
+def _same_scaling(code: Code, release: Release) -> bool:
+    here, there = scaling_of(code), release.scaling
+    if here is None or there is None:
+        return here is there
+    if here["rope_type"] != there["rope_type"] or here["factor"] != there["factor"]:
+        return False
+    original = there.get("original_max_position_embeddings")
+    return original is None or here["original"] == original
+
+
+def scaling_of(code: Code) -> dict[str, Any] | None:
+    """The scaling as it stands; None where there is none, or a linear one that changes nothing."""
+    held = code.scaling
+    if held is None or held.get("type") is None or (held["type"] == "linear" and held.get("factor") == 1):
+        return None
+    return {"rope_type": held["type"], "factor": held.get("factor"), "original": held.get("original")}
+
+
+def scaling_in_words(block: Mapping[str, Any] | None) -> str:
+    """What a release scales by."""
+    if block is None:
+        return "no scaling"
+    return f"the scaling {block['rope_type']} with a factor of {spoken(block['factor'])}"

@@ -1,0 +1,260 @@
+"""Scalings that are unknown, incomplete, or at odds with the lengths and the lists beside them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from clockhands.auditing._edits import Edit, moved, replaced, together
+from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, nearest, spoken
+from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file, rotary_parts
+from clockhands.auditing.findings._releases import OfRelease
+from clockhands.measures.ladders.base_bound import first_failing_distance
+from clockhands.rotary import Rotary
+from clockhands.scaling import LongRope
+from clockhands.sources.resolved import Code
+
+_BY_ITSELF = "a scaling block with its numbers"
+
+
+class UnknownScaling(Kind, code="unknown-scaling"):
+    title = "A scaling that is not known"
+    severity = "error"
+    hint = "Correct the spelling, or use a release of clockhands that knows this scaling."
+    blames = "file"
+    known: str = ""
+
+    def message(self) -> str:
+        known = f" (known: {self.known})" if self.known else ""
+        near = self._nearest_scaling()
+        meant = f" Perhaps {spoken(near)} is meant." if near else ""
+        return f"{self.said()}, a scaling that is not known{known}; no rates follow from it.{meant}"
+
+    def edit(self) -> Edit | None:
+        place, near = self.place, self._nearest_scaling()
+        return replaced(place, near, f"Write {spoken(near)}, if that is what was meant.") if place and near else None
+
+    def _nearest_scaling(self) -> str | None:
+        """The known scaling whose name is most like the unknown one, if one is like it."""
+        return nearest(next((str(value).lower() for _, value in self.stated), ""), self.known)
+
+
+class IncompleteScaling(OfRelease, code="incomplete-scaling"):
+    title = "A scaling block that lacks numbers"
+    hint = "Copy the whole block from the model's original release; readers that guess differ."
+    blames = "file"
+    missing: str = "a required key"
+
+    def severity(self) -> str:
+        return "note" if self.missing == _BY_ITSELF else "error"
+
+    def message(self) -> str:
+        if self.missing == _BY_ITSELF:
+            numbers = "a scaling that only the model's own code knows the numbers of"
+            return f"{self.said()}: {numbers}; the rates are left open."
+        return f"The scaling block is incomplete ({self.said()}): it lacks {self.missing}."
+
+
+class MissingOriginal(OfRelease, code="missing-original"):
+    title = "A scaling without the length of the first training"
+    severity = "warning"
+    hint = "Add original_max_position_embeddings with the length of the first training."
+    blames = "file"
+    used: Any = None
+
+    def message(self) -> str:
+        return (
+            f"The scaling does not say which length the model was trained on, so {spoken(self.used)} was taken"
+            f" ({self.said()}); if the model was trained on less, every rate that the scaling bends is wrong."
+        )
+
+
+class FactorTimesOriginal(Kind, code="factor-times-original"):
+    title = "Factor x original length is not the declared length"
+    scaling: str | None = None
+    switched_on_in: str | None = None
+    factor_x_original: Any = None
+
+    def hint(self) -> str:
+        return (
+            IF_SOUND if self.severity() == "note" else "Make the three numbers agree with the model's original release."
+        )
+
+    def blames(self) -> str | None:
+        return None if self.severity() == "note" else "ambiguous"
+
+    def severity(self) -> str:
+        return "note" if self.scaling == "llama3" or self.switched_on_in else "warning"
+
+    def message(self) -> str:
+        product = self.factor_x_original
+        reach = (
+            f"Factor x original length is {spoken(product)}"
+            if product is not None
+            else "Factor x original length differs"
+        )
+        if self.scaling == "llama3":
+            tail = (
+                "Models of the Llama-3 family are published so: the factor there is a tuning, not a ratio of lengths."
+            )
+        elif self.switched_on_in:
+            tail = (
+                f"The length is still that of {self.switched_on_in}, which has no scaling: it was switched on by"
+                " hand, and readers that go by the declared length do not use it."
+            )
+        else:
+            tail = "Readers that compute one from the others disagree."
+        return f"{reach}, another length than the one declared ({self.said()}). {tail}"
+
+    def edit(self) -> Edit | None:
+        if self.severity() == "note":
+            return None
+        reach = self.factor_x_original
+        place = next((name for name, _ in reversed(self.stated)), None)
+        if place is None or not isinstance(reach, int | float) or not float(reach).is_integer():
+            return None
+        says = f"Declare {spoken(int(reach))} positions, which is what the scaling reaches."
+        return replaced(place, int(reach), says)
+
+
+class WrongOriginal(Kind, code="wrong-original"):
+    title = "An original length that cannot be the training's"
+    severity = "warning"
+    hint = "Write the length of the first training, which the model's original release names."
+    blames = "file"
+    original: int
+    context: int
+    base: float
+    pairs: int
+    factor: float
+    long_list: float | None = None
+    first_bad_distance: int | None = None
+
+    def message(self) -> str:
+        original, context = spoken(self.original), spoken(self.context)
+        if self.original > self.context:
+            return (
+                f"The original length of the scaling is {original}, more than the {context} positions that the model"
+                f" has ({self.said()}): the length of the first training cannot be longer than that of the last."
+            )
+        if self.long_list:
+            return (
+                f"The original length of the scaling is {original}, as long as the whole context ({self.said()}), and"
+                f" yet its lists differ, and the long one goes up to {spoken(self.long_list)}: the long list can"
+                " never be reached, and the magnitude becomes 1. One of the two lengths was overwritten."
+            )
+        if self.first_bad_distance:
+            return (
+                f"The original length of the scaling is {original}, as long as the whole context, but a base of"
+                f" {spoken(self.base)} over {spoken(self.pairs)} pairs tells near from far only up to a"
+                f" distance of {spoken(self.first_bad_distance)}: the first training was far shorter, and the ramp"
+                " of the scaling sits at the wrong pairs."
+            )
+        return (
+            f"The original length of the scaling is {original}, as long as the whole context ({self.said()}), and yet"
+            f" its factor is {spoken(self.factor)}: nothing was left to stretch, or the original length was"
+            " overwritten with the extended one."
+        )
+
+
+class LongropeLists(Kind, code="longrope-lists"):
+    title = "A LongRoPE list of the wrong length"
+    severity = "error"
+    hint = "Copy the list from the model's original release: it needs one number for each pair that turns."
+    blames = "file"
+    numbers: int
+    pairs: int
+
+    def message(self) -> str:
+        place, _ = self.stated[0]
+        return (
+            f"{place.rpartition(':')[2]} has {spoken(self.numbers)} numbers for {spoken(self.pairs)} pairs"
+            " that turn: it needs one for each, and no rates follow from it."
+        )
+
+
+class LongropeSwapped(Kind, code="longrope-swapped"):
+    title = "LongRoPE's short and long list are swapped"
+    severity = "warning"
+    hint = "Swap the two lists; the long one has the larger numbers."
+    blames = "file"
+    largest_short: float
+    largest_long: float
+
+    def message(self) -> str:
+        places = listed([name for name, _ in self.named])
+        return (
+            f"The short list goes up to {spoken(self.largest_short)} and the long one to"
+            f" {spoken(self.largest_long)}: {places} are swapped, because the short list has to stretch less."
+        )
+
+    def edit(self) -> Edit | None:
+        places = [name for name, _ in self.stated]
+        if len(places) != 2:
+            return None
+        short, long = places
+        aside = f"{short.rpartition('.')[0]}.swapped"
+        steps = (moved(short, aside, ""), moved(long, short, ""), moved(aside, long, ""))
+        return together("Swap the two lists.", *steps)
+
+
+# How many times longer than the first distance that a ladder fails at no training is known to have been.
+_PAST_BOUND = 20
+
+
+@check
+def wrong_original(subject: Audited) -> Iterator[Kind]:
+    """An original length that cannot be the length of the training."""
+    resolved = subject.resolved
+    context = resolved.context
+    for code in resolved.codes:
+        scaling = code.scaling or {}
+        original, factor, kind = (scaling.get(name) for name in ("original", "factor", "type"))
+        places = [
+            place for place in code.source.get("scaling", "").split(", ") if place != resolved.source.get("context")
+        ]
+        place = next((place for place in places if "original" in place and in_a_file(place)), None)
+        if context is None or place is None or not original or code.part not in ("text", "decoder"):
+            continue
+        if kind not in ("yarn", "llama3", "longrope") or not factor or original < context:
+            continue
+        evidence: dict[str, Any] = {place: original, **declared(resolved, "context")}
+        evidence |= {"original": original, "context": context, "factor": factor}
+        if original == context and kind == "yarn":
+            first = first_failing_distance(_unscaled_rates(code), original // _PAST_BOUND + 1)
+            if first is None:
+                continue
+            evidence |= {"first bad distance": first, "base": code.base, "pairs": (code.rotated or 0) // 2}
+        elif original == context and kind == "longrope":
+            scaling = code.spec.scaling if isinstance(code.spec, Rotary) else None
+            if not isinstance(scaling, LongRope) or scaling.long == scaling.short:
+                continue  # lists that agree are a ladder of their own
+            evidence["long list"] = max(scaling.long)
+        elif factor <= 1:
+            continue
+        yield WrongOriginal(evidence, code.layers)
+
+
+def _unscaled_rates(code: Code) -> tuple[float, ...]:
+    """The ladder before its scaling; empty where its base is not known."""
+    pairs = (code.rotated or 0) // 2
+    return () if code.base is None else tuple(code.base ** (-pair / pairs) for pair in range(pairs))
+
+
+@check
+def longrope_swapped(subject: Audited) -> Iterator[Kind]:
+    """A short list that stretches more than the long one."""
+    for part in rotary_parts(subject):
+        for block in part.blocks():
+            short, long = (_numbers(block.values.get(name)) for name in ("short_factor", "long_factor"))
+            if not short or not long or len(short) != len(long):
+                continue
+            # Pair by pair the two may cross: the first numbers of Phi-3's long list are below those of its short one.
+            if max(short) > max(long) and sum(short) > sum(long):
+                evidence = block.said("short_factor", "long_factor")
+                yield LongropeSwapped({**evidence, "largest short": max(short), "largest long": max(long)})
+
+
+def _numbers(value: object) -> list[float]:
+    # Whole numbers may have more digits than a float holds.
+    if not isinstance(value, list) or not all(type(item) in (int, float) and abs(item) < 1e300 for item in value):
+        return []
+    return [float(item) for item in value]

@@ -1,0 +1,241 @@
+"""What a checkpoint stores that a model computes: rates and position numbers, held against what its config declares."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from types import new_class
+from typing import Any
+
+import numpy as np
+
+from clockhands.auditing._held_numbers import expected_of
+from clockhands.auditing.findings import _loaded as loaded
+from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.auditing.findings._parts import TEXT, Audited, check
+from clockhands.diagnosis import ROUNDED, Verdict, judged
+from clockhands.errors import ClockhandsError
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.model_types import model_type
+from clockhands.sources.resolved import Code
+from clockhands.sources.weights import RATES
+
+
+class Stored(Kind):
+    """Tensors of a checkpoint that hold what is computed."""
+
+    tensors: int = 1
+
+    def _where(self) -> str:
+        others = (
+            "" if self.tensors == 1 else f" and {spoken(self.tensors - 1)} more tensor{'s' if self.tensors > 2 else ''}"
+        )
+        return f"{self.place or 'the checkpoint'}{others}"
+
+
+class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
+    title = "Stored rates that are not the declared ones"
+    severity = "warning"
+    hint = loaded.BufferDiffers.hint
+    blames = "file"
+    pairs: int
+    pair: int
+    stored: float
+    declared: float
+    it_is: str | None = None
+    declared_pairs: int | None = None
+
+    def message(self) -> str:
+        head = f"The checkpoint stores rates ({self._where()}) that are not what its config declares"
+        if self.declared_pairs is not None:
+            return f"{head}: {spoken(self.pairs)} numbers for {spoken(self.declared_pairs)} pairs."
+        it_is = f" They are {self.it_is}." if self.it_is else ""
+        return (
+            f"{head}: pair {self.pair} turns by {spoken(self.stored)} rad a token there, by"
+            f" {spoken(self.declared)} by the config.{it_is}"
+        )
+
+
+def _in_a_checkpoint(kind: type[Kind]) -> type[Kind]:
+    """A kind for a loaded model's rates, for those in a checkpoint: the same cause has the same sentence and hint."""
+    kind.blames = "file"
+    kind.title = kind.title.replace("of a loaded model", "in a checkpoint")
+    kind.means = f"{kind.means} {StoredFrequenciesDiffer.means}"
+    return kind
+
+
+for _of in (
+    loaded.BufferUninitialised,
+    loaded.BufferZero,
+    loaded.BufferUnscaled,
+    loaded.BufferScaledTwice,
+    loaded.BufferOfAnotherFactor,
+    loaded.BufferOfAnotherBase,
+    loaded.BufferOfAnotherScaling,
+):
+    _code = _of.code.replace("buffer", "stored-frequencies")
+    _in_a_checkpoint(
+        new_class(f"Stored{_of.__name__}", (_of,), {"code": _code}, lambda held: held.update(severity="warning"))
+    )
+
+
+@_in_a_checkpoint
+class StoredFrequenciesRounded(loaded.BufferRounded, code="stored-frequencies-rounded"):
+    loaded: str = "maybe"
+
+    def severity(self) -> str:
+        return "note" if self.loaded == "no" else "warning"
+
+
+class FloatPositionIds(Stored, code="float-position-ids"):
+    title = "Position numbers stored as floats, or wrong"
+    severity = "warning"
+    hint = "Leave position_ids out of the checkpoint, or store them again as whole numbers from 0 on in int64."
+    blames = "file"
+    dtype: str
+    count: int
+    first_wrong: int
+    stored: float
+    wrong: int | None = None
+
+    def message(self) -> str:
+        place = self._where()
+        kind = f" in {self.dtype}" if "float" in self.dtype else ""
+        if self.wrong is None:
+            return (
+                f"The numbers of positions ({place}) are stored{kind}: they are whole still, but the next cast or"
+                " merge of the checkpoint rounds them."
+            )
+        are = "is" if self.wrong == 1 else "are"
+        return (
+            f"The {spoken(self.count)} numbers of positions ({place}) are stored{kind} and"
+            f" {spoken(self.wrong)} of them {are} wrong: position {spoken(self.first_wrong)} is"
+            f" {spoken(self.stored)}, so that a reader that loads them takes another row of the table."
+        )
+
+
+class StoredFrequencies(Stored, code="stored-frequencies"):
+    title = "Rates stored in the checkpoint"
+    severity = "note"
+    hint = "Nothing to mend. Who writes the checkpoint anew may leave the tensors out."
+
+    def message(self) -> str:
+        return (
+            f"The checkpoint stores rates ({self._where()}), which recent readers leave aside and compute from the"
+            " config."
+        )
+
+
+_NUMBERS = re.compile(r"(^|\.)position_ids$")
+_LAYER = re.compile(r"\.(\d+)\.")
+_OTHER_PART = re.compile(r"vision|visual|audio|image")
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+_MOST_NUMBERS = 2**16  # of one tensor; a head has some hundreds of pairs, a table of numbers as many as positions
+_MOST_TENSORS = 512  # models keep the same rates once for each layer
+
+CODES_OF_STORED = {
+    "buffer-differs": "stored-frequencies-differ",
+    "buffer-of-another-width": "stored-frequencies-differ:count",
+}
+"""Findings on stored rates that have another name than the same finding on those of a loaded model."""
+
+
+@check
+def stored_frequencies(subject: Audited) -> Iterator[Kind]:
+    """Rates in a checkpoint: what they are beside the config, one case for all tensors that are alike."""
+    opened = subject.opened
+    names = [name for name, info in opened.tensors.items() if RATES.search(name) and _is_small(info)][:_MOST_TENSORS]
+    alike: dict[str, tuple[dict[str, Any], int]] = {}
+    for name in names:
+        numbers = _numbers(subject, name)
+        if numbers is None:
+            continue
+        with np.errstate(all="ignore"):  # stored garbage may be anything
+            verdict, evidence = _beside_config(subject, name, numbers)
+        first, count = alike.get(verdict, (evidence, 0))
+        alike[verdict] = first, count + 1
+    for verdict, (evidence, count) in alike.items():
+        yield Kind.kinds[verdict.partition(":")[0]]({**evidence, "tensors": count})
+
+
+def _is_small(info: TensorInfo) -> bool:
+    return len(info.shape) == 1 and info.dtype in _FLOATS and 0 < info.elements <= _MOST_NUMBERS
+
+
+def _numbers(subject: Audited, name: str) -> np.ndarray | None:
+    try:
+        return subject.opened.array(name).astype(np.float64)
+    except ClockhandsError:
+        return None
+
+
+def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[str, dict[str, Any]]:
+    """What one tensor is: the code of the finding, with what tells its cases apart behind a colon, and the evidence."""
+    opened, info = subject.opened, subject.opened.tensors[name]
+    where = f"{info.declared_in.name}:{name}"
+    evidence: dict[str, Any] = {where: f"{len(numbers)} numbers in {info.dtype}"}
+    code = None if opened.config is None else _declared(subject, name)
+    if opened.config is None:
+        # They are all that this file says of rates.
+        if info.dtype in ROUNDED:
+            return "low-precision", evidence | {"rates": True, "dtype": info.dtype, "error": ROUNDED[info.dtype]}
+        return "stored-frequencies", evidence
+    if code is None or not code.rates:
+        return "stored-frequencies", evidence
+    expected = expected_of(code, None)
+    assert expected is not None
+    context = subject.resolved.context
+    verdict = judged(numbers, info.dtype, replace(expected, sure=True), context)
+    if verdict.code is None or _is_before_linear(code, verdict):
+        return "stored-frequencies", evidence
+    evidence |= verdict.evidence
+    if verdict.code == "buffer-rounded":
+        # The library computes the rates of the types that it knows; code that came with a model may load them.
+        known = subject.resolved.model_type is not None and model_type(subject.resolved.model_type) is not None
+        evidence["loaded"] = "no" if known else "maybe"
+    return CODES_OF_STORED.get(verdict.code) or f"stored-frequencies-{verdict.cause}", evidence
+
+
+def _declared(subject: Audited, name: str) -> Code | None:
+    """The code of the layer whose rates a tensor holds; None where that cannot be told."""
+    codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part in TEXT]
+    if _OTHER_PART.search(name) or not codes:
+        return None
+    if len({code.rates for code in codes}) == 1:
+        return codes[0]
+    layer = _LAYER.search(name)
+    return next((code for code in codes if layer and _holds(code.layers, int(layer[1]))), None)
+
+
+def _holds(layers: str | None, number: int) -> bool:
+    """Whether a layer is one of `"0-4,6"`."""
+    spans = [span.partition("-") for span in (layers or "").split(",") if span[:1].isdigit()]
+    return any(int(first) <= number <= int(last or first) for first, _, last in spans)
+
+
+def _is_before_linear(code: Code, verdict: Verdict) -> bool:
+    """Whether they are the ladder before a linear scaling: older code divided positions by the factor, not rates."""
+    exactly = "rounded to" not in verdict.evidence and "it is" not in verdict.evidence
+    return (code.scaling or {}).get("type") == "linear" and verdict.code == "buffer-unscaled" and exactly
+
+
+@check
+def position_numbers(subject: Audited) -> Iterator[Kind]:
+    """Stored numbers of positions that are no whole numbers from 0, or not kept as such."""
+    opened = subject.opened
+    for name in [name for name in opened.tensors if _NUMBERS.search(name)][:_MOST_TENSORS]:
+        info = opened.tensors[name]
+        one_row = info.elements == max(info.shape, default=0)
+        if not one_row or not 0 < info.elements <= _MOST_NUMBERS:
+            continue
+        numbers = _numbers(subject, name)
+        if numbers is None:
+            continue
+        wrong = np.flatnonzero(numbers.ravel() != np.arange(info.elements))
+        if not wrong.size and info.dtype not in _FLOATS:
+            continue
+        where = f"{info.declared_in.name}:{name}"
+        evidence: dict[str, Any] = {where: list(info.shape), "dtype": info.dtype, "count": info.elements}
+        if wrong.size:
+            evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0])}
+            evidence["stored"] = float(numbers.ravel()[wrong[0]])
+        yield FloatPositionIds(evidence)

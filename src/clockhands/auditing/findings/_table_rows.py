@@ -1,0 +1,676 @@
+"""Tables of positions: what they are, and whether all their rows are numbers, something, and different.
+
+A bare array (a `.npy`, or one member of a container) is identified, and so are the tables in a model that are named
+like positions or that a graph adds. What a table was recognised as is compared with what is declared of it. Every row
+is looked at, a block at a time, and no other tensor is touched.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import AdditiveCode, Sinusoidal, table
+from clockhands.auditing._edits import Edit, replaced
+from clockhands.auditing.findings._finding import json_value
+from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings._parts import TEXT, Audited, check, declared
+from clockhands.dtypes import output_dtype
+from clockhands.errors import ClockhandsError
+from clockhands.grids import Grid
+from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.position_tables import is_table, position_tables, rows_of
+from clockhands.sources.resolve import code_of
+from clockhands.sources.resolved import Code, Resolved
+from clockhands.sources.targets import Opened
+from clockhands.specs import SPECS, describe
+
+_TENSOR = "The numbers of a tensor have to be made or loaded again."
+
+
+class ShortTable(Kind, code="short-table"):
+    title = "A learned table that ends before the declared length"
+    severity = "error"
+    hint = "Lower the declared length to what the table has, or use the table that the config was written for."
+    blames = "file"
+    rows: int
+    offset: int
+    usable: int | None = None
+    context: int | None = None
+
+    def message(self) -> str:
+        rows, offset, usable, context = (
+            spoken(self.rows),
+            spoken(self.offset),
+            spoken(self.usable),
+            spoken(self.context),
+        )
+        before = f", {offset} of them before position 0" if self.offset else ""
+        ends = f"it ends after {usable} positions, but the context is {context}."
+        return f"The learned table has {rows} rows{before}: {ends}"
+
+    def edit(self) -> Edit | None:
+        """The declared length as what the table has, where the length stands in a file by itself."""
+        usable = self.usable
+        place = next((name for name, value in self.stated if value == self.context), None)
+        if place is None or not isinstance(usable, int) or usable < 1:
+            return None
+        return replaced(place, usable, f"Declare the {spoken(usable)} positions that the table has.")
+
+
+class NonFiniteRows(Kind, code="non-finite-rows"):
+    title = "Rows of a table hold NaN or infinity"
+    severity = "error"
+    hint = "Load the file again from its source; if it is so there, the training or a conversion broke it."
+    blames = "file"
+    rows_with_nan_or_infinity: int
+    first_such_row: int
+    rows: int
+
+    def message(self) -> str:
+        count, first = self.rows_with_nan_or_infinity, self.first_such_row
+        return f"{spoken(count)} of {spoken(self.rows)} rows hold NaN or infinity, the first is row {spoken(first)}."
+
+
+class ZeroTable(Kind, code="zero-table"):
+    title = "A table of positions in which every number is zero"
+    severity = "error"
+    hint = (
+        "Load the weights that the table was trained in, or compute it: a loader may have left it as it was allocated."
+    )
+    blames = "file"
+    rows: int
+    width: int
+
+    def message(self) -> str:
+        rows, width = spoken(self.rows), spoken(self.width)
+        return f"All {rows} rows of {width} channels are zero: the table says nothing about any position."
+
+
+class RepeatedRows(Kind, code="repeated-rows"):
+    title = "Rows of a table repeat the row before"
+    hint = (
+        "Make the table anew, with positions and phases in float32 or better: bfloat16 holds no odd number above 256."
+    )
+    blames = "file"
+    kind: str
+    rows_like_the_one_before: int
+    rows: int
+    first_such_row: int
+    positions_rounded_to: str | None = None
+
+    def severity(self) -> str:
+        # Rows of a formula are all different; trained ones may be alike where no text of that length was seen.
+        return "error" if self.kind == "sinusoidal" or self.positions_rounded_to else "warning"
+
+    def message(self) -> str:
+        count, rows, first = spoken(self.rows_like_the_one_before), spoken(self.rows), spoken(self.first_such_row)
+        are = "is" if self.rows_like_the_one_before == 1 else "are"
+        rounded = self.positions_rounded_to
+        why = f", just where {rounded} has no number" if rounded else ""
+        return (
+            f"{count} of {rows} rows {are} the same as the row before, the first is row {first}{why}: these positions"
+            " cannot be told apart."
+        )
+
+
+class TableDiffers(Kind, code="table-differs"):
+    title = "The table in the weights is not the one that is declared"
+    severity = "warning"
+    hint = "Find out which of the two the model was trained with: a reader may load the one or compute the other."
+    blames = "ambiguous"
+    largest_difference: float
+    furthest_row: int
+    table: str
+    reason: str
+    declared: float
+    positions: str | None = None
+
+    def message(self) -> str:
+        off, row = f"{self.largest_difference:.2g}", spoken(self.furthest_row)
+        if self.table is None:
+            what = f"the table in the weights is none: {self.reason}"
+        else:
+            what = f"the table in the weights is {self.table}"
+            what += f" for {self.positions}." if self.positions else "."
+        return f"What is declared is {self.declared}; {what} They differ by up to {off}, in row {row}."
+
+
+class WrongRows(Kind, code="wrong-rows"):
+    title = "A few rows of a table are not what the others make"
+    severity = "warning"
+    hint = "Load the file again from its source, or make these rows anew with `clockhands table`."
+    blames = "file"
+    rows_that_differ: Sequence[int]
+    largest_difference: float
+
+    def message(self) -> str:
+        rows = self.rows_that_differ
+        one = len(rows) == 1
+        return (
+            f"The table is {self.evidence['code']} but for row{'' if one else 's'} {listed(list(map(str, rows)))},"
+            f" which {'is' if one else 'are'} off by up to {self.largest_difference:.2g}."
+        )
+
+
+class ZeroRows(Kind, code="zero-rows"):
+    title = "Rows of zeros where positions stand"
+    severity = "warning"
+    hint = "Rows of padding and of class tokens may be zeros; for any other, load the file again."
+    blames = "file"
+    rows_of_zeros: int
+    rows: int
+    first_such_row: int
+
+    def message(self) -> str:
+        count, rows, first = spoken(self.rows_of_zeros), spoken(self.rows), spoken(self.first_such_row)
+        are = "is" if self.rows_of_zeros == 1 else "are"
+        return f"{count} of {rows} rows {are} zero, the first is row {first}: their positions cannot be told apart."
+
+
+class LowPrecisionTable(Kind, code="low-precision"):
+    title = "Rates or positions rounded to bfloat16 or float16"
+    severity = "warning"
+    hint = "Make the table anew in float32 if the model was not trained with these numbers; keep it if it was."
+    blames = "file"
+    dtype: str
+    error: float
+    rounded: Sequence[str]
+    computed_in: str
+    rates: bool | None = None
+    phase_error: float | None = None
+    name: str | None = None
+
+    def message(self) -> str:
+        if self.rates:
+            place = self.place or "the checkpoint"
+            phase = ""
+            if self.phase_error:
+                phase = f", which makes {self.phase_error:.2g} rad at the end of the context"
+            return (
+                f"The rates that the checkpoint stores ({place}) are rounded to {self.dtype}: they are off by up to"
+                f" {self.error:.2g} of a rate{phase}."
+            )
+        name = f", which is called {self.name}" if self.name else ""
+        parts = listed(list(self.rounded)) or "numbers"
+        return (
+            f"The table is {self.evidence['code']}{name}, made in {self.computed_in}: its {parts} are rounded, and it"
+            f" is off by up to {self.error:.2g}, more at every longer position."
+        )
+
+
+class TableSize(Kind, code="table-size"):
+    title = "The shape of a table is not what is declared"
+    severity = "warning"
+    hint = "Correct the config, or take the weights that it was written for; strict loaders refuse both."
+    blames = "file"
+    expected: str | None = None
+    declared: float | None = None
+
+    def message(self) -> str:
+        expected = f"; {self.expected} was expected" if self.expected else ""
+        declared = f" but {spoken(self.declared)} is declared" if self.declared else ""
+        defaults = [
+            f"the {name} is {spoken(value)}"
+            for name, value in self.evidence.items()
+            if name.startswith("class default")
+        ]
+        declared += f" but {listed(defaults)}" if defaults else ""
+        return f"{self.said('but')}{declared}{expected}: the weights and what is declared of them do not fit."
+
+
+class Recognised(Kind, code="recognised"):
+    title = "A table that a formula makes"
+    severity = "note"
+    hint = "Nothing to mend. `clockhands identify` says more, and how to make it again."
+    computed: bool
+    error: float
+    name: str | None = None
+    positions: str | None = None
+    computed_in: str | None = None
+
+    def message(self) -> str:
+        name = f", which is called {self.name}" if self.name else ""
+        where = f", for {self.positions}" if self.positions else ""
+        if not self.computed:
+            return f"The table is {self.evidence['code']}: its rows are trained, and no formula makes them."
+        made = f", made in {self.computed_in}" if self.computed_in else ""
+        return (
+            f"The table is {self.evidence['code']}{name}{where}{made}: no number is off by more than {self.error:.2g}."
+        )
+
+
+class MovedTable(Kind, code="moved-table"):
+    title = "A sinusoid that was trained further"
+    severity = "note"
+    hint = f"{IF_SOUND} Whoever computes the table from its formula has another model."
+    share: float
+    largest_difference: float
+    furthest_row: int
+
+    def message(self) -> str:
+        return (
+            f"The table began as {self.evidence['code']} and was trained further: it has moved by {self.share:.2g} of"
+            f" the code in root mean square, by up to {self.largest_difference:.2g} in row"
+            f" {spoken(self.furthest_row)}."
+        )
+
+
+class NotRecognised(Kind, code="not-recognised"):
+    title = "A bare array that is no known position code"
+    severity = "note"
+    hint = "Audit the config or the model that this array belongs to."
+    shape: str
+    dtype: str
+    reason: str
+
+    def message(self) -> str:
+        return (
+            f"A bare array of shape {spoken(list(self.shape))} and type {self.dtype} that is not recognised"
+            f" as a position code. {self.reason}"
+        )
+
+
+# Tables of a model that are looked at although nothing is declared of them.
+_MOST_TABLES = 16
+_BLOCK = 2**20  # numbers that are looked at together
+
+# Half a unit in the last place of numbers below 1.
+_ROUNDING = {"float64": 2.0**-54, "float32": 2.0**-25, "float16": 2.0**-12, "bfloat16": 2.0**-9}
+
+
+@check
+def short_table(subject: Audited) -> Iterator[Kind]:
+    """Learned tables that end before the context that the file declares."""
+    resolved = subject.resolved
+    for code in resolved.codes:
+        if code.kind != "learned" or code.rows is None or resolved.context is None or code.part not in TEXT:
+            continue
+        offset = code.offset or 0
+        if code.rows - offset < resolved.context:
+            evidence = {"rows": code.rows, "offset": offset, "usable": code.rows - offset, "context": resolved.context}
+            yield ShortTable(evidence | declared(code, "rows") | declared(resolved, "context"), code.layers)
+
+
+@dataclass(frozen=True)
+class RowFlags:
+    """Rows of a table that say nothing, or nothing of their own.
+
+    Attributes:
+        count: Rows of the table.
+        nonfinite: Those with a NaN or an infinity.
+        zero: Those of zeros.
+        repeated: Those that are the row before, zeros apart.
+    """
+
+    count: int
+    nonfinite: np.ndarray
+    zero: np.ndarray
+    repeated: np.ndarray
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One table that was looked at.
+
+    Attributes:
+        place: Where it is: the file and the name.
+        info: The tensor.
+        rows: Its rows.
+        matches: What it was recognised as.
+        code: What is declared of it, or None.
+        rounded: The dtype that its positions were rounded to, if its rows repeat just where that one has no number.
+    """
+
+    place: str
+    info: TensorInfo
+    rows: RowFlags
+    matches: Matches
+    code: Code | None = None
+    rounded: str | None = None
+
+    @property
+    def match(self) -> Match | None:
+        """The best match."""
+        return self.matches[0] if self.matches else None
+
+
+def audit_array(opened: Opened) -> tuple[Resolved, list[Kind]]:
+    """What a bare array is, and what there is to say of it."""
+    codes, cases = [], []
+    for name in opened.tensors:
+        looked = _looked(opened, name, None)
+        codes.append(_recognised_code(looked))
+        cases += _of_rows(looked, bare=True)
+        cases += _of_recognition(looked, bare=True)
+    return Resolved(None, None, None, tuple(codes), ()), cases
+
+
+def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Kind]]:
+    """What the tables inside a model are, where they can be read (they may be quantised), beside what is declared."""
+    codes, cases = list(resolved.codes), []
+    seen = set()
+    for place, code in enumerate(resolved.codes):
+        name = code.source.get("rows", "").partition(":")[2]
+        if code.kind not in ("learned", "sinusoidal", None) or name not in opened.tensors:
+            continue
+        seen.add(name)
+        looked = _try(opened, name, code)
+        if looked is None:
+            continue
+        cases += _of_rows(looked, bare=False)
+        cases += _of_recognition(looked, bare=False)
+        cases += _of_declaration(looked)
+        if code.kind is None and looked.match is not None:
+            codes[place] = _recognised_code(looked)
+    unnamed = opened.form == "onnx" and opened.config is None
+    for name in position_tables(opened)[:_MOST_TABLES] if opened.tensors else ():
+        if name in seen or not (unnamed or opened.config is not None):
+            continue
+        looked = _try(opened, name, None)
+        # Without a word of what it is, a matrix that a graph adds may be anything but a sinusoid.
+        if looked is None or looked.match is None or not isinstance(looked.match.spec, AdditiveCode):
+            continue
+        if looked.match.spec.learned and looked.match.values is not None and np.size(looked.match.values) > 1:
+            continue
+        cases += _of_rows(looked, bare=False)
+        cases += _of_recognition(looked, bare=False)
+        if unnamed:
+            codes = [code for code in codes if (code.part, code.kind) != ("other", None)]
+            codes.append(_recognised_code(looked))
+    facts = resolved.facts
+    if len(codes) > len(resolved.codes) or any(code.kind for code in codes):
+        facts = tuple(fact for fact in facts if fact.code != "nothing-declared")
+    return replace(resolved, codes=tuple(codes), facts=facts), cases
+
+
+def _try(opened: Opened, name: str, code: Code | None) -> Looked | None:
+    try:
+        return _looked(opened, name, code) if is_table(opened.tensor(name)) else None
+    except ClockhandsError:
+        return None
+
+
+def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
+    info = opened.tensor(name)
+    array = rows_of(info)
+    rows = _rows(array)
+    if len(rows.zero) == rows.count and rows.count:
+        matches = Matches([], "All its numbers are zero.")
+    elif len(rows.nonfinite):
+        matches = Matches([], f"Row {rows.nonfinite[0]} holds NaN or infinite numbers.")
+    else:
+        matches = identify(array)
+    rounded = _rounded(rows) if is_table(info) else None
+    if rounded is not None and not any(_exact(match) or match.computed_in == rounded for match in matches[:1]):
+        # Rows that fall together are no trained ones, whatever else they are.
+        matches = _at_rounded_positions(array, rounded) or Matches([], matches.reason)
+    return Looked(_place(info), info, rows, matches, code, rounded)
+
+
+def _exact(match: Match) -> bool:
+    return match.residual is None and _computed(match)
+
+
+def _at_rounded_positions(array: np.ndarray, rounded: str) -> Matches | None:
+    """Any code, made exactly at positions that were rounded; its error is how far off that has put it."""
+    count = len(array)
+    again = identify(array, positions=_positions_in(rounded, count))
+    if not again or not _exact(again[0]):
+        return None
+    match = replace(again[0], computed_in=rounded, evidence=(("rounded", ["positions"]),))
+    if isinstance(match.spec, Sinusoidal) and match.values is None:
+        match = replace(match, positions=range(count), error=_difference(array, match.spec)[0])
+    return Matches([match], again.reason)
+
+
+def _rounded(rows: RowFlags) -> str | None:
+    """The dtype whose missing whole numbers are where rows repeat the one before.
+
+    >>> nothing = np.empty(0, np.int64)
+    >>> _rounded(RowFlags(261, nothing, nothing, np.array([257, 260])))
+    'bfloat16'
+    >>> _rounded(RowFlags(261, nothing, nothing, nothing))
+    """
+    if not len(rows.repeated):
+        return None
+    for name in LOW_PRECISION:
+        at = _positions_in(name, rows.count)
+        if np.array_equal(np.flatnonzero(at[1:] == at[:-1]) + 1, rows.repeated):
+            return name
+    return None
+
+
+def _positions_in(dtype: str, count: int) -> np.ndarray:
+    """The positions 0 to ``count - 1`` as a dtype holds them."""
+    with np.errstate(over="ignore"):
+        return np.arange(count).astype(output_dtype(dtype)).astype(np.float64)
+
+
+def _rows(array: np.ndarray) -> RowFlags:
+    """Every row, block by block."""
+    if array.dtype.kind in "biu":
+        count = array.shape[0] if array.ndim else 1
+        return RowFlags(count, *(np.empty(0, np.int64) for _ in range(3)))
+    rows = array.reshape(array.shape[0] if array.ndim else 1, -1) if array.size else np.empty((0, 1))
+    step = max(1, _BLOCK // rows.shape[1])
+    found: tuple[list[np.ndarray], ...] = ([], [], [])
+    before = None
+    for begin in range(0, len(rows), step):
+        block = np.asarray(rows[begin : begin + step])
+        finite = np.isfinite(block).all(axis=1)
+        same = np.zeros(len(block), bool)
+        with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is compared
+            zero = (block == 0).all(axis=1)
+            same[1:] = (block[1:] == block[:-1]).all(axis=1)
+            same[:1] = before is not None and bool((block[0] == before).all())
+        for places, flags in zip(found, (~finite, zero, same & ~zero), strict=True):
+            places.append(np.flatnonzero(flags) + begin)
+        before = block[-1]
+    nonfinite, zero, repeated = (np.concatenate(places or [np.empty(0, np.int64)]) for places in found)
+    return RowFlags(len(rows), nonfinite, zero, repeated)
+
+
+# What becomes a position code
+
+
+def _recognised_code(looked: Looked) -> Code:
+    """The position code that a table is; of one that is not recognised its shape."""
+    declared, match, shape = looked.code, looked.match, looked.info.shape
+    part, layers = ("other", None) if declared is None else (declared.part, declared.layers)
+    width, rows = shape[-1] if shape else None, shape[-2] if len(shape) > 1 else None
+    if is_table(looked.info):
+        rows = looked.rows.count
+    known = {field: looked.place for field, value in (("width", width), ("rows", rows)) if value is not None}
+    if match is None:
+        return Code(part, layers, None, width=width, rows=rows, source=known)
+    code = code_of(match.spec, None, None)
+    found = f"{looked.place} (recognised)"
+    offset = _offset(match)
+    code = replace(code, part=part, layers=layers, width=width, rows=rows, offset=offset)
+    fields = ("kind", "layout", "base", "rates", "offset")
+    source = dict.fromkeys((field for field in fields if getattr(code, field) is not None), found)
+    return replace(code, source=source | known | ({"layers": looked.place} if layers else {}))
+
+
+def _offset(match: Match) -> int | None:
+    """The row of position 0, where the rows stand at whole positions one after the other."""
+    positions = match.positions
+    if isinstance(positions, range) and positions.step == 1 and 0 <= -positions.start < len(positions):
+        return -positions.start
+    return None
+
+
+# What there is to say
+
+
+def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Kind]:
+    rows, layers = looked.rows, None if looked.code is None else looked.code.layers
+    shape = {looked.place: list(looked.info.shape)}
+    if len(rows.nonfinite):
+        evidence: dict[str, Any] = {
+            "rows with NaN or infinity": len(rows.nonfinite),
+            "rows": rows.count,
+            "first such row": int(rows.nonfinite[0]),
+        }
+        yield NonFiniteRows(evidence | shape, layers)
+    if not is_table(looked.info):
+        return
+    if len(rows.zero) == rows.count:
+        yield ZeroTable({"rows": rows.count, "width": looked.info.shape[-1]} | shape, layers)
+        return
+    kind = _kind(looked)
+    if bare and kind is None and looked.rounded is None:
+        return  # it may be anything, and need not have a row for each position
+    if len(rows.repeated):
+        evidence = {
+            "rows like the one before": len(rows.repeated),
+            "rows": rows.count,
+            "first such row": int(rows.repeated[0]),
+            "kind": kind,
+            "positions rounded to": looked.rounded,
+        }
+        yield RepeatedRows(evidence | shape, layers)
+    zeros = _unexpected_zeros(looked)
+    if len(zeros):
+        evidence = {"rows of zeros": len(zeros), "rows": rows.count, "first such row": int(zeros[0])}
+        yield ZeroRows(evidence | shape, layers)
+
+
+def _kind(looked: Looked) -> str | None:
+    """What a table is declared to be, else what it was recognised as."""
+    if looked.code is not None and looked.code.kind is not None:
+        return looked.code.kind
+    return None if looked.match is None else code_of(looked.match.spec, None, None).kind
+
+
+def _unexpected_zeros(looked: Looked) -> np.ndarray:
+    """Rows of zeros that are neither before the first position nor what the code has as padding."""
+    match, zero = looked.match, looked.rows.zero
+    told = set()
+    if match is not None:
+        # One row of zeros is the padding's.
+        told = {*range(match.rows.prepended), *(match.rows.zeroed if len(match.rows.zeroed) == 1 else ())}
+    offset = (looked.code.offset if looked.code is not None else None) or 0
+    return np.array([row for row in zero if row not in told and row >= max(offset, 1)], np.int64)
+
+
+def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Kind]:
+    layers = None if looked.code is None else looked.code.layers
+    shape = {looked.place: list(looked.info.shape)}
+    match = looked.match
+    if match is None:
+        if bare and looked.rounded is None:
+            evidence: dict[str, Any] = {"shape": list(looked.info.shape), "dtype": looked.info.dtype}
+            yield NotRecognised(evidence | {"reason": looked.matches.reason}, layers)
+        return
+    if match.computed_in in LOW_PRECISION:
+        evidence = _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
+        yield LowPrecisionTable(evidence | shape, layers)
+        return
+    if match.residual is not None:
+        yield _moved(match, shape, layers)
+    elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and _computed(match)):
+        yield Recognised(_recognised(match) | shape, layers)
+
+
+def _computed(match: Match) -> bool:
+    """Whether the code is computed, and not a table of trained rows."""
+    return match.values is None or np.size(match.values) == 1
+
+
+def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Kind:
+    residual = match.residual
+    assert residual is not None
+    wrong = dict(match.evidence).get("wrong_rows")
+    evidence: dict[str, Any] = {
+        "code": describe(match.spec),
+        "largest difference": json_value(residual.largest),
+        "share": json_value(residual.share),
+        "furthest row": residual.rows[0] if residual.rows else None,
+    }
+    # Identification lists the first ten rows that differ: where there are fewer, they are all.
+    if isinstance(wrong, list | tuple) and 0 < len(wrong) < 10:
+        return WrongRows(evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers)
+    return MovedTable(evidence | shape, layers)
+
+
+def _recognised(match: Match) -> dict[str, Any]:
+    others = [describe(other) if isinstance(other, SPECS) else str(other) for other in match.equivalents]
+    return {
+        "code": describe(match.spec),
+        "name": match.name,
+        "positions": _positions(match),
+        "error": json_value(match.error),
+        "confidence": json_value(match.confidence),
+        "computed in": match.computed_in,
+        "also": others,
+        "computed": _computed(match),
+    }
+
+
+def _positions(match: Match) -> str | None:
+    """Where the rows stand, in a sentence: `positions 0 to 511`."""
+    positions = match.positions
+    if isinstance(positions, Grid):
+        before = (
+            f", {positions.prefix} row{'s' if positions.prefix > 1 else ''} before them" if positions.prefix else ""
+        )
+        return f"the cells of a grid of {' x '.join(map(str, positions.sizes))}{before}"
+    if isinstance(positions, range):
+        steps = "" if positions.step == 1 else f" in steps of {positions.step}"
+        return f"positions {positions[0]:,} to {positions[-1]:,}{steps}"
+    if positions is None:
+        return None
+    each = np.asarray(positions)
+    if each.ndim != 1 or each.size < 2:
+        return f"{len(each):,} positions" if each.ndim else f"positions 0 to {int(each) - 1:,}"
+    steps = np.diff(each)
+    even = f" in steps of {steps[0]:.6g}" if np.allclose(steps, steps[0], rtol=1e-6, atol=0) else ""
+    return f"positions {each[0]:.6g} to {each[-1]:.6g}{even}"
+
+
+def _of_declaration(looked: Looked) -> Iterator[Kind]:
+    """A table that is declared to be a sinusoid, held to it."""
+    code = looked.code
+    if code is None or code.kind != "sinusoidal" or not isinstance(code.spec, Sinusoidal):
+        return
+    if len(looked.rows.nonfinite) or len(looked.rows.zero) == looked.rows.count:
+        return  # said already
+    width = looked.info.shape[-1]
+    if width != code.spec.width:
+        return  # that sizes differ is a finding of its own
+    largest, row = _difference(rows_of(looked.info), code.spec)
+    # Tables are made in float32 as a rule: a rate is within an ulp or two, and the phase with it.
+    allowed = _ROUNDING[looked.info.dtype] + 2.0**-24 + looked.rows.count * max(code.spec.rates) * 2.0**-22
+    if largest <= allowed:
+        return
+    match = looked.match
+    evidence = {
+        "declared": describe(code.spec),
+        "largest difference": json_value(largest),
+        "furthest row": row,
+        "table": None if match is None else (match.name or describe(match.spec)),
+        "reason": looked.matches.reason,
+        "positions": None if match is None else _positions(match),
+    }
+    yield TableDiffers(evidence | {looked.place: list(looked.info.shape)}, code.layers)
+
+
+def _difference(rows: np.ndarray, spec: Sinusoidal) -> tuple[float, int]:
+    """The largest difference between a table and a code at the positions 0, 1, 2, …, and its row."""
+    largest, row = -math.inf, 0
+    step = max(1, _BLOCK // spec.width)
+    for begin in range(0, len(rows), step):
+        block = np.asarray(rows[begin : begin + step]).astype(np.float64)
+        off = np.abs(block - table(spec, range(begin, begin + len(block)), "float64")).max(axis=1)
+        if off.max() > largest:
+            largest, row = float(off.max()), begin + int(off.argmax())
+    return largest, row
+
+
+def _place(info: TensorInfo) -> str:
+    return f"{info.declared_in.name}:{'shape' if info.file.suffix == '.npy' else info.name}"

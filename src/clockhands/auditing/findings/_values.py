@@ -1,0 +1,196 @@
+"""Values that cannot be used or that no file holds, and model types: what is noted while a config is read."""
+
+from typing import Any
+
+from clockhands.auditing._edits import Edit, added, replaced
+from clockhands.auditing.findings._kind import Kind, spoken
+
+# Bases that loaders and classes take where a file has none; they are right for models of a few thousand positions.
+_USUAL_BASE = 10_000.0
+# The longest context that releases with such a base and no scaling have been published with.
+_PLAIN_CONTEXT = 8_192
+
+
+class Default(Kind):
+    """A value that is not in the file, and that the class of the model has a default for.
+
+    Attributes:
+        never: Which bases the releases of the architecture have, in words, where none has the default.
+        as_released: The name of a release of the same shape that has the default.
+    """
+
+    default_of: str = "the model's class"
+    documented: bool | None = None
+    used: Any = None
+    field: str = "The base"
+    context: int | None = None
+    scaling: str | None = None
+    as_released: str | None = None
+    window: int | None = None
+    never: str | None = None
+    belongs_at: str | None = None
+
+    def message(self) -> str:
+        owner = self.default_of
+        usual = "its documented default" if self.documented else "a default that other readers may not share"
+        nulled = f" ({self.said()})" if self.stated else ""
+        used = spoken(self.used)
+        return f"{self.field} is not in the file{nulled}; {used} is the default of {owner}, {usual}."
+
+    def _doubt(self) -> str:
+        """Why a default base is not the one that the model was trained with; "" where it may well be."""
+        used, context, scaling = self.used, self.context, self.scaling
+        if not isinstance(used, int | float) or used > _USUAL_BASE or self.as_released:
+            return ""
+        # Every LongRoPE release known has a base of 10,000.
+        if scaling in ("llama3", "yarn"):
+            return f"The scaling {spoken(scaling)} is mostly published with a larger base."
+        if isinstance(context, int | float) and context > _PLAIN_CONTEXT and not scaling and not self.window:
+            return (
+                f"So small a base seldom reaches {spoken(context)} positions without a scaling: it is rather a fallback"
+                " than what the model was trained with."
+            )
+        if self.never:
+            return f"No release of this architecture has that base: {self.never}."
+        return ""
+
+    def edit(self) -> Edit | None:
+        place, used = self.belongs_at, self.used
+        if not isinstance(place, str) or used is None or self._doubt():
+            return None
+        return added(place, used, f"Write {spoken(used)} into the file.")
+
+    def severity(self) -> str:
+        return "note" if self.documented else "warning"
+
+    def blames(self) -> str | None:
+        return None if self.severity() == "note" else "file"
+
+
+class ImpossibleValue(Kind, code="impossible-value"):
+    title = "A value from which no code can be made"
+    severity = "error"
+    hint = "Put the value in that the model was trained with; the original release of the model has it."
+    blames = "file"
+    allowed: str = ""
+
+    def message(self) -> str:
+        limit = str(self.allowed).rstrip(".")
+        # Some limits are sentences of their own: they come from the code that refused the values.
+        allowed = f" ({limit})" if " must " in limit else f" (allowed: {limit})" if limit else ""
+        return f"{self.said()}, which cannot be used{allowed}; what follows from it is left open."
+
+
+class UnreadableField(Kind, code="unreadable-field"):
+    title = "A field whose form is not understood"
+    severity = "warning"
+    hint = "Write the field as the model's library writes it."
+    blames = "file"
+    expected: str | None = None
+
+    def message(self) -> str:
+        expected = f" (expected: {self.expected})" if self.expected else ""
+        return f"{self.said()}, which was not understood{expected} and was left out."
+
+
+class TextNumber(Kind, code="text-number"):
+    title = "A number that is written as a text"
+    severity = "warning"
+    hint = "Write it as a number, without the quotes."
+    blames = "file"
+    read_as: Any = None
+
+    def message(self) -> str:
+        read = spoken(self.read_as)
+        return (
+            f"{self.said()}, a text and not a number: it was read as {read}; other readers refuse it or take a default."
+        )
+
+    def edit(self) -> Edit | None:
+        place, value = self.place, self.read_as
+        if place is None or not isinstance(value, int | float):
+            return None
+        number = int(value) if float(value).is_integer() else value
+        return replaced(place, number, f"Write {spoken(number)}, without the quotes.")
+
+
+class DefaultBase(Default, code="default-base"):
+    title = "The base is not in the file"
+
+    def hint(self) -> str:
+        return (
+            "Write the base that the model was trained with into the file; its original release has it."
+            if self._doubt()
+            else "Write the base into the file, so that no reader has to guess."
+        )
+
+    def severity(self) -> str:
+        """A note where the default may be what the model was trained with, a warning where it cannot well be."""
+        return "warning" if self._doubt() else super().severity()
+
+    def message(self) -> str:
+        doubt = self._doubt()
+        return super().message() + (f" {doubt}" if doubt else "")
+
+
+class DefaultValue(Default, code="default-value"):
+    title = "A value that the model's class fills in"
+    hint = "Write the value into the file, so that no reader has to guess."
+
+
+class MissingValue(Kind, code="missing-value"):
+    title = "A value that is needed and not there"
+    severity = "note"
+    hint = "Add it with the value that the model was trained with."
+    missing: str
+    needed_for: str
+    without_it: str | None = None
+
+    def message(self) -> str:
+        if self.without_it:
+            return f"{self.missing} is not in the file: {self.without_it}."
+        return f"{self.missing} is not in the file, and {self.needed_for} would follow from it: left open."
+
+
+class ConvertedLayout(Kind, code="converted-layout"):
+    title = "Weights converted to a pairing that the type's own code does not have"
+    severity = "warning"
+    hint = "Run it with code that pairs as the key says, or convert it back with `clockhands convert`."
+    blames = "reader"
+    pairs: str
+    type: str
+
+    def message(self) -> str:
+        return (
+            f"{self.said()}, but code of this type pairs {self.pairs} ({self.type}) and does not know the"
+            " key: it would turn the wrong channels together."
+        )
+
+
+class UnknownModelType(Kind, code="unknown-model-type"):
+    title = "A model type that the table does not hold"
+    severity = "note"
+    hint = "Check the layout against the model's code before you convert or port it."
+    read_as: Any = None
+
+    def message(self) -> str:
+        names = [value for _, value in self.stated if value]
+        told = self.read_as
+        if told is not None:
+            said = (
+                f"Model type {spoken(names[0])} is not in the table of known types"
+                if names[:-1]
+                else "No type is named"
+            )
+            return f"{said}, but its classes are those of {told}, as which it was read."
+        who = f"Model type {spoken(names[0])} is not in the table of known types" if names else "No model type is named"
+        return f"{who}: its fields alone were read, and what only its code decides, such as the layout, is left open."
+
+
+class NothingDeclared(Kind, code="nothing-declared"):
+    title = "A file that says nothing about positions"
+    severity = "note"
+    hint = "Audit the model's config.json, or the folder that holds both."
+
+    def message(self) -> str:
+        return " ".join(f"{name} holds {what}." for name, what in self.evidence.items())

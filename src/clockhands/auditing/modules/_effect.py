@@ -1,0 +1,271 @@
+"""The rotation in effect: what a part of a model turns by when it is asked for a few positions, near and far.
+
+The part is copied before it is asked, because some change what they hold when they are called (dynamic and LongRoPE
+scalings); the model itself is never run. What is given back is held to the declared code; what differs and follows no
+known way to go wrong is read by `clockhands.identify`, as is a part that turns its input by itself.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.auditing._held_numbers import Expected
+from clockhands.auditing.findings import Kind
+from clockhands.auditing.findings._loaded import RotationDiffers
+from clockhands.auditing.modules._held import HeldTensor, Walked, layers_in, numbers_of, parameters_of
+from clockhands.auditing.modules._serving import DeclaredCodes, joined
+from clockhands.diagnosis import Cosines, Verdict, of_table, one_of_each
+from clockhands.errors import ClockhandsError
+from clockhands.recognition import identify
+from clockhands.rotary import Rotary
+from clockhands.scaling import Dynamic, LongRope
+from clockhands.sources.resolve import code_of
+from clockhands.sources.resolved import Code, layer_ranges
+from clockhands.specs import describe
+
+_CONSECUTIVE = 512
+_FAR = (777, 1023, 1024, 1025, 2049, 4097, 8191, 16385, 32769, 65537, 131071)
+_LENGTH = 8192  # where no context is declared
+_AT = ("positions", "input_pos", "token_positions", "pos")
+
+# A part that cannot be called in a way that is known may raise anything.
+_FAILS = (Exception,)
+
+
+def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Kind]:
+    """What every part turns by, where that is not what is declared; ``wrong`` are parts that hold wrong numbers."""
+    alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
+    for path, owner in walked.turning.items():
+        if id(owner) in wrong or _without_numbers(owner):
+            continue
+        own = [held for held in walked.of("rates") if held.owner is owner and held.which is None]
+        for held in own or [None]:
+            found = _of_part(path, owner, held, declared, walked)
+            if found is not None:
+                # What is told of one part is told of all that behave so, with the layers of all.
+                evidence = {name: value for name, value in found[0].items() if name != "module"}
+                alike.setdefault(str(evidence), []).append(found)
+    for group in alike.values():
+        evidence, _ = group[0]
+        yield RotationDiffers({**evidence, "parts": len(group)}, joined(layers for _, layers in group))
+
+
+def _of_part(
+    path: str, owner: Any, held: HeldTensor | None, declared: DeclaredCodes, walked: Walked
+) -> tuple[dict[str, Any], str | None] | None:
+    layers = held.layers if held is not None else layers_in((path,))
+    layer_type = None if held is None else held.layer_type
+    expected = [one for one in declared.serving(owner, (path,), layers, layer_type) if one.sure]
+    verdicts = [
+        verdict
+        for one in expected
+        if (verdict := _verdict(owner, layer_type, one, declared.resolved.context, walked.dtype)) is not None
+    ]
+    if not verdicts or any(one.code is None for one in verdicts):
+        return None
+    told = layer_ranges(layers) if layers else (expected[0].layers if len(expected) == 1 else None)
+    evidence = {name: value for name, value in verdicts[0].evidence.items() if name not in ("of", "error")}
+    name = f"{path or type(owner).__name__} ({layer_type})" if layer_type else path or type(owner).__name__
+    return {"module": name, **evidence}, told
+
+
+def _without_numbers(owner: Any) -> bool:
+    return any(tensor.is_meta for tensor in (*owner.parameters(), *owner.buffers()))
+
+
+def _verdict(
+    owner: Any, layer_type: str | None, expected: Expected, context: int | None, dtype: str | None
+) -> Verdict | None:
+    """What a part turns by, beside one code; None where it cannot be asked."""
+    found: Verdict | None = None
+    for length, ladder in _lengths(expected, context):
+        waves = _asked(owner, layer_type, _positions(length), dtype or "float32", len(ladder))
+        if waves is None:
+            continue
+        more = waves.pairs - len(ladder)
+        rates = np.concatenate([ladder, np.zeros(more)]) if more > 0 else ladder
+        verdict = of_table(waves, expected, expected.factor_on_cosines, rates)
+        if verdict.code is not None:
+            return verdict if verdict.evidence.get("behaves as") else _read(verdict, owner, layer_type, rates)
+        found = found or verdict
+    return found or _by_itself(owner, expected)
+
+
+def _lengths(expected: Expected, context: int | None) -> Iterator[tuple[int, np.ndarray]]:
+    """Lengths to ask for, each with the rates that hold there."""
+    ladders = list(expected.ladders.values())
+    scaling = expected.code.spec.scaling if isinstance(expected.code.spec, Rotary) else None
+    if isinstance(scaling, Dynamic):
+        # One less: of a text just as long as the original length classes keep what a longer one has left.
+        yield max(scaling.original - 1, 1), ladders[0]
+    elif isinstance(scaling, LongRope):
+        yield scaling.original, ladders[0]
+        if context is not None and context > scaling.original and len(ladders) > 1:
+            yield context, ladders[1]
+    else:
+        yield context or _LENGTH, ladders[0]
+
+
+def _positions(length: int) -> np.ndarray:
+    near = np.arange(min(_CONSECUTIVE, length))
+    far = [place for place in (*_FAR, length - 1) if _CONSECUTIVE <= place < length]
+    return np.unique(np.concatenate([near, np.array(far, np.int64)]))
+
+
+def _asked(owner: Any, layer_type: str | None, positions: np.ndarray, dtype: str, pairs: int) -> Cosines | None:
+    """The cosines and sines that a part gives for these positions; None where it gives no such thing."""
+    names = parameters_of(owner)
+    import torch
+
+    part = copied(owner)
+    device = next((tensor.device for tensor in (*part.buffers(), *part.parameters())), torch.device("cpu"))
+    x = torch.zeros(1, len(positions), 2 * pairs, dtype=getattr(torch, dtype), device=device)
+    ids = torch.from_numpy(positions.astype(np.int64)).to(device)[None]
+    more = {"layer_type": layer_type} if layer_type is not None and "layer_type" in names else {}
+    with torch.no_grad():
+        if "position_ids" in names:
+            for given in (ids, ids.expand(3, 1, -1)):
+                try:
+                    answer = part(x, position_ids=given, **more)
+                except _FAILS:
+                    continue
+                waves = _waves(answer, positions, pairs)
+                if waves is not None:
+                    return waves
+        elif "seq_len" in names:
+            count = int(np.argmax(np.diff(positions) != 1)) + 1 if (np.diff(positions) != 1).any() else len(positions)
+            try:
+                return _waves(part(x, seq_len=count), positions[:count], pairs)
+            except _FAILS:
+                return None
+    return None
+
+
+def copied(owner: Any) -> Any:
+    """A part of its own numbers, whatever it shares with the model otherwise (its config, above all)."""
+    memo = {id(value): value for name, value in vars(owner).items() if name == "config"}
+    return copy.deepcopy(owner, memo)
+
+
+def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Cosines | None:
+    """What a part gave back, as cosines and sines of pairs: complex numbers, or two arrays of pairs or of channels."""
+    import torch
+
+    parts = answer if isinstance(answer, tuple | list) else (answer,)
+    if not 1 <= len(parts) <= 2 or not all(isinstance(part, torch.Tensor) for part in parts):
+        return None
+    dtype = str(parts[0].dtype).removeprefix("torch.")
+    arrays = [numbers_of(part) for part in parts]
+    if any(array is None or array.ndim < 2 for array in arrays):
+        return None
+    rows = [array.reshape(-1, *array.shape[-2:])[0] for array in arrays if array is not None]
+    if len(rows) == 1:
+        if not np.iscomplexobj(rows[0]):
+            return None
+        rows, dtype = [rows[0].real, rows[0].imag], "float32"
+    if any(len(row) != len(positions) for row in rows):
+        return None
+    width = rows[0].shape[1]
+    if width != pairs:
+        if width < 2 * pairs or width % 2:
+            return None
+        rows = [one_of_each(row, width // 2) for row in rows]
+    return Cosines(positions.astype(np.float64), rows[0], rows[1], dtype)
+
+
+def _read(verdict: Verdict, owner: Any, layer_type: str | None, rates: np.ndarray) -> Verdict:
+    """With what `identify` reads out of the part, where it knows it."""
+
+    def turned(x: Any, positions: Any) -> Any:
+        import torch
+
+        waves = _asked(owner, layer_type, np.asarray(positions), "float32", len(rates))
+        if waves is None or waves.cos is None or waves.sin is None:
+            raise ClockhandsError("It gave back no cosines and sines.", "")
+        cos, sin = (torch.from_numpy(part).to(x.dtype) for part in (waves.cos, waves.sin))
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+    words = _identified(turned, 2 * len(rates))
+    return verdict if words is None else Verdict(verdict.code, {**verdict.evidence, "behaves as": words})
+
+
+def _identified(function: Callable[[Any, Any], Any], width: int) -> str | None:
+    try:
+        found = identify(function, width=width, backend="torch", longest=4096)
+    except ClockhandsError:
+        return None
+    return describe(found[0].spec) if found else None
+
+
+def _by_itself(owner: Any, expected: Expected) -> Verdict | None:
+    """A part that turns its input by itself: what `identify` reads out of it, beside what is declared."""
+    width = expected.code.rotated or 2 * len(expected.rates)
+    function = turning_function(owner, width)
+    if function is None:
+        return None
+    try:
+        found = identify(function, width=width, backend="torch", longest=4096)
+    except ClockhandsError:
+        return None
+    if not found or not isinstance(found[0].spec, Rotary):
+        return None
+    seen = dict(found[0].evidence)
+    rates, bounds = np.array(seen["rates"]), np.array(seen["bounds"])
+    if len(rates) == len(expected.rates) and (np.abs(rates - expected.rates) <= bounds + expected.slack).all():
+        return Verdict(None, {})
+    pair = int(np.argmax(np.abs(rates - expected.rates))) if len(rates) == len(expected.rates) else 0
+    evidence = {"pair": pair, "stored": float(rates[pair]), "declared": float(expected.rates[pair])}
+    return Verdict("buffer-differs", evidence | {"behaves as": describe(found[0].spec)})
+
+
+def turning_function(owner: Any, width: int) -> Callable[[Any, Any], Any] | None:
+    """A part that takes rows and positions, as function(x [seq, width], positions [seq]); None where it is no such."""
+    names = parameters_of(owner)
+    at = next((name for name in _AT if name in names), None)
+    if at is None:
+        return None
+    import torch
+
+    part = copied(owner)
+    for before, after in (((), ()), ((1,), ()), ((1,), (1,))):
+
+        def turned(x: Any, positions: Any, shape: Any = (before, after)) -> Any:
+            rows = x.reshape(*shape[0], x.shape[0], *shape[1], x.shape[1])
+            places = positions.reshape(*shape[0], -1)
+            return part(rows, **{at: places}).reshape(x.shape)
+
+        try:
+            x = torch.ones(3, width)
+            if turned(x, torch.tensor([0, 1, 2])).shape == x.shape:
+                return turned
+        except _FAILS:
+            continue
+    return None
+
+
+def function_codes(walked: Walked, known: set[str]) -> list[Code]:
+    """The codes of parts that turn their input by themselves, of a module that declares none and holds no rates."""
+    codes = []
+    for path, owner in walked.turning.items():
+        if path in known or _without_numbers(owner):
+            continue
+        for width in (64, 128, 32, 96, 16, 80, 256):
+            function = turning_function(owner, width)
+            if function is None:
+                continue
+            try:
+                found = identify(function, width=width, backend="torch", longest=4096)
+            except ClockhandsError:
+                continue
+            if found and isinstance(found[0].spec, Rotary):
+                code = code_of(found[0].spec, None, None)
+                where = f"model:{path or type(owner).__name__} (recognised)"
+                fields = ("kind", "layout", "rotated", "base", "rates", "scaling")
+                source = dict.fromkeys((name for name in fields if getattr(code, name) is not None), where)
+                codes.append(replace(code, source=source))
+                break
+    return codes

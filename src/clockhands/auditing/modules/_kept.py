@@ -1,0 +1,210 @@
+"""What a loaded module keeps beside rates: cosines and sines, position numbers, rows, slopes; what it saves."""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from clockhands.auditing.findings import CODES, Kind
+from clockhands.auditing.findings._loaded import (
+    BufferOnMeta,
+    BufferPersistent,
+    BufferUninitialised,
+    IdsOfFloats,
+    TableUninitialised,
+    TableZero,
+)
+from clockhands.auditing.findings._table_rows import ZeroTable
+from clockhands.auditing.modules._held import HeldTensor, Walked, numbers_of
+from clockhands.auditing.modules._serving import DeclaredCodes, joined
+from clockhands.biases import Alibi
+from clockhands.diagnosis import ROUNDED, SLOPES, Verdict, cosines_of, fits, of_slopes, of_table
+from clockhands.sources.resolved import Code, layer_ranges
+
+_WAVES = "cosines and sines"
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+_FINER = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # bits
+
+# Numbers of one row, random or trained, are within a few doublings of each other: of a normal distribution the
+# logarithm to the base 2 has a standard deviation of 1.6. Of random bits it has 9 (float16) or 73.
+_SPREAD = 5.0
+_MOST_ROWS = 4096
+
+# No rounding, merging or offset makes a position so many times as large as there are positions.
+_FURTHEST = 16
+
+
+def waves_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], frozenset[int]]:
+    """What there is to say of every table of cosines and sines, and the modules (by their ids) whose table is wrong."""
+    alike: dict[Any, list[tuple[HeldTensor, str | None, Verdict]]] = {}
+    for held in walked.of("waves"):
+        if held.on_meta or (array := held.numbers()) is None or array.ndim < 2:
+            continue
+        expected = declared.serving(held.owner, held.paths, held.layers, held.layer_type, which=held.which)
+        verdicts = []
+        for one in expected:
+            if getattr(one.code.spec, "axes", None) is not None or not one.sure:
+                continue
+            for rates in one.ladders.values():
+                waves = cosines_of(array, held.name, held.dtype, len(rates))
+                if waves is not None:
+                    verdicts.append(of_table(waves, one, one.factor_on_cosines, rates))
+        if not verdicts:
+            verdicts = [_by_itself(array)]
+        best = next((one for one in verdicts if one.code is None), verdicts[0])
+        if best.code is None:
+            best = _of_another_type(held, walked)
+        layers = layer_ranges(held.layers) if held.layers else (expected[0].layers if len(expected) == 1 else None)
+        if best.code is not None:
+            key = (best.code, best.evidence.get("rounded to"), best.evidence.get("base in effect"))
+            alike.setdefault(key, []).append((held, layers, best))
+    wrong = frozenset(id(held.owner) for group in alike.values() for held, _, _ in group)
+    return list(_together(alike.values())), wrong
+
+
+def _together(groups: Iterable[list[tuple[HeldTensor, str | None, Verdict]]]) -> Iterator[Kind]:
+    """One case for all tables that are wrong in the same way."""
+    for group in groups:
+        held, _, verdict = group[0]
+        place = {held.place: f"{list(held.tensor.shape)} in {held.dtype}", "tensors": len(group), "what": _WAVES}
+        evidence = {name: value for name, value in verdict.evidence.items() if name != "behaves as"}
+        if verdict.code == "attention-factor-differs":
+            evidence = {held.place: evidence["factor"], "declared": evidence["declared factor on cosines"]}
+            place = {}
+        if verdict.evidence.get("behaves as") and verdict.code == "buffer-differs":
+            evidence["it is"] = verdict.evidence["behaves as"]
+        assert verdict.code is not None
+        yield CODES[verdict.code]({**place, **evidence}, joined(layers for _, layers, _ in group))
+
+
+def _by_itself(array: np.ndarray) -> Verdict:
+    """What can be said of a table that nothing is declared of."""
+    bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+    if bad.any():
+        return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(array), "of": "rows"})
+    return Verdict(None if array.any() else "buffer-zero", {})
+
+
+def _of_another_type(held: HeldTensor, walked: Walked) -> Verdict:
+    """A table that is right for its type, which is coarser than the model's."""
+    right = walked.dtype
+    if held.dtype not in ROUNDED or right is None or _FINER.get(right, 0) <= _FINER[held.dtype]:
+        return Verdict(None, {})
+    return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": right, "error": ROUNDED[held.dtype]})
+
+
+def number_cases(walked: Walked) -> Iterator[Kind]:
+    """Numbers of positions that are held as floats, or are no whole numbers one after the other."""
+    for held in walked.of("numbers"):
+        shape = tuple(held.tensor.shape)
+        count = math.prod(shape)
+        if held.on_meta or count != max(shape, default=0) or not count or (numbers := held.numbers()) is None:
+            continue
+        numbers = numbers.ravel()
+        first = numbers[0] if np.isfinite(numbers[0]) and 0 <= numbers[0] <= 16 and numbers[0] % 1 == 0 else 0
+        wrong = np.flatnonzero(numbers != np.arange(count) + first)
+        if not wrong.size and held.dtype not in _FLOATS:
+            continue
+        layers = layer_ranges(held.layers) if held.layers else None
+        evidence: dict[str, Any] = {held.place: list(shape), "dtype": held.dtype, "count": count}
+        never = ~np.isfinite(numbers) | (np.abs(numbers) > _FURTHEST * count)
+        if never.any():
+            told = {held.place: list(shape), "what": "numbers of positions", "of": "numbers"}
+            yield BufferUninitialised({**told, "wrong": int(never.sum()), "pairs": count}, layers)
+            continue
+        if wrong.size:
+            evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0]), "stored": float(numbers[wrong[0]])}
+        yield IdsOfFloats(evidence, layers)
+
+
+def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Kind]) -> Iterator[Kind]:
+    """Tables of rows, and biases of distances, that nobody filled, beside what was found of tables by their names.
+
+    ``told`` are tables of a text's positions that are declared: those begin with random rows. Where images are looked
+    at, training begins with rows of zeros, so that zeros in a table that can be trained may be as they should.
+    """
+    begun = {held.full_name for held in walked.of("rows") if held.learned and held.full_name not in told}
+    known: set[str] = set()
+    for case in cases:
+        name = next((name.removeprefix("model:") for name in case.evidence if name.startswith("model:")), "")
+        known |= {name} if isinstance(case, ZeroTable) else set()
+        yield TableZero(case.evidence, case.layers) if isinstance(case, ZeroTable) and name in begun else case
+    for held in (*walked.of("rows"), *walked.of("biases")):
+        if held.on_meta or held.dtype not in _FLOATS or held.tensor.ndim < 2 or not held.tensor.numel():
+            continue
+        rows = held.tensor.detach().reshape(-1, held.tensor.shape[-1])
+        if held.kind == "rows" and not bool(rows.any()):
+            kind = TableZero if held.full_name in begun else ZeroTable
+            place = {"rows": len(rows), "width": rows.shape[1], held.place: list(held.tensor.shape)}
+            if held.full_name not in known:
+                yield kind(place, "input")
+            continue
+        rows = numbers_of(rows[:: max(1, len(rows) // _MOST_ROWS)])
+        if rows is None:
+            continue
+        size = np.abs(rows[np.isfinite(rows).all(axis=1) & (rows != 0).all(axis=1)])
+        if not size.size or size.shape[1] < 4:
+            continue
+        if float(np.median(np.log2(size).std(axis=1))) > _SPREAD:
+            evidence = {held.place: list(held.tensor.shape), "least": float(size.min()), "most": float(size.max())}
+            yield TableUninitialised(evidence, layer_ranges(held.layers) if held.layers else "input")
+
+
+def kept_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[str]) -> Iterator[Kind]:
+    """Computed tensors that are written with the weights, and such without numbers in a model that has some."""
+    computed = (*walked.of("rates"), *walked.of("waves"))
+    written = [held for held in computed if held.persistent and not held.learned and held.full_name not in wrong]
+    if written:
+        place = {written[0].place: f"{list(written[0].tensor.shape)} in {written[0].dtype}", "tensors": len(written)}
+        what = "rates" if written[0].kind == "rates" else _WAVES
+        yield BufferPersistent({**place, "what": what}, joined(_layers(held, declared) for held in written))
+    empty = [
+        held for held in (*computed, *walked.of("numbers")) if held.on_meta and not hasattr(held.owner, "_hf_hook")
+    ]
+    if empty and not walked.only_meta:
+        what = {"rates": "rates", "waves": _WAVES}.get(empty[0].kind, "numbers of positions")
+        place = {empty[0].place: list(empty[0].tensor.shape), "tensors": len(empty), "what": what}
+        yield BufferOnMeta(place, joined(_layers(held, declared) for held in empty))
+
+
+def _layers(held: HeldTensor, declared: DeclaredCodes) -> str | None:
+    return declared.layers_of(held.owner, held.paths, held.layers, held.layer_type)
+
+
+def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Kind]:
+    """What there is to say of every list of slopes; all that are wrong in one way are told together."""
+    codes = [code for code in declared.resolved.codes if code.kind == "alibi" and isinstance(code.spec, Alibi)]
+    alike: dict[tuple[object, ...], list[tuple[HeldTensor, Verdict]]] = {}
+    for held in walked.of("slopes"):
+        slopes = _slopes(held)
+        if slopes is None:
+            continue
+        known = [code.spec for code in codes if isinstance(code.spec, Alibi) and code.spec.heads == len(slopes)]
+        verdict = of_slopes(slopes, known[0] if known else None, held.dtype)
+        if verdict.code is not None:
+            alike.setdefault((verdict.code, verdict.evidence.get("it is")), []).append((held, verdict))
+    for group in alike.values():
+        held, verdict = group[0]
+        assert verdict.code is not None
+        place = {held.place: f"{held.tensor.numel()} numbers in {held.dtype}", "tensors": len(group), "what": "slopes"}
+        layers = [layer_ranges(one.layers) if one.layers else None for one, _ in group]
+        yield CODES[verdict.code]({**place, **verdict.evidence}, joined(layers) or (codes[0].layers if codes else None))
+
+
+def slope_codes(walked: Walked) -> list[Code]:
+    """The biases that a module without a config shows: slopes as published for so many heads."""
+    for held in walked.of("slopes"):
+        slopes = _slopes(held)
+        if slopes is not None and fits(slopes, np.array(Alibi(len(slopes)).slopes), SLOPES, held.dtype) is not None:
+            return [Code("text", None, "alibi", Alibi(len(slopes)), source={"kind": f"{held.place} (recognised)"})]
+    return []
+
+
+def _slopes(held: HeldTensor) -> np.ndarray | None:
+    """Slopes as they are published: positive, one for each head."""
+    numbers = held.numbers()
+    if numbers is None or np.iscomplexobj(numbers) or numbers.size != max(numbers.shape, default=0) or not numbers.size:
+        return None
+    flat = numbers.ravel()
+    return -flat if np.isfinite(flat).all() and (flat <= 0).all() else flat

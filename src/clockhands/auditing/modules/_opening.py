@@ -1,0 +1,116 @@
+"""A loaded module as a target: its config as that of a file, its tables as tensors of one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked
+from clockhands.errors import Unreadable
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.opened import Opened
+from clockhands.sources.weights import rows_and_width
+
+CONFIG = "config"
+"""What stands before the colon in the place of a value of the module's config, where files have their name."""
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+def open_module(module: Any, walked: Walked) -> Opened:
+    """A module as a target that was opened.
+
+    Raises:
+        Unreadable: All its tensors are on the meta device: they have shapes and no numbers.
+    """
+    name = name_of(module)
+    if walked.only_meta and walked.held:
+        raise Unreadable(
+            f"{name} is on the meta device: its tensors have shapes and no numbers to be looked at.",
+            "Load its weights first, or audit the folder or config.json that it is made from.",
+        )
+    root, others = config_root(module)
+    config = None if root is None else _values(_config(module.get_submodule(root)))
+    notes = tuple(f"{other} has a config of its own, and is held to no other: audit it by itself." for other in others)
+    away = [one.full_name for one in walked.held if one.on_meta]
+    if away:
+        more = f" (and {len(away) - 1} more)" if len(away) > 1 else ""
+        notes += (f"{away[0]}{more} has no numbers here, being on the meta device, and was not looked at.",)
+    tensors = {one.full_name: info for one in walked.of("rows") if (info := _info(one)) is not None}
+    return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors, notes=notes)
+
+
+def name_of(module: Any) -> str:
+    """The name of a module's class; of what is compiled, that of what was."""
+    inner = getattr(module, "_orig_mod", module)
+    return type(inner).__name__
+
+
+def config_root(module: Any) -> tuple[str | None, tuple[str, ...]]:
+    """The path of the outermost module that has a config, and of others that have one and lie beside it.
+
+    Of several the one with the most numbers is taken: it is the model, and others stand by.
+    """
+    roots: list[str] = []
+    for path, one in sorted(module.named_modules(), key=lambda each: each[0].count(".") + bool(each[0])):
+        if not any(within(path, root) for root in roots) and _values(_config(one)):
+            roots.append(path)
+    sizes = {root: sum(each.numel() for each in module.get_submodule(root).parameters()) for root in roots}
+    roots.sort(key=lambda root: -sizes[root])
+    return (roots[0] if roots else None), tuple(roots[1:])
+
+
+def within(path: str, root: str) -> bool:
+    """Whether a module lies in another, or is it.
+
+    >>> within("model.layers.0", "model"), within("model2", "model"), within("model", "")
+    (True, False, True)
+    """
+    return not root or path == root or path.startswith(f"{root}.")
+
+
+def _config(module: Any) -> Any:
+    return getattr(module, "config", None)
+
+
+def _values(config: Any) -> dict[str, Any] | None:
+    if isinstance(config, Mapping):
+        made: Any = config
+    elif callable(getattr(config, "to_dict", None)):
+        made = config.to_dict()
+    elif is_dataclass(config) and not isinstance(config, type):
+        made = asdict(config)
+    else:
+        return None
+    return _as_json(made) if isinstance(made, Mapping) else None
+
+
+def _as_json(value: Any) -> Any:
+    """Values as JSON holds them; what it cannot hold is its text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_as_json(item) for item in value]
+    return str(value)
+
+
+def _info(held: HeldTensor) -> TensorInfo | None:
+    """A table of rows as the tensor of a file named ``model``; None where its numbers cannot be had."""
+    tensor = held.tensor
+    if held.on_meta or held.dtype not in _FLOATS:
+        return None
+    try:
+        raw = b"".join(_bytes(tensor))
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None
+    shape = tuple(tensor.shape)
+    return TensorInfo(held.full_name, held.dtype, rows_and_width(shape) or shape, Path(WHERE), held=raw)
+
+
+def _bytes(tensor: Any) -> Iterator[bytes]:
+    import torch
+
+    here = tensor.detach().cpu().contiguous()
+    yield here.view(torch.uint8).numpy().tobytes()

@@ -1,0 +1,112 @@
+"""Which of the declared position codes a part of a module serves: by its path, its layer, and the kind of layer."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.auditing._held_numbers import Expected, expected_of
+from clockhands.auditing.modules._opening import within
+from clockhands.sources.resolved import Code, Resolved, layer_numbers, layer_ranges
+
+# Words in a path to the parts of a model that they can be in; the first that fits.
+_PARTS = (
+    (re.compile(r"vision|visual|image|patch"), ("vision",)),
+    (re.compile(r"audio|speech"), ("audio",)),
+    (re.compile(r"(^|[._])encoder([._]|$)"), ("encoder", "text", "other")),
+    (re.compile(r"(^|[._])decoder([._]|$)"), ("decoder", "text", "other")),
+)
+_TEXT = ("text", "encoder", "decoder", "other")
+
+
+@dataclass(frozen=True)
+class DeclaredCodes:
+    """What a module's config declares, in the form in which its parts ask for it.
+
+    Attributes:
+        resolved: The position codes.
+        layer_types: The kind of each layer, where a config says it, by the part whose config it is.
+        root: The path of the module whose config it is; what lies outside is held to nothing.
+    """
+
+    resolved: Resolved
+    layer_types: tuple[str, ...]
+    root: str = ""
+
+    def serving(
+        self,
+        owner: Any,
+        paths: Iterable[str],
+        layers: tuple[int, ...],
+        layer_type: str | None = None,
+        *,
+        which: str | None = None,
+        reach: int | None = None,
+    ) -> tuple[Expected, ...]:
+        """What a part should hold: one, or several where nothing says which of several codes it serves."""
+        paths = [path for path in paths if within(path, self.root)]
+        if not paths:
+            return ()
+        codes = [code for code in self.resolved.codes if code.kind == "rotary" and code.rates]
+        codes = in_part(codes, tuple(paths))
+        if layers:
+            codes = [code for code in codes if code.layers is None or _share(code.layers, layers)] or codes
+        own = getattr(owner, "config", None)
+        # A part that was given the config of a whole of several parts may be for any of them.
+        sure = getattr(own, "text_config", None) is None
+        if layer_type is not None:
+            types = getattr(own, "layer_types", None) or self.layer_types
+            of_type = {layer for layer, kind in enumerate(types) if kind == layer_type}
+            sure = sure and bool(of_type)
+            codes = [code for code in codes if code.layers is not None and _share(code.layers, of_type)] or codes
+        elif any("local" in path.rpartition(".")[2] for path in paths):
+            codes = [code for code in codes if code.window is not None] or codes
+        alike: dict[Any, list[Code]] = {}
+        for code in codes:
+            alike.setdefault((code.rates, code.attention_factor), []).append(code)
+        made = (expected_of(group[0], _layer_names(group, layers), which, reach, sure=sure) for group in alike.values())
+        return tuple(one for one in made if one is not None)
+
+    def layers_of(
+        self, owner: Any, paths: Iterable[str], layers: tuple[int, ...], layer_type: str | None
+    ) -> str | None:
+        """The layers that a part serves, as findings name them."""
+        found = [one.layers for one in self.serving(owner, paths, layers, layer_type)]
+        if not found or any(one is None for one in found):
+            return layer_ranges(layers) if layers else None
+        return joined(found)
+
+
+def declared_by(resolved: Resolved, config: Mapping[str, Any] | None, root: str | None) -> DeclaredCodes:
+    """What a resolved config of the module at a path declares."""
+    sections = [config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))]
+    types = next((section["layer_types"] for section in sections if isinstance(section.get("layer_types"), list)), ())
+    return DeclaredCodes(resolved, tuple(map(str, types)), root or "")
+
+
+def in_part(codes: Iterable[Code], paths: tuple[str, ...]) -> list[Code]:
+    """Codes of the part of a model that a path leads to."""
+    codes = list(codes)
+    for word, parts in _PARTS:
+        if any(word.search(path.lower()) for path in paths):
+            return [code for code in codes if code.part in parts]
+    return [code for code in codes if code.part in _TEXT]
+
+
+def joined(ranges: Iterable[str | None]) -> str | None:
+    """The layers of several, together; None where one is not known."""
+    given = list(ranges)
+    if any(one is None for one in given):
+        return None
+    numbers = {layer for one in given if one is not None for layer in layer_numbers(one)}
+    return layer_ranges(sorted(numbers)) if numbers else None
+
+
+def _layer_names(codes: Iterable[Code], layers: tuple[int, ...]) -> str | None:
+    if layers:
+        return layer_ranges(layers)
+    return joined([code.layers for code in codes])
+
+
+def _share(ranges: str, layers: Iterable[int]) -> bool:
+    return not layer_numbers(ranges).isdisjoint(layers)

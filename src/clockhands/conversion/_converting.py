@@ -1,0 +1,306 @@
+"""A checkpoint from one layout to the other: which files, in which order, and what they say afterwards.
+
+A converted checkpoint is for code that pairs channels the new way, and it says so twice. The metadata of every
+file of tensors gets ``clockhands.layout`` (how the rows stand) and ``clockhands.layout_from`` (how they stood); going
+back removes both. In config.json a key that the model's class itself reads is set where there is one
+(``rope_interleave`` of DeepSeek-V3); elsewhere the layout stands under ``clockhands_layout`` as long as it is not the
+one of the class. Transformers keeps keys that it does not know and goes on, and it pairs as its class does: no key
+could tell it otherwise, so the caller is told instead.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clockhands.arguments import shown
+from clockhands.conversion._placing import INDEX, check_out, companions, interrupted, listed, whole
+from clockhands.conversion._planning import CannotConvert, Move, RotaryModel, model_of, moves
+from clockhands.conversion._writing import write
+from clockhands.errors import Unreadable
+from clockhands.layouts import Layout, layout_of
+from clockhands.sources import documents, files, safetensors
+from clockhands.sources.arrays import TensorInfo
+from clockhands.sources.rotary_fields import LAYOUT_KEY
+from clockhands.sources.shards import WeightsHeader
+from clockhands.sources.targets import Opened, open_target
+
+LAYOUT_NOTE = "clockhands.layout"
+FROM_NOTE = "clockhands.layout_from"
+
+CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion did.
+
+    Attributes:
+        from_: The layout in which the rows stood.
+        layout: The layout in which they stand.
+        because: Where the first is known from.
+        moved: The tensors that were moved.
+        kept: How many others passed through.
+        files: The files that were written.
+        notes: What a person should know about the result.
+    """
+
+    from_: Layout
+    layout: Layout
+    because: str
+    moved: tuple[str, ...]
+    kept: int
+    files: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "from": self.from_,
+            "layout": self.layout,
+            "because": self.because,
+            "moved": list(self.moved),
+            "kept": self.kept,
+            "files": [str(file) for file in self.files],
+        }
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The files of a checkpoint."""
+
+    opened: Opened
+    folder: Path
+    shards: tuple[WeightsHeader, ...]
+    index: Path | None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it becomes a folder: several files, or one that was named by its folder."""
+        return self.index is not None or (self.opened.path or self.folder).is_dir()
+
+    def makes(self) -> set[str]:
+        """Names of the files that are written: those of tensors, their index, and the configs that lie beside."""
+        names = {header.path.name for header in self.shards}
+        if self.index is not None:
+            names.add(self.index.name)
+        configs = (CONFIG, ADAPTER_CONFIG) if self.is_folder else (CONFIG,)
+        return names | {name for name in configs if files.place(self.folder / name) == "file"}
+
+
+def convert(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    layout: Layout,
+    *,
+    from_: Layout | None = None,
+    config: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    others: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Converted:
+    """Write a checkpoint with its queries and keys in the other layout.
+
+    Everything that is indexed by a channel of a query or key moves (`clockhands.conversion.row_order` says how), one
+    head at a time; all else is copied bit for bit. Whatever cannot be moved exactly is refused by its name before
+    anything is written, and files get their names when all of them are whole.
+
+    Args:
+        source: A model folder, a .safetensors file or an index of shards, or what else names one as a target.
+        out: Where the result goes: a file if a file is named, else a folder. Folders on the way to it are made.
+        layout: ``"halves"`` or ``"interleaved"``.
+        from_: How the rows stand, where that is not what the files and their model type say.
+        config: The config.json of the model, where none lies beside: that of the base model, for an adapter.
+        force: Whether files that are already there may be replaced; none is ever removed.
+        others: Whether the other files of the folder (tokenizers, texts, code) are copied too; what may be weights
+            never is, and the notes name it.
+        progress: Told what is being done.
+
+    Raises:
+        CannotConvert: There is nothing to convert, or a tensor cannot be moved exactly or is not known.
+        InvalidValue: A layout is unknown, the result would go where something is, beside other weights, or where
+            nothing can be written.
+        Unreadable: A file cannot be read.
+        OSError: A file cannot be written.
+    """
+    layout = layout_of(layout)
+    read = _read(source)
+    found = _config(read, config)
+    model = model_of(found.fields, Path(found.where).name)
+    before, because = _layout_now(read, model, None if from_ is None else layout_of(from_))
+    if before == layout:
+        raise CannotConvert(
+            f"{read.opened.target} is in the layout {layout} already ({because}).",
+            f"If its rows stand otherwise, say so: --from {'halves' if layout == 'interleaved' else 'interleaved'} "
+            "(from_= in Python).",
+        )
+    target = Path(out)
+    makes = read.makes()
+    along, left = companions(read.folder, makes) if others and read.is_folder else ([], [])
+    check_out(target, [header.path for header in read.shards], read.is_folder, makes, force)
+    tensors = _tensors(read)
+    planned = moves(tensors, model)
+    written = whole(
+        target,
+        None if read.is_folder else read.shards[0].path.name,
+        lambda folder: _fill(folder, read, model, planned, before, layout, along, progress),
+    )
+    notes = read.opened.notes + interrupted(target)
+    if left:
+        notes += (f"Only tokenizers, texts and code are copied too; left where they are: {listed(left)}.",)
+    says = CONFIG in {path.name for path in written}
+    if not says and files.place(read.folder / CONFIG) == "file":
+        notes += (f"{target.parent / CONFIG} was there already and is left as it is: it does not know of the layout.",)
+    others_stay = sorted({each for name in tensors for each in model.around if each in name.split(".")})
+    if others_stay:
+        notes += (f"Tensors of {', '.join(others_stay)} are not of the text model and stay as their class pairs them.",)
+    if layout != model.layout and not (model.tensors.switch and says):
+        notes += (
+            f"A {model.tensors.name} pairs {model.layout or before} in Transformers, which reads no other layout:"
+            f" {target} is for code that pairs {layout}.",
+        )
+    return Converted(before, layout, because, tuple(planned), len(tensors) - len(planned), written, notes)
+
+
+def _read(source: str | os.PathLike[str]) -> _Source:
+    opened = open_target(source)
+    if opened.form not in ("config", "safetensors") or opened.path is None:
+        raise CannotConvert(
+            f"{opened.target} is no checkpoint in safetensors files.", "Name a model folder or a .safetensors file."
+        )
+    path = opened.path
+    if path.is_dir():
+        names = sorted(each.name for each in path.iterdir() if each.name.endswith(INDEX))
+        usual = f"model{INDEX}"
+        index = path / (usual if usual in names else names[0]) if usual in names or len(names) == 1 else None
+    else:
+        index = path if path.name.endswith(".json") else None
+    if path.is_file() and index is not None and not index.name.endswith(INDEX):
+        raise CannotConvert(f"{opened.target} is a config, which holds no tensors.", "Name the model folder.")
+    if index is not None:
+        listed = safetensors.read_index(index)
+        shards = dict.fromkeys(info.file for info in listed.tensors.values())
+        return _Source(opened, index.parent, tuple(map(safetensors.read_header, shards)), index)
+    shards = dict.fromkeys(info.file for info in opened.tensors.values())
+    if not shards or any(files.kind(file) != "safetensors" for file in shards):
+        raise CannotConvert(
+            f"{opened.target} holds no tensors in safetensors files.",
+            "Name the .safetensors file, or save the weights as one.",
+        )
+    return _Source(opened, path if path.is_dir() else path.parent, tuple(map(safetensors.read_header, shards)), None)
+
+
+def _tensors(read: _Source) -> dict[str, TensorInfo]:
+    """Every tensor of all files, each in one of them."""
+    tensors: dict[str, TensorInfo] = {}
+    for header in read.shards:
+        for name, info in header.tensors.items():
+            if name in tensors:
+                raise CannotConvert(
+                    f"{shown(name)} stands in {tensors[name].file.name} and in {info.file.name}.",
+                    "Save the model again with each tensor in one file.",
+                )
+            tensors[name] = info
+    return tensors
+
+
+def _config(read: _Source, config: str | os.PathLike[str] | None) -> documents.Document:
+    if config is not None:
+        path = Path(config)
+        return documents.read(path / CONFIG if path.is_dir() else path)
+    if read.opened.config is None:
+        raise CannotConvert(
+            f"No {CONFIG} lies beside the tensors of {read.opened.target}, so their heads are not known.",
+            f"Name the {CONFIG} of the model, or of an adapter's base model, with --config.",
+        )
+    return documents.Document(read.opened.config_name or CONFIG, read.opened.config)
+
+
+def _layout_now(read: _Source, model: RotaryModel, told: Layout | None) -> tuple[Layout, str]:
+    """The layout in which the rows stand, and who says so: the caller, an earlier conversion, the model's type."""
+    if told is not None:
+        return told, "as the caller says"
+    noted = {header.metadata.get(LAYOUT_NOTE) for header in read.shards}
+    if noted != {None}:
+        if len(noted) > 1 or not noted <= {"interleaved", "halves"}:
+            layouts = ", ".join(sorted("none" if each is None else shown(each) for each in noted))
+            raise CannotConvert(
+                f"The files of {read.opened.target} say different layouts in their metadata: {layouts}.",
+                "They are of different conversions: convert the original again.",
+            )
+        return layout_of(noted.pop()), f"{LAYOUT_NOTE} in the metadata"
+    if model.said is not None:
+        return model.said, f"{model.file}:{model.section.path}{LAYOUT_KEY}"
+    said = model.section.values.get(LAYOUT_KEY)
+    if said is not None:
+        raise CannotConvert(
+            f"{model.file}:{model.section.path}{LAYOUT_KEY} is {shown(said)}, which is no layout.",
+            'Correct it to "halves" or "interleaved", or say how the rows stand with --from.',
+        )
+    if model.layout is None:
+        raise CannotConvert(
+            f"How a {model.tensors.name} pairs channels is not known.", "Say how its rows stand with --from."
+        )
+    return model.layout, model.because
+
+
+def _fill(  # noqa: PLR0917 - the steps of one conversion
+    folder: Path,
+    read: _Source,
+    model: RotaryModel,
+    planned: Mapping[str, Move],
+    before: Layout,
+    layout: Layout,
+    others: Sequence[Path],
+    progress: Callable[[str], None],
+) -> None:
+    for number, header in enumerate(read.shards, start=1):
+        if len(read.shards) > 1:
+            progress(f"{header.path.name} ({number} of {len(read.shards)})")
+        orders = {
+            name: (planned[name].order(before, layout), planned[name].width)
+            for name in header.tensors
+            if name in planned
+        }
+        write(folder / header.path.name, header, _noted(header.metadata, before, layout), orders)
+    if read.index is not None:
+        shutil.copyfile(read.index, folder / read.index.name)
+    config = read.folder / CONFIG
+    if files.place(config) == "file":
+        text = json.dumps(_config_with_layout(documents.read(config).fields, model, layout), indent=2)
+        (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    adapter = folder / ADAPTER_CONFIG
+    # An index may give any name to a shard.
+    if read.is_folder and files.place(read.folder / ADAPTER_CONFIG) == "file" and not adapter.exists():
+        shutil.copyfile(read.folder / ADAPTER_CONFIG, adapter)
+    for file in others:
+        shutil.copyfile(file, folder / file.name)
+
+
+def _noted(metadata: Mapping[str, str], before: Layout, layout: Layout) -> dict[str, str]:
+    """The metadata with the layout in it; back where it came from it says what it said at first."""
+    rest = {key: value for key, value in metadata.items() if key not in (LAYOUT_NOTE, FROM_NOTE)}
+    if metadata.get(LAYOUT_NOTE) == before and metadata.get(FROM_NOTE) == layout:
+        return rest
+    return {**rest, LAYOUT_NOTE: layout, FROM_NOTE: before}
+
+
+def _config_with_layout(config: Mapping[str, Any], model: RotaryModel, layout: Layout) -> dict[str, Any]:
+    """The config with the layout in it, where the text model is described."""
+    if not model.section.path:
+        return _with_layout(config, model, layout)
+    key, _, rest = model.section.path.partition(".")
+    if rest or not isinstance(config.get(key), Mapping):
+        raise Unreadable(f"{CONFIG} does not hold `{model.section.path}` as --config does.", "Leave out --config.")
+    return {**config, key: _with_layout(config[key], model, layout)}
+
+
+def _with_layout(values: Mapping[str, Any], model: RotaryModel, layout: Layout) -> dict[str, Any]:
+    switch = model.tensors.switch
+    if switch is not None:
+        return {**values, switch["key"]: switch[layout]}
+    rest = {key: value for key, value in values.items() if key != LAYOUT_KEY}
+    return rest if layout == model.layout else {**rest, LAYOUT_KEY: layout}

@@ -1,0 +1,264 @@
+"""What cosines and sines are, beside those that follow from a config: of a table that a module keeps, or that it gives.
+
+The exact ones are made in double precision: below a position of 2**20 a phase of one radian a token is within 2**-33 of
+the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `_allowed`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.diagnosis._rates import ROUNDED, Reference, Verdict, judged
+from clockhands.dtypes import output_dtype
+
+_UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, **ROUNDED}
+
+# Where phases are rounded, one that lay at a midpoint may be on its other side: not many are.
+_MOSTLY = 0.98
+_MOST_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """Cosines and sines of some positions, float64 [positions, pairs].
+
+    Attributes:
+        positions: Where they are, in tokens.
+        cos: The cosines, times the attention factor.
+        sin: The sines, or None where they are kept elsewhere; the other way round for a table of sines.
+        dtype: The type that they were rounded to.
+    """
+
+    positions: np.ndarray
+    cos: np.ndarray | None
+    sin: np.ndarray | None
+    dtype: str = "float32"
+
+    @property
+    def parts(self) -> tuple[tuple[str, np.ndarray], ...]:
+        """What there is, by name."""
+        both = (("cosine", self.cos), ("sine", self.sin))
+        return tuple((name, part) for name, part in both if part is not None)
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return self.parts[0][1].shape[1]
+
+
+def cosines_of(array: np.ndarray, name: str, dtype: str, pairs: int) -> Cosines | None:
+    """A table of cosines and sines out of an array, by its name and the number of pairs; None where it is no such one.
+
+    Rows are positions. Known are complex numbers, cosines and sines beside each other (vLLM's ``cos_sin_cache``; sines
+    first in GPT-J's ``embed_positions``) or in a last axis of two, and one of the two, doubled to all channels or not.
+    """
+    if array.ndim > 2:
+        array = array.reshape([size for place, size in enumerate(array.shape) if size != 1 or place >= array.ndim - 1])
+    if np.iscomplexobj(array):
+        return _table(np.real(array), np.imag(array), dtype) if array.ndim == 2 and array.shape[1] == pairs else None
+    if array.ndim == 3 and array.shape[1:] == (pairs, 2):
+        return _table(array[..., 0], array[..., 1], dtype)
+    if array.ndim != 2:
+        return None
+    width = array.shape[1]
+    if "cos_sin" in name and width == 2 * pairs:
+        return _table(array[:, :pairs], array[:, pairs:], dtype)
+    if name == "embed_positions" and width == 2 * pairs:
+        return _table(array[:, pairs:], array[:, :pairs], dtype)
+    one = array if width == pairs else one_of_each(array, pairs) if width == 2 * pairs else None
+    if one is None or ("sin" in name) == ("cos" in name):
+        return None
+    return _table(None, one, dtype) if "sin" in name else _table(one, None, dtype)
+
+
+def one_of_each(doubled: np.ndarray, pairs: int) -> np.ndarray:
+    """One number for each pair out of one for each channel: of the halves that repeat, or of neighbours that do."""
+    neighbours = doubled[..., ::2]
+    return neighbours if np.array_equal(neighbours, doubled[..., 1::2], equal_nan=True) else doubled[..., :pairs]
+
+
+def _table(cos: np.ndarray | None, sin: np.ndarray | None, dtype: str) -> Cosines:
+    rows = len(cos if cos is not None else sin if sin is not None else ())
+    kept = np.arange(rows)
+    if rows > _MOST_ROWS:
+        # The first ones tell rates; those that are spread over the rest, its end among them, how far they hold.
+        kept = np.unique(np.concatenate([np.arange(1024), np.linspace(0, rows - 1, _MOST_ROWS - 1024).astype(int)]))
+    return Cosines(
+        kept.astype(np.float64), None if cos is None else cos[kept], None if sin is None else sin[kept], dtype
+    )
+
+
+def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: np.ndarray | None = None) -> Verdict:
+    """What cosines and sines are, beside those that follow from the rates of a code.
+
+    Args:
+        table: What is held, or was computed.
+        reference: The rates that they should turn at.
+        factor: What they should be multiplied by.
+        rates: Which of the reference's ladders; without it, the first.
+
+    Returns:
+        A verdict with a code of `clockhands.diagnosis.of_rates`, or ``attention-factor-differs``; None where they are
+        right.
+
+    >>> import clockhands as ch
+    >>> from clockhands.diagnosis import reference_of
+    >>> turns = np.arange(2048.0)[:, None] * np.array(ch.Rotary(64, base=500_000).rates)
+    >>> of_table(Cosines(np.arange(2048.0), np.cos(turns), np.sin(turns)), reference_of(ch.Rotary(64))).code
+    'buffer-of-another-base'
+    """
+    rates = reference.rates if rates is None else rates
+    with np.errstate(all="ignore"):
+        wrong = _no_cosines(table, rates, factor)
+        if wrong is not None:
+            return wrong
+        phases = table.positions[:, None] * rates
+        if _is(table, phases, factor, reference.slack):
+            return Verdict(None, {})
+        evidence = _worst(table, phases, factor)
+        for dtype in ROUNDED:
+            as_held = all(np.array_equal(_rounder(dtype)(part), part) for _, part in table.parts)
+            if as_held and _is(replace(table, dtype=dtype), phases, factor, reference.slack):
+                more = {
+                    "rounded to": dtype,
+                    "of": "numbers",
+                    "behaves as": f"one whose numbers were rounded to {dtype}",
+                }
+                return Verdict("buffer-rounded", evidence | more)
+        for code, other, times, more, mostly in _ways(table, rates, factor, reference):
+            if _is(table, other, times, reference.slack, mostly=mostly):
+                return Verdict(code, evidence | more)
+        return _by_rates(table, reference, evidence) or Verdict("buffer-differs", evidence)
+
+
+def _allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
+    """How far honest arithmetic may be off.
+
+    Rates are off by ``slack``, products are rounded in float32, functions are good to two units in the last place, the
+    product with the factor is rounded, and the result once more to its own type.
+    """
+    return factor * (np.abs(phases) * (slack + 2.0**-24) + 2.0**-22 + _UNIT.get(dtype, 2.0**-24))
+
+
+def _is(table: Cosines, phases: np.ndarray, factor: float, slack: float, *, mostly: bool = False) -> bool:
+    bound = _allowed(phases, factor, slack, table.dtype)
+    exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
+    shares = [np.mean(np.abs(part - factor * exact[name]) <= bound) for name, part in table.parts]
+    return bool(min(shares) >= (_MOSTLY if mostly else 1.0))
+
+
+def _no_cosines(table: Cosines, rates: np.ndarray, factor: float) -> Verdict | None:
+    """Numbers that no cosine and no sine has."""
+    count = len(table.positions)
+    bad = np.zeros(count, bool)
+    for _, part in table.parts:
+        bad |= ~np.isfinite(part).all(axis=1) | (np.abs(np.nan_to_num(part)) > 4 * factor).any(axis=1)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        name, part = table.parts[0]
+        pair = int(np.argmax(np.where(np.isfinite(part[row]), np.abs(part[row]), np.inf)))
+        phase = table.positions[row] * rates[pair]
+        exact = factor * float(np.cos(phase) if name == "cosine" else np.sin(phase))
+        evidence = {"pair": pair, "position": int(table.positions[row]), "wave": name, "declared": exact}
+        wrong = {"stored": float(part[row, pair]), "wrong": int(bad.sum()), "pairs": count, "of": "rows"}
+        return Verdict("buffer-uninitialised", evidence | wrong)
+    if not any(part.any() for _, part in table.parts):
+        return Verdict("buffer-zero", {"pairs": table.pairs}) if table.cos is not None else None
+    return None
+
+
+def _worst(table: Cosines, phases: np.ndarray, factor: float) -> dict[str, Any]:
+    """The number that is furthest off."""
+    exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
+    name, part = max(table.parts, key=lambda each: float(np.abs(each[1] - factor * exact[each[0]]).max()))
+    off = np.abs(part - factor * exact[name])
+    row, pair = (int(at) for at in np.unravel_index(int(off.argmax()), off.shape))
+    return {
+        "pair": pair,
+        "position": int(table.positions[row]),
+        "wave": name,
+        "stored": float(part[row, pair]),
+        "declared": factor * float(exact[name][row, pair]),
+        "error": float(off[row, pair]),
+    }
+
+
+def _ways(
+    table: Cosines, rates: np.ndarray, factor: float, reference: Reference
+) -> Iterator[tuple[str, np.ndarray, float, dict[str, Any], bool]]:
+    """The ways to go wrong: finding, phases, factor, what there is to say, and whether a few may be others."""
+    at = table.positions[:, None]
+    plain = reference.plain
+    if plain is not None and len(plain) == len(rates):
+        told = {"effective factor": 1.0, "declared factor": reference.factor, "base": reference.base}
+        words = "the ladder without the declared scaling"
+        known = {name: value for name, value in told.items() if value is not None} | {"behaves as": words}
+        yield "buffer-unscaled", at * plain, 1.0, known, False
+        yield "buffer-unscaled", at * plain, factor, known, False
+    for dtype in ROUNDED:
+        rounded = _rounder(dtype)
+        each = {
+            "positions": rounded(at) * rates,
+            "rates": at * rounded(rates),
+            "phases": rounded(at * rates),
+            "positions and rates": rounded(at) * rounded(rates),
+            "positions, rates and phases": rounded(rounded(at) * rounded(rates)),
+            "rates and phases": rounded(at * rounded(rates)),
+        }
+        for of, phases in each.items():
+            wrong = np.flatnonzero((np.abs(phases - at * rates) > 0.01).any(axis=1))
+            since = f" (first wrong at position {int(table.positions[wrong[0]]):,})" if len(wrong) else ""
+            words = f"one whose {of} were rounded to {dtype}{since}"
+            yield "buffer-rounded", phases, factor, {"rounded to": dtype, "of": of, "behaves as": words}, True
+    for step in (1, -1):
+        words = f"one that takes each position for the one {'after' if step > 0 else 'before'} it"
+        yield "buffer-differs", (at + step) * rates, factor, {"behaves as": words}, False
+    yield "buffer-differs", -at * rates, factor, {"behaves as": "one that turns backward"}, False
+    yield "buffer-differs", 0 * at * rates, factor, {"behaves as": "one that turns nothing"}, False
+    cos = table.cos
+    if cos is not None and table.positions[0] == 0 and cos[0, 0] > 0:
+        kept = float(cos[0, 0])
+        words = f"the declared one times {kept / factor:.6g}"
+        more = {"behaves as": words, "factor": kept, "declared factor on cosines": factor}
+        yield "attention-factor-differs", at * rates, kept, more, False
+
+
+def _rounder(dtype: str) -> Any:
+    kind = output_dtype(dtype)
+
+    def rounded(numbers: np.ndarray) -> np.ndarray:
+        return numbers.astype(kind).astype(np.float64)
+
+    return rounded
+
+
+def _by_rates(table: Cosines, reference: Reference, evidence: dict[str, Any]) -> Verdict | None:
+    """By the rates that the first rows turn at, where both waves are there."""
+    if table.cos is None or table.sin is None:
+        return None
+    at = table.positions
+    together = int(np.argmax(np.diff(at) != 1)) if (np.diff(at) != 1).any() else len(at) - 1
+    if at[0] != 0 or together < 8:
+        return None
+    angles = np.unwrap(np.arctan2(table.sin[: together + 1], table.cos[: together + 1]), axis=0)
+    rates = (angles[-1] - angles[0]) / at[together]
+    # Phases are known to about this, whatever they are.
+    unit = max(_UNIT.get(table.dtype, 2.0**-24), 2.0**-22)
+    slack = np.maximum(reference.slack, 4 * unit / np.maximum(np.abs(angles[-1]), 1e-9)).max()
+    if slack > 2.0**-6:
+        return None
+    verdict = judged(rates, "float32", replace(reference, slack=float(slack)), None)
+    if verdict.code in (None, "buffer-rounded", "buffer-uninitialised"):
+        return None
+    it_is = verdict.evidence.get("it is")
+    named = {
+        "buffer-of-another-base": "the ladder of base {base in effect:,.6g}",
+        "buffer-scaled-twice": "the ladder scaled twice",
+        "buffer-of-another-factor": "the ladder scaled by {effective factor:.6g}",
+    }
+    words = named.get(str(verdict.code), it_is or "")
+    more = {"behaves as": words.format(**verdict.evidence)} if words else {}
+    kept = {name: value for name, value in verdict.evidence.items() if name not in evidence}
+    return Verdict(verdict.code, evidence | kept | more)

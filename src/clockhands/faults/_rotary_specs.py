@@ -1,0 +1,418 @@
+"""Rotary suspects of another spec: one field is not what was declared, by what is usual or by what was measured."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.errors import ClockhandsError
+from clockhands.faults._fault import Suspect
+from clockhands.faults._rotary_code import (
+    SeenRotary,
+    StagedRotary,
+    rotary_stateful,
+    wrong_arithmetic,
+    wrong_pairs,
+    wrong_places,
+)
+from clockhands.faults._stages import Apply, first_axis, of_sources, with_spacing, without_axis
+from clockhands.ladders import Geometric
+from clockhands.rotary import Rotary, XPos, chunked, interleaved
+from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
+from clockhands.specs import describe
+
+BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
+
+
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
+
+
+def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    """One field of the spec is another."""
+    other = {"halves": "interleaved", "interleaved": "halves"}
+    yield seen.another(
+        "other-layout",
+        {"declared": laid_out(spec), "used": other[spec.layout]},
+        lambda it: replace(it, layout=other[it.layout], reordered=False, blocks=()),
+    )
+    if spec.blocks:
+        yield seen.another(
+            "other-layout",
+            {"declared": laid_out(spec), "used": f"{spec.layout} over all of them"},
+            lambda it: replace(it, blocks=()),
+        )
+    if spec.reordered:
+        yield seen.another(
+            "other-layout",
+            {"declared": "interleaved that go out as halves", "used": "interleaved that stay where they are"},
+            lambda it: replace(it, reordered=False),
+        )
+    elif spec.layout == "interleaved" and not spec.blocks:
+        yield seen.another(
+            "other-layout",
+            {"declared": "interleaved", "used": "interleaved that go out as halves"},
+            lambda it: replace(it, reordered=True),
+        )
+    turned = {"forward": "backward", "backward": "forward"}
+    yield seen.another(
+        "other-direction",
+        {"declared": spec.direction, "used": turned[spec.direction]},
+        lambda it: replace(it, direction=turned[it.direction]),
+    )
+    if spec.rotated < spec.head_width:
+        yield seen.another(
+            "other-part",
+            {"declared": spec.part, "used": {"first": "last", "last": "first"}[spec.part]},
+            lambda it: replace(it, part={"first": "last", "last": "first"}[it.part]),
+        )
+    yield from _widths(spec, seen)
+    yield from _spans(spec, seen)
+    yield from _scalings(spec, seen)
+    if spec.axes is not None:
+        yield from _axes(spec, seen)
+    if spec.xpos is not None:
+        yield seen.another("xpos-dropped", {}, lambda it: replace(it, xpos=None))
+        for both in (False, True):
+            yield seen.built(
+                "xpos-centre",
+                {"centre": "half of the length in use", "declared": spec.xpos.centre},
+                lambda it, both=both: _moving_centre(it, both),
+            )
+        for centre in sorted({0.0, float(seen.length // 2), *(float(n // 2) for n in (8, 16, 24, 32))}):
+            if centre != spec.xpos.centre:
+                yield seen.built(
+                    "xpos-centre",
+                    {"centre": f"{centre:g}", "declared": spec.xpos.centre},
+                    lambda it, centre=centre: _keys_centred(it, centre),
+                )
+                yield seen.another(
+                    "xpos-centre",
+                    {"centre": f"{centre:g}", "declared": spec.xpos.centre},
+                    lambda it, centre=centre: replace(it, xpos=replace(spec.xpos or XPos(), centre=centre)),
+                )
+
+
+def _keys_centred(spec: Rotary, centre: float) -> Apply:
+    """Queries around the right centre and keys around another."""
+    keys = StagedRotary(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))
+    return lambda x, at, dtype, role: (keys if role == "key" else StagedRotary(spec))(x, at, dtype, role)
+
+
+def _moving_centre(spec: Rotary, both: bool) -> Apply:
+    """Keys, or queries too, around half of the length of each call."""
+
+    def apply(x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
+        if not both and role != "key":
+            return StagedRotary(spec)(x, at, dtype, role)
+        centre = float((int(np.max(at, initial=-1)) + 1) // 2)
+        return StagedRotary(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))(x, at, dtype, role)
+
+    return apply
+
+
+def laid_out(spec: Rotary) -> str:
+    """Which channels form a pair, in words."""
+    return f"{spec.layout}{' in blocks' if spec.blocks else ''}"
+
+
+def _widths(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    if spec.axes is not None or spec.blocks:
+        return
+    head = spec.head_width
+    wanted = {head, spec.rotated // 2, *(head * share // 8 for share in range(1, 8)), 2 * spec.rotated}
+    for width in sorted(wanted):
+        if width == spec.rotated or width % 2 or not 2 <= width <= head:
+            continue
+        yield seen.another(
+            "other-rotated-width",
+            {"declared": spec.rotated, "used": width},
+            lambda it, width=width: replace(it, rotated=width),
+        )
+        # The same ladder, cut: rates made for the whole head and used for a part of it.
+        if width < spec.rotated and isinstance(spec.spacing, Geometric) and spec.scaling is None:
+            span = replace(spec.spacing, span=spec.rotated / 2)
+            yield seen.another(
+                "other-rotated-width",
+                {"declared": spec.rotated, "used": width},
+                lambda it, width=width, span=span: replace(it, rotated=width, spacing=span),
+            )
+
+
+def _spans(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    if not isinstance(spec.spacing, Geometric):
+        return
+    if spec.spacing.span != "closed" and spec.rotated > 2:
+        yield seen.another("closed-span", {}, with_spacing(span="closed"))
+    declared = spec.rotated if isinstance(spec.spacing.span, str) else 2 * spec.spacing.span
+    for width in sorted({spec.head_width, spec.rotated, 2 * spec.rotated, spec.rotated // 2}):
+        if width not in {declared, 0}:
+            yield seen.another("other-denominator", {"declared": declared, "used": width}, with_spacing(span=width / 2))
+
+
+def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    scaling: Any = spec.scaling  # each has its own fields
+    if scaling is None:
+        return
+    words = scaling_name(scaling)
+    dropped = replace(spec, scaling=None, length=None)
+    yield seen.another("scaling-dropped", {"scaling": words}, lambda it: replace(it, scaling=None, length=None))
+    if spec.attention_factor != 1:
+        yield seen.suspect("attention-factor", {"factor": 1.0, "declared": spec.attention_factor}, factor=1.0)
+        yield seen.built(
+            "scaling-dropped",
+            {"scaling": f"{words}, whose attention factor is applied"},
+            lambda it: StagedRotary(replace(it, scaling=None, length=None), factor=it.attention_factor),
+        )
+    twice = scaling(replace(spec.ladder, ratio=dropped.ladder.ratio), spec.length)
+    for factor in {spec.attention_factor, twice.attention_factor}:
+        yield seen.built(
+            "scaling-twice",
+            {"scaling": words},
+            lambda it, factor=factor: StagedRotary(it, rates=_again(it), factor=factor),
+        )
+    if hasattr(scaling, "factor"):
+        for factor in FACTORS:
+            if factor != scaling.factor:
+                yield from _with_scaling(
+                    seen, "another-factor", {"factor": factor, "declared": scaling.factor}, scaling, factor=factor
+                )
+    if hasattr(scaling, "original"):
+        declared = scaling.original
+        lengths = {int(declared * getattr(scaling, "factor", 1) or 1), *(2**power for power in range(9, 21))}
+        for original in sorted(lengths - {declared}):
+            yield from _with_scaling(
+                seen,
+                "another-original-length",
+                {"original": original, "declared": declared},
+                scaling,
+                original=original,
+            )
+    if isinstance(scaling, Yarn):
+
+        def reversed_ramp(it: Rotary, factor: float) -> StagedRotary:
+            if it.scaling is None:
+                return StagedRotary(it)
+            plain = np.array(replace(it, scaling=None, length=None).rates)
+            return StagedRotary(it, rates=plain + plain / scaling.factor - np.array(it.rates), factor=factor)
+
+        for factor in {1.0, spec.attention_factor}:
+            yield seen.built("ramp-reversed", {}, lambda it, factor=factor: reversed_ramp(it, factor))
+        for changed in ({"truncate": not scaling.truncate}, {"beta_fast": 32.0}, {"beta_slow": 1.0}):
+            yield from _other_scalings(seen, scaling, replace(scaling, **changed))
+    if isinstance(scaling, LongRope):
+        here = spec.length is not None and spec.length > scaling.original
+        used = {True: "short", False: "long"}[here]
+        yield seen.another(
+            "lists-swapped",
+            {"declared": "long" if here else "short", "used": used},
+            lambda it: _with(it, replace(scaling, short=scaling.long, long=scaling.short)),
+        )
+    factor, original = getattr(scaling, "factor", 8.0), getattr(scaling, "original", 8192)
+    others = (
+        Linear(factor),
+        Ntk(factor),
+        Ntk(factor**2),
+        Yarn(factor, original),
+        Llama3(factor, original),
+        Dynamic(factor, original),
+    )
+    yield from _other_scalings(seen, scaling, *(other for other in others if _does_something(spec, other)))
+
+
+def _other_scalings(seen: SeenRotary, scaling: Any, *others: Any) -> Iterator[Suspect]:
+    for other in others:
+        if other != scaling:
+            yield seen.another(
+                "another-scaling", scaling_difference(scaling, other), lambda it, other=other: _with(it, other)
+            )
+
+
+def _with(spec: Rotary, scaling: Any) -> Rotary:
+    """Another scaling in place of a model's own; a model that has none keeps none."""
+    return spec if spec.scaling is None else replace(spec, scaling=scaling)
+
+
+def _again(spec: Rotary) -> np.ndarray:
+    if spec.scaling is None:
+        return np.array(spec.rates)
+    plain = replace(spec, scaling=None, length=None).ladder
+    return np.array(spec.scaling(replace(spec.ladder, ratio=plain.ratio), spec.length).rates)
+
+
+def _does_something(spec: Rotary, scaling: Any) -> bool:
+    """Whether a scaling changes the rates at this length: one that does not is none."""
+    try:
+        return replace(spec, scaling=scaling).rates != replace(spec, scaling=None, length=None).rates
+    except ClockhandsError:
+        return False
+
+
+def _with_scaling(
+    seen: SeenRotary, code: str, parameters: Mapping[str, Any], scaling: Any, **changed: Any
+) -> Iterator[Suspect]:
+    try:
+        other = replace(scaling, **changed)
+    except (ClockhandsError, TypeError):
+        return
+    yield seen.another(code, parameters, lambda it: _with(it, other))
+
+
+def scaling_difference(one: Any, other: Any) -> dict[str, Any]:
+    """A declared scaling and another in words, with the fields in which they differ."""
+    if type(one) is not type(other):
+        return {"declared": scaling_name(one), "scaling": scaling_name(other)}
+    apart = [field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name)]
+
+    def words(scaling: Any) -> str:
+        return f"{type(scaling).__name__} with {', '.join(f'{name} {getattr(scaling, name)}' for name in apart)}"
+
+    return {"declared": words(one), "scaling": words(other)}
+
+
+def scaling_name(scaling: Any) -> str:
+    """A scaling in words."""
+    name = type(scaling).__name__
+    factor = getattr(scaling, "factor", None)
+    return f"{name}, factor {factor:g}" if isinstance(factor, int | float) else name
+
+
+def _axes(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    assert spec.axes is not None
+    sections = tuple(spec.axes.count(axis) for axis in range(spec.number_of_axes))
+    for words, made in (("sections one after another", chunked), ("sections that take turns", interleaved)):
+        try:
+            axes = made(sections)
+        except ClockhandsError:
+            continue
+        if axes != spec.axes:
+            declared = "sections that take turns" if "after" in words else "sections one after another"
+            yield seen.another(
+                "other-axes-order", {"declared": declared, "used": words}, lambda it, axes=axes: replace(it, axes=axes)
+            )
+
+    yield seen.suspect("axis-dropped", {"which": "all coordinates but the first"}, places=first_axis)
+    for axis in range(1, spec.number_of_axes):
+        yield seen.suspect("axis-dropped", {"which": f"coordinate {axis}"}, places=without_axis(axis))
+
+
+def fault_between(spec: Rotary, other: Rotary) -> tuple[str, dict[str, Any]]:
+    """The fault that turns one spec into another, by the first field in which they differ."""
+    if other.layout != spec.layout or other.blocks != spec.blocks:
+        return "other-layout", {"declared": laid_out(spec), "used": laid_out(other)}
+    if other.direction != spec.direction:
+        return "other-direction", {"declared": spec.direction, "used": other.direction}
+    if other.rotated != spec.rotated:
+        return "other-rotated-width", {"declared": spec.rotated, "used": other.rotated}
+    if other.part != spec.part:
+        return "other-part", {"declared": spec.part, "used": other.part}
+    if other.scaling != spec.scaling:
+        if other.scaling is None:
+            return "scaling-dropped", {"scaling": scaling_name(spec.scaling)}
+        if spec.scaling is None:
+            return "another-scaling", {"declared": "nothing", "scaling": scaling_name(other.scaling)}
+        return "another-scaling", scaling_difference(spec.scaling, other.scaling)
+    if other.base is not None and spec.base is not None and other.base != spec.base:
+        return "another-base", {"base": other.base, "declared": spec.base}
+    if isinstance(other.spacing, Geometric) and other.spacing.span == "closed":
+        return "closed-span", {}
+    return "another-scaling", {"declared": describe(spec), "scaling": describe(other)}
+
+
+def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    """Faults whose parameter was measured."""
+    size = seen.size()
+    # A length is known to what rounding leaves of the median of all.
+    least = 1e-5 if seen.dtype in ("float32", "float64") else 1e-3
+    if size is not None and abs(size - spec.attention_factor) > least * size:
+        parameters = {"factor": size, "declared": spec.attention_factor}
+        yield seen.suspect("attention-factor", parameters, factor=size)
+    bases = list(BASES)
+    rates = seen.rates()
+    if rates is not None and isinstance(spec.spacing, Geometric):
+        bases = [*_bases(spec, np.abs(rates)), *bases]
+        yield from _slowed_alike(spec, seen, np.abs(rates))
+        yield from _scaled_positions(spec, seen, np.abs(rates))
+        yield from _offsets(spec, seen)
+        # The right code, but for a factor that was measured too.
+    if isinstance(spec.spacing, Geometric):
+        declared = spec.spacing.base
+        for base in dict.fromkeys(bases):
+            # One this near is a measured right one.
+            if abs(base / declared - 1) > 1e-3:
+                yield seen.another("another-base", {"base": base, "declared": declared}, with_spacing(base=base))
+    for other in seen.specs:
+        if other != spec and isinstance(other, Rotary):
+            code, parameters = fault_between(spec, other)
+            yield seen.another(code, parameters, lambda _, other=other: other)
+
+
+def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
+    """Bases by the measured rates: by the pairs that a scaling leaves, and by all."""
+    assert isinstance(spec.spacing, Geometric)
+    plain = replace(spec, scaling=None, length=None)
+    exponents = -np.log(np.maximum(np.array(plain.rates), 1e-300)) / np.log(spec.spacing.base)
+    own = (exponents > 0) & (rates > 0)
+    if not own.any():
+        return
+    kept = np.array(spec.rates) / np.maximum(np.array(plain.rates), 1e-300)
+    for numbers in (rates / np.where(kept > 0, kept, 1.0), rates):
+        logarithms = -np.log(np.maximum(numbers[own], 1e-300)) / exponents[own]
+        for logarithm in (logarithms[0], np.median(logarithms), logarithms[-1]):
+            base = float(np.exp(min(logarithm, 70.0)))
+            if 1 < base < 1e30:
+                for digits in (2, 4, 7):
+                    yield float(f"{base:.{digits - 1}e}")
+                yield base
+
+
+def _slowed_alike(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
+    """Every plain rate is divided by one number, where the scaling does something else."""
+    if spec.scaling is None:
+        return
+    plain = np.array(replace(spec, scaling=None, length=None).rates)
+    turning = (plain > 0) & (rates > 0)
+    factor = float(np.median(plain[turning] / rates[turning])) if turning.any() else 1.0
+    if not 1.001 < factor < 1e6:
+        return
+    for one in dict.fromkeys((float(f"{factor:.3g}"), factor)):
+        if Linear(one) != spec.scaling:
+            words = scaling_difference(spec.scaling, Linear(one))
+            yield seen.another(
+                "another-scaling",
+                words,
+                lambda it, one=one: it if it.scaling is None else replace(it, scaling=Linear(one)),
+            )
+
+
+def _scaled_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
+    own = np.array(spec.rates)
+    turns = own > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = rates[turns] / own[turns]
+    ratio = float(np.median(ratios))
+    if 1e-9 < ratio < 1e9 and abs(ratio - 1) > 1e-4:
+        for factor in dict.fromkeys((float(f"{ratio:.3g}"), 1 / float(f"{1 / ratio:.3g}"), ratio)):
+            yield seen.suspect("positions-scaled", {"factor": factor}, places=lambda at, _, factor=factor: at * factor)
+
+
+def _offsets(spec: Rotary, seen: SeenRotary, reach: int = 8192) -> Iterator[Suspect]:
+    """By how many tokens it stands off: the turning where position 0 stands tells."""
+    where = np.flatnonzero(seen.positions == 0)
+    if spec.axes is not None or not len(where):
+        return
+    row = seen.turning[where[0]]
+    row = row / np.maximum(np.abs(row), 1e-30)
+    sign = -1 if spec.direction == "backward" else 1
+    offsets = np.arange(-reach, reach + 1)
+    off = np.abs(np.exp(1j * sign * offsets[:, None] * np.array(spec.rates)) - row).max(axis=1)
+    for offset in offsets[np.argsort(off, kind="stable")[:2]]:
+        if offset:
+            yield seen.suspect(
+                "positions-offset", {"offset": int(offset)}, places=lambda at, _, offset=offset: at + offset
+            )
+
+
+def rotary_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    """Suspects to try, the simple ones first."""
+    return of_sources(spec, seen, other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs, rotary_stateful)

@@ -1,0 +1,469 @@
+"""One trial: a model with one code trained on one task with one seed, evaluated, and all of it resumable.
+
+A trial runs in a process of its own and returns its rows; it writes nothing but its checkpoint, which holds the
+model, the optimiser, the state of every generator and the rows so far. A trial that goes on from a checkpoint gives the
+same rows, bit for bit, as one that was never interrupted.
+
+Where `torch.distributed` is initialised, each process takes its part of every batch and `DistributedDataParallel`
+averages the gradients. The first process alone evaluates, returns rows and writes the checkpoint.
+"""
+
+import dataclasses
+import glob
+import io
+import json
+import math
+import os
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils import deterministic as switches
+
+from clockhands import sampling
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.lab import study as studies
+from clockhands.lab._model import Transformer
+from clockhands.lab._model_codes import ModelCode
+from clockhands.lab._start import load_start
+from clockhands.lab.arms import AT_ONCE, Setting, setting, sizes_of
+from clockhands.lab.store import Key, Measurement
+from clockhands.lab.study import AS_TRAINED, Study
+from clockhands.lab.tasks import IGNORED, Batch
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+_BUCKETS = 8  # of positions, for each training length
+
+# What the generators of a trial are for: the numbers keep them apart.
+_TRAINING, _EVALUATION, _POSITIONS, _CODE = 1, 2, 3, 4
+
+
+class TrainingFailed(ClockhandsError):
+    """A trial that cannot go on."""
+
+
+def trial(
+    *, study: str, task: str, arm: str, seed: int, checkpoint: str, threads: int = 1, device: str = "cpu", tell: Tell
+) -> dict[str, Any]:
+    """Train and evaluate one model; the function that an engine calls.
+
+    Args:
+        study: The study's TOML text.
+        task: The task of the trial.
+        arm: Its arm.
+        seed: Its seed.
+        checkpoint: The file in which the trial keeps its state; it goes on from there if the file exists.
+        threads: PyTorch's threads. Results are the same only for the same number of threads.
+        device: Where the model is.
+        tell: Takes progress: ``{"step", "steps", "loss"}``, or ``{"warning"}``.
+
+    Returns:
+        ``rows`` (lists in the order of `Measurement`), ``facts`` and ``seconds``.
+
+    Raises:
+        TrainingFailed: The loss is not finite, or the checkpoint cannot be written.
+    """
+    with _settings(threads, deterministic=device == "cpu"):
+        return TrialRun(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
+
+
+@contextmanager
+def _settings(threads: int, *, deterministic: bool) -> Iterator[None]:
+    """PyTorch's settings of the whole process, for one trial: a caller in the same process gets its own back."""
+    memory: Any = switches  # PyTorch's own types do not have what it documents
+    kept, filled = torch.get_num_threads(), memory.fill_uninitialized_memory
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic)
+    # Deterministic mode fills new memory with NaN, which costs 1 to 3 % of the time; no operation here reads it.
+    memory.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.set_num_threads(kept)
+        torch.use_deterministic_algorithms(was_deterministic)
+        memory.fill_uninitialized_memory = filled
+
+
+class TrialRun:
+    """The state of a trial."""
+
+    def __init__(self, study: Study, key: Key, checkpoint: Path, device: str, tell: Tell) -> None:
+        self.study, self.key, self.path, self.device, self.tell = study, key, checkpoint, device, tell
+        self.rank, self.workers = 0, 1
+        if distributed.is_available() and distributed.is_initialized():
+            self.rank, self.workers = distributed.get_rank(), distributed.get_world_size()
+        self.plan, self.arm = study.tasks[key.task], study.arms[key.arm]
+        self.task, self.training, self.sizes = self.plan.task, study.training_of(key), sizes_of(study, key)
+        self.step, self.seconds, self.rows, self.dropped = 0, 0.0, [], False
+        self.steps = self.training.steps
+        drop = self.arm.drop
+        self.drop_step = None if drop is None else self.training.in_steps(drop.at)
+        self.batches = self._generator(_TRAINING)
+        self.positions = self._generator(_POSITIONS)
+        self.model = self._built()
+        self.counted = self.model.counted()  # as training begins: a code that is dropped has its numbers too
+        self.parallel = self._parallel()
+        self.optimiser = torch.optim.AdamW(self._groups(self.model.named_parameters()), lr=0.0)
+        self.sums = [0.0, 0.0, 0.0, 0.0]  # loss, gradient norm, its maximum, steps
+
+    def _generator(self, purpose: int, *more: int) -> np.random.Generator:
+        # Without the arm's name: all arms of a seed see the same data in the same order.
+        return np.random.default_rng([self.key.seed, zlib.crc32(self.key.task.encode()), purpose, *more])
+
+    def _setting(self, length: int, variant: str = AS_TRAINED) -> Setting:
+        return setting(
+            self.arm,
+            self.sizes,
+            self.training.length,
+            length,
+            variant,
+            dropped=self.dropped,
+            causal=self.task.causal,
+        )
+
+    def _code(self, of: Setting) -> ModelCode:
+        return ModelCode(of, self.arm, self.task.causal, self.key.seed + (_CODE << 40)).to(self.device)
+
+    def _built(self) -> Transformer:
+        code = self._code(self._setting(self.training.length))
+        model = Transformer(self.sizes, self.task.vocabulary, code, self.task.causal, self.key.seed)
+        if self.sizes.start:
+            load_start(model, self.sizes.start)
+        return model.to(self.device)
+
+    def _parallel(self) -> torch.nn.Module:
+        """What is called in training: the model, which averages its gradients over the processes if there are many."""
+        return self.model if self.workers == 1 else DistributedDataParallel(self.model, broadcast_buffers=False)
+
+    def _groups(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> list[dict[str, Any]]:
+        decayed, others = [], []
+        for name, each in parameters:
+            (decayed if each.dim() == 2 and not name.startswith("code.") else others).append(each)
+        groups = ((decayed, self.training.weight_decay), (others, 0.0))
+        return [{"params": each, "weight_decay": decay} for each, decay in groups if each]
+
+    # Training
+
+    def run(self) -> dict[str, Any]:
+        """Go on from the checkpoint, or begin; train; evaluate."""
+        self._resume()
+        began, told = time.monotonic() - self.seconds, 0.0
+        while self.step < self.steps or self._drop_is_due():
+            if self._drop_is_due():
+                self._drop()
+                continue
+            loss = self._train_step()
+            if time.monotonic() - told > 0.5:
+                told = time.monotonic()
+                self.tell({"step": self.step, "steps": self.steps, "loss": loss})
+            if self.step % self.training.checkpoint == 0 and self.step < self.steps:
+                self.seconds = time.monotonic() - began
+                self._save()
+        trained = time.monotonic() - began
+        self._evaluate_all()
+        tokens = self.steps * self.training.sequences * self.training.length
+        facts = {
+            **self.counted,
+            "threads": torch.get_num_threads(),
+            "device": self.device,
+            "workers": self.workers,
+            "steps": self.steps,
+            "tokens": tokens,
+            "training_seconds": trained,
+            "tokens_per_second": tokens / trained if trained else 0.0,
+        }
+        return {"rows": [list(row) for row in self.rows], "facts": facts, "seconds": time.monotonic() - began}
+
+    def _train_step(self) -> float:
+        batch = self.task.batch(self.batches, self.training.sequences, self.training.length)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self._learning_rate()
+        self.model.train()
+        loss = self._loss(batch, self._drawn_positions())
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        limit = self.training.clip or math.inf
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        if self.workers > 1:
+            loss = loss.detach() / self.workers
+            distributed.all_reduce(loss)
+        number = float(loss.detach())
+        for what, value in (("loss", number), ("gradient", norm)):
+            if not math.isfinite(value):
+                raise TrainingFailed(
+                    f"The {what} of {self.key.arm} on {self.key.task} (seed {self.key.seed}) is {value} "
+                    f"at step {self.step}, at learning rate {self._learning_rate():g}.",
+                    "Give the arm a lower learning_rate: `clockhands lab tune` tries "
+                    f"{', '.join(f'{rate:g}' for rate in self.study.tuning.learning_rates)}.",
+                )
+        self.optimiser.step()
+        self.step += 1
+        self.sums = [self.sums[0] + number, self.sums[1] + norm, max(self.sums[2], norm), self.sums[3] + 1]
+        if self.step % self.training.record == 0 or self.step in (1, self.steps):
+            self._record()
+        curve = self.plan.evaluation.curve
+        # After a drop, the loss at the end says how much was won back, also where no curve is asked for.
+        at_end = self.step == self.steps and (curve or self.dropped)
+        if at_end or (curve and self.step % curve == 0):
+            self._curve(AS_TRAINED)
+        return number
+
+    def _loss(self, batch: Batch, positions: Any) -> torch.Tensor:
+        if self.workers == 1:
+            return cross_entropy(*self._answers(self.model, batch, positions), ignore_index=IGNORED)
+        # This process's part of the sum over the batch; gradients are averaged, so it is counted once for each process.
+        mine = slice(self.rank, None, self.workers)
+        part = dataclasses.replace(batch, tokens=batch.tokens[mine], targets=batch.targets[mine])
+        answers = self._answers(self.parallel, part, None if positions is None else positions[mine])
+        scored = int((batch.targets != IGNORED).sum())
+        return cross_entropy(*answers, ignore_index=IGNORED, reduction="sum") * (self.workers / scored)
+
+    def _answers(self, model: Any, batch: Batch, positions: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits [tokens, vocabulary], and targets [tokens]."""
+        logits = model(torch.from_numpy(batch.tokens).to(self.device), positions)
+        return logits.flatten(0, 1), torch.from_numpy(batch.targets).to(self.device).flatten()
+
+    def _drawn_positions(self) -> Any:
+        how = self.arm.positions
+        if how is None:
+            return None
+        draw = sampling.randomised if how.draw == "randomised" else sampling.shifted
+        return draw(self.training.length, how.largest, self.positions, batch=self.training.sequences)
+
+    def _learning_rate(self) -> float:
+        rate, warmup, first, last = self.training.learning_rate, self.training.warmup, 0, self.steps
+        drop = self.arm.drop
+        if self.dropped and drop is not None and drop.learning_rate:
+            assert self.drop_step is not None
+            rate, warmup, first = drop.learning_rate, drop.warmup, self.drop_step
+        done = self.step - first
+        if done < warmup:
+            return rate * (done + 1) / warmup
+        share = (done - warmup) / max(1, last - first - warmup)
+        falling = {"constant": 1.0, "linear": 1 - share, "cosine": (1 + math.cos(math.pi * share)) / 2}
+        return rate * falling[self.training.decay]
+
+    def _record(self) -> None:
+        count = self.sums[3]
+        for measure, value in (
+            ("loss", self.sums[0] / count),
+            ("gradient_norm", self.sums[1] / count),
+            ("gradient_norm_largest", self.sums[2]),
+        ):
+            self._add("training", measure, value)
+        self.sums = [0.0, 0.0, 0.0, 0.0]
+
+    def _add(
+        self,
+        kind: str,
+        measure: str,
+        value: float,
+        *,
+        variant: str = AS_TRAINED,
+        protocol: str = "",
+        length: int = 0,
+        place: int | None = None,
+    ) -> None:
+        """One more row; length 0 is the training length."""
+        length = length or self.training.length
+        self.rows.append(Measurement(kind, measure, value, self.step, length, place, protocol, variant))
+
+    def _drop_is_due(self) -> bool:
+        return not self.dropped and self.drop_step is not None and self.step >= self.drop_step
+
+    def _drop(self) -> None:
+        """Remove the code from every layer, with the loss before and after."""
+        self._curve("before drop")
+        self._without_code()
+        self._curve("dropped")
+
+    def _without_code(self) -> None:
+        assert self.arm.drop is not None
+        self.dropped = True
+        self.model.code = self._code(self._setting(self.training.length))
+        if self.arm.drop.qk_norm and not self.sizes.qk_norm:
+            known = {id(each) for each in self.model.parameters()}
+            self.model.add_query_key_norms()
+            new = [(name, each) for name, each in self.model.named_parameters() if id(each) not in known]
+            for group in self._groups(new):
+                self.optimiser.add_param_group(group)
+        self.parallel = self._parallel()
+
+    # Evaluation
+
+    def _curve(self, variant: str) -> None:
+        if self.rank:
+            return
+        loss, accuracy = self._measured(self.training.length, self.plan.evaluation.curve_sequences, "whole")[None]
+        for measure, value in (("loss", loss), ("accuracy", accuracy)):
+            self._add("curve", measure, value, variant=variant, protocol="whole")
+
+    def _evaluate_all(self) -> None:
+        if self.rank:
+            return
+        plan = self.plan.evaluation
+        for variant in (AS_TRAINED, *self.arm.at_test):
+            for length in self.study.lengths_of(self.key):
+                with self._changed(length, variant):
+                    for protocol in plan.protocols:
+                        self._evaluate(variant, length, protocol, plan.at_length(length))
+                self.tell({"step": self.steps, "steps": self.steps, "evaluated": f"{variant} {length}".strip()})
+        if plan.sinks:
+            self._sinks()
+
+    @contextmanager
+    def _changed(self, length: int, variant: str) -> Iterator[None]:
+        """The model with its code as one evaluation needs it; the learned numbers stay."""
+        made, kept = self._setting(length, variant), self.model.code
+        code, own = self._code(made), dict(kept.named_parameters())
+        for name, each in code.named_parameters():
+            each.data = own[name].data
+        self.model.code, self.model.logit_scale = code, 1 + made.logit_scale * math.log(made.scaled_by)
+        try:
+            yield
+        finally:
+            self.model.code, self.model.logit_scale = kept, 1.0
+
+    def _evaluate(self, variant: str, length: int, protocol: str, sequences: int) -> None:
+        for place, numbers in self._measured(length, sequences, protocol).items():
+            for measure, value in zip(("loss", "accuracy"), numbers, strict=True):
+                self._add("evaluation", measure, value, variant=variant, protocol=protocol, length=length, place=place)
+
+    @torch.no_grad()
+    def _measured(self, length: int, sequences: int, protocol: str) -> dict[int | None, tuple[float, float]]:
+        """Loss and accuracy on held-out data: over all under None, then by position or depth."""
+        self.model.eval()
+        losses: dict[int, np.ndarray] = {}
+        rng = self._generator(_EVALUATION, length)
+        for batch in _parts(self.task.evaluation(rng, sequences, length, protocol), max(1, AT_ONCE // length)):
+            logits, targets = self._answers(self.model, batch)
+            loss = cross_entropy(logits, targets, ignore_index=IGNORED, reduction="none")
+            right = logits.argmax(-1) == targets
+            scored = batch.targets.ravel() != IGNORED
+            places = self._places(batch).ravel()[scored]
+            numbers = np.stack([loss.double().cpu().numpy()[scored], right.cpu().numpy()[scored], np.ones(len(places))])
+            for place in np.unique(places):
+                losses[int(place)] = losses.get(int(place), np.zeros(3)) + numbers[:, places == place].sum(1)
+        total = sum(losses.values(), np.zeros(3))
+        if not total[2]:
+            raise InvalidValue(f"Nothing is scored at length {length}.", "Use longer sequences, or more of them.")
+        named: dict[int | None, np.ndarray] = {None: total, **dict(sorted(losses.items()))}
+        return {place: (float(part[0] / part[2]), float(part[1] / part[2])) for place, part in named.items()}
+
+    def _places(self, batch: Batch) -> np.ndarray:
+        if batch.places is not None:
+            return batch.places
+        bucket = max(1, self.training.length // _BUCKETS)
+        return np.broadcast_to(np.arange(batch.tokens.shape[1]) // bucket * bucket, batch.tokens.shape)
+
+    @torch.no_grad()
+    def _sinks(self) -> None:
+        """The share of attention on the first token, of the queries in the second half, by layer and over all."""
+        length = self.training.length
+        self.model.eval()
+        batch = next(iter(_parts(self.task.evaluation(self._generator(_EVALUATION, length), 64, length, "whole"), 64)))
+        attentions = self.model.attentions
+        for each in attentions:
+            each.shares = []
+        self._answers(self.model, batch)
+        shares = [float(each.shares[0][length // 2 :].double().mean()) for each in attentions if each.shares]
+        for each in attentions:
+            each.shares = None
+        for layer, share in enumerate(shares):
+            self._add("evaluation", "sink_share", share, protocol="whole", place=layer)
+        even = float(np.mean(1 / np.arange(length // 2 + 1, length + 1))) if self.task.causal else 1 / length
+        for measure, value in (("sink_share", float(np.mean(shares))), ("even_share", even)):
+            self._add("evaluation", measure, value, protocol="whole")
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        if self.rank:
+            return
+        state = {
+            "trial": [self.study.hash, *self.key],
+            "step": self.step,
+            "dropped": self.dropped,
+            "seconds": self.seconds,
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "generators": json.dumps([self.batches.bit_generator.state, self.positions.bit_generator.state]),
+            "rows": [list(row) for row in self.rows],
+            "sums": self.sums,
+        }
+        written = io.BytesIO()  # of a full disk PyTorch's own writer says nothing that helps
+        torch.save(state, written)
+        unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.unfinished")
+        try:
+            with unfinished.open("wb") as file:
+                file.write(written.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(self.path)
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise TrainingFailed(
+                f"The checkpoint {self.path} cannot be written: {error.strerror or error}.",
+                "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one.",
+            ) from None
+
+    def _resume(self) -> None:
+        for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.unfinished"):  # by one that was killed
+            left.unlink(missing_ok=True)
+        try:
+            state = self._read()
+            if state is not None:
+                self._restore(state)
+        except (ValueError, KeyError, RuntimeError, TypeError) as error:
+            self.path.unlink(missing_ok=True)
+            said = f"The checkpoint of {self.key} cannot be used ({error}). The trial starts again from step 0."
+            self.tell({"warning": said})
+            # A half-loaded model must not be trained on.
+            self.__init__(self.study, self.key, self.path, self.device, self.tell)
+
+    def _read(self) -> dict[str, Any] | None:
+        """What the checkpoint holds; None if there is none. Only the first process reads it, for all."""
+        found: list[Any] = [None]
+        if not self.rank and self.path.exists():
+            try:
+                with zipfile.ZipFile(self.path) as archive:  # PyTorch does not look at the checksums
+                    damaged = archive.testzip()
+                found[0] = torch.load(self.path, map_location="cpu", weights_only=True)
+                if damaged is not None or found[0]["trial"] != [self.study.hash, *self.key]:
+                    raise ValueError("it belongs to another trial" if damaged is None else f"{damaged} is damaged")
+            except Exception as error:  # noqa: BLE001 - a damaged file fails in a dozen ways
+                found[0] = ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        if self.workers > 1:
+            distributed.broadcast_object_list(found)
+        if isinstance(found[0], ValueError):
+            raise found[0]
+        return found[0]
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        if state["dropped"]:
+            self._without_code()
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.batches.bit_generator.state, self.positions.bit_generator.state = json.loads(state["generators"])
+        self.rows = [Measurement(*row) for row in state["rows"]]
+        self.step, self.seconds, self.sums = state["step"], state["seconds"], state["sums"]
+
+
+def _parts(batches: Batch | Iterable[Batch], sequences: int) -> Iterator[Batch]:
+    """Batches cut into parts of at most this many sequences."""
+    for batch in [batches] if isinstance(batches, Batch) else batches:
+        for start in range(0, len(batch.tokens), sequences):
+            cut = slice(start, start + sequences)
+            places = None if batch.places is None else batch.places[cut]
+            yield dataclasses.replace(batch, tokens=batch.tokens[cut], targets=batch.targets[cut], places=places)

@@ -1,0 +1,170 @@
+"""What adding a code does to the token: how long its rows are beside a token, and what can still be told apart.
+
+Numbers of the property, for a vocabulary of 50,000 drawn tokens (`recoverable`) and drawn projections (`score_terms`);
+none is simulated:
+
+* ``positions_measured``: rows that were looked at: the first 128 and 64 that are evenly spaced over the length; of a
+  learned table all. ``first_positions``: the first ones, at most 128, which the two shares of a score are about.
+* ``row_norm_least``, ``row_norm_mean``, ``row_norm_largest``: Euclidean length of a row, in the dtype.
+* ``token_norm_at_deviation_1``: ``sqrt(width)``, the length of a token of independent N(0, 1) channels: what the factor
+  sqrt(width) of Vaswani et al. makes of embeddings N(0, 1 / width). Without it they have the length 1, and embeddings
+  N(0, 1) with it the length ``width``. ``row_over_token`` is the mean row over the first of the three.
+* ``found_at_deviation_1``, ``found_at_deviation_one_over_root_width``, ``found_at_deviation_root_width``: share of
+  tokens that are nearest to themselves among 50,000 after the longest row was added, by somebody who does not know
+  the position (absolute accuracy 1e-6). ``deviation_needed`` is from where on 99 of 100 are (relative 1e-4).
+* ``vocabulary``: how many tokens there are to be mistaken for.
+* ``cosine_deviation``: ``1 / sqrt(width)``, standard deviation of the cosine of token and row; ``cosine_999``: what 999
+  of 1,000 are below in size (1e-12; None for one channel).
+* ``sum_rounding``: what the sum is rounded by in the dtype, beside the token's deviation 1: root mean square over the
+  channels of the row where it is largest. A channel v of the row, itself a number of the dtype, has neighbours h =
+  ``spacing(max(|v|, 1))`` away; a normal token z is then off by ``z - h round(z / h)``, whose mean square is
+  ``h**2 (1/12 + sum_k (-1)**k exp(-2 (pi k / h)**2) / (pi k)**2)``: ``h**2 / 12`` where h is small, and 1 where it is
+  so large that nothing of the token is left. Near a power of two, where h changes, off by up to a factor of 2.
+* ``position_position_share``: expected share of that term in a score at deviation 1, with drawn projections.
+* ``offset_share``: how much of it is a function of the offset then (1e-9); ``offset_share_of_noise`` is what numbers
+  without any order would have. Both None for fewer than 3 positions, or rows that do not differ.
+
+The property holds where at least 99 % of the tokens are found at deviation 1. Codes of several axes are measured along
+each axis with the other coordinates at the first position; the worst is told.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import AdditiveCode, Learned, table
+from clockhands.dtypes import limits
+from clockhands.errors import InvalidValue
+from clockhands.measures.adding._recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
+from clockhands.measures.adding._score_terms import expected_offset_share, expected_terms
+from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.subject import MeasuredCode, row_norms
+
+VOCABULARY = 50_000
+"""Tokens of the drawn vocabulary."""
+
+FOUND = 0.99
+"""Share of tokens that must be found again for the property to hold."""
+
+_FIRST, _SPREAD = 128, 64
+
+
+@measure(
+    none="Nothing is added to the token: there is no code.",
+    rotary="Nothing is added to the token: a rotary code turns queries and keys, which keeps their lengths.",
+    bias="Nothing is added to the token: a bias is added to the scores.",
+)
+def adding(subject: MeasuredCode) -> Property:
+    """Whether the token is still there after the code was added; the numbers are in the docstring of the module."""
+    if subject.missing is not None:
+        return not_computed(subject.missing)
+    try:
+        first = [subject.rows(0, min(subject.length, _FIRST), axis) for axis in range(subject.axes)]
+        rows = [*first]
+        if subject.length > _FIRST:
+            rows += [_spread(subject, axis) for axis in range(subject.axes)]
+    except InvalidValue as refused:
+        return not_computed(f"Some rows cannot be made in {subject.dtype.name}. {refused.message}")
+    lengths = np.concatenate([row_norms(each.astype(np.float64)) for each in rows])
+    if not np.isfinite(lengths).all():
+        return not_computed(f"Some rows are not finite in {subject.dtype.name}.")
+    farthest = max(rows, key=lambda each: float(np.abs(each).max(initial=0)))
+    return _measured(subject, lengths, farthest, [each.astype(np.float64) for each in first])
+
+
+def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, first: list[np.ndarray]) -> Property:
+    number, width = first[0].shape
+    root = math.sqrt(width)
+    longest, mean = float(lengths.max()), float(lengths.mean())
+    found, small, large = (expected_share(width, longest, each, VOCABULARY) for each in (1.0, 1 / root, root))
+    needed = deviation_needed(width, longest, FOUND, VOCABULARY)
+    varied = [each for each in first if number > 2 and not (each == each[0]).all()]
+    offset = min((expected_offset_share(each) for each in varied), default=None)
+    numbers: dict[str, Any] = {
+        "positions_measured": len(lengths),
+        "first_positions": number,
+        "vocabulary": VOCABULARY,
+        "row_norm_least": float(lengths.min()),
+        "row_norm_mean": mean,
+        "row_norm_largest": longest,
+        "token_norm_at_deviation_1": root,
+        "row_over_token": mean / root,
+        "found_at_deviation_1": found,
+        "found_at_deviation_one_over_root_width": small,
+        "found_at_deviation_root_width": large,
+        "deviation_needed": needed,
+        "cosine_deviation": cosine_deviation(width),
+        "cosine_999": cosine_quantile(width, 0.999) if width > 1 else None,
+        "sum_rounding": _sum_rounding(farthest, subject.dtype),
+        "position_position_share": max(expected_terms(each).position_position for each in first),
+        "offset_share": offset,
+        "offset_share_of_noise": None if offset is None else 2 / (number + 1),
+    }
+    rows = "the row" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else "the longest row"
+    says = (
+        f"Of {VOCABULARY:,} random tokens with channels of standard deviation 1, {_percent(found)} are still nearest "
+        f"to themselves after {rows} was added ({_short(longest)} long beside {_short(root)}); with "
+        f"{_short(1 / root)}, which is leaving out a factor of sqrt({width}), {_percent(small)}. It takes "
+        f"{_short(needed)} for {_percent(FOUND)}, unless the position is known: then the row is taken away again."
+    )
+    if offset is not None:
+        says += (
+            f" Through random query and key weights, {_percent(offset)} of what two positions add to a score is a "
+            f"function of their distance (first {number} tokens; chance: {_percent(2 / (number + 1))})."
+        )
+    if (off := numbers["sum_rounding"]) > 0.05:
+        left = ": next to nothing of it is left" if off > 0.9 else ""
+        says += f" In {subject.dtype.name} rounding the sum costs up to {off:.2f} of the token's deviation{left}."
+    holds = found >= FOUND
+    brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens found again"
+    return measured(brief, says, holds=holds, **numbers)
+
+
+def _spread(subject: MeasuredCode, axis: int) -> np.ndarray:
+    """Rows beyond the first: of a learned table all, else at most 64, evenly spaced, with the last one."""
+    if isinstance(subject.spec, Learned) or subject.length <= _FIRST + _SPREAD:
+        return subject.rows(_FIRST, subject.length, axis)
+    assert isinstance(subject.spec, AdditiveCode)
+    # In Python's integers: a float64 above 2**53 steps over positions, and the last may be 2**63, which no int64 holds.
+    apart = subject.length - 1 - _FIRST
+    places: Any = np.array([subject.first + _FIRST + round(Fraction(apart * i, _SPREAD - 1)) for i in range(_SPREAD)])
+    if subject.axes > 1:
+        places, along = np.full((_SPREAD, subject.axes), subject.first, places.dtype), places
+        places[:, axis] = along
+    return table(subject.spec, places, subject.dtype, values=subject.values)
+
+
+def _sum_rounding(rows: np.ndarray, dtype: np.dtype) -> float:
+    sizes = np.maximum(np.abs(rows.astype(np.float64)), 1)
+    exponents = np.floor(np.log2(sizes)).astype(np.int64)
+    each, places = np.unique(exponents, return_inverse=True)
+    after_first = limits(dtype)[0] - 1  # bits
+    squares = np.array([_rounded_off(2.0 ** (int(one) - after_first)) for one in each])
+    return math.sqrt(float(squares[places.reshape(rows.shape)].mean(-1).max()))
+
+
+def _rounded_off(spacing: float) -> float:
+    """Mean square of ``z - h round(z / h)`` for a standard normal z."""
+    if spacing > 16:  # |z| above 8 has the probability 1e-15
+        return 1.0
+    waves = np.arange(1, 3 + math.ceil(3 * spacing))
+    signs = np.where(waves % 2, -1.0, 1.0)
+    series = (signs * np.exp(-2 * (np.pi * waves / spacing) ** 2) / (np.pi * waves) ** 2).sum()
+    return spacing**2 * float(1 / 12 + series)
+
+
+def _percent(share: float) -> str:
+    """A share in whole per cent, with a digit more below 10; never rounded to all or nothing that it is not."""
+    percent = 100 * share
+    if 0 < percent < 0.1:
+        return "under 0.1%"
+    if 99.5 <= percent < 100 - 1e-4:
+        return "over 99%"
+    return f"{percent:.0f}%" if percent >= 10 or percent == 0 else f"{percent:.1f}%"
+
+
+def _short(number: float) -> str:
+    """Three digits, or a whole number."""
+    return f"{number:,.0f}" if 1000 <= number < 1e6 else f"{number:.3g}"

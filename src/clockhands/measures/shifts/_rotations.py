@@ -1,0 +1,336 @@
+"""Whether a shift is one rotation, the same everywhere, and the best linear map where it is none.
+
+A hand at rate ``r`` that stands at ``u`` stands at ``u exp(i r k)`` some ``k`` tokens later, wherever it stood: a clock
+has one matrix for each distance, ``table(t + k) = table(t) @ R_k.T`` (`clockhands.shift`), a rotation of every pair.
+
+**The numbers** of a code with hands (errors in the code's unit; lists go by ``distances``):
+
+* ``distances``: the ``k`` that were tried, in tokens; ``tokens_compared``: the rows ``t`` of all of them;
+* ``largest_error``: of a number of ``table(t + k) - table(t) @ R_k.T``, both tables rounded to the dtype;
+* ``error_bound``: what rounding alone can make of it (below);
+* ``orthogonality_error``: the largest number of ``R_k @ R_k.T - I``, in float64;
+* ``composition_error``: the largest number of ``R_j @ R_k - R_(j + k)``, over neighbouring distances;
+* ``hands``: the pairs that turn; ``axis``: the axis with the largest error, of codes of several;
+* ``decay_per_token_most``, ``decay_per_token_least``: of xPos, what a pair is multiplied by for each token as well.
+
+Of a code without hands (shares of variance by ``distances``; see `clockhands.measures.shifts._linear_maps`):
+
+* ``residual_share``: what the best linear map from rows ``t`` to rows ``t + k`` leaves of the variance of rows that it
+  was not fitted to; ``largest_error``: its largest error of a number there; None where rows are too few;
+* ``residual_share_with_constant``, ``largest_error_with_constant``: of the best map that may add a constant row, where
+  a step adds something (counters, raw coordinates) or may (what is trained), and no map without one is exact;
+* ``tokens``: the rows that were looked at;
+* ``first_step_turns``, ``last_step_turns``: of a warped position, by how many radians a step of one token turns the
+  first hand at the first and at the last token, not reduced.
+
+Of biases see `clockhands.measures.biases._diagonals`.
+
+**Accuracy.** The bound of the error: rows of numbers of size at most ``S`` are within ``d`` of the real ones, half the
+dtype's spacing below ``S`` and ``2**-46 S`` for what came before (`clockhands.phases`), 1.01 times that for numbers
+rounded by way of float32. A number of the predicted row is ``c x + s y`` with ``c**2 + s**2 = 1``: ``x`` and ``y``
+bring ``(|c| + |s|) d <= sqrt(2) d``, the errors of ``c`` and ``s`` (1.55 x 2**-53 each) and two roundings at most
+``7 x 2**-53 S``, a decay 5 more. The later row brings ``d``. Together ``(1 + sqrt(2)) d + 12 x 2**-53 S``.
+"""
+
+import dataclasses
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.additive import AdditiveCode, Counter, NormalizedCounter, Sinusoidal, WarpedPosition
+from clockhands.dtypes import limits, output_dtype
+from clockhands.errors import InvalidValue
+from clockhands.layouts import pair_channels
+from clockhands.measures.biases._diagonals import diagonals
+from clockhands.measures.property import Property, measure, measured, not_computed, percent
+from clockhands.measures.shifts._linear_maps import Judged, judged
+from clockhands.measures.subject import MeasuredCode, rows_within, zero_tokens
+from clockhands.phases import units
+from clockhands.positions import positions_of
+from clockhands.rotary import Rotary
+
+_SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+
+_COMPARED = 12  # tokens at each distance
+_LONGEST = 1 << 60  # tokens: the sum of two distances is still a position
+_ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of more tokens the first are taken
+# Of the largest number: an error of a fitted map that is only rounding, of float64, and of trained numbers in float32.
+_EXACT, _EXACT_TRAINED = 1e-8, 1e-6
+
+
+@measure(none="Without a code all positions are the same: every matrix shifts them.")
+def shift(subject: MeasuredCode) -> Property:
+    """Whether a shift is one rotation, the same everywhere, by the figures that the module names.
+
+    Accuracy: the module derives the bound; rows are compared at 12 tokens for each of up to six distances, spread
+    evenly from the first token to the last. A code of several axes is moved along each by itself; told is the worst.
+    """
+    if subject.kind == "bias":
+        return diagonals(subject)
+    if subject.length == 1:
+        return not_computed("One token has no other to be shifted to: ask for a length of at least 2.")
+    if subject.length > _LONGEST:
+        return not_computed(f"Shifts are tried up to {_LONGEST:,} tokens: ask for a shorter length.")
+    if isinstance(subject.spec, Sinusoidal) and subject.missing is not None:
+        # A trained scale multiplies rows and shifted rows alike.
+        subject = dataclasses.replace(subject, spec=dataclasses.replace(subject.spec, scaled=False))
+    if isinstance(subject.spec, Rotary) or subject.clock is not None:
+        return _of_hands(subject)
+    if subject.missing is not None:
+        return not_computed(subject.missing)
+    return _of_rows(subject)
+
+
+def error_bound(size: float, dtype: str) -> float:
+    """How far rows of numbers of at most ``size`` in a dtype may be from shifted ones, by rounding alone.
+
+    >>> f"{error_bound(1.0, 'float32'):.2g}"
+    '7.3e-08'
+    """
+    epsilon = 2.0 ** (1 - limits(output_dtype(dtype))[0])
+    step = epsilon * 2.0 ** (math.ceil(math.log2(size)) - 1) if size else 0.0
+    rounded = 1.01 * max(step, _SMALLEST[dtype]) / 2 + 2.0**-46 * size
+    return (1 + math.sqrt(2)) * rounded + 12 * 2.0**-53 * size
+
+
+def distances_tried(length: int) -> list[int]:
+    """Up to six distances from 1 to ``length - 1``, those of the ends among them.
+
+    >>> distances_tried(2048), distances_tried(2)
+    ([1, 7, 64, 1000, 1024, 2047], [1])
+    """
+    return sorted({k for k in (1, 7, 64, 1000, length // 2, length - 1) if 1 <= k < length})
+
+
+def _of_hands(subject: MeasuredCode) -> Property:
+    distances = distances_tried(subject.length)
+    try:
+        each = [_of_axis(subject, axis, distances) for axis in range(subject.axes)]
+    except InvalidValue as error:  # numbers that the dtype does not hold
+        return not_computed(str(error).splitlines()[0])
+    axis = max(range(len(each)), key=lambda number: each[number]["largest_error"] / each[number]["error_bound"])
+    found = each[axis] | ({"axis": axis} if subject.axes > 1 else {})
+    if not math.isfinite(found["largest_error"]):
+        return not_computed(f"The numbers of these tokens do not fit {subject.dtype.name}: ask for float32.")
+    pairs = found["hands"]
+    rounding = (
+        f"rows of {subject.dtype.name} differ from turned ones by at most {found['largest_error']:.1e}, where rounding "
+        f"explains {found['error_bound']:.1e}"
+    )
+    if "decay_per_token_most" in found:
+        says = (
+            f"A shift turns {pairs} pairs by fixed angles and multiplies each by a number of its own, in a query "
+            f"{found['decay_per_token_most']:.5f} to {found['decay_per_token_least']:.5f} per token; {rounding}."
+        )
+        return measured("no: a rotation times a decay", says, holds=False, **found)
+    along = f", along each of {subject.axes} axes" if subject.axes > 1 else ""
+    who = "A query or key" if isinstance(subject.spec, Rotary) else "A row"
+    order = ", in the order in which its channels come out" if getattr(subject.spec, "reordered", False) else ""
+    if found["largest_error"] > found["error_bound"]:
+        says = f"{who} moved by the matrix of a shift{along} is off by more than rounding: {rounding}."
+        return measured("no: more than rounding is left", says, holds=False, **found)
+    zeros = ", ".join(map(str, zero_tokens(subject)))
+    except_zero = f" Left out: position {zeros}, whose row is zero." if zeros else ""
+    says = (
+        f"{who} some tokens later is the same one with its {pairs} pairs turned by fixed angles{along}{order}, "
+        f"wherever it stood; {rounding}.{except_zero}"
+    )
+    return measured(f"yes: {pairs} pairs turn", says, holds=True, **found)
+
+
+def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str, Any]:
+    """The figures of one axis: rows against turned rows, and the rotations among themselves."""
+    starts = [np.unique(np.linspace(0, subject.length - 1 - k, _COMPARED).astype(np.int64)) for k in distances]
+    tokens, place = np.unique(
+        np.concatenate([at for k, start in zip(distances, starts, strict=True) for at in (start, start + k)]),
+        return_inverse=True,
+    )
+    rows = subject.rows_at(tokens, axis).astype(np.float64)
+    skip = np.isin(tokens + subject.first, getattr(subject.spec, "zero_rows", ()))
+    turns, grown = _turns(subject, axis, [*distances, *(a + b for a, b in itertools.pairwise(distances))])
+    hands, others = _hands(subject, rows)
+    error, begin, compared = 0.0, 0, 0
+    for number, start in enumerate(starts):
+        here, there = (place[begin + step : begin + step + len(start)] for step in (0, len(start)))
+        begin += 2 * len(start)
+        kept = ~(skip[here] | skip[there])
+        compared += int(kept.sum())
+        here, there = here[kept], there[kept]
+        moved = hands[here] * (turns[number] * grown[number]) - hands[there]
+        still = others[here] - others[there]
+        error = max(error, *(float(np.abs(part).max(initial=0)) for part in (moved.real, moved.imag, still)))
+    size = float(np.abs(rows).max(initial=0)) or 1.0
+    pure, both = turns[: len(distances)], turns[len(distances) :]
+    found: dict[str, Any] = {
+        "distances": distances,
+        "tokens_compared": compared,
+        "largest_error": error,
+        "error_bound": error_bound(size, subject.dtype.name),
+        "orthogonality_error": float(np.abs(pure.real**2 + pure.imag**2 - 1).max()),
+        "composition_error": _largest(pure[:-1] * pure[1:] - both),
+        "hands": hands.shape[1],
+    }
+    xpos = subject.spec.xpos if isinstance(subject.spec, Rotary) else None
+    if xpos is not None:
+        decays = np.exp(xpos.logarithms(hands.shape[1]))
+        found |= {"decay_per_token_most": float(decays.min()), "decay_per_token_least": float(decays.max())}
+    return found
+
+
+def _largest(numbers: NDArray[np.complex128]) -> float:
+    return float(max(np.abs(numbers.real).max(initial=0), np.abs(numbers.imag).max(initial=0)))
+
+
+def _turns(
+    subject: MeasuredCode, axis: int, distances: list[int]
+) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+    """What the hands are multiplied by at each distance along an axis, [distances, pairs]: their turns, and growth."""
+    spec = subject.spec
+    at = np.array(distances, np.int64)
+    if subject.axes > 1:
+        along = np.zeros((len(at), subject.axes), np.int64)
+        along[:, axis] = at
+        at = along
+    if not isinstance(spec, Rotary):
+        clock = subject.clock
+        assert clock is not None
+        turned = clock.units(positions_of(at))
+        # `clockhands.shift` turns (sin, cos) against (cos, sin).
+        return turned.conj() if clock.order == "sin-cos" else turned, np.ones(turned.shape)
+    if spec.axes is None:
+        turned = units(spec.ladder, positions_of(at))
+    else:
+        turned = np.where(np.array(spec.axes) == axis, units(spec.ladder, positions_of(at[:, axis])), 1)
+    if spec.direction == "backward":
+        turned = turned.conj()
+    if spec.xpos is None:
+        return turned, np.ones(turned.shape)
+    return turned, np.exp(np.multiply.outer(np.array(distances), spec.xpos.logarithms(turned.shape[1])))
+
+
+def _hands(subject: MeasuredCode, rows: NDArray[np.float64]) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+    """The two channels of each hand as one complex number, and the channels that no hand has."""
+    if isinstance(subject.spec, Rotary):
+        pairs = rows.shape[1] // 2
+        return rows[:, :pairs] + 1j * rows[:, pairs:], rows[:, :0]
+    clock = subject.clock
+    assert clock is not None
+    channels = pair_channels(clock.ladder.pairs, clock.layout) if clock.channels is None else clock.channels
+    left = np.ones(rows.shape[1], bool)
+    left[channels.reshape(-1)] = False
+    return rows[:, channels[:, 0]] + 1j * rows[:, channels[:, 1]], rows[:, left]
+
+
+def _of_rows(subject: MeasuredCode) -> Property:
+    """The best linear map of a code without hands."""
+    spec, name = subject.spec, type(subject.spec).__name__
+    assert isinstance(spec, AdditiveCode)
+    tokens = rows_within(_WORK, subject.length, spec.width, _ROWS)
+    distances = sorted({1, max(1, min(64, tokens // 8))})
+    # Axes that turn alike are measured once.
+    alike = subject.ladders if len(subject.ladders) == subject.axes else range(subject.axes)
+    made = {one: _maps(subject, axis, tokens, distances) for axis, one in reversed([*enumerate(alike)])}
+    each = [made[one] for one in alike]
+    axis = max(range(len(each)), key=lambda number: each[number].numbers["residual_share"][0] or 0.0)
+    found: dict[str, Any] = each[axis].numbers | {"distances": distances, "tokens": tokens}
+    found |= {"axis": axis} if subject.axes > 1 else {}
+    along = f" along axis {axis}" if subject.axes > 1 else ""
+    over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
+    steps = [
+        f"{_left(share)} {'of the variance ' if k == 1 else ''}{k} token{'s' if k > 1 else ''} on "
+        f"(off by up to {error:.2g})"
+        for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
+        if share is not None
+    ]
+    fit = f"The best linear map leaves, of rows left out of its fit, {' and '.join(steps)}{over}." if steps else ""
+    if isinstance(spec, WarpedPosition):
+        first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
+        found |= {"first_step_turns": first, "last_step_turns": last}
+        says = (
+            f"A step turns the first hand by {first:.3g} rad at the first token and by {last:.3g} rad at the last, so "
+            f"no rotation is the same everywhere. {fit}"
+        )
+        return measured("no: steps turn by different angles", says.rstrip(), holds=False, **found)
+    if subject.spec_is_learned:
+        return _of_learned(spec.width, found, fit, exact=each[axis].linear, addition=each[axis].addition)
+    if each[axis].addition:
+        says = (
+            f"A step{along} is an addition, not a rotation: a linear map that may add a constant row meets every row "
+            f"left out to {max(found['largest_error_with_constant']):.1e}. {fit}"
+        )
+        return measured("no: a step is an addition", says, holds=False, **found)
+    near = " Over these tokens the other channels stand in for what is missing." if each[axis].linear else ""
+    share = found["residual_share"][0]
+    brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
+    says = f"{name} has no shift matrix{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
+    return measured(brief, says, holds=False, **found)
+
+
+def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, addition: bool) -> Property:
+    """A code with trained numbers: nothing but its rows says whether a map moves them."""
+    share = found["residual_share"][0]
+    if share is None or (share > 0.5 and found["tokens"] * 2 // 3 <= width):
+        return not_computed(
+            f"Not told at this length: with {found['tokens']:,} rows of {width} channels a map would not be found even "
+            f"where there is one. {fit}".rstrip(),
+            **found,
+        )
+    if exact or addition:
+        beside = " if it may add a constant row" if addition else ""
+        brief = "yes: one linear map fits" if exact else "no: a step is an addition"
+        says = f"One linear map moves all rows that it was not fitted to as well{beside}, up to rounding. {fit}"
+        return measured(brief, says, holds=exact, **found)
+    says = f"Rows are trained one by one, and no map moves all of them. {fit}"
+    return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
+
+
+def _left(share: float) -> str:
+    """What a map leaves; on rows that it was not fitted to that may be more than there was."""
+    return "all" if share >= 1 else percent(share)
+
+
+def _step_of(spec: WarpedPosition, position: int) -> float:
+    """By how many radians a step from this position turns the hand at rate 1, without reducing whole turns."""
+    if spec.warp == "square":
+        return float(2 * position + 1)
+    return math.log1p(1 / position) if spec.warp == "log" else -1 / (position * (position + 1))
+
+
+class _Maps(NamedTuple):
+    """The figures of the best maps along one axis, and whether one is exact, as far as float64 lets see."""
+
+    numbers: dict[str, Any]
+    linear: bool
+    addition: bool
+
+
+def _maps(subject: MeasuredCode, axis: int, tokens: int, distances: list[int]) -> _Maps:
+    """The best linear maps along one axis, without a constant row and with one."""
+    rows = subject.rows(0, tokens, axis, "float64")
+    if subject.axes > 1:  # the others' channels stand still here, and would pass for a constant
+        rows = rows[:, rows.max(axis=0) != rows.min(axis=0)]
+    allowed = (_EXACT_TRAINED if subject.spec_is_learned else _EXACT) * float(np.abs(rows).max(initial=0))
+    plain = judged(rows, distances)
+    linear, addition = _all_fit(plain, allowed), False
+    numbers = _numbers(plain, "")
+    # A step may add something to the rows of counters, raw coordinates, and what is trained.
+    counts = isinstance(subject.spec, Counter | NormalizedCounter) or bool(getattr(subject.spec, "raw", None))
+    if not linear and (counts or subject.spec_is_learned):
+        affine = judged(rows, distances, constant=True)
+        addition = _all_fit(affine, allowed)
+        numbers |= _numbers(affine, "_with_constant")
+    return _Maps(numbers, linear, addition)
+
+
+def _numbers(judgements: list[Judged | None], name: str) -> dict[str, Any]:
+    return {
+        f"residual_share{name}": [None if one is None else one.share for one in judgements],
+        f"largest_error{name}": [None if one is None else one.largest for one in judgements],
+    }
+
+
+def _all_fit(found: list[Judged | None], allowed: float) -> bool:
+    return all(one is not None and one.largest <= allowed for one in found)

@@ -1,0 +1,193 @@
+"""What other readers compute from the same config."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clockhands.errors import InvalidValue
+from clockhands.readers._comparing import Parted, compared
+from clockhands.readers._of_llama_cpp import llama_cpp
+from clockhands.readers._of_mlx import mlx_lm
+from clockhands.readers._of_transformers import transformers_4, transformers_5, vllm, vllm_0_11
+from clockhands.readers.views import (
+    NEW,
+    OLD,
+    TEXT,
+    ModelFailure,
+    Refusal,
+    Undescribed,
+    View,
+    about,
+    canonical,
+    put_back,
+    scaling_name,
+    views,
+)
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolve import resolve
+from clockhands.sources.resolved import Code, Resolved
+
+_KEPT = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
+
+
+def no_scaling(view: View) -> None:
+    """Read a part without its scaling: no program, but what many ports do that take the base and leave the rest.
+
+    Raises:
+        Undescribed: There is no scaling to leave out.
+    """
+    found = False
+    for key in (OLD, NEW):
+        block = view.block(key)
+        if block is None:
+            continue
+        inner = {name: value for name, value in block.items() if isinstance(value, dict)}
+        scaled = [each for each in (block, *inner.values()) if scaling_name(each) not in (None, "default", "mrope")]
+        found = found or bool(scaled)
+        made = {name: value for name, value in block.items() if name in _KEPT} | {"rope_type": "default"}
+        if inner:
+            made = {
+                name: {part: each for part, each in value.items() if part in _KEPT} | {"rope_type": "default"}
+                for name, value in inner.items()
+            }
+        view.put(key, made)
+    if not found:
+        raise Undescribed("The file declares no scaling.")
+
+
+READERS: Mapping[str, Callable[[View], None]] = {
+    "transformers-4": transformers_4,
+    "transformers-5": transformers_5,
+    "vllm-0.11": vllm_0_11,
+    "vllm": vllm,
+    "llama.cpp": llama_cpp,
+    "mlx-lm": mlx_lm,
+    "no-scaling": no_scaling,
+}
+"""Every reader by the name that the command line takes."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one reader makes of a config.
+
+    Attributes:
+        reader: Its name, a key of `READERS`.
+        title: What people call it.
+        version: The release whose code was read.
+        verdict: ``same``, ``differs``, ``refuses`` (it does not load the file) or ``unknown`` (not described here).
+        because: Why it refuses, or why it is not known, in a sentence.
+        codes: The position codes as it computes them; empty where it refuses or is not known. Where its model class
+            fails after its config class has taken the file, those that follow from what the config class took.
+        not_read: Keys of the file that it drops, as ``file:key``.
+        parted: The groups of layers in which it computes something else than the audit.
+        longest: The longest length in tokens that it takes the model for, where it is not the declared one.
+        says: What else is worth knowing, in sentences.
+    """
+
+    reader: str
+    title: str
+    version: str
+    verdict: str
+    because: str | None = None
+    codes: tuple[Code, ...] = ()
+    not_read: tuple[str, ...] = ()
+    parted: tuple[Parted, ...] = ()
+    longest: int | None = None
+    says: tuple[str, ...] = ()
+
+
+def readings(
+    opened: Opened, resolved: Resolved, length: int | None = None, only: Iterable[str] | None = None
+) -> tuple[Reading, ...]:
+    """What each reader makes of the same file, beside what was resolved.
+
+    Only configs with a rotary code in a part for text are compared: other kinds hold nothing that readers take apart,
+    and a GGUF file or a table is what its one reader makes of it.
+
+    Args:
+        opened: The target, with what the caller set over it.
+        resolved: What was resolved from it.
+        length: The length at which it was.
+        only: Names of readers; None is all of them.
+
+    Raises:
+        InvalidValue: There is no reader of that name.
+    """
+    chosen = tuple(READERS if only is None else only)
+    for name in chosen:
+        if name not in READERS:
+            raise InvalidValue(f"There is no reader {name!r}.", f"The readers are {', '.join(READERS)}.")
+    rotary = any(code.kind == "rotary" and code.part in TEXT for code in resolved.codes)
+    if opened.form != "config" or opened.config is None or not rotary:
+        return ()
+    session = _Session(opened, resolved, length)
+    return tuple(session.reading(name) for name in chosen)
+
+
+class _Session:
+    """All readings of one target: configs that are seen alike are resolved once."""
+
+    def __init__(self, opened: Opened, resolved: Resolved, length: int | None) -> None:
+        self.opened, self.resolved, self.length = opened, resolved, length
+        self.config: Mapping[str, Any] = opened.config or {}
+        self.seen: list[tuple[dict[str, Any], int | None, tuple[Code, ...]]] = [
+            (canonical(self.config), length, resolved.codes)
+        ]
+
+    def reading(self, name: str) -> Reading:
+        title, version, _ = about(name)
+        config: dict[str, Any] = dict(self.config)
+        length, longest = self.length, None
+        not_read: list[str] = []
+        says: list[str] = []
+        failing: str | None = None
+        try:
+            for section, view in views(self.opened, self.length):
+                try:
+                    READERS[name](view)
+                except ModelFailure as failure:
+                    failing = failing or str(failure)
+                config = put_back(config, section, view.values)
+                length = view.length
+                longest = view.longest if longest is None else longest
+                not_read += view.not_read
+                says += view.says
+        except Refusal as refusal:
+            return Reading(name, title, version, "refuses", str(refusal))
+        except Undescribed as unknown:
+            return Reading(name, title, version, "unknown", str(unknown))
+        codes = self._codes(config, length)
+        parted = ()
+        if codes is not self.resolved.codes:
+            parted = tuple(group for group in self._compared(codes) if not group.same)
+        open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
+        if open_rates and not parted and not failing:
+            # Two readings that both lack their numbers are not two that agree on them.
+            return Reading(name, title, version, "unknown", "No rates follow from what the file says.")
+        declared = self.resolved.context
+        return Reading(
+            name,
+            title,
+            version,
+            "refuses" if failing else "differs" if parted else "same",
+            failing,
+            codes=codes,
+            not_read=tuple(dict.fromkeys(not_read)),
+            parted=parted,
+            longest=int(longest) if longest is not None and longest != declared else None,
+            says=tuple(dict.fromkeys(says)),
+        )
+
+    def _codes(self, config: dict[str, Any], length: int | None) -> tuple[Code, ...]:
+        seen = canonical(config)
+        for known, at, codes in self.seen:
+            if at == length and known == seen:
+                return codes
+        codes = resolve(replace(self.opened, config=config, overridden={}, duplicates=()), length).codes
+        self.seen.append((seen, length, codes))
+        return codes
+
+    def _compared(self, codes: tuple[Code, ...]) -> tuple[Parted, ...]:
+        ours = [code for code in self.resolved.codes if code.part in TEXT]
+        return compared(ours, [code for code in codes if code.part in TEXT], everything=False)

@@ -1,0 +1,183 @@
+"""Published conventions: the names of the presets that are a code, and other descriptions of the same numbers."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from clockhands.additive import AxialSinusoidal, Sinusoidal, table
+from clockhands.errors import ClockhandsError
+from clockhands.grids import Grid
+from clockhands.positions import positions_of
+from clockhands.presets import preset, presets
+from clockhands.recognition._given import GivenTable
+from clockhands.recognition._matches import Equivalent, Match
+from clockhands.rotary import Rotary
+from clockhands.scaling import Dynamic
+
+Kind = TypeVar("Kind")
+
+# Of the presets that are one and the same code, the ones that most readers know.
+KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
+# Of several names of one code the plain convention comes first.
+_FIRST = ("roformer", "llama2", "vaswani2017", "tensor2tensor")
+_ROWS = 64  # in which two codes are compared: their rates are few numbers
+
+
+def of_kind(kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
+    """The presets of one class: their names and specs."""
+    for known in presets():
+        if type(known.spec) is kind:
+            yield known.name, known.spec
+
+
+def ranked(names: list[str], known: tuple[str, ...] = KNOWN) -> list[str]:
+    """Names, the well-known first and the rest as they come in the alphabet."""
+    return sorted(names, key=lambda name: (known.index(name) if name in known else len(known), name))
+
+
+def alike(spec: Sinusoidal) -> list[tuple[str, Sinusoidal]]:
+    """Presets with this ladder, order, layout and rule for odd widths; those without padding first."""
+    found = {}
+    for name, own in of_kind(Sinusoidal):
+        if (own.spacing, own.layout, own.order) != (spec.spacing, spec.layout, spec.order):
+            continue
+        if (own.standardised is None) != (spec.standardised is None) or (spec.width % 2 and own.odd != spec.odd):
+            continue
+        found[name] = own
+    names = sorted(ranked(list(found)), key=lambda name: bool(found[name].zero_rows))
+    return [(name, found[name]) for name in names]
+
+
+def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, ...]:
+    """Presets that turn heads as this spec does: the plain conventions first, then those of its width.
+
+    Two specs are the same where all fields but the ladder's own are, and all rates and the attention factor are, so a
+    base that was raised and a base that is higher have one name. ``bounds`` are what the rates are known to, rad/token.
+    """
+    slack = 1e-9 * np.array(spec.rates) if bounds is None else bounds
+    same, resized = [], []
+    for known in presets():
+        other = known.spec
+        if not isinstance(other, Rotary) or _kind(other) != _kind(spec):
+            continue
+        spec = spec if other.length is None else dataclasses.replace(spec, length=other.length)
+        if (other.head_width, other.rotated) == (spec.head_width, spec.rotated):
+            if _same_ladder(other, spec, slack):
+                same.append(known.name)
+        elif other.rotated * spec.head_width == spec.rotated * other.head_width:
+            try:
+                moved = dataclasses.replace(other, head_width=spec.head_width, rotated=spec.rotated)
+            except ClockhandsError:  # its numbers are for one width
+                continue
+            if _same_ladder(moved, spec, slack):
+                resized.append(known.name)
+    return tuple(sorted([*same, *resized], key=lambda name: (name not in _FIRST, name not in same, name)))
+
+
+def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
+    """Presets that are this code at its width, those first that say no more: no zero rows, no other first position."""
+    found = []
+    for known in presets():
+        other = known.spec
+        if not isinstance(other, Sinusoidal) or other.scaled or other.standardised is not None:
+            continue
+        if (other.layout, other.order, other.scale) != (spec.layout, spec.order, spec.scale):
+            continue
+        try:
+            moved = dataclasses.replace(other, width=spec.width)
+        except ClockhandsError:  # its numbers are for one width
+            continue
+        if len(moved.rates) == len(spec.rates) and (np.abs(np.array(moved.rates) - spec.rates) <= bounds).all():
+            plain = known.name in _FIRST
+            found.append((bool(other.zero_rows), other.first, not plain, other.odd != "refuse", known.name))
+    return tuple(name for *_, name in sorted(found))
+
+
+def _kind(spec: Rotary) -> tuple[object, ...]:
+    by_length = isinstance(spec.scaling, Dynamic)
+    return spec.layout, spec.part, spec.axes, spec.blocks, spec.direction, spec.reordered, spec.xpos, by_length
+
+
+def _same_ladder(one: Rotary, other: Rotary, slack: np.ndarray) -> bool:
+    return bool(
+        (np.abs(np.array(one.rates) - other.rates) <= slack).all()
+        and abs(one.attention_factor - other.attention_factor) <= 1e-6 * one.attention_factor
+    )
+
+
+def with_equal_words(match: Match, given: GivenTable) -> Match:
+    """The match with those of its equivalents that make the same numbers, and no name where its scale is another."""
+    equal = _equal_to(match, given)
+    name = match.name
+    if isinstance(match.spec, AxialSinusoidal) and name is not None:
+        known = preset(name)
+        name = name if isinstance(known, AxialSinusoidal) and known.scale == match.spec.scale else None
+    others = tuple(other for other in match.equivalents if other != name and equal(other))
+    return replace(match, name=name, equivalents=others)
+
+
+def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
+    """The same table at positions of the other sign: a sine is odd, a cosine even."""
+    flipped = {"sin-cos": "-sin-cos", "cos-sin": "cos--sin"}.get(spec.order)
+    if flipped is None or spec.zero_rows:
+        return None
+    if isinstance(positions, range):
+        positions = range(-positions.start, -positions.stop, -positions.step)
+    elif isinstance(positions, Grid):
+        start, step = ([-one for one in each] for each in (positions.start, positions.step))
+        positions = Grid(positions.sizes, start=start, step=step, order=positions.order, prefix=positions.prefix)
+    else:
+        positions = -np.asarray(positions)
+    return Equivalent(replace(spec, order=flipped), positions)  # type: ignore[arg-type]
+
+
+def _equal_to(match: Match, given: GivenTable) -> Callable[[Any], bool]:
+    """Whether other words make the numbers of a match, in some of its rows."""
+    places = _some(match.positions)
+    rows = table(match.spec, places, "float64", values=match.values)  # type: ignore[arg-type]
+    fastest = max((max(np.ravel(one)) for one in getattr(match.spec, "rates", ())), default=1.0)
+    reach = float(np.abs(positions_of(places).as_float64()).max(initial=0.0) * fastest)
+    # A base for another span is a float64, and says rates to a few roundings of themselves.
+    allowed = (4 * given.rounding + 2.0**-48 * reach) * float(np.abs(rows).max(initial=0.0))
+    known: dict[Any, bool] = {}
+
+    def equal(other: Any) -> bool:
+        spec, positions = other, match.positions
+        try:
+            if isinstance(other, str):
+                spec = preset(other, width=match.spec.width)  # type: ignore[union-attr]
+            elif isinstance(other, Equivalent):
+                spec, positions = other.spec, other.positions
+            key = (spec, id(positions))
+            if key not in known:
+                made = table(spec, _some(positions), "float64", values=match.values)  # type: ignore[arg-type]
+                near = made.shape == rows.shape and bool(np.abs(made - rows).max(initial=0.0) <= allowed)
+                known[key] = near and _zeros(spec, positions) == _zeros(match.spec, match.positions)
+            return known[key]
+        except ClockhandsError:
+            return False
+
+    return equal
+
+
+def _some(positions: Any) -> Any:
+    """Some of the positions, from the first to the last."""
+    if isinstance(positions, Grid):
+        full = Grid(positions.sizes, start=positions.start, step=positions.step, order=positions.order)
+        at = positions_of(full).as_float64().reshape(-1, len(positions.sizes))
+        at = at[:, 0] if len(positions.sizes) == 1 else at
+    else:
+        at = positions
+    pick = np.unique(np.linspace(0, len(at) - 1, min(len(at), _ROWS)).astype(np.int64))
+    return [at[int(row)] for row in pick] if isinstance(at, range) else np.asarray(at)[pick]
+
+
+def _zeros(spec: Any, positions: Any) -> set[int]:
+    """Rows of zeros that a spec has among positions."""
+    rows = getattr(spec, "zero_rows", ())
+    if not rows or isinstance(positions, Grid):
+        return set(rows)
+    return {row for row in rows if row in positions}

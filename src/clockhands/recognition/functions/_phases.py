@@ -1,0 +1,447 @@
+"""How fast each pair of a function turns, to as many digits as its arithmetic keeps, and what it rounds.
+
+A row with a 1 in the first channel of every pair comes out with each pair's cosine and sine, so one row a position
+reads all phases. The rate is known from position 1 to the error of one phase; position 2 halves that, position 4
+halves it again, and so on: the last phase tells which turn the next one is in (lag doubling). A power of two times a
+number is rounded nowhere in binary floating point, so these are the rates as the function holds them. Elsewhere the
+phases tell what is rounded: positions (257 is 256 or 258 in bfloat16), products (a float32 phase of 50,000 rad is known
+to 0.004), or nothing. Each way is computed with the measured rates and compared.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.dtypes import output_dtype
+from clockhands.ladders import Explicit, Joined, Spacing
+from clockhands.recognition._fitting import Fit, fit_ladder
+from clockhands.recognition._functions_calling import Reader, Refused
+from clockhands.recognition._given import LOW_PRECISION, ROUNDING
+from clockhands.recognition._matches import Match
+from clockhands.recognition._written_numbers import Interval
+from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs
+
+_TURN = 2 * np.pi
+# Parts of a token, where a function takes them: rates up to pi x 2**10 are then known from the first step on.
+_PARTS = 2.0 ** np.arange(-10, 0)
+# Numbers below 1 lie this far apart, relative to the power of two below them.
+SPACING = {dtype: 2 * half for dtype, half in ROUNDING.items()}
+ORDER = ("bfloat16", "float16", "float32", "float64")
+_WAYS = (  # what positions and products may be rounded to
+    ("exact", "float64"),
+    ("exact", "float32"),
+    *((low, product) for low in LOW_PRECISION for product in ("float64", "float32", low)),
+    ("exact", "bfloat16"),
+    ("exact", "float16"),
+)
+# Whole numbers that bfloat16, float16 and float32 products cannot hold, spread over what models use.
+TELLING = (257, 259, 401, 1_001, 2_049, 2_051, 4_097, 10_007, 30_011, 65_537, 99_991, 100_003)
+
+
+@dataclass(frozen=True, eq=False)
+class Phases:
+    """What was measured of each pair.
+
+    Attributes:
+        rates: Radians per token, signed: from the first channel of a pair to the second.
+        bounds: How far each may be off, rad/token.
+        reached: The last power of two that still agreed with those before.
+        positions: Where amplitudes were read.
+        amplitudes: What cosine and sine are multiplied by, [positions, pairs].
+        modulo: 2 pi where only whole positions were taken, so that whole turns per token are not seen; else None.
+    """
+
+    rates: np.ndarray
+    bounds: np.ndarray
+    reached: np.ndarray
+    positions: np.ndarray
+    amplitudes: np.ndarray
+    modulo: float | None
+
+
+def read_phases(reader: Reader, pairs: RotatedPairs, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Phase in (-pi, pi] and amplitude of each pair at these positions, [positions, pairs] each."""
+    x = np.zeros((len(positions), reader.caller.width))
+    a, b = pairs.channels.T
+    x[:, a] = 1
+    y = reader(x, positions)[:, pairs.order]
+    return np.arctan2(y[:, b], y[:, a]), np.hypot(y[:, a], y[:, b])
+
+
+def measure(reader: Reader, pairs: RotatedPairs, longest: int, unit: float) -> Phases:
+    """The rate of each pair, by positions 1, 2, 4, … up to the longest; ``unit`` is the rounding of one number."""
+    whole = 1 << np.arange(int(longest).bit_length())
+    phases, amplitudes = read_phases(reader, pairs, whole)
+    start = read_phases(reader, pairs, np.array([0]))[0]
+    start = np.where(np.abs(start) > 16 * unit, start, 0.0)  # of positions that are counted from elsewhere
+    phases = wrapped(phases - start)
+    noise = 2 * unit  # of a phase: half a unit in cosine and in sine, and what their functions are off
+    parts = _parts(reader, pairs)
+    if parts is not None:
+        positions = np.concatenate([_PARTS, whole])
+        rates, bounds, reached = doubled(np.concatenate([wrapped(parts - start), phases]), positions, noise)
+        if (reached >= 1).all():
+            return Phases(rates, bounds, reached, whole, amplitudes, None)
+    rates, bounds, reached = doubled(phases, whole.astype(np.float64), noise)
+    return Phases(rates, bounds, reached, whole, amplitudes, _TURN)
+
+
+def offset_of(reader: Reader, pairs: RotatedPairs, phases: Phases, unit: float) -> float:
+    """How many tokens early positions are counted, where pairs stand turned at position 0 already.
+
+    Raises:
+        NoRotation: No shift of the positions gives the angles at position 0.
+    """
+    start = read_phases(reader, pairs, np.array([0]))[0][0]
+    order = np.argsort(np.abs(phases.rates))
+    order = order[np.abs(phases.rates[order]) > 0]
+    offset: float | None = None
+    for pair in order:  # the slowest says about where, faster ones say more exactly
+        rate, off = phases.rates[pair], start[pair]
+        if offset is not None:
+            off = offset * rate + wrapped(off - offset * rate)
+        offset = float(off / rate)
+        if abs(offset - round(offset)) < 8 * unit / abs(rate):
+            offset = float(round(offset))
+    if offset is None or np.abs(wrapped(start - offset * phases.rates)).max() > 64 * unit * max(1.0, abs(offset)):
+        raise NoRotation(
+            "It is not a rotation by positions: at position 0 its pairs are turned already, by angles that no shift of "
+            "the positions gives."
+        )
+    return float(f"{offset:.6g}")
+
+
+def _parts(reader: Reader, pairs: RotatedPairs) -> np.ndarray | None:
+    """Phases at parts of a token, or None where the function takes none."""
+    if reader.counts:
+        return None
+    try:
+        phases, _ = read_phases(reader, pairs, _PARTS)
+    except Refused:
+        return None
+    return phases if np.isfinite(phases).all() and (phases != 0).any() else None
+
+
+def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rates, their bounds and the last position that agreed, from phases at positions that double.
+
+    A phase agrees where it lies within what the rate so far and the noise of one phase allow.
+    """
+    rates = phases[0] / positions[0]
+    bounds = np.full(rates.shape, noise / positions[0])
+    reached = np.where(np.isfinite(rates), positions[0], 0.0)
+    going = np.isfinite(rates)
+    for phase, position in zip(phases[1:], positions[1:], strict=True):
+        off = wrapped(phase - rates * position)
+        # Twice the last bound and once the noise; four times that, since a function may round once more.
+        # The product itself is rounded in double precision.
+        rounding = 2.0**-51 * np.abs(rates) * position
+        going = going & np.isfinite(off) & (np.abs(off) <= 12 * noise + rounding)
+        rates = np.where(going, rates + off / position, rates)
+        bounds = np.where(going, (noise + rounding) / position, bounds)
+        reached = np.where(going, position, reached)
+    return rates, bounds, reached
+
+
+def wrapped(angles: np.ndarray) -> np.ndarray:
+    """Angles brought to [-pi, pi]."""
+    with np.errstate(invalid="ignore"):  # what is not finite stays so
+        return angles - _TURN * np.round(angles / _TURN)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What is rounded to what; None where it was not seen.
+
+    Attributes:
+        rates: The dtype that holds the rates.
+        positions: The dtype that positions are rounded to before they are multiplied; ``"exact"`` if to none.
+        phases: The dtype of the product; ``"float64"`` also stands for exact.
+        table: The dtype of cosine and sine.
+    """
+
+    rates: str | None
+    positions: str | None
+    phases: str | None
+    table: str
+
+    @property
+    def coarsest(self) -> str | None:
+        """What phases are made in: the least precise of rates, positions and products; None where nothing is seen."""
+        named = [name for name in (self.rates, self.positions, self.phases) if name in ORDER]
+        return min(named, key=ORDER.index, default=None)
+
+    def words(self) -> list[str]:
+        """Sentences on what is rounded to less than float32."""
+        named = {
+            "Positions are rounded to": self.positions,
+            "Rates are held in": self.rates,
+            "Phases are rounded to": self.phases,
+            "Cosine and sine are rounded to": self.table,
+        }
+        return [f"{words} {dtype}." for words, dtype in named.items() if dtype in LOW_PRECISION]
+
+
+def rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers as this dtype holds them, float64 again."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(output_dtype(dtype)).astype(np.float64)
+
+
+def table_dtype(numbers: np.ndarray, output: str) -> str:
+    """The coarsest dtype that holds all these cosines and sines."""
+    for dtype in ("bfloat16", "float16", "float32"):
+        if np.array_equal(rounded(numbers, dtype), numbers, equal_nan=True):
+            return dtype
+    return output if output in ORDER else "float64"
+
+
+def rates_dtype(phases: Phases, exact: np.ndarray | None) -> str | None:
+    """The dtype that the rates are held in; None where the measurement is not fine enough to say.
+
+    Rates that all lie on a dtype's grid, closer than chance, are held in it. Where none does, and the measured rates
+    are the exact ones of the ladder, they are float64.
+    """
+    rates, bounds = np.abs(phases.rates), phases.bounds
+    for dtype in ("bfloat16", "float16", "float32"):
+        grid = SPACING[dtype] * 2.0 ** np.floor(np.log2(np.maximum(rates, 1e-300)))
+        if dtype == "float16":
+            grid = np.maximum(grid, 2.0**-24)
+        fine = (bounds < grid / 16) & (rates > 0)
+        powers = 2.0 ** np.round(np.log2(np.maximum(rates, 1e-300)))  # every dtype holds those
+        fine &= np.abs(rates - powers) > 4 * bounds
+        if not fine.any():
+            continue
+        near = np.abs(rates - rounded(rates, dtype)) <= bounds
+        chance = float(np.sum(np.log10(2 * bounds[fine] / grid[fine])))
+        if near[fine].all() and chance < -4:
+            return dtype
+    if exact is not None:
+        finest = SPACING["float32"] / 16
+        fine = (bounds < finest * rates) & (rates > 0)
+        if fine.sum() > 1 and (np.abs(rates - exact) <= 2 * bounds)[fine].all():
+            return "float64"
+    return None
+
+
+def product_dtypes(
+    positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float, held: str | None = None
+) -> tuple[str | None, str | None]:
+    """What positions and products are rounded to, by phases seen [positions, pairs] at no powers of two.
+
+    The dtype of the positions (``"exact"`` where they are not rounded) and of the products, None where float32 and
+    finer ones look alike; None, None where no way that is known explains the phases. ``held`` is the dtype of the
+    rates, if it is known: they are then known exactly.
+    """
+    rates = phases.rates if held in (None, "float64") else rounded(phases.rates, held)
+    for places, product in _WAYS:
+        at = positions.astype(np.float64) if places == "exact" else rounded(positions, places)
+        with np.errstate(invalid="ignore"):
+            predicted = at[:, None] * rates
+            predicted = predicted if product == "float64" else rounded(predicted, product)
+        if not np.isfinite(predicted).all():  # float16 ends at 65,504
+            continue
+        off = np.abs(wrapped(seen - predicted))
+        # What the rates are not known to moves the phase, and with it how a product is rounded, by one unit.
+        slack = 4 * noise + positions[:, None] * phases.bounds + 2.0**-51 * np.abs(predicted)
+        if product != "float64":
+            unit = SPACING[product] * 2.0 ** np.floor(np.log2(np.maximum(np.abs(predicted), 1e-300)))
+            near = positions[:, None] * phases.bounds > unit / 64
+            slack = slack + np.where(near, unit, 0)
+        if np.isfinite(off).all() and (off <= slack).all():
+            if product == "float64" and (np.abs(predicted - rounded(predicted, "float32")) <= slack).all():
+                return places, None  # float32 would look the same
+            return places, product
+    return _by_size(positions, seen, phases, noise)
+
+
+def _by_size(positions: np.ndarray, seen: np.ndarray, phases: Phases, noise: float) -> tuple[str | None, str | None]:
+    """Exact positions and a product that is off by as much as this dtype's roundings, however they are made.
+
+    Positions that are divided first, or rates that are put together at the end, round twice.
+    """
+    exact = positions[:, None] * phases.rates
+    off = np.abs(wrapped(seen - exact))
+    for product in ("float32", "float16", "bfloat16"):
+        slack = 4 * noise + positions[:, None] * phases.bounds + 2 * SPACING[product] * np.abs(exact)
+        if np.isfinite(off).all() and (off <= slack).all() and slack.max() < np.pi / 2:
+            return "exact", product
+    return None, None
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredRotation:
+    """Everything that was measured of a rotation."""
+
+    reader: Reader
+    longest: int
+    pairs: RotatedPairs
+    phases: Phases
+    unit: float
+    table: str
+    sign: float
+    offset: float = 0.0
+
+    @property
+    def noise(self) -> float:
+        """What one phase may be off by reading it."""
+        return 2 * self.unit
+
+
+def index_of(pairs: RotatedPairs) -> np.ndarray:
+    """Which pair of the rotated channels each measured pair is."""
+    first = pairs.channels[:, 0] - pairs.start
+    if pairs.blocks:
+        return np.arange(len(first))
+    return first // 2 if pairs.layout == "interleaved" else first
+
+
+def all_pairs(turning: MeasuredRotation) -> tuple[np.ndarray, np.ndarray]:
+    """Rates and their bounds of all rotated pairs, also of those that stand still, in the order of the pairs."""
+    number = turning.pairs.rotated // 2
+    rates, bounds = np.zeros(number), np.full(number, turning.noise / turning.longest)
+    at = index_of(turning.pairs)
+    rates[at], bounds[at] = turning.sign * turning.phases.rates, turning.phases.bounds
+    return rates, bounds
+
+
+def fits_of(turning: MeasuredRotation, factor: Interval) -> tuple[list[Fit], np.ndarray, str | None]:
+    """Ladders with the measured rates, what these are known to, and the dtype they are held in, if it is seen."""
+    phases = turning.phases
+    rates, bounds = all_pairs(turning)
+    held = rates_dtype(phases, None)
+    # Rates are powers of the base: in floating point the exponent is off by half a unit, so the power by half its
+    # logarithm, and power, division and rounding by three more.
+    steps = np.abs(np.log(np.maximum(np.abs(rates), 1e-30))) / 2 + 3
+    tries = {"float32": ("float32",), "bfloat16": ("float32", "bfloat16"), "float16": ("float32", "float16")}
+    found: list[Fit] = []
+    within = bounds
+    for dtype in tries.get(held or "", ("float64", "float32")):
+        slack = steps * ROUNDING[dtype] * np.abs(rates)
+        if held in LOW_PRECISION:  # cast once, from what was computed in float32
+            slack = slack + ROUNDING[held] * np.abs(rates) + (2.0**-25 if held == "float16" else 0)
+        fits = _fit(turning, rates, bounds + slack, factor)
+        if not found or fits[0].cost < found[0].cost:
+            found, within = fits, bounds + slack
+        # Two rates are on some ladder whatever they were rounded to: there the one with the shorter numbers is taken.
+        if not isinstance(fits[0].spacing, Explicit) and (np.abs(rates) > bounds).sum() > 2:
+            return fits, bounds + slack, held
+    return found, within, held
+
+
+def _fit(turning: MeasuredRotation, rates: np.ndarray, bounds: np.ndarray, factor: Interval) -> list[Fit]:
+    modulo, blocks = turning.phases.modulo, turning.pairs.blocks
+    settings: dict[str, Any] = {
+        "attention_factor": factor.middle,
+        "attention_uncertainty": (factor.high - factor.low) / 2,
+        "modulo": modulo,
+    }
+    rates = rates if modulo is not None else np.maximum(rates, 0)
+    fits = fit_ladder(rates, bounds, whole=turning.reader.caller.width, **settings)
+    if len(blocks) > 1 and isinstance(fits[0].spacing, Explicit):
+        joined = _joined(rates, bounds, blocks, settings)
+        if joined is not None:
+            fits = [joined, *fits]
+    return fits
+
+
+def _joined(rates: np.ndarray, bounds: np.ndarray, blocks: tuple[int, ...], settings: dict[str, Any]) -> Fit | None:
+    """A ladder for each block, one after another."""
+    ends = np.cumsum(blocks)
+    parts: list[Fit] = []
+    for size, end in zip(blocks, ends, strict=True):
+        block = slice(int(end) - size, int(end))
+        plain = [fit for fit in fit_ladder(rates[block], bounds[block], **settings) if fit.scaling is None]
+        if not plain or isinstance(plain[0].spacing, Joined):
+            return None
+        parts.append(plain[0])
+    spacing: Spacing = Joined(tuple(zip(blocks, [fit.spacing for fit in parts], strict=True)))  # type: ignore[arg-type]
+    return Fit(spacing, None, max(fit.difference for fit in parts), sum(fit.cost for fit in parts))
+
+
+def arithmetic_of(turning: MeasuredRotation, rates: Sequence[float], rates_in: str | None) -> Arithmetic:
+    """What the function rounds, by what it gives at positions that are no powers of two, beside these rates."""
+    phases = turning.phases
+    if rates_in is None:
+        rates_in = rates_dtype(phases, np.array(rates)[index_of(turning.pairs)])
+    # Beyond where phases agree, something else than rounding is at work.
+    positions = np.array([place for place in TELLING if place <= phases.reached.max()])
+    if not positions.size:
+        positions = np.arange(1, min(turning.longest, 64) + 1)
+    seen, _ = read_phases(turning.reader, turning.pairs, positions)
+    places, product = product_dtypes(positions + turning.offset, seen, phases, turning.noise, rates_in)
+    return Arithmetic(rates_in, places, product, turning.table)
+
+
+def explained_by(
+    turning: MeasuredRotation, arithmetic: Arithmetic, positions: np.ndarray, rates: Sequence[float]
+) -> np.ndarray:
+    """How far each row may be off by what the function rounds, [positions], beside a ladder of these rates."""
+    exactly = np.array(rates)[index_of(turning.pairs)]
+    held = np.abs(turning.phases.rates)
+    places = positions.astype(np.float64)
+    if arithmetic.positions in ROUNDING:
+        places = rounded(places, arithmetic.positions)
+    exact = positions[:, None] * exactly
+    moved = np.abs(wrapped(places[:, None] * held - exact)) + positions[:, None] * turning.phases.bounds
+    if arithmetic.phases in ROUNDING:
+        moved = moved + 2 * ROUNDING[arithmetic.phases] * exact
+    return np.max(moved, axis=1) + 4 * turning.noise
+
+
+def first_of(positions: np.ndarray, bad: np.ndarray, ask: Callable[[np.ndarray], np.ndarray]) -> int | None:
+    """The first position that is bad, between the first bad one of those asked and the one before; or None.
+
+    ``ask`` says which of some other positions are bad; every call narrows what is left to a 64th.
+    """
+    found = np.flatnonzero(bad)
+    if not found.size:
+        return None
+    high = int(positions[found[0]])
+    low = int(positions[found[0] - 1]) if found[0] else high - 1
+    while high - low > 1:
+        between = np.unique(np.linspace(low, high, 66).astype(int)[1:-1])
+        between = between[(between > low) & (between < high)]
+        worse = np.flatnonzero(ask(between))
+        if not worse.size:
+            low = int(between[-1])
+            continue
+        low, high = int(between[worse[0] - 1]) if worse[0] else low, int(between[worse[0]])
+    return high
+
+
+def measured_match(
+    specs: Sequence[Any],
+    names: Sequence[str],
+    arithmetic: Arithmetic,
+    measured: dict[str, Any],
+    *,
+    error: float,
+    explained: float,
+    first_wrong: int | None,
+    largest: int,
+    more: dict[str, Any] | None = None,
+) -> Match:
+    """The match of the first of some specs, with what was measured of the function's rates and arithmetic."""
+    evidence = {
+        **measured,
+        "rates_in": arithmetic.rates,
+        "positions_in": arithmetic.positions,
+        "phases_in": arithmetic.phases,
+        "table_in": arithmetic.table,
+        "first_wrong_position": first_wrong,
+        "longest_position": largest,
+        **(more or {}),
+        **({"presets": list(names)} if names else {}),
+    }
+    return Match(
+        specs[0],
+        error=error,
+        confidence=explained,
+        name=names[0] if names else None,
+        equivalents=tuple(other for other in specs[1:] if not isinstance(other.spacing, Explicit)),
+        computed_in=arithmetic.coarsest,
+        evidence=tuple(evidence.items()),
+    )

@@ -1,0 +1,465 @@
+"""A function that turns pairs: which rotary code it is, and how exactly it computes it.
+
+It may multiply pairs by a number that grows with the position (xPos), and its ladder may depend on the largest position
+of a call (dynamic NTK, LongRoPE): up to an original length it is one rotation, beyond it another. Where that is comes
+from a search; both are then measured, each with its largest position in every call.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import Explicit, Geometric
+from clockhands.positions import positions_of
+from clockhands.recognition._fitting import Fit, divisor_in
+from clockhands.recognition._functions_calling import Reader, Refused
+from clockhands.recognition._matches import Match
+from clockhands.recognition._preset_names import rotary_names
+from clockhands.recognition._written_numbers import Interval, shortest
+from clockhands.recognition.functions._behaviour import Behaviour, equal, halved, not_linear, unit_of
+from clockhands.recognition.functions._phases import (
+    Arithmetic,
+    MeasuredRotation,
+    Phases,
+    all_pairs,
+    arithmetic_of,
+    explained_by,
+    first_of,
+    fits_of,
+    index_of,
+    measure,
+    measured_match,
+    offset_of,
+    read_phases,
+    table_dtype,
+    wrapped,
+)
+from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs, find_pairs, turned_at_zero
+from clockhands.rotary import Rotary, XPos, rotate
+from clockhands.rotary.rotating import cosine_sine
+from clockhands.scaling import Dynamic, LongRope, Scaling
+from clockhands.specs import describe
+
+# Where few bits are seen, dozens of odd numbers have the same rates: the shortest are told.
+_EQUIVALENTS = 8
+_BETWEEN = np.array([0.3125])
+# Off by more than this, a number counts as wrong: a bfloat16 table is off by 0.004.
+_WRONG = 0.01
+_CONTIGUOUS = 4096
+# Positions from 0 on that must be explained, or the ladder is that of positions 1, 2, 4, … alone.
+_ENOUGH = 64
+
+
+def decay_of(
+    phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs
+) -> tuple[Interval, XPos | None, str | None]:
+    """The attention factor, or the decay and its role.
+
+    Raises:
+        NoRotation: Amplitudes change with the position in a way that no code here has.
+    """
+    amplitudes = phases.amplitudes
+    agreed = np.isfinite(amplitudes) & (phases.positions[:, None] <= phases.reached)
+    known = amplitudes[agreed]
+    middle = float(np.median(known))
+    if np.abs(known - middle).max() <= 8 * unit * middle:
+        # The middle of many, each off by its rounding.
+        return Interval.around(middle, 2 * unit * middle), None, None
+    xpos, role = _xpos(phases, unit, reader, pairs)
+    return Interval(1.0, 1.0), xpos, role
+
+
+def _xpos(phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs) -> tuple[XPos, str]:
+    """Slopes of the logarithms of the amplitudes: ``ln zeta_j / scale``, times position less centre."""
+    end = int(phases.positions[-1])
+    number = pairs.rotated // 2
+    _, ends = read_phases(reader, pairs, np.array([0, end]))
+    at_zero, at_end = np.log(ends)
+    slopes = (at_end - at_zero) / end
+    bound = 4 * unit / end
+    growing = np.sign(slopes).sum() > 0
+    logarithms = -slopes if growing else slopes
+    index = np.arange(number)
+    if len(logarithms) != number or number < 2 or (logarithms >= bound).any():
+        raise NoRotation(_unknown(slopes))
+    smoothing = _smoothing(logarithms[0] / logarithms[number // 2], number, number // 2)
+    if smoothing is None:
+        raise NoRotation(_unknown(slopes))
+    for digits in (1, 2, 3, 4, 6, 9):
+        soft = float(f"{smoothing:.{digits - 1}e}")
+        shares = np.log((index / number + soft) / (1 + soft))
+        scales = Interval(
+            float((shares / (logarithms - bound))[: number // 2 + 1].max()),
+            float((shares / np.minimum(logarithms + bound, -1e-300))[: number // 2 + 1].min()),
+        )
+        if scales.low > scales.high:
+            continue
+        scale = shortest(scales)
+        if np.abs(shares / scale - logarithms).max() <= 2 * bound:
+            centres = Interval.around(-at_zero[0] / slopes[0], abs(4 * unit / slopes[0]))
+            return XPos(scale, soft, shortest(centres)), "key" if growing else "query"
+    raise NoRotation(_unknown(slopes))
+
+
+def _smoothing(ratio: float, number: int, middle: int) -> float | None:
+    """The smoothing for which the first and the middle pair's logarithms have this ratio."""
+
+    def of(soft: float) -> float:
+        return math.log(soft / (1 + soft)) / math.log((middle / number + soft) / (1 + soft))
+
+    low, high = 1e-6, 1e6
+    if not of(high) < ratio < of(low):
+        return None
+    for _ in range(200):
+        soft = math.sqrt(low * high)
+        low, high = (soft, high) if of(soft) > ratio else (low, soft)
+    return low
+
+
+def _unknown(slopes: np.ndarray) -> str:
+    return (
+        "It turns pairs and changes their lengths with the position, from "
+        f"{math.exp(slopes.min() * 1000):.4g} to {math.exp(slopes.max() * 1000):.4g} times over 1,000 tokens: not as "
+        "xPos does, and no other code here does."
+    )
+
+
+def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
+    """The rotary code of a function that is linear in ``x``.
+
+    Raises:
+        NoRotation: It turns no pairs; the message says what it does.
+    """
+    turning = measured_turning(behaviour)
+    factor, xpos, role = decay_of(turning.phases, turning.unit, turning.reader, turning.pairs)
+    fits, bounds, rates_in = fits_of(turning, factor)
+    specs = [spec for fit in fits if (spec := _spec(turning, fit, xpos)) is not None]
+    if not specs:
+        turned = turning.pairs.channels
+        raise NoRotation(
+            f"It turns {len(turned)} pairs of the channels {int(turned.min())} to {int(turned.max())}, and no rotary "
+            "code has them where they lie in the head: those that turn are its first or its last."
+        )
+    spec = specs[0]
+    arithmetic = arithmetic_of(turning, spec.rates, rates_in)
+    checked = check(turning, spec, role, arithmetic, behaviour.last)
+    if checked.alike < min(_ENOUGH, checked.largest):
+        return None, (
+            f"It turns pairs, but at position {checked.alike} already not as any rotary code with the angles of "
+            f"positions 1, 2, 4, … would: {describe(spec).rstrip('.')} is off by more than rounding explains."
+        )
+    rates, within = all_pairs(turning)
+    if turning.phases.modulo is not None:  # whole turns that were not seen, as the ladder has them
+        rates = rates + turning.phases.modulo * np.round((np.array(spec.rates) - rates) / turning.phases.modulo)
+    more: dict[str, Any] = {}
+    if turning.offset:
+        more["offset"] = turning.offset
+    if role is not None:
+        more["role"] = role
+    if fits[0].undetermined:
+        more["undetermined"] = {name: list(ends) for name, ends in fits[0].undetermined}
+    others = [other for other in specs[1:] if not isinstance(other.spacing, Explicit)][:_EQUIVALENTS]
+    match = measured_match(
+        [spec, *others],
+        rotary_names(spec, bounds),
+        arithmetic,
+        {"rates": rates.tolist(), "bounds": within.tolist(), "attention_factor": shortest(factor)},
+        error=checked.error,
+        explained=checked.explained,
+        first_wrong=checked.first_wrong,
+        largest=checked.largest,
+        more=more,
+    )
+    return match, _reason(turning, spec, arithmetic, checked)
+
+
+def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
+    """The pairs of a function and how fast they turn.
+
+    Raises:
+        NoRotation: It turns no pairs; the message says what it does.
+    """
+    reader, longest = behaviour.reader, behaviour.longest
+    # A function that counts its rows is asked for as many as the position, for every channel.
+    far = [place for place in (97, longest) if place <= (128 if reader.counts else longest)]
+    positions = np.array([0, 1, 3, *far])
+    matrices = _matrices(reader, positions)
+    if not np.isfinite(matrices).all():
+        raise NoRotation("It gives back numbers that are not finite.")
+    table = table_dtype(matrices, reader.caller.output)
+    # What is computed in float32 may be handed over in float64: the sums show what is left.
+    unit = max(unit_of(table), _linear_to(reader, matrices[2], int(positions[2])))
+    pairs = find_pairs(matrices, np.concatenate([positions, _BETWEEN])[: len(matrices)], unit)
+    phases = measure(reader, pairs, longest, unit)
+    offset = offset_of(reader, pairs, phases, unit) if turned_at_zero(matrices[0]) else 0.0
+    # Slow hands do not make whole turns unseen: they say which way it goes.
+    slow = np.abs(phases.rates) < 1
+    turned = phases.rates[slow] if slow.any() else phases.rates
+    sign = -1.0 if np.sign(turned).sum() < 0 else 1.0
+    if phases.modulo is None and (sign * phases.rates < -phases.bounds).any():
+        wrong = int(np.flatnonzero(sign * phases.rates < -phases.bounds)[0])
+        raise NoRotation(
+            f"It turns pairs, some forward and some backward: pair {tuple(map(int, pairs.channels[wrong]))} is turned "
+            "against the others, as in no convention."
+        )
+    return MeasuredRotation(reader, longest, pairs, phases, unit, table, sign, offset)
+
+
+def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
+    """``A_p`` at whole positions, and at parts of a token where those are taken: whole turns are seen there."""
+    width = reader.caller.width
+
+    def at(places: np.ndarray) -> np.ndarray:
+        identity = np.tile(np.eye(width), (len(places), 1))
+        return reader(identity, np.repeat(places, width)).reshape(len(places), width, width)
+
+    matrices = at(positions)
+    if reader.counts:
+        return matrices
+    try:
+        between = at(_BETWEEN)
+    except Refused:
+        return matrices
+    return np.concatenate([matrices, between]) if np.isfinite(between).all() else matrices
+
+
+def _linear_to(reader: Reader, matrix: np.ndarray, position: int) -> float:
+    """How far a sum of rows is from the sum of what becomes of them; refused beyond what the dtype explains."""
+    x = np.random.default_rng(2).integers(-96, 97, (2, len(matrix))) / 64
+    y = reader(x, np.full(2, position))
+    scale = np.abs(x).sum(axis=1).max()
+    off = float(np.abs(y - x @ matrix).max() / (scale * max(1.0, np.abs(matrix).max())))
+    if off > 8 * max(unit_of(reader.caller.output), unit_of("float32")):
+        raise NoRotation(not_linear(reader.caller, position, min(reader.most, 4 * len(matrix))))
+    return off
+
+
+def _spec(turning: MeasuredRotation, fit: Fit, xpos: XPos | None) -> Rotary | None:
+    pairs, width = turning.pairs, turning.reader.caller.width
+    if pairs.layout is None:
+        return None
+    rotated, part = pairs.rotated, "first"
+    if pairs.start:
+        # What follows the turning channels stands still too; no code has them in the middle.
+        if pairs.start + pairs.rotated != width:
+            return None
+        part = "last"
+    try:
+        return Rotary(
+            width,
+            pairs.layout,
+            spacing=fit.spacing,
+            rotated=rotated,
+            part=part,  # type: ignore[arg-type]
+            blocks=pairs.blocks,
+            direction="forward" if turning.sign > 0 else "backward",
+            reordered=pairs.reordered,
+            xpos=xpos,
+            scaling=fit.scaling,
+        )
+    except ClockhandsError:
+        return None
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a spec compares with the function.
+
+    Attributes:
+        error: The largest difference.
+        explained: The share of rows that differ by no more than the function rounds.
+        first_wrong: The first position that is off by more than 0.01, if any.
+        largest: The largest position compared.
+        alike: The first position whose difference is not explained, or the one after the largest.
+        stands: Whether positions from the first wrong one on are turned as the one before it.
+    """
+
+    error: float
+    explained: float
+    first_wrong: int | None
+    largest: int
+    alike: int
+    stands: bool
+
+
+def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic: Arithmetic, last: int | None) -> Check:
+    """The function beside the spec, at every position near 0 and many far away, on rows of all channels."""
+    reader, end = turning.reader, turning.longest if last is None else min(last, 2 * turning.longest - 1)
+    draw = np.random.default_rng(3)
+    near = np.arange(min(end + 1, _CONTIGUOUS))
+    far = np.unique(np.concatenate([draw.integers(0, end + 1, 256), [end, end // 2, end // 3]]))
+    positions = np.concatenate([near, far[far >= len(near)]])
+    phases, shift = [], int(turning.offset) if turning.offset % 1 == 0 else turning.offset
+    at = index_of(turning.pairs)
+
+    def compared(asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far off the function is at these positions, and how far it may be."""
+        seen, amplitude = read_phases(reader, turning.pairs, asked)
+        phases.append(seen)
+        cosine, sine = (wave[:, at] for wave in cosine_sine(spec, positions_of(asked + shift), np.dtype(float), role))
+        off = np.maximum(np.abs(amplitude * np.cos(seen) - cosine), np.abs(amplitude * np.sin(seen) - sine))
+        off = np.where(np.isfinite(off), off, np.inf) / np.maximum(1.0, np.hypot(cosine, sine))
+        return off.max(axis=1), explained_by(turning, arithmetic, np.abs(asked + shift), spec.rates)
+
+    off, bounds = compared(positions)
+    seen = phases[0]
+    # Rows of all channels at once, where unturned channels are seen too; each sum is of two products with up to 1.5.
+    some = np.concatenate([np.arange(min(len(near), 64)), draw.integers(0, len(positions), 192)])
+    x = draw.integers(-96, 97, (len(some), spec.head_width)) / 64
+    ours = rotate(x, spec, positions[some] + shift, role=role)
+    rows = np.abs(reader(x, positions[some]) - ours).max(axis=1)
+    rows = np.where(np.isfinite(rows), rows, np.inf)
+    cosine, sine = cosine_sine(spec, positions_of(positions[some] + shift), np.dtype(float), role)
+    grown = np.maximum(1.0, np.hypot(cosine, sine).max(axis=1))
+    explained = np.concatenate([off <= bounds, rows <= 3 * grown * (bounds[some] + unit_of(reader.caller.output))])
+    first_wrong = first_of(positions, off > _WRONG, lambda asked: compared(asked)[0] > _WRONG)
+    alike = first_of(positions, off > bounds, lambda asked: np.greater(*compared(asked)))
+    if alike is None:
+        alike = int(positions[-1]) + 1
+    error = max(float(rows.max()), float(off.max()))
+    stands = False
+    if first_wrong is not None and 0 < first_wrong < len(near) - 2:
+        before, *beyond = seen[first_wrong - 1 : first_wrong + 3]
+        stands = bool((np.abs(wrapped(np.array(beyond) - before)) <= 2 * turning.noise).all())
+    return Check(error, float(explained.mean()), first_wrong, int(positions[-1]), alike, stands)
+
+
+def _reason(turning: MeasuredRotation, spec: Rotary, arithmetic: Arithmetic, checked: Check) -> str:
+    said = [f"It is a rotation: {describe(spec).rstrip('.')}."]
+    if isinstance(spec.spacing, Explicit):
+        said.append("Its rates are on no ladder that is known here; they are given one by one.")
+    if turning.phases.modulo is not None:
+        said.append("It was asked at whole positions only, where whole turns per token are not seen.")
+    said += arithmetic.words()
+    if turning.offset:
+        sign = "-" if turning.offset < 0 else "+"
+        said.append(f"Position p is turned as p {sign} {abs(turning.offset):g} would be.")
+    if checked.first_wrong is not None:
+        said.append(f"From position {checked.first_wrong:,} on it is off by more than {_WRONG:g}.")
+        if checked.stands:
+            said.append(f"It stands still there: positions beyond {checked.first_wrong - 1:,} are taken for that one.")
+    if checked.alike <= checked.largest and checked.alike != checked.first_wrong:
+        said.append(f"From position {checked.alike:,} on it differs by more than its rounding explains.")
+    return " ".join(said)
+
+
+def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
+    """The code of a function that looks at how far its call goes."""
+    reader, far = behaviour.reader, behaviour.longest
+    last = _last_alike(behaviour)
+    near = Behaviour(reader, 1 << (last.bit_length() - 1), last)
+    match, reason = identify_rotation(near)
+    says = f"Up to position {last:,} of a call it is one code, beyond it another for the whole call."
+    says += _stateful(behaviour, last)
+    if match is None or not isinstance(match.spec, Rotary):
+        return match, f"{reason} {says}"
+    reader.anchor = far
+    turning = measured_turning(behaviour)
+    rates = np.abs(turning.phases.rates)
+    exact = dict(match.evidence)["rates_in"] == "float64"
+    bounds = turning.phases.bounds + (0 if exact else 2.0**-21) * rates
+    for scaling in _scalings(match.spec, rates, bounds, last, far):
+        spec = replace(match.spec, scaling=scaling)
+        beyond = replace(spec, length=far + 1)
+        if (np.abs(np.array(beyond.rates) - rates) > bounds).any():
+            continue
+        found = _with(match, spec, beyond, turning, bounds)
+        reader.anchor = None
+        return found, f"It is a rotation: {describe(spec).rstrip('.')}. {says}"
+    reader.anchor = None
+    evidence = (*match.evidence, ("last_position_alike", last), ("rates_beyond", rates.tolist()))
+    return replace(match, evidence=evidence), f"{reason} {says} Beyond it is no scaling that is known here."
+
+
+def _with(match: Match, spec: Rotary, beyond: Rotary, turning: MeasuredRotation, bounds: np.ndarray) -> Match:
+    assert isinstance(spec.scaling, Dynamic | LongRope)
+    own = dict(match.evidence)
+    arithmetic = Arithmetic(own["rates_in"], own["positions_in"], own["phases_in"], own["table_in"])
+    checked = check(turning, beyond, None, arithmetic, None)
+    names = rotary_names(spec, bounds)
+    own.pop("presets", None)
+    own.pop("undetermined", None)
+    own |= {
+        "original": spec.scaling.original,
+        "longest_position": checked.largest,
+        "first_wrong_position": checked.first_wrong,
+    }
+    if names:
+        own["presets"] = list(names)
+    return replace(
+        match,
+        spec=spec,
+        error=max(match.error, checked.error),
+        confidence=min(match.confidence, checked.explained),
+        name=names[0] if names else None,
+        equivalents=(),
+        evidence=tuple(own.items()),
+    )
+
+
+def _last_alike(behaviour: Behaviour) -> int:
+    """The largest position that leaves the other rows of its call as they are."""
+    reader = behaviour.reader
+    at = np.array([3, 5, 8, 13])
+    x = np.random.default_rng(6).integers(-96, 97, (4, reader.caller.width)) / 64
+
+    def seen(anchor: int) -> np.ndarray:
+        reader.caller(x, at)  # some keep the ladder of the longest call until a short one comes
+        reader.anchor = anchor
+        try:
+            return reader(x, at)
+        finally:
+            reader.anchor = None
+
+    first = seen(16)
+    return halved(lambda anchor: equal(reader.caller, first, seen(anchor)), 16, behaviour.longest)
+
+
+def _stateful(behaviour: Behaviour, last: int) -> str:
+    """What to say where a call of middling length is answered by the ladder of a longer one before."""
+    reader, middle = behaviour.reader, (last + behaviour.longest) // 2
+    at = np.array([3, 5, 8, 13])
+    x = np.random.default_rng(7).integers(-96, 97, (4, reader.caller.width)) / 64
+    reader.caller(x, at)
+    answers = []
+    for anchor in (middle, behaviour.longest, middle):
+        reader.anchor = anchor
+        answers.append(reader(x, at))
+    reader.anchor = None
+    reader.caller(x, at)
+    if equal(reader.caller, answers[0], answers[2]):
+        return ""
+    return " It keeps the ladder of the longest call so far until a short one comes."
+
+
+def _scalings(spec: Rotary, rates: np.ndarray, bounds: np.ndarray, last: int, far: int) -> list[Scaling]:
+    """Scalings that are this ladder up to the original length and these rates at the far one."""
+    if not isinstance(spec.spacing, Geometric):
+        return []
+    found: list[Scaling] = []
+    original = last + 1
+    plain = np.array(replace(spec, scaling=None).rates)
+    if spec.scaling is None and len(rates) == len(plain) > 1:
+        # The slowest pair is slowed by the whole factor f L / L0 - (f - 1).
+        low, high = (float(plain[-1] / (rates[-1] + side * bounds[-1])) for side in (1, -1))
+        beyond = (far + 1) / original - 1
+        found.append(Dynamic(max(shortest(Interval((low - 1) / beyond, (high - 1) / beyond)), 1.0), original))
+    if len(rates) == len(plain):
+        found.append(_longrope(spec, plain, rates, bounds, original))
+    return found
+
+
+def _longrope(spec: Rotary, plain: np.ndarray, rates: np.ndarray, bounds: np.ndarray, original: int) -> LongRope:
+    short = spec.scaling.short if isinstance(spec.scaling, LongRope) else (1.0,) * len(plain)
+    ends = zip(plain / (rates + bounds), plain / (rates - bounds), strict=True)
+    long = tuple(divisor_in(Interval(float(low), float(high)))[0] for low, high in ends)
+    # sqrt(1 + ln f / ln L0) is the attention factor, where it is the usual one.
+    factor = spec.attention_factor
+    served = original ** (factor**2 - 1)
+    served = max(1.0, shortest(Interval.around(served, 4e-6 * served * math.log(original))))
+    usual = math.sqrt(1 + math.log(served) / math.log(original))
+    attention = None if abs(usual - factor) <= 1e-6 else factor
+    return LongRope(short, long, original, served, attention_factor=attention)

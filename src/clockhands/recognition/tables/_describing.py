@@ -1,0 +1,353 @@
+"""From measured numbers to the description that somebody would write: a spec, and where its rows stand.
+
+Rows tell ``rate x step`` and ``start / step``, never a rate or a step alone. So a ladder of fastest rate 1 rad/token
+is taken, unless a published convention of another one fits; and of the bases that make the same rates (a base open,
+another closed, another for each rule of an odd width) the one that takes the fewest digits to say.
+
+In tables of float64 a phase of thousands of radians is told to a rounding of the table, and a base, a start and a step
+in float64 are just good enough to say it: they are fitted with phases that are exact, and tried in their last places.
+Positions may be float64 numbers, rounded one by one, or the real numbers of a progression: what makes smaller errors is
+taken.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+
+from clockhands.additive import Sinusoidal
+from clockhands.errors import InvalidValue
+from clockhands.grids import Grid
+from clockhands.ladders import EvenSteps, Explicit, Geometric, Ladder, Spacing
+from clockhands.phases import units
+from clockhands.positions import Positions, positions_of
+from clockhands.recognition._preset_names import of_kind
+from clockhands.recognition._written_numbers import UNKNOWN, plain
+from clockhands.recognition.tables._progressions import Progression
+
+_SIGMAS = 4.0  # standard deviations that something meant may lie from what was measured
+BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
+LEVEL, SLOPE, ORIGIN = np.eye(3)
+_ENOUGH = 3 * 2.0**-53  # what the roundings of the table itself leave
+_HOPELESS = 128 * 2.0**-53  # phases that were rounded themselves: no last place helps
+_HANDS = 32  # of these the last places are told
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """A spec with where its rows stand.
+
+    Attributes:
+        spec: The code, without zero rows.
+        start, step: Position of row 0, and from one row to the next.
+        digits: How many digits it takes to say.
+        names: The presets that it is.
+        free: Which of ``base``, ``step`` and ``start`` are as they were measured, not as somebody would write them.
+        real: Whether rows stand at the real numbers ``start + step row``, not at the float64 numbers that these are
+            rounded to.
+    """
+
+    spec: Sinusoidal
+    start: float
+    step: float
+    digits: float
+    names: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    real: bool = False
+
+    @property
+    def channels(self) -> int:
+        """The channels that the ladder is for."""
+        width, odd = self.spec.width, self.spec.odd
+        return width - width % 2 if odd == "zero" else width + width % 2 if odd == "cut" else width
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows stand at integers."""
+        return self.start == round(self.start) and self.step == round(self.step)
+
+    def positions(self, begin: int, end: int) -> Any:
+        """Where rows stand, as `clockhands.table` takes it."""
+        if self.whole:
+            first, step = int(self.start) + int(self.step) * begin, int(self.step)
+            return range(first, first + step * (end - begin), step)
+        if self.real:
+            start, step = Fraction(self.start), Fraction(self.step)
+            return Grid(end - begin, start=start + step * begin, step=step)
+        # The numbers that start + step x row has in float64, as tables are usually made.
+        return self.places(begin, end)
+
+    def places(self, begin: int, end: int) -> np.ndarray:
+        """Where rows stand, in float64."""
+        return self.start + self.step * np.arange(begin, end)
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """The channels of a table: what its spec says besides the ladder."""
+
+    width: int
+    layout: Any
+    order: Any
+    lone: bool  # the last hand has no second channel
+    zeros: int  # columns of zeros at the end
+    pairs: int
+
+    def rules(self) -> Iterator[tuple[str, str | float, float]]:
+        """The rules that such a width may follow: odd, span and its denominator, the usual ones first."""
+        if self.zeros:
+            odds = [("zero", self.width - self.zeros)]
+        elif self.lone:
+            odds = [("extra", self.width), ("cut", self.width + 1)]
+        else:
+            odds = [("refuse", self.width)]
+        for span in ("open", "closed"):
+            for odd, channels in odds:
+                den = channels / 2 if span == "open" else channels // 2 - 1
+                if den > 0:
+                    yield odd, span, den
+
+    def spec(self, odd: str, spacing: Spacing) -> Sinusoidal:
+        """A spec of this shape."""
+        return Sinusoidal(self.width, spacing=spacing, layout=self.layout, order=self.order, odd=odd)  # type: ignore[arg-type]
+
+
+def described(
+    found: Progression, covariance: np.ndarray, shape: TableShape, *, known: bool = False
+) -> list[Description]:
+    """Descriptions of a progression that make the same table, the shortest first, each with numbers of its own.
+
+    ``covariance`` is that of level, slope and origin. Where it is ``known`` where rows stand, rates are as measured.
+    """
+    if shape.zeros > 1:
+        return []
+    if found.kind == "geometric":
+        out = [*_published(found, covariance, shape, known), *_geometric(found, covariance, shape, known)]
+        return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
+    ends = (float(found.advances[0]), float(found.advances[-1]))
+    largest = max(ends) if found.kind == "even" else float(found.advances.max())
+    step = 1.0 if known else largest
+    if found.kind == "even":
+        spacing, odd, digits = EvenSteps(ends[0] / step, ends[1] / step), next(shape.rules())[0], 3 * UNKNOWN
+    else:
+        spacing = Explicit(tuple(float(advance) for advance in found.advances / step))
+        odd, digits = next(shape.rules())[0] if shape.pairs > 1 else "refuse", 4 * UNKNOWN
+    free = () if known else ("step", "start")
+    return [Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, digits, free=free)]
+
+
+def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, known: bool) -> Iterator[Description]:
+    rising = found.slope > 0
+    fastest = np.array([1.0, shape.pairs - 1.0 if rising else 0.0, 0.0])
+    for rank, (odd, span, den) in enumerate(shape.rules()):
+        steps, top = _Steps(found, covariance), 1.0
+        base = math.exp(min(abs(steps.value(SLOPE)) * den, 700))
+        digits, number = plain(base, base * den * steps.doubt(SLOPE), BASES)
+        meant = digits < UNKNOWN and number > 1
+        meant = meant and steps.fix(SLOPE, math.log(number) / den * (1 if rising else -1))
+        if shape.pairs == 1:  # a ladder of one rate has any base
+            digits, number, meant = 0, BASES[0], True
+        said, step, start, free = _placed(steps, fastest)
+        if known:
+            top, step, start, free = step, 1.0, 0.0, ()
+        if not meant:
+            digits, number, free = UNKNOWN, math.exp(min(abs(steps.value(SLOPE)) * den, 700)), (*free, "base")
+        if not 1 < number < 1e300:
+            continue
+        multiplier = number ** (-(shape.pairs - 1) / den) if rising else 1.0
+        multiplier *= top if known else 1.0
+        spacing = Geometric(1 / number if rising else number, span, multiplier)  # type: ignore[arg-type]
+        yield Description(shape.spec(odd, spacing), start, found.sign * step, digits + said + rank / 8, free=free)
+
+
+def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[int, float, float, tuple[str, ...]]:
+    """Digits, step and start of rows whose rate of logarithm ``level`` advances as ``fastest`` says; what is free."""
+    step = math.exp(steps.value(fastest) - level)
+    digits, number = plain(step, step * steps.doubt(fastest))
+    step_meant = digits < UNKNOWN and number > 0 and steps.fix(fastest, math.log(number) + level)
+    step = number if step_meant else step
+    if step_meant:
+        start = steps.value(ORIGIN) * step
+        more, number = plain(start, steps.doubt(ORIGIN) * step)
+        start_meant = more < UNKNOWN and steps.fix(ORIGIN, number / step)
+    else:  # a step that nobody wrote, of something else: a number of steps may still be meant
+        digits = UNKNOWN
+        more, number = plain(steps.value(ORIGIN), steps.doubt(ORIGIN))
+        start_meant = more < UNKNOWN and steps.fix(ORIGIN, number)
+        step = math.exp(steps.value(fastest) - level)
+        number *= step
+        if not start_meant:
+            more, number = plain(steps.value(ORIGIN) * step, steps.doubt(ORIGIN) * step)
+            start_meant = more < UNKNOWN and steps.fix(ORIGIN, number / step)
+    if not start_meant:
+        more, number = UNKNOWN, steps.value(ORIGIN) * step
+    free = tuple(name for name, meant in (("step", step_meant), ("start", start_meant)) if not meant)
+    return digits + more, step, number, free
+
+
+def _published(found: Progression, covariance: np.ndarray, shape: TableShape, known: bool) -> Iterator[Description]:
+    """The published conventions that have these rates, up to the step between rows."""
+    if shape.pairs < 2:
+        return
+    seen = set()
+    for name, spec in of_kind(Sinusoidal):
+        if (spec.layout, spec.order) != (shape.layout, shape.order):
+            continue
+        if not isinstance(spec.spacing, Geometric) or spec.standardised is not None:
+            continue
+        odd = spec.odd if shape.width % 2 else "refuse"
+        if shape.width % 2 and (odd == "refuse" or (odd == "zero") != bool(shape.zeros)):
+            continue
+        if (odd, spec.spacing) in seen:  # the same rates again
+            continue
+        seen.add((odd, spec.spacing))
+        try:
+            own = shape.spec(odd, spec.spacing)
+        except InvalidValue:
+            continue
+        if own.ladder.pairs != shape.pairs:
+            continue
+        steps = _Steps(found, covariance)
+        rates = [float(rate.ln()) for rate in own.ladder.exact[:2]]
+        if steps.fix(SLOPE, rates[1] - rates[0]):
+            if known and not steps.fix(LEVEL, rates[0]):
+                continue
+            digits, step, start, free = _placed(steps, LEVEL, rates[0])
+            yield Description(own, start, found.sign * step, digits, (name,), free)
+
+
+class _Steps:
+    """The numbers of a progression, fixed one after another: each time the others move to where they fit best."""
+
+    def __init__(self, found: Progression, covariance: np.ndarray) -> None:
+        self.found = found
+        self.numbers = np.array([found.level, found.slope, found.origin])
+        self.covariance = covariance
+        self.left = _SIGMAS**2
+
+    def value(self, row: np.ndarray) -> float:
+        """A linear combination of level, slope and origin."""
+        return float(row @ self.numbers)
+
+    def doubt(self, row: np.ndarray) -> float:
+        """One standard deviation of a linear combination."""
+        return math.sqrt(max(float(row @ self.covariance @ row), 0.0))
+
+    def fix(self, row: np.ndarray, value: float) -> bool:
+        """Give a combination a value, if that is within what is left of the doubt: the others move along."""
+        along = self.covariance @ row
+        variance, off = float(row @ along), value - self.value(row)
+        if not off**2 <= self.left * variance:
+            return False
+        if variance > 0:
+            self.numbers = self.numbers + along * (off / variance)
+            self.covariance = self.covariance - np.outer(along, along) / variance
+            self.left -= off**2 / variance
+        return True
+
+
+def polished(ways: list[Description], values: np.ndarray, places: np.ndarray, *, known: bool) -> list[Description]:
+    """Descriptions of geometric ladders with the free numbers that fit best, the closest first.
+
+    A base that somebody chose makes smaller errors than one of another span that only comes near its rates. ``values``
+    are the pairs as the table has them, [rows, pairs], and ``places`` these rows; their positions where ``known``.
+    """
+    fitted, largest = _closest(ways, values, places)
+    if largest >= _ENOUGH and not known and not fitted[0].whole:
+        real, _ = _closest([replace(way, real=True) for way in ways], values, places)
+        fitted = min(fitted, real, key=lambda some: _off(some[0], values, places)[1])
+    return fitted
+
+
+def _closest(ways: list[Description], values: np.ndarray, places: np.ndarray) -> tuple[list[Description], float]:
+    """The ways fitted, the closest first and in its last places, and the largest angle that it leaves."""
+    fitted = sorted((_fitted(way, values, places) for way in ways), key=lambda way: _off(way, values, places)[1])
+    best, largest = _nudged(fitted[0], values, places)
+    return [best, *fitted[1:]], largest
+
+
+def _at(way: Description, places: np.ndarray) -> Positions:
+    """Where rows stand, exactly as the description says."""
+    if not way.real:
+        return positions_of(way.start + way.step * places)
+    line = positions_of(way.positions(0, int(places.max()) + 1))
+    rows = places.astype(np.int64)
+    limbs = line.sizes(0, line.size)
+    part, negative = (None if limb is None else limb[rows] for limb in (limbs.part, limbs.negative))
+    return Positions((len(rows),), limbs.whole[rows], part, negative)
+
+
+def _off(way: Description, values: np.ndarray, places: np.ndarray, hands: slice = slice(None)) -> tuple[float, float]:
+    """The largest angle that a description leaves, and the root mean square."""
+    ladder = way.spec.ladder
+    ladder = Ladder(ladder.exact[: values.shape[1]][hands])
+    rest = np.imag(values[:, hands] * units(ladder, _at(way, places)).conj())
+    return float(np.abs(rest).max()), float(np.sqrt(np.mean(rest**2)))
+
+
+def _nudged(way: Description, values: np.ndarray, places: np.ndarray) -> tuple[Description, float]:
+    """The description with its measured numbers in the last places that fit best, and the largest angle it leaves.
+
+    Positions are rounded as those of the table only where start and step are the very numbers it was made with.
+    """
+    hands = slice(None, None, max(1, values.shape[1] // _HANDS))
+    largest, least = _off(way, values, places, hands)
+    found = way
+    if least > _HOPELESS:
+        return way, largest
+    each = [((name, ulps),) for name in way.free for ulps in (-1, 1, -2, 2)]
+    both = itertools.product(*([(name, ulps) for ulps in range(-2, 3)] for name in way.free if name != "base"))
+    for moves in itertools.chain(each, both):
+        if largest < _ENOUGH:
+            break
+        other = way
+        for name, ulps in moves:
+            spacing = cast(Geometric, other.spec.spacing)
+            number = float(spacing.base if name == "base" else getattr(other, name))
+            moved = number + ulps * float(np.spacing(abs(number)))
+            if name == "base":
+                other = replace(other, spec=replace(other.spec, spacing=replace(spacing, base=moved)))
+            else:
+                other = replace(other, **{name: moved})
+        most, off = _off(other, values, places, hands)
+        if off < least:
+            found, largest, least = other, most, off
+    return found, largest
+
+
+def _fitted(way: Description, values: np.ndarray, places: np.ndarray) -> Description:
+    """The description whose free numbers leave the smallest angles."""
+    if not way.free:
+        return way
+    spacing = cast(Geometric, way.spec.spacing)
+    pairs = values.shape[1]
+    for _ in range(4):
+        ladder, exact = way.spec.ladder, _at(way, places)
+        at = exact.as_float64()
+        rest = np.imag(values * units(Ladder(ladder.exact[:pairs]), exact).conj())
+        rates = np.array(ladder.rates[:pairs])
+        slower = rates * np.log(rates) / abs(math.log(spacing.base))  # what a larger base does to the rates
+        changes = {"step": (places, rates), "start": (np.ones_like(places), rates), "base": (at, slower)}
+        # Positions are rounded too: those near 0 are the exact ones.
+        rounded = 0.0 if way.real else np.multiply.outer(np.spacing(np.abs(at)) / 2, rates)
+        sure = (1 / np.hypot(2.0**-53, rounded * np.ones_like(rest))).ravel()
+        stacked = np.stack([np.multiply.outer(*changes[name]).ravel() * sure for name in way.free], axis=1)
+        scale = np.sqrt((stacked**2).mean(axis=0)) + 1e-300
+        change = np.linalg.lstsq(stacked / scale, rest.ravel() * sure, rcond=1e-15)[0] / scale
+        moves = dict(zip(way.free, map(float, change), strict=True))
+        before = (way.start, way.step, spacing.base)
+        way = replace(way, start=way.start + moves.get("start", 0.0), step=way.step + moves.get("step", 0.0))
+        if "base" in moves:
+            rising = spacing.base < 1
+            base = (1 / spacing.base if rising else spacing.base) * math.exp(moves["base"])
+            den = float(spacing.denominator(way.channels))
+            multiplier = base ** (-(ladder.pairs - 1) / den) if rising else spacing.multiplier
+            spacing = Geometric(1 / base if rising else base, spacing.span, multiplier)
+            way = replace(way, spec=replace(way.spec, spacing=spacing))
+        if before == (way.start, way.step, spacing.base):
+            break
+    return way

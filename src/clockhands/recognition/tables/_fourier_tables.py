@@ -1,0 +1,185 @@
+"""Fourier features: pairs of no common ladder, each with a rate of its own along every axis.
+
+Each pair is one complex number of constant size that turns by one angle from cell to cell along each axis. Rates are
+read modulo a whole turn per cell, which is all that a grid shows of them, and they are answered as ``values``. That
+one position is the origin of all pairs is what tells Fourier features from any other turning of pairs.
+"""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from clockhands.additive import FourierFeatures
+from clockhands.grids import Grid
+from clockhands.recognition._given import GivenTable
+from clockhands.recognition._matches import Match, Matches
+from clockhands.recognition._preset_names import of_kind, ranked
+from clockhands.recognition._written_numbers import UNKNOWN, plain
+from clockhands.recognition.tables._progressions import PairReading, readings, turned
+from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
+from clockhands.specs import describe
+
+_TURN = 2 * math.pi
+_CLOSE = 0.01  # rad between the angles of one pair, while a grid is looked for
+_LARGEST = 1 << 24  # numbers of a table that is looked at
+_KNOWN = ("gaussian-fourier", "sam")
+
+
+class GridRotation(NamedTuple):
+    """Pairs that turn evenly along the axes of a grid, the slowest axis first.
+
+    Attributes:
+        sizes: Cells of each axis.
+        angles: Radians from cell to cell, [axes, pairs], in (-pi, pi].
+        phase: Radians at the first cell, [pairs].
+    """
+
+    sizes: tuple[int, ...]
+    angles: np.ndarray
+    phase: np.ndarray
+
+
+def identify_mixed(given: GivenTable, prefix: int) -> Matches:
+    """The Fourier features that a table is; ``prefix`` rows of zeros stood before these."""
+    if given.rows * given.width > _LARGEST:
+        return Matches([], "It is too large for a look at rates without a ladder.")
+    rows = given.at(slice(None))
+    for hands in readings(rows):
+        if hands.noise > 0.02 or hands.offset or (hands.second < 0).any():
+            continue
+        if int(hands.second.max()) + 1 != given.width:
+            continue
+        for order in ("sin-cos", "cos-sin"):
+            found = _turning(turned(hands.turns, order))
+            if found is None:
+                break
+            for origin in _origins(found):
+                match = _checked(given, hands, order, found, origin=origin, prefix=prefix)
+                if match is not None:
+                    words = f"Every row is that of {describe(match.spec)}"
+                    return Matches([match], f"{words}, within {match.error:.2g}.")
+    return Matches([], "Its pairs do not turn evenly along the axes of a grid.")
+
+
+def _turning(values: np.ndarray) -> GridRotation | None:
+    """The grid along which these pairs [rows, pairs] turn evenly, or None."""
+    sizes: list[int] = []
+    angles = []
+    line = values / np.maximum(np.abs(values), 1e-300)
+    while len(line) > 1:
+        steps = line[1:] * line[:-1].conj()
+        length = _length(steps)
+        if length is None:
+            return None
+        inner = line.reshape(-1, length, line.shape[1])
+        angle = np.angle((inner[:, 1:] * inner[:, :-1].conj()).sum(axis=(0, 1)))
+        angles.append(angle)
+        sizes.append(length)
+        line = (inner * np.exp(-1j * np.multiply.outer(np.arange(length), angle))).sum(axis=1)
+        line /= np.maximum(np.abs(line), 1e-300)
+    if len(sizes) > 4 or max(sizes) < 3:
+        return None
+    found = GridRotation(tuple(sizes[::-1]), np.array(angles[::-1]), np.angle(line[0]))
+    # Both at once, by least squares over all cells.
+    cells = np.stack(np.unravel_index(np.arange(len(values)), found.sizes), axis=1).astype(float)
+    for _ in range(2):
+        rest = np.angle(values * np.exp(-1j * (cells @ found.angles + found.phase)))
+        if np.abs(rest).max() > 0.5:
+            return None
+        full = np.concatenate([cells, np.ones((len(cells), 1))], axis=1)
+        change = np.linalg.lstsq(full, rest, rcond=None)[0]
+        found = GridRotation(found.sizes, found.angles + change[:-1], found.phase + change[-1])
+    return found
+
+
+def _length(steps: np.ndarray) -> int | None:
+    """After how many rows the line is broken: the longest run of rows that all turn by the same angles."""
+    number = len(steps) + 1
+    for length in range(number, 1, -1):
+        if number % length:
+            continue
+        inside = (np.arange(1, number) % length) != 0
+        some = steps[inside]
+        if (np.abs(some - some[0]) <= _CLOSE).all():
+            return length
+    return None
+
+
+def _origins(found: GridRotation) -> list[tuple[float, ...]]:
+    """Where position 0 may lie, in cells of each axis: the middle of the grid, its first cell, or before that."""
+    each = [sorted({(size - 1) / 2, 0.0, -1.0, -0.5}, key=lambda one: -one) for size in found.sizes]
+    middle = tuple((size - 1) / 2 for size in found.sizes)
+    rest = [origin for origin in itertools.product(*each) if origin != middle]
+    out = [middle, *rest]
+    if len(found.sizes) == 1:
+        out += _lines(found)
+    return out
+
+
+def _lines(found: GridRotation) -> list[tuple[float, ...]]:
+    """Origins of a single axis that are none of these: those at which the slowest pairs have phase 0."""
+    order = np.argsort(np.abs(found.angles[0]))
+    slow, phase = found.angles[0][order], found.phase[order]
+    slow, phase = slow[np.abs(slow) > 1e-3][:3], phase[np.abs(slow) > 1e-3][:3]
+    if not len(slow):
+        return []
+    return [(-float(phase[0] + _TURN * turns) / float(slow[0]),) for turns in range(-8, 9)]
+
+
+def _checked(
+    given: GivenTable, hands: PairReading, order: str, found: GridRotation, *, origin: tuple[float, ...], prefix: int
+) -> Match | None:
+    angles = found.angles.copy()
+    off = found.phase + np.array(origin) @ angles
+    off -= _TURN * np.round(off / _TURN)
+    for axis, place in enumerate(origin):
+        # Half a cell from the middle, a whole turn more or less from cell to cell moves the phase by half a turn.
+        if place % 1 == 0.5:
+            wrong = np.abs(np.abs(off) - math.pi) < 0.1
+            angles[axis, wrong] -= _TURN * np.where(angles[axis, wrong] > 0, 1, -1)
+            off[wrong] = 0
+            break
+    if np.abs(off).max() > 0.05:
+        return None
+    axes = len(found.sizes)
+    digits, scale = plain(hands.size, max(hands.noise, 2.0**-24) * hands.size, (1.0,))
+    spec = FourierFeatures(
+        given.width,
+        axes,
+        layout=hands.layout,
+        order=order,  # type: ignore[arg-type]
+        scale=scale if digits < UNKNOWN else hands.size,
+    )
+    # Coordinates of the spec's axes: the fastest first (x, y), as SAM has them.
+    turn = slice(None, None, -1)
+    middle = all(place == (size - 1) / 2 for place, size in zip(origin, found.sizes, strict=True)) and axes > 1
+    sizes = found.sizes[turn]
+    steps = [2 / size for size in sizes] if middle else [1.0] * axes
+    running = tuple(range(axes))[turn]
+    if middle:
+        grid, full = (Grid.centres(sizes, -1, 1, order=running, prefix=led) for led in (0, prefix))
+    else:
+        starts = [-place * step for place, step in zip(origin[turn], steps, strict=True)]
+        grid, full = (Grid(sizes, start=starts, step=steps, order=running, prefix=led) for led in (0, prefix))
+    values = angles[turn] / (spec.multiplier * np.array(steps)[:, None])
+    if axes == 1:
+        values = values[0]
+    rates = np.abs(np.atleast_2d(values)) * spec.multiplier
+    index = np.arange(2 * rates.shape[1])
+    rates = rates[:, index // 2 if spec.layout == "interleaved" else index % rates.shape[1]]
+    like = (spec.axes, spec.layout, spec.order, spec.raw, spec.scale)
+    names = [
+        name
+        for name, known in of_kind(FourierFeatures)
+        if (known.axes, known.layout, known.order, known.raw, known.scale) == like
+    ]
+    seen = {
+        "grid": list(found.sizes),
+        "start": [float(one) for one in grid.start],
+        "step": [float(one) for one in grid.step],
+        "rates": "modulo a whole turn from cell to cell",
+    }
+    expected = ExpectedTable.of_cells(spec, grid, rates, values=values, drawn=True)
+    return exact_match(given, expected, full, ranked(names, _KNOWN), seen, prefix=prefix)

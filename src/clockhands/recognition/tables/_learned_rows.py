@@ -1,0 +1,116 @@
+"""Tables in no convention that is known: columns that are waves all the same, and rows that training made.
+
+A wave of any phase keeps ``d_(r+1) + d_(r-1) = 2 cos(angle) d_r``, where ``d`` is how much it changes from row to row.
+A column is a wave where that leaves less than a fiftieth of how ``d`` changes, over at least half a turn.
+
+In noise the correlation of neighbouring rows is 0, give or take ``1 / sqrt(rows x n)``, where ``n`` is how many
+independent numbers a row has: of components with shares ``s`` of the variance, ``1 / sum(s**2)``. Rows that were
+trained to stand for neighbouring positions are alike far beyond that.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from clockhands.additive import Learned
+from clockhands.recognition._given import GivenTable
+from clockhands.recognition._matches import Match, Matches
+
+_ROWS, _CHANNELS = 1024, 512  # looked at, at most
+_LEFT = 0.02
+_SHARE = 0.1  # of the columns that must be waves, and 4, to speak of them
+SIGMAS = 8.0  # standard deviations of noise that neighbours must be alike by
+_SPECTRUM_ROWS, _CHANNELS = 2048, 512  # looked at, at most
+
+
+def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
+    """A sentence about the columns that are waves, with what was seen of them; nothing where there are few."""
+    rows = given.at(slice(0, min(_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
+    if len(rows) < 16:
+        return "", {}
+    change = np.diff(rows, axis=0)
+    middle, both = change[1:-1], change[2:] + change[:-2]
+    power = np.maximum((middle**2).sum(axis=0), 1e-300)
+    cosine = np.clip((middle * both).sum(axis=0) / (2 * power), -1, 1)
+    left = np.sqrt(((both - 2 * cosine * middle) ** 2).sum(axis=0) / power)
+    angle = np.arccos(cosine)
+    moves = np.abs(change).max(axis=0) > 8 * given.rounding * np.abs(rows).max()
+    waves = moves & (left <= _LEFT * 2 * (1 - cosine)) & (angle * len(rows) >= math.pi)
+    number = int(waves.sum())
+    if number < max(4, _SHARE * rows.shape[1]):
+        return "", {}
+    rates = angle[waves]
+    words = (
+        f"{number} of {rows.shape[1]} columns turn evenly, each at one rate of {rates.min():.3g} to {rates.max():.3g} "
+        "rad per row, but not as pairs of any convention that is known."
+    )
+    return words, {"columns_that_turn": number, "rates_per_row": [float(f"{one:.6g}") for one in rates[:64]]}
+
+
+def identify_trained(given: GivenTable, reason: str) -> Matches:
+    """A learned table, or none: ``reason`` says why it is no sinusoid."""
+    for begin, block in given.blocks():
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if bad.size:
+            return Matches([], f"Row {begin + bad[0]} holds NaN or infinite numbers.")
+    rows = given.at(slice(0, min(_SPECTRUM_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
+    found = spectrum(rows)
+    noise, near = found.pop("by_chance"), found["neighbours"]
+    if abs(near) < SIGMAS * noise:
+        return Matches(
+            [],
+            f"{reason} Neighbouring rows are no more alike than those of noise: their correlation is {near:.2g}, and "
+            f"rows in an order of no meaning have up to {SIGMAS * noise:.1g}.",
+        )
+    match = Match(
+        Learned(width=given.width, rows=given.rows),
+        range(given.rows),
+        given.array,
+        confidence=min(1.0, abs(near)),
+        evidence=tuple(found.items()),
+    )
+    words = (
+        f"{reason} It is a table of learned rows: neighbours correlate by {near:.2g}, and "
+        f"{found['components_for_90_percent']} of {min(rows.shape)} components hold 90 % of what differs between rows."
+    )
+    return Matches([match], words)
+
+
+def spectrum(rows: np.ndarray) -> dict[str, Any]:
+    """What the rows [rows, channels] of a table have in common: JSON values.
+
+    ``neighbours`` is the correlation of rows one apart, ``alike`` that of rows 1, 2, 4, … apart; ``components`` the
+    share of the leading ones in what differs between rows, and ``periods`` how many rows each of them needs to come
+    back, by the largest of its Fourier coefficients; ``unlike`` the rows whose length is far from the others'.
+    """
+    lengths = np.linalg.norm(rows, axis=1)
+    middle = np.median(lengths)
+    spread = 1.4826 * np.median(np.abs(lengths - middle)) + 1e-12 * middle
+    unlike = np.flatnonzero(np.abs(lengths - middle) > 8 * spread)
+    rest = rows - rows.mean(axis=0)
+    total = float((rest**2).sum())
+    if not total > 0:
+        return {"neighbours": 0.0, "by_chance": 1.0, "components_for_90_percent": 0}
+    lags = [1 << power for power in range(10) if (1 << power) <= len(rows) // 2]
+    alike = [float((rest[lag:] * rest[:-lag]).sum()) / total * len(rows) / (len(rows) - lag) for lag in lags]
+    wide = len(rows) <= rest.shape[1]
+    values, vectors = np.linalg.eigh(rest @ rest.T if wide else rest.T @ rest)
+    values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
+    share = values / values.sum()
+    courses = vectors[:, :4] if wide else rest @ vectors[:, :4]
+    periods = []
+    for course in (courses - courses.mean(axis=0)).T:
+        strength = np.abs(np.fft.rfft(course))
+        strength[0] = 0
+        top = int(strength.argmax())
+        periods.append(round(len(rows) / top, 1) if top else None)
+    return {
+        "neighbours": alike[0] if alike else 0.0,
+        "by_chance": math.sqrt(float((share**2).sum()) / len(rows)),
+        "alike": {str(lag): round(one, 4) for lag, one in zip(lags, alike, strict=True)},
+        "components": [round(float(one), 4) for one in share[:8]],
+        "components_for_90_percent": int(np.searchsorted(np.cumsum(share), 0.9)) + 1,
+        "periods": periods,
+        "unlike": unlike[:10].tolist(),
+    }

@@ -1,0 +1,131 @@
+"""What made the numbers of a bare table: one question after another, until one is answered."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from clockhands.positions import positions_of
+from clockhands.recognition._given import ROUNDING, GivenTable
+from clockhands.recognition._matches import Matches
+from clockhands.recognition._preset_names import with_equal_words
+from clockhands.recognition.tables._fourier_tables import identify_mixed
+from clockhands.recognition.tables._grid_tables import identify_cells
+from clockhands.recognition.tables._learned_rows import identify_trained, lone_waves
+from clockhands.recognition.tables._low_precision import identify_low_precision
+from clockhands.recognition.tables._sinusoids import checked, identify_single, sinusoids
+from clockhands.specs import describe
+
+LEAST_ROWS = 4
+HEAD = 256  # rows in which something must differ
+TURNED = 1 << 20  # numbers of a table that is looked at transposed, and with the other sign
+
+
+def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -> Matches:
+    """The code of a table [rows, width] of a dtype, whose rows stand at ``positions`` if they are given."""
+    why = _why_not(rows, dtype)
+    if why is not None:
+        return Matches([], why)
+    given = GivenTable(rows, dtype, positions)
+    found = identify_rows(given)
+    if positions is not None and (not found or found[0].residual is not None):
+        found = _elsewhere(given, positions) or found
+    if positions is None and (not found or found[0].residual is not None):
+        # Rounding in 8 or 11 bits looks like training, until it is done again.
+        found = identify_low_precision(rows) or found
+    return found or _unknown(given, found.reason)
+
+
+def _unknown(given: GivenTable, reason: str) -> Matches:
+    """What can be said of a table that is no code that is known."""
+    words, seen = lone_waves(given)
+    found = identify_trained(given, words or reason)
+    matches = [replace(match, evidence=(*match.evidence, *seen.items())) for match in found]
+    return Matches(matches, f"{found.reason}{_if_turned(given, waves=bool(words))}")
+
+
+def _if_turned(given: GivenTable, *, waves: bool) -> str:
+    """A sentence about a table that would be a code with its columns as rows, or with the other sign."""
+    if given.rows * given.width > TURNED:
+        return ""
+    turned = [(given.array.T, "Its columns are the rows")]
+    if waves:
+        turned.append((-given.array, "With the other sign it is that"))
+    for array, words in turned:
+        if len(array) < LEAST_ROWS or not array[:HEAD].any():
+            continue
+        found = identify_rows(replace(given, array=array, positions=None))
+        if found and found[0].residual is None:
+            return f" {words} of {describe(found[0].spec)}."
+    return ""
+
+
+def _elsewhere(given: GivenTable, positions: np.ndarray) -> Matches | None:
+    """What a table is at other positions than those given, where it is that on every row."""
+    found = identify_rows(replace(given, positions=None))
+    if not found or found[0].residual is not None:
+        return None
+    true = positions_of(found[0].positions).as_float64()
+    off = positions - true if true.shape == positions.shape else np.zeros(0)
+    words = "Its rows do not stand at the positions given."
+    if off.size and (np.abs(off - off[0]) <= 1e-6 * (1 + abs(off[0]))).all():
+        words = f"The positions given are {abs(off[0]):.9g} too {'high' if off[0] > 0 else 'low'}."
+    return Matches(found, f"{words} {found.reason}")
+
+
+def _why_not(rows: np.ndarray, dtype: str) -> str | None:
+    """Why an array is no table, if that can be seen at once."""
+    if rows.dtype.kind in "biu":
+        return f"These are numbers of {dtype}: a code of sines and cosines has fractions."
+    if rows.dtype.kind == "c":
+        return "These are complex numbers: a table of positions is real."
+    if dtype not in ROUNDING:
+        return f"Numbers of {dtype} have too few digits to tell one table from another: give those it was made of."
+    if rows.ndim != 2:
+        flat = f", reshaped to {[rows.size // rows.shape[-1], rows.shape[-1]]}" if rows.ndim > 2 and rows.size else ""
+        return f"A table is [rows, width], and this is an array of shape {list(rows.shape)}: give it row by row{flat}."
+    if not rows.size:
+        return f"There is nothing in an array of shape {list(rows.shape)}."
+    if len(rows) < LEAST_ROWS:
+        return f"{len(rows)} rows are too few to tell how anything turns: give at least {LEAST_ROWS}."
+    head = rows[:HEAD].astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(head).all(axis=1))
+    if bad.size:
+        return f"Row {bad[0]} holds NaN or infinite numbers."
+    if not 1e-100 < (largest := np.abs(head).max()) < 1e100:
+        return f"Its largest number is {largest:.3g}, which is none of a table's."
+    if (head == head[0]).all():
+        return f"All rows are the same, as far as row {min(HEAD, len(rows)) - 1}."
+    return None
+
+
+def identify_rows(given: GivenTable) -> Matches:
+    """The sinusoids that a table is."""
+    found = _identified(given)
+    return Matches([with_equal_words(match, given) for match in found], found.reason)
+
+
+def _identified(given: GivenTable) -> Matches:
+    reasons = []
+    prefix = _leading_zeros(given)
+    if prefix:
+        at = None if given.positions is None else given.positions[prefix:]
+        given = replace(given, array=given.array[prefix:], positions=at)
+    for found in sinusoids(given):
+        match, reason = checked(given, found, prefix)
+        if match is not None:
+            return Matches([match], reason)
+        reasons.append(reason)
+    if given.positions is None:
+        for other in (identify_single, identify_cells, identify_mixed):
+            match = other(given, prefix)
+            if match:
+                return match
+            if other is identify_cells:
+                reasons.append(match.reason)
+    return Matches([], reasons[0] if reasons else "No pair of channels turns evenly from row to row.")
+
+
+def _leading_zeros(given: GivenTable) -> int:
+    """Rows of zeros before the first other one, as far as a description is looked for."""
+    filled = np.flatnonzero(np.asarray(given.array[:HEAD]).any(axis=1))
+    return int(filled[0]) if filled.size else 0

@@ -1,0 +1,77 @@
+"""Turning by the way of the array's library: the plain formula, or a faster way to do the same.
+
+`clockhands.rotary.formula.plain` is the definition. A library with a better way has a row in `WAYS`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from clockhands.rotary._spec import Rotary
+from clockhands.rotary.formula import plain
+from clockhands.traces import library_of
+
+
+def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
+    """``x`` turned by the way of its library.
+
+    ``cosine`` and ``sine`` broadcast to its pairs: NumPy arrays, or the library's own where they were traced.
+    """
+    from array_api_compat import array_namespace, device
+
+    way = WAYS.get(library_of(x))
+    if way is not None:
+        return way()(x, cosine, sine, spec)
+    xp = array_namespace(x)
+    if isinstance(cosine, np.ndarray):
+        cosine, sine = xp.asarray(cosine, device=device(x)), xp.asarray(sine, device=device(x))
+    return plain(x, cosine, sine, spec, xp)
+
+
+def placed(part: Any, like: Any) -> Any:
+    """Cosines or sines as an array that a caller may keep: of the library and on the device of ``like``.
+
+    The spec remembers NumPy's arrays, so they are handed out read-only, and PyTorch and JAX get copies.
+    """
+    library = library_of(like)
+    if not isinstance(part, np.ndarray):  # traced: PyTorch's and JAX's own
+        return part.to(like.device) if library == "torch" else part
+    if library == "numpy":
+        view = part.view()
+        view.flags.writeable = False
+        return view
+    if library == "torch":
+        from clockhands.rotary._torch_way import copied
+
+        return copied(part, like)
+    if library == "jax":
+        from clockhands.rotary._jax_way import copied
+
+        return copied(part, like)
+    from array_api_compat import array_namespace, device
+
+    return array_namespace(like).asarray(part, device=device(like), copy=True)
+
+
+def _numpy_way() -> Callable[..., Any]:
+    from clockhands.rotary._numpy_way import turned
+
+    return turned
+
+
+def _torch_way() -> Callable[..., Any]:
+    from clockhands.rotary._torch_way import turned
+
+    return turned
+
+
+def _jax_way() -> Callable[..., Any]:
+    from clockhands.rotary._jax_way import turned
+
+    return turned
+
+
+# Library -> what imports the faster way there; anything else goes by `plain`. An import statement is a thing that
+# PyTorch's compiler follows, `import_module` is not.
+WAYS = {"numpy": _numpy_way, "torch": _torch_way, "jax": _jax_way}

@@ -1,0 +1,95 @@
+"""Cosine and sine that are made once a step and used in every layer: the value that holds them, and its checks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands import traces
+from clockhands.dtypes import name_of
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.rotary._spec import Rotary
+
+_MAKE = "Make it with clockhands.rotary.cos_sin(spec, positions, like=x)"
+
+
+@dataclass(frozen=True, eq=False)
+class CosSin:
+    """Cosine and sine of every dimension pair at the positions of one step; made by `clockhands.rotary.cos_sin`.
+
+    The sine is negative where the code rotates backward, and both are multiplied by the code's attention factor.
+    ``cosine, sine = pair`` unpacks them. In JAX it is a pytree with two leaves.
+
+    Attributes:
+        cosine, sine: [seq, pairs] or [batch, seq, pairs], float32, or float64 for float64 heads. Do not change them in
+            place: NumPy's are read-only.
+        spec: The code they are of; `clockhands.rotate` refuses another one.
+        role: ``"query"`` or ``"key"`` for a code with xPos, else None.
+        dtype: The name of the dtype that they were made for.
+    """
+
+    cosine: Any
+    sine: Any
+    spec: Rotary
+    role: str | None = None
+    dtype: str = "float32"
+
+    def __iter__(self) -> Iterator[Any]:
+        """Cosine, then sine."""
+        return iter((self.cosine, self.sine))
+
+
+def parts_of(  # noqa: PLR0917 - what `rotate` was called with
+    pair: Any, x: Any, spec: Rotary, positions: Any, role: str | None, axis: int, name: str = "x"
+) -> tuple[Any, Any]:
+    """Cosine and sine of a `CosSin`, if it is one for these heads.
+
+    Args:
+        pair: What the caller gave as ``cos_sin``.
+        x: The heads that it is applied to.
+        spec: The code that they are rotated by.
+        positions: What the caller gave as positions, which must be None.
+        role: The role of the heads.
+        axis: The axis of ``x`` that is the sequence, counted from 0.
+        name: What the caller names the heads.
+
+    Raises:
+        InvalidType: It is no `CosSin`, or one of another array library.
+        InvalidValue: Positions are given too, or it is of another code, role, precision or shape.
+    """
+    if positions is not None:
+        raise InvalidValue(
+            "`positions` and `cos_sin` are both given, and `cos_sin` holds the positions already.", "Leave one out."
+        )
+    if not isinstance(pair, CosSin):
+        raise InvalidType(f"`cos_sin` must be a CosSin, got {type(pair).__name__}.", f"{_MAKE}.")
+    if pair.spec is not spec and pair.spec != spec:
+        raise InvalidValue("`cos_sin` was made for another code than `spec`.", f"{_MAKE}, with this spec.")
+    if pair.role != role:
+        raise InvalidValue(
+            f"`cos_sin` was made for the role {pair.role!r}, and these heads have the role {role!r}.",
+            "Make one pair for queries, cos_sin(…, role='query'), and one for keys, cos_sin(…, role='key').",
+        )
+    theirs, ours = traces.library_of(pair.cosine), traces.library_of(x)
+    if theirs != ours:
+        raise InvalidType(f"`cos_sin` is of the library {theirs}, and `{name}` is of {ours}.", f"{_MAKE}.")
+    kind, made = name_of(x), name_of(pair.cosine)
+    work = "float64" if kind == "float64" else "float32"
+    if made != work:
+        raise InvalidValue(
+            f"`cos_sin` is {made}, and heads of {kind} are rotated in {work}.", f"{_MAKE}, and do not cast it."
+        )
+    if spec.xpos is not None and kind == "float16" != pair.dtype:
+        raise InvalidValue(
+            f"`cos_sin` was made for {pair.dtype}, and the growth of xPos may leave the range of float16.", f"{_MAKE}."
+        )
+    shape, given = tuple(x.shape), tuple(pair.cosine.shape)
+    batched = len(given) == 3 and len(shape) >= 3 and axis != 0 and given[0] in (1, shape[0])
+    pairs = spec.rotated // 2
+    if given[-2:] != (shape[axis], pairs) or not (len(given) == 2 or batched) or tuple(pair.sine.shape) != given:
+        raise InvalidValue(
+            f"`cos_sin` must be of shape [{shape[axis]}, {pairs}]"
+            + (f" or [{shape[0]}, {shape[axis]}, {pairs}]" if len(shape) >= 3 and axis != 0 else "")
+            + f" for `{name}` of shape {list(shape)}, got {list(given)}.",
+            "Make it for the positions of these tokens: [seq], or [batch, seq] where batch is axis 0 of x.",
+        )
+    return pair.cosine, pair.sine

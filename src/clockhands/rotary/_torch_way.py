@@ -1,0 +1,159 @@
+"""Turning PyTorch tensors: in one pass where pairs lie side by side, with a backward that turns back."""
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from array_api_compat import torch as xp
+
+from clockhands.rotary._spec import Rotary
+from clockhands.rotary.formula import cut, members, plain, regions
+
+_IN_CACHE = 1 << 18  # numbers that are turned at a time
+
+# What batched gradients know: they have a rule for `cat`, and none for `concat`, which is the same.
+_SIMPLE = SimpleNamespace(
+    astype=torch.Tensor.to,
+    reshape=torch.reshape,
+    stack=lambda parts, axis: torch.stack(parts, dim=axis),
+    concat=lambda parts, axis: torch.cat(parts, dim=axis),
+)
+
+
+def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tensor:
+    """See `clockhands.rotary.formula.plain`, to which this is equal."""
+    cos, sin = (torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in (cosine, sine))
+    cos, sin = cos.to(x.device), sin.to(x.device)
+    if torch.compiler.is_compiling() or x.device.type == "meta":
+        return plain(x, cos, sin, spec, xp)
+    if _is_watched(x):
+        return Turn.apply(x, cos, sin, spec)  # type: ignore[no-any-return]
+    return _turn(x, cos, sin, spec)
+
+
+def copied(part: np.ndarray, like: torch.Tensor) -> torch.Tensor:
+    """A copy of an array on the device of ``like``."""
+    return torch.from_numpy(part).to(like.device, copy=True)
+
+
+def _is_watched(x: torch.Tensor) -> bool:
+    """Whether anything asks for a derivative or maps over an axis; what only turns is spared a function of autograd."""
+    return (
+        (x.requires_grad and torch.is_grad_enabled())
+        or torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
+        or torch._C._are_functorch_transforms_active()  # noqa: SLF001
+        or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
+    )
+
+
+class Turn(torch.autograd.Function):
+    """A rotation; its backward is the rotation by the negative sine."""
+
+    @staticmethod
+    def forward(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+        """Turn forward."""
+        if torch._C._functorch.is_legacy_batchedtensor(x):  # type: ignore[attr-defined] # noqa: SLF001
+            return plain(x, cos, sin, spec, _SIMPLE)  # type: ignore[no-any-return]
+        return _turn(x, cos, sin, spec)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG004 - torch's own name
+        """Keep what the backward needs: not the tensor itself."""
+        _, cos, sin, spec = inputs
+        ctx.save_for_backward(cos, sin)
+        ctx.save_for_forward(cos, sin)
+        ctx.spec = spec
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[torch.Tensor, int]:
+        """The mapped axis goes in front, where all three broadcast."""
+        *arrays, spec = args
+        x, cos, sin = (
+            part if dim is None else part.movedim(dim, 0) for part, dim in zip(arrays, in_dims[:3], strict=True)
+        )
+        if in_dims[0] is None:
+            x = x.expand(info.batch_size, *x.shape)
+        return Turn.apply(x, cos, sin, spec), 0
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        """Turn back; where the output was reordered, put it back in order."""
+        (gradient,) = grad_outputs
+        cos, sin = ctx.saved_tensors
+        spec: Rotary = ctx.spec
+        if spec.reordered:
+            return _turn_back(gradient, cos, sin, spec), None, None, None
+        if torch.compiler.is_compiling() or _is_watched(gradient):
+            return Turn.apply(gradient, cos, -sin, spec), None, None, None
+        return _turn(gradient, cos, -sin, spec), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> torch.Tensor:
+        """A rotation is linear."""
+        cos, sin = ctx.saved_tensors
+        return Turn.apply(grad_inputs[0], cos, sin, ctx.spec)  # type: ignore[no-any-return]
+
+
+# PyTorch asks for it in every call, and working it out costs as much as turning a short sequence.
+Turn.forward.__signature__ = inspect.signature(Turn.forward)  # type: ignore[attr-defined]
+
+
+def _turn_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+    begin, end, half = spec.start, spec.start + spec.rotated, spec.rotated // 2
+    pairs = torch.stack((gradient[..., begin : begin + half], gradient[..., begin + half : end]), dim=-1)
+    pieces = (gradient[..., :begin], pairs.reshape((*gradient.shape[:-1], spec.rotated)), gradient[..., end:])
+    return Turn.apply(torch.cat(pieces, dim=-1), cos, -sin, spec.in_order)  # type: ignore[no-any-return]
+
+
+def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+    work = x.to(cos.dtype)
+    out = torch.empty(x.shape, dtype=cos.dtype, device=x.device)
+    if spec.rotated < spec.head_width:
+        out[..., : spec.start] = work[..., : spec.start]
+        out[..., spec.start + spec.rotated :] = work[..., spec.start + spec.rotated :]
+    for channels, pairs in regions(spec):
+        block, result, c, s = cut(work, channels), cut(out, channels), cut(cos, pairs), cut(sin, pairs)
+        if spec.layout == "interleaved" and not spec.reordered and _complex_view_fits(block):
+            numbers = torch.view_as_complex(block.unflatten(-1, (-1, 2)))
+            torch.mul(numbers, torch.complex(c, s), out=torch.view_as_complex(result.unflatten(-1, (-1, 2))))
+            continue
+        _in_parts(block, result, c, s, spec)
+    return out.to(x.dtype)
+
+
+def _in_parts(block: torch.Tensor, result: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
+    """Turn channels of one layout, at a time as many tokens of all heads as stay in the cache between the passes."""
+    halves = spec.layout == "halves"
+    if halves:
+        cos = torch.cat((cos, cos), dim=-1)  # turns both halves in one pass over all channels
+    if block.numel() <= _IN_CACHE:
+        _in_passes(block, result, cos, sin, spec)
+        return
+    tokens = max(1, _IN_CACHE * block.shape[-2] // block.numel())
+    cos, sin = (part.expand(*block.shape[:-1], part.shape[-1]) for part in (cos, sin))
+    parts = (tensor.split(tokens, dim=-2) for tensor in (block, result, cos, sin))
+    for given, made, c, s in zip(*parts, strict=True):
+        _in_passes(given, made, c, s, spec)
+
+
+def _in_passes(given: torch.Tensor, made: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
+    """Turn channels of one layout, all at once; cosines of halves are those of both of them."""
+    halves = spec.layout == "halves"
+    first, second = members(given, spec)
+    into, beside = made.chunk(2, dim=-1) if halves or spec.reordered else members(made, spec)
+    if halves:
+        torch.mul(given, cos, out=made)
+        beside.addcmul_(first, sin)
+    else:
+        torch.mul(first, cos, out=into)
+        torch.mul(first, sin, out=beside)
+        beside.addcmul_(second, cos)
+    into.addcmul_(second, sin, value=-1)
+
+
+def _complex_view_fits(block: torch.Tensor) -> bool:
+    """Whether pairs lie side by side and start at even places."""
+    *lead, last = block.stride()
+    return last == 1 and block.storage_offset() % 2 == 0 and all(step % 2 == 0 for step in lead)

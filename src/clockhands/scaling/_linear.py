@@ -1,0 +1,32 @@
+"""Position interpolation."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from clockhands.arguments import settle
+from clockhands.ladders import Ladder
+from clockhands.scaling._scaling import Spelling, exact, factor_of
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Position interpolation: ``w_j / f``; all hands slower alike.
+
+    Raises:
+        InvalidValue: The factor is below 1 or not finite.
+
+    Source: Chen et al. 2023, arXiv:2306.15595, section 3.2; Transformers ``rope_type: linear``.
+    """
+
+    factor: float
+
+    SPELLINGS: ClassVar = (Spelling("linear", needs=("factor",), make=lambda said: Linear(said["factor"])),)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(self, factor=factor_of(self.factor))
+
+    def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
+        """The scaled ladder; the length does not matter."""
+        factor = exact(self.factor)
+        return ladder.mapped(lambda _, rate: rate / factor, f"linear scaling by {self.factor:g}")

@@ -1,0 +1,72 @@
+"""Llama 3's scaling."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from clockhands.arguments import count, positive, settle
+from clockhands.errors import InvalidValue
+from clockhands.ladders import TWO_PI, Ladder
+from clockhands.scaling._scaling import Spelling, exact, factor_of
+
+
+@dataclass(frozen=True)
+class Llama3:
+    """Llama 3's: hands of fewer than ``low`` turns slowed ``f`` times, of more than ``high`` kept, a blend between.
+
+    With ``s = (t_j - low) / (high - low)`` held to [0, 1] the rate is ``(1 - s) w_j / f + s w_j``. Where ``low`` equals
+    ``high`` (Llama 4 Scout) nothing is blended.
+
+    Raises:
+        InvalidValue: A value is impossible.
+
+    Source: meta-llama/llama-models, ``apply_scaling``; Transformers ``rope_type: llama3``.
+    """
+
+    factor: float
+    original: int
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+
+    SPELLINGS: ClassVar = (
+        Spelling(
+            "llama3",
+            needs=("factor", "low", "high"),
+            may=("original",),
+            needs_original=True,
+            reaches_context=True,
+            make=lambda said: Llama3(said["factor"], said["original"], said["low"], said["high"]),
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(
+            self,
+            factor=factor_of(self.factor),
+            original=count("original", self.original),
+            low_freq_factor=positive("low_freq_factor", self.low_freq_factor),
+            high_freq_factor=positive("high_freq_factor", self.high_freq_factor),
+        )
+        if self.high_freq_factor < self.low_freq_factor:
+            raise InvalidValue(
+                f"`high_freq_factor` must not be below `low_freq_factor`, got {self.high_freq_factor:g} "
+                f"and {self.low_freq_factor:g}.",
+                "Llama 3.1's values are 4 and 1.",
+            )
+
+    def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
+        """The scaled ladder; the length does not matter."""
+        given = (self.factor, self.low_freq_factor, self.high_freq_factor)
+        factor, low, high = map(exact, given)
+
+        def change(_: int, rate: Decimal) -> Decimal:
+            turns = self.original * rate / TWO_PI
+            if turns >= high:
+                return rate
+            if turns <= low:
+                return rate / factor
+            kept = (turns - low) / (high - low)
+            return (1 - kept) * rate / factor + kept * rate
+
+        return ladder.mapped(change, f"Llama-3 scaling by {self.factor:g} from {self.original}")

@@ -1,0 +1,50 @@
+"""Gemma 4's proportional scaling."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from clockhands.arguments import positive, settle
+from clockhands.errors import InvalidValue
+from clockhands.ladders import Ladder
+from clockhands.scaling._scaling import Spelling, exact, factor_of
+
+
+@dataclass(frozen=True)
+class Proportional:
+    """Proportional (Gemma 4): the first ``int(fraction n)`` hands keep the whole head's rates, the rest stand still.
+
+    Unlike a partial rotary, whose exponent runs over the rotated channels only. All rates are divided by ``factor``.
+
+    Raises:
+        InvalidValue: A value is impossible.
+
+    Source: Transformers 5.23.0 ``rope_type: proportional``.
+    """
+
+    fraction: float
+    factor: float = 1.0
+
+    SPELLINGS: ClassVar = (
+        Spelling(
+            "proportional",
+            may=("factor",),
+            make=lambda said: Proportional(said["share"] or 1.0, said["factor"] or 1.0),
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        settle(self, fraction=positive("fraction", self.fraction), factor=factor_of(self.factor))
+        if self.fraction > 1:
+            raise InvalidValue(
+                f"`fraction` must be at most 1, got {self.fraction:g}.", "It is the share of the pairs that turn."
+            )
+
+    def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
+        """The scaled ladder; the length does not matter."""
+        turning, factor = int(self.fraction * ladder.pairs), exact(self.factor)
+        return ladder.mapped(
+            lambda pair, rate: rate / factor if pair < turning else Decimal(0),
+            f"proportional scaling ({self.fraction:g} of the pairs)",
+        )

@@ -1,0 +1,261 @@
+"""The ladders of a model against its lengths, as SVG: which pairs come round, and what a scaling does to them.
+
+One band for each ladder, with a mark for each pair on a logarithmic axis of wavelengths; a scaled ladder below the one
+that it was made from. Marks tell by their shape, and not by their colour alone, which pairs never complete a turn.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from clockhands.auditing import Audit
+from clockhands.auditing.findings import spoken
+from clockhands.errors import ClockhandsError
+from clockhands.measures import completes, turned_beyond
+from clockhands.rotary import Rotary
+from clockhands.show._markup import Markup, element
+from clockhands.show.terminal import LISTED, title_of
+from clockhands.sources.resolved import Code
+
+_ABOVE = 40  # px for the names of the two lengths
+_BELOW = 46  # px for the axis and its name
+_WORDS, _ROW, _JOIN, _GAP = 20, 13, 14, 14
+_APART = 2.5  # px between two marks of one kind
+_LETTER = 7.0  # px of a letter, at most, in the size of the axis
+
+
+@dataclass(frozen=True)
+class Band:
+    """One ladder.
+
+    Attributes:
+        title: Whose it is.
+        before: Its rates before the scaling; None where there is none, or where it is not known.
+        rates: Its rates in use.
+        trained: The length that the slow pairs saw, in tokens; None if nothing declares one.
+        served: The length that it is used with; None if nothing declares one.
+        window: Whether the lengths are those of a window, past which no query of these layers looks.
+    """
+
+    title: str
+    before: tuple[float, ...] | None
+    rates: tuple[float, ...]
+    trained: int | None
+    served: int | None
+    window: bool = False
+
+    @property
+    def beyond(self) -> tuple[bool, ...]:
+        """For each pair whether it never came round in training and is turned further than that when it is served."""
+        if self.trained is None or self.served is None:
+            return (False,) * len(self.rates)
+        return turned_beyond(self.before or self.rates, self.rates, self.trained, self.served)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """How each pair in use is marked: ``beyond``, else ``turning`` or ``never``, by its rate at the served length.
+
+        What stands on the axis beyond the line of that length thus never completes a turn there.
+        """
+        return tuple(
+            "beyond" if far else "turning" if self.served is None or completes(rate, self.served) else "never"
+            for rate, far in zip(self.rates, self.beyond, strict=True)
+        )
+
+    @property
+    def marks_before(self) -> tuple[str, ...]:
+        """The same of the rates before the scaling, at the trained length."""
+        return tuple(
+            "turning" if self.trained is None or completes(rate, self.trained) else "never"
+            for rate in self.before or ()
+        )
+
+    @property
+    def says(self) -> str:
+        """What is to be seen, in a sentence."""
+        pairs = len(self.rates)
+        if self.trained is None:
+            return f"{self.title}: {pairs} pairs; no length is declared that they could be held against."
+        served = self.trained if self.served is None else self.served
+        count = _never(self.before or self.rates, self.trained)
+        never = f"{self.title}: {count or 'none'} of {pairs} pairs never complete{'s' if count < 2 else ''} a"
+        never += f" turn within {'the window of ' if self.window else ''}{spoken(self.trained)} tokens"
+        if self.before is not None:
+            within = "" if served == self.trained else f"within {spoken(served)} "
+            never += f" before the scaling, {_never(self.rates, served) or 'none'} {within}after it"
+        if self.served == self.trained or not count:
+            return f"{never}."
+        further = sum(self.beyond)
+        what = "none of these is" if not further else "one of these is" if further == 1 else f"{further} of these are"
+        return f"{never}; at {spoken(self.served)} {what} turned further than training turned it."
+
+
+def _never(rates: Sequence[float], length: int) -> int:
+    return sum(not completes(rate, length) for rate in rates)
+
+
+def bands_of(audit: Audit) -> tuple[Band, ...]:
+    """The ladders of an audit, one for each group of layers with rates; a ladder that is shared is shown once."""
+    found: dict[tuple[object, ...], Band] = {}
+    for code in audit.layers:
+        if not code.rates or not all(math.isfinite(rate) and rate >= 0 for rate in code.rates):
+            continue
+        served = audit.context or code.usable_length or audit.length
+        original = (code.scaling or {}).get("original")
+        trained = original if isinstance(original, int) and original > 0 else served
+        window = code.window is not None and (served is None or code.window < served)
+        if window:
+            # No query of these layers looks further back.
+            served, trained = code.window, min(trained or math.inf, code.window or math.inf)
+        title = title_of(code, LISTED)
+        where = title.rpartition(": ")[0] or title
+        band = Band(where, _before(code), code.rates, None if trained is None else int(trained), served, window)
+        key = (band.before, band.rates, band.trained, band.served)
+        if key in found:
+            band = replace(found[key], title=f"{found[key].title}; {band.title}")
+        found[key] = band
+    return tuple(found.values())
+
+
+def _before(code: Code) -> tuple[float, ...] | None:
+    """The rates before the scaling that a code declares."""
+    if not code.scaling or code.kind != "rotary":
+        return None
+    spec = code.spec
+    try:
+        if isinstance(spec, Rotary):
+            rates = replace(spec, scaling=None, length=None).rates
+        elif code.base is not None and code.rotated:
+            rates = Rotary(code.rotated, base=code.base, layout=code.layout or "halves").rates  # pyright: ignore[reportArgumentType]
+        else:
+            return None
+    except ClockhandsError:
+        return None
+    before = tuple(rates)
+    return before if len(before) == len(code.rates or ()) and before != code.rates else None
+
+
+def ladder_picture(bands: Sequence[Band], width: int) -> Markup:
+    """The bands as an SVG element of a width in CSS pixels."""
+    return _Picture(bands, width).drawn()
+
+
+class _Picture:
+    def __init__(self, bands: Sequence[Band], width: int) -> None:
+        self.bands, self.width = bands, width
+        rates = [rate for band in bands for rate in (*band.rates, *(band.before or ())) if rate > 0]
+        lengths = [float(length) for band in bands for length in (band.trained, band.served) if length]
+        waves = [2 * math.pi / rate for rate in rates] or [1.0]
+        self.least = math.log10(min(waves)) - 0.05
+        self.most = math.log10(max(waves + lengths)) + 0.05
+        self.heights = [_WORDS + _ROW + (_ROW + _JOIN if band.before else 0) + _GAP for band in bands]
+        self.bottom = _ABOVE + sum(self.heights)
+
+    def x(self, wave: float) -> float:
+        place = (math.log10(wave) - self.least) / max(self.most - self.least, 1e-9)
+        return round(10 + place * (self.width - 20), 1)
+
+    def drawn(self) -> Markup:
+        height = self.bottom + _BELOW
+        return element(
+            "svg",
+            element("title", "The wavelength of every pair against the lengths of the model"),
+            self.axis(),
+            self.lengths(),
+            self.marks(),
+            class_="report-ladder",
+            role="img",
+            aria_label=" ".join(band.says for band in self.bands),
+            viewBox=f"0 0 {self.width} {height}",
+            width=self.width,
+            height=height,
+        )
+
+    def axis(self) -> Iterator[Markup]:
+        yield element("line", class_="axis", x1=4, x2=self.width - 4, y1=self.bottom, y2=self.bottom)
+        first, last = math.ceil(self.least), math.floor(self.most)
+        step = max(1, math.ceil((last - first + 1) / (self.width / 60)))
+        for power in range(first, last + 1, step):
+            at = self.x(10.0**power)
+            yield element("line", class_="axis", x1=at, x2=at, y1=self.bottom, y2=self.bottom + 5)
+            anchor = "middle" if 20 < at < self.width - 20 else "start" if at <= 20 else "end"
+            yield element("text", _power(power), x=at, y=self.bottom + 19, text_anchor=anchor)
+        name = "wavelength (tokens), log"
+        yield element("text", name, x=self.width - 10, y=self.bottom + 38, text_anchor="end")
+
+    def lengths(self) -> Iterator[Markup]:
+        windows = {band.served for band in self.bands if band.served and band.window}
+        trained = {band.trained for band in self.bands if band.trained and not band.window}
+        served = {band.served for band in self.bands if band.served and not band.window}
+        words = "context" if trained == served else "served"
+        named = [(length, f"window {spoken(length)}", "trained") for length in windows]
+        named += [(length, f"{words} {spoken(length)}", "served") for length in served]
+        named += [(length, f"trained {spoken(length)}", "trained") for length in trained - served]
+        named.sort()
+        lines = [self.x(length) for length, _, _ in named]
+        ends = [-math.inf, -math.inf, -math.inf]  # of the words of each line, from the lowest up
+        for (_, words, kind), at, limit in zip(named, lines, [*lines[1:], self.width], strict=False):
+            long = _LETTER * len(words)
+            # To the right of the line, unless they would reach the next one and have room on the left.
+            after = at + 8 + long < limit or at - 4 - long < 0
+            start = at + 4 if after else at - 4 - long
+            level = next((row for row, end in enumerate(ends) if start > end + 12), len(ends) - 1)
+            ends[level] = start + long
+            top = _ABOVE - 6 - 12 * level
+            yield element("line", class_=kind, x1=at, x2=at, y1=top - 8, y2=self.bottom)
+            place = {"x": at + (4 if after else -4), "y": top, "text_anchor": "start" if after else "end"}
+            yield element("text", words, **place)
+
+    def marks(self) -> Iterator[Markup]:
+        top = _ABOVE
+        for band, height in zip(self.bands, self.heights, strict=True):
+            yield element("text", _cut(band.title, self.width), class_="band", x=10, y=top + 13)
+            row = top + _WORDS
+            if band.before:
+                yield self.join(band.before, band.rates, row + _ROW, row + _ROW + _JOIN)
+                yield from self.row(band.before, row, band.marks_before)
+                row += _ROW + _JOIN
+            yield from self.row(band.rates, row, band.marks)
+            top += height
+
+    def row(self, rates: Sequence[float], top: float, kinds: Sequence[str]) -> Iterator[Markup]:
+        """A mark for each pair: a line where it comes round, a taller one where it never does, an arrow beyond."""
+        last: dict[str, float] = {}
+        paths: dict[str, list[str]] = {"turning": [], "never": [], "beyond": []}
+        for rate, kind in zip(rates, kinds, strict=True):
+            at = self.x(2 * math.pi / rate) if rate else self.width - 4.0
+            if abs(at - last.get(kind, -math.inf)) < _APART:
+                continue
+            last[kind] = at
+            low = top + _ROW
+            paths[kind].append(
+                {
+                    "turning": f"M{at},{top + 4}V{low - 1}",
+                    "never": f"M{at},{top}V{low}",
+                    "beyond": f"M{at},{top}V{low}m-2.5,-4l2.5,4l2.5,-4",
+                }[kind]
+            )
+        for kind, parts in paths.items():
+            if parts:
+                yield element("path", class_=f"mark {kind}", d="".join(parts))
+
+    def join(self, before: Sequence[float], after: Sequence[float], top: float, low: float) -> Markup:
+        """Lines from where some pairs stood to where they stand, at most some thirty of them."""
+        step = max(1, round(len(before) / 32))
+        parts = [
+            f"M{self.x(2 * math.pi / old)},{top}L{self.x(2 * math.pi / new)},{low}"
+            for old, new in list(zip(before, after, strict=True))[::step]
+            if old and new
+        ]
+        return element("path", class_="join", d="".join(parts))
+
+
+def _power(power: int) -> str:
+    if 0 <= power <= 3:
+        return spoken(10**power)
+    return "10" + "".join("⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".index(sign)] for sign in str(power))
+
+
+def _cut(text: str, width: int) -> str:
+    most = int((width - 20) / _LETTER)
+    return text if len(text) <= most else f"{text[: most - 1]}…"

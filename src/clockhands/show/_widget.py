@@ -1,0 +1,119 @@
+"""The explorer in a notebook: an anywidget whose spec and position follow the page, and the page them."""
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+from clockhands.arguments import count
+from clockhands.errors import InvalidValue
+from clockhands.presets import preset
+from clockhands.show._frames import NotInstalled, clock_of
+from clockhands.show.explorer.data import PLAIN, data, turns_along_one_axis
+from clockhands.show.explorer.page import module, source
+from clockhands.specs import from_dict, to_dict
+
+FARTHEST = 2**53 - 1
+"""The last position that a page can name: the last whole number before a browser's numbers have gaps."""
+MOST_PAIRS = 1024
+"""The most hands that a page shows."""
+
+_PAGE_RULE = re.compile(r"^(?:html|body|main)[^{}]*\{[^{}]*\}\n?", re.MULTILINE)
+_THEMED = re.compile(r"^:root(\[[^\]]*\]|:[^{\s]*)\s*\{", re.MULTILINE)
+_ROOT = re.compile(r"^:root\s*\{", re.MULTILINE)
+# A notebook's theme may be another than the system's. High contrast on light has both words of VS Code; the last holds.
+_NOTEBOOK_THEMES = """
+[data-jp-theme-light="false"] .clockhands,
+.vscode-dark .clockhands, .vscode-high-contrast .clockhands { color-scheme: dark; }
+[data-jp-theme-light="true"] .clockhands,
+.vscode-light .clockhands, .vscode-high-contrast-light .clockhands { color-scheme: light; }
+"""
+
+
+def style() -> str:
+    """The explorer's style for a page that is somebody else's: nothing in it reaches past the widget."""
+    text = _PAGE_RULE.sub("", source("style.css"))
+    return _ROOT.sub(".clockhands {", _THEMED.sub(r":root\1 .clockhands {", text)) + _NOTEBOOK_THEMES
+
+
+class Explorer:
+    """The explorer in a notebook, opened on a code at a position.
+
+    Attributes:
+        spec: The code that is shown, one with hands along one axis; it follows the page's controls, and setting it
+            changes the page.
+        position: The position that is shown, in tokens, from 0 to 2**53 - 1; the same both ways.
+
+    Raises:
+        InvalidType, InvalidValue: The code has no hands along one axis, or the position cannot be used.
+        NotInstalled: anywidget is not installed.
+    """
+
+    # It stands in for the widget where anywidget is not there, so that the name is one even so.
+    spec: Any
+    position: int
+
+    def __new__(cls, spec: Any = None, position: int = 0, **traits: Any) -> Any:
+        """The widget, or the reason why there is none."""
+        return explorer_class()(spec, position, **traits)
+
+
+Explorer.__module__ = "clockhands.show"
+
+
+@cache
+def explorer_class() -> Any:
+    """The class `clockhands.show.Explorer`; made when it is first asked for, since anywidget is an extra.
+
+    Raises:
+        NotInstalled: anywidget is not installed.
+    """
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise NotInstalled(
+            "The explorer in a notebook needs anywidget, which is not installed.",
+            "Install it with `pip install 'clockhands[notebook]'`, or open `clockhands explore` in a browser.",
+        ) from None
+
+    class Widget(anywidget.AnyWidget):
+        __doc__ = Explorer.__doc__
+        _esm = module()
+        _css = style()
+        # A spec travels as the dictionary that its JSON is made of.
+        spec = traitlets.Any().tag(
+            sync=True, to_json=lambda value, _: to_dict(value), from_json=lambda value, _: from_dict(value)
+        )
+        position = traitlets.Int(0).tag(sync=True)
+        data = traitlets.Unicode().tag(sync=True)
+
+        def __init__(self, spec: Any = None, position: int = 0, **traits: Any) -> None:
+            held = json.dumps(data(), allow_nan=False)
+            chosen = preset(PLAIN) if spec is None else spec
+            super().__init__(spec=chosen, position=position, data=held, **traits)
+
+        @traitlets.validate("spec")
+        def _with_hands(self, proposal: Any) -> Any:
+            spec = proposal["value"]
+            pairs = len(spec.rates) if turns_along_one_axis(spec) else clock_of(spec).ladder.pairs
+            if pairs > MOST_PAIRS:
+                raise InvalidValue(
+                    f"A page shows at most {MOST_PAIRS:,} pairs, and the code has {pairs:,}.",
+                    "Show a narrower one; clockhands.show.heatmap draws any width.",
+                )
+            return spec
+
+        @traitlets.validate("position")
+        def _whole(self, proposal: Any) -> int:
+            position = count("position", proposal["value"], 0)
+            if position > FARTHEST:
+                raise InvalidValue(
+                    f"`position` must be at most 2**53 - 1 in a page, got {position:,}.",
+                    "clockhands.table is exact up to 2**63.",
+                )
+            return position
+
+    Widget.__module__ = "clockhands.show"
+    Widget.__name__ = Widget.__qualname__ = "Explorer"
+    return Widget

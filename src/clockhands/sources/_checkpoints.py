@@ -1,0 +1,246 @@
+"""Headers of PyTorch checkpoints (``.bin``, ``.pt``, ``.pth``), without PyTorch and without running anything.
+
+A checkpoint is a pickle that says which tensors there are, and their numbers. Since 2020 both lie in a
+zip archive, as ``NAME/data.pkl`` and ``NAME/data/KEY``, stored as they are; before, one behind the other
+in one file. The pickle is read as data (``pickles``), so what would run code is refused by its name, as
+``torch.load(weights_only=True)`` refuses it; PyTorch is not loaded for that, which takes seconds and runs
+machine code on whatever the file holds. The tests hold the two to each other.
+
+Source: ``torch/serialization.py`` of PyTorch 2.13 (``_legacy_save``, ``_save``, ``_legacy_load``).
+"""
+
+import io
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from clockhands.arguments import shown
+from clockhands.errors import Unreadable
+from clockhands.sources import _pickles as pickles
+from clockhands.sources import archives, shards
+from clockhands.sources._pickles import DTYPES, STORAGES, PickledDict, Tensor
+from clockhands.sources.arrays import TensorInfo, possible
+from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular
+from clockhands.sources.shards import WeightsHeader
+
+# What the files of before 2020 begin with: a number and a version, both as pickles.
+_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
+
+MOST_TENSORS = 2**20
+_DEEPEST = 16
+_MOST_VALUES = 2**21
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether an archive is one of PyTorch's, and not one of arrays.
+
+    Raises:
+        Unreadable: It is no archive.
+    """
+    with archives.open_archive(path, "a zip archive") as archive:
+        return any(name.endswith("/data.pkl") for name in archive.namelist())
+
+
+def read_header(path: Path) -> WeightsHeader:
+    """The tensors of a checkpoint: their names, types, shapes and where their numbers lie.
+
+    Dictionaries in dictionaries give names with dots: ``state_dict.embed.weight``. A file of one tensor
+    gives it the file's name.
+
+    Raises:
+        Unreadable: It is no checkpoint or damaged, holds anything but tensors in dictionaries and lists
+            (which could run code when loaded), or declares tensors beyond its storages or its size.
+    """
+    with open_regular(path) as file:
+        start = file.read(32)
+    if start.startswith(b"PK"):
+        found, places, big = _from_archive(path)
+    elif start.startswith((b"\x80", b"(", b"c", b"]", b"}")):
+        found, places, big = _from_stream(path)
+    else:
+        raise is_not(path, "a PyTorch checkpoint", start)
+    tensors = {}
+    for name, tensor in _named(found, path):
+        if name in tensors:
+            raise Unreadable(f"{path} holds two tensors named {shown(name)}.", "Save it again with a name for each.")
+        tensors[name] = _placed(path, name, tensor, places, big)
+        if len(tensors) > MOST_TENSORS:
+            raise Unreadable(
+                f"{path} holds more than {MOST_TENSORS:,} tensors.",
+                "No model has as many; check that this is the file you mean.",
+            )
+    return WeightsHeader(path, tensors)
+
+
+read_index = partial(shards.read_index, read_header)
+"""A ``*.bin.index.json`` and the headers of the shards that it names."""
+
+
+def _from_archive(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
+    """What the archive's pickle describes, key of each storage to its place and bytes, and the byte order."""
+    with archives.open_archive(path, "a PyTorch checkpoint") as archive:
+        names = archive.namelist()
+        pickled = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
+        if len(pickled) != 1:
+            raise Unreadable(
+                f"{path} is a zip archive without the one data.pkl that a PyTorch checkpoint has.",
+                "Name the file by what it is: an archive of arrays ends in .npz.",
+            )
+        with archives.open_member(archive, path, pickled[0]) as stream:
+            found = pickles.read_pickle(stream, str(path))
+        folder = pickled[0].removesuffix("data.pkl")
+        places = {}
+        for name in names:
+            key = name.removeprefix(folder + "data/")
+            if name.startswith(folder + "data/") and "/" not in key:
+                places[key] = (archives.place_of(archive, path, name), archive.getinfo(name).file_size)
+        big = False
+        if f"{folder}byteorder" in names:
+            with archives.open_member(archive, path, f"{folder}byteorder") as stream:
+                big = stream.read(16) == b"big"
+    return found, places, big
+
+
+def _from_stream(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
+    """The same of a file of before 2020: four pickles, the keys in order, then each storage behind its length."""
+    with open_regular(path) as file:
+        magic = pickles.read_pickle(file, str(path))
+        if magic != _MAGIC:
+            # A pickle of something else: what it would import has been refused by now.
+            raise Unreadable(
+                f"{path} is a pickle, but no PyTorch checkpoint.",
+                "Save the state_dict with torch.save, or as .safetensors.",
+            )
+        version, system = pickles.read_pickle(file, str(path)), pickles.read_pickle(file, str(path))
+        if version != _VERSION:
+            raise Unreadable(
+                f"{path} is a PyTorch checkpoint of version {shown(version)}; {_VERSION} is read.",
+                "Load it with the PyTorch that wrote it, and save it again.",
+            )
+        found = pickles.read_pickle(file, str(path))
+        keys = pickles.read_pickle(file, str(path))
+        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+            raise Unreadable(f"{path} does not list the storages that follow.", DOWNLOAD_AGAIN)
+        big = isinstance(system, PickledDict) and ("little_endian", False) in system
+        widths = {
+            tensor.storage.key: DTYPES.get(STORAGES[tensor.storage.kind] or "bool", 0)
+            for _, tensor in _named(found, path)
+            if tensor.storage.kind in STORAGES
+        }
+        return (
+            found,
+            _storages(path, file, [(key, widths.get(key, 0)) for key in keys], "big" if big else "little"),
+            big,
+        )
+
+
+def _storages(
+    path: Path, file: IO[bytes], keys: list[tuple[str, int]], order: Literal["big", "little"]
+) -> dict[str, tuple[int, int]]:
+    """Where each storage lies that follows the pickles: a count of numbers, then the numbers.
+
+    Args:
+        path: The file.
+        file: The same, open behind the pickles.
+        keys: The names of the storages in order, each with the bytes of one number; 0 is unknown.
+        order: The byte order.
+    """
+    at = file.tell()
+    size = file.seek(0, io.SEEK_END)
+    places = {}
+    for key, width in keys:
+        if not width:
+            raise Unreadable(
+                f"{path} holds the storage {shown(key)}, whose type no tensor shows: what follows it cannot be found.",
+                "Load it with the PyTorch that wrote it, and save it again.",
+            )
+        file.seek(at)
+        length = width * int.from_bytes(file.read(8), order)
+        places[key] = (at + 8, length)
+        at += 8 + length
+        if at > size:
+            raise Unreadable(
+                f"{path} ends after {size:,} bytes, inside the storage {shown(key)}.",
+                TRUNCATED,
+            )
+    return places
+
+
+def _named(found: Any, path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor with its name, however deep in dictionaries and lists."""
+    if isinstance(found, Tensor):
+        yield path.name, found
+        return
+    left = _MOST_VALUES
+    waiting: list[tuple[str, int, Iterator[tuple[Any, Any]]]] = [("", 0, _items(found))]
+    while waiting:
+        prefix, depth, items = waiting[-1]
+        for key, value in items:
+            left -= 1
+            name = f"{prefix}{key}" if isinstance(key, str | int) else None
+            if left < 0 or depth > _DEEPEST or (name is not None and len(name) > 2**16):
+                raise Unreadable(
+                    f"{path} nests dictionaries deeper or wider than any checkpoint.",
+                    "Check that this is the file you mean.",
+                )
+            if name is None:
+                continue
+            if isinstance(value, Tensor):
+                yield name, value
+            elif isinstance(value, list | tuple):
+                waiting.append((f"{name}.", depth + 1, _items(value)))
+                break
+        else:
+            waiting.pop()
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, PickledDict):
+        return iter(value)
+    return iter(enumerate(value)) if isinstance(value, list | tuple) else iter(())
+
+
+def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, int]], big: bool) -> TensorInfo:
+    """Where a tensor's numbers lie, checked against its storage and the file."""
+    where = f"{path}: tensor {shown(name)}"
+    dtype, width = _type(tensor)
+    if not possible(tensor.shape):
+        raise Unreadable(f"{where} has the absurd shape {shown(tensor.shape)}.", DOWNLOAD_AGAIN)
+    if tensor.storage.key not in places:
+        raise Unreadable(
+            f"{where} lies in the storage {shown(tensor.storage.key)}, which the file does not have.", DOWNLOAD_AGAIN
+        )
+    start, size = places[tensor.storage.key]
+    last = sum((count - 1) * step for count, step in zip(tensor.shape, tensor.strides, strict=True))
+    needed = (tensor.offset + last + 1) * width if math.prod(tensor.shape) else 0
+    if needed > size:
+        raise Unreadable(
+            f"{where} needs {needed:,} bytes of a storage that has {size:,}.", "The file is damaged: download it again."
+        )
+    order = _order(tensor)
+    if order is None:
+        # Views with gaps are rare in checkpoints, and no position table is one.
+        dtype = f"scattered {dtype}"
+    return TensorInfo(
+        name, dtype, tensor.shape, path, start + tensor.offset * width, fortran=order == "F", big_endian=big
+    )
+
+
+def _type(tensor: Tensor) -> tuple[str, int]:
+    """The type of a tensor's numbers, and how many bytes one takes."""
+    dtype = tensor.dtype or STORAGES.get(tensor.storage.kind, tensor.storage.kind) or "untyped"
+    return dtype, DTYPES.get(dtype, 1)
+
+
+def _order(tensor: Tensor) -> str | None:
+    """Whether the numbers lie side by side, with the last axis together (C) or the first (F)."""
+    for order, step in (("C", -1), ("F", 1)):
+        expected, fits = 1, True
+        for count, stride in list(zip(tensor.shape, tensor.strides, strict=True))[::step]:
+            fits = fits and (count == 1 or stride == expected)
+            expected *= count
+        if fits or not math.prod(tensor.shape):
+            return order
+    return None

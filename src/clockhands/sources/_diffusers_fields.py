@@ -1,0 +1,213 @@
+"""Position codes out of the config of a transformer of diffusers, which names its class and not a model type.
+
+What a class does is data, ``diffusers.json``. Tokens of images and films have several coordinates: text or
+time, rows, columns. Each turns a share of the head by a geometric ladder of its own, from rate 1 on; or a grid
+of sinusoids or a learned table is added at the bottom.
+
+Source: diffusers 0.42.1, ``models/transformers/*.py`` and ``models/embeddings.py``; arXiv:2104.09864 for the ladder.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from clockhands.additive import AxialSinusoidal
+from clockhands.errors import ClockhandsError
+from clockhands.ladders import Geometric, Joined
+from clockhands.sources._scaling_fields import DeclaredScaling
+from clockhands.sources.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Sourced, above_one, code_from, value_of
+from clockhands.sources.resolved import Code, Fact
+from clockhands.sources.rotary_fields import built
+
+CLASS_KEY = "_class_name"
+
+Codes = tuple[list[tuple[Code, int | None]], Fields]
+
+
+@dataclass(frozen=True)
+class DiffusersClass:
+    """How one class reads its config.
+
+    Attributes:
+        name: As in ``_class_name``.
+        library: Where the entry was read off.
+        kind: ``rotary``, ``sinusoidal`` or ``learned``.
+        axes: The key with the channels of each axis, or the rule by which they follow.
+        base: The key with the base, or the base that stands in the code.
+        layers: The keys that count layers; blocks of several kinds follow each other.
+        width: The key with the width of a head; or two keys: for heads the first over the second, for tables the
+            product of both.
+        rows: The key with the side of a square grid, or with the size of an image and that of a patch.
+        switch: The key that must be true for the class to have the code.
+        defaults: Key to what the class takes without it.
+    """
+
+    name: str
+    library: str
+    kind: str
+    axes: str = ""
+    base: float | str = 0.0
+    layers: tuple[str, ...] = ()
+    width: tuple[str, ...] = ("attention_head_dim",)
+    rows: tuple[str, ...] = ()
+    switch: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def title(self) -> str:
+        """The name with the library that it was read off."""
+        return f"{self.name} ({self.library})"
+
+    @property
+    def architecture_source(self) -> str:
+        """How what follows from the class alone is named as a source."""
+        return f"architecture of {self.title}"
+
+
+# How a head is shared among time, rows and columns where no key says it.
+RULES = {
+    "frames": lambda width: [width - 4 * (width // 6), 2 * (width // 6), 2 * (width // 6)],
+    "video": lambda width: [width // 4, width // 8 * 3, width // 8 * 3],
+    "square": lambda width: [width // 2, width // 2],
+}
+
+
+def diffusers_class(values: Mapping[str, Any]) -> DiffusersClass | None:
+    """The class that a config names, if the table has it."""
+    name = values.get(CLASS_KEY)
+    return _classes().get(name) if isinstance(name, str) else None
+
+
+def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> Codes | None:
+    """The codes of a config of diffusers, and what was read; None for a class that is not in the table."""
+    known = diffusers_class(values)
+    if known is None:
+        return None
+    spellings = {key: (key,) for key in known.defaults}
+    default_source = f"class default of {known.title}"
+    fields = Fields(values, file, spellings, facts, defaults=known.defaults, default_source=default_source)
+    if known.switch is not None:
+        on = fields.flag(known.switch)
+        if on is None or not on.value:
+            source = {"kind": "" if on is None else on.source}
+            return [(Code("vision", "input", "sinusoidal", source=source), None)], fields
+    if known.kind == "rotary":
+        return [(_rotary(fields, known), None)], fields
+    return [(_table(fields, known), None)], fields
+
+
+@cache
+def _classes() -> Mapping[str, DiffusersClass]:
+    data = json.loads(resources.files("clockhands.sources").joinpath("diffusers.json").read_text(encoding="utf-8"))
+    made = {}
+    for name, entry in data["classes"].items():
+        like = data["classes"].get(entry.get("like"), {})
+        whole = {"library": data["library"], **like, **entry}
+        whole["defaults"] = {**like.get("defaults", {}), **entry.get("defaults", {})}
+        whole.pop("like", None)
+        held: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in whole.items()}
+        made[name] = DiffusersClass(name=name, **held)
+    return made
+
+
+def _rotary(fields: Fields, known: DiffusersClass) -> Code:
+    """The rotation of the heads: as many ladders as the tokens have axes."""
+    because = known.architecture_source
+    width = _head_width(fields, known)
+    base = fields.number(known.base, above_one) if isinstance(known.base, str) else Sourced(known.base, because)
+    layers = _layers(fields, known)
+    shares = None if width is None else _shares(fields, known, width)
+    source = {"kind": because, "layout": because}
+    found = {"width": width, "rotated": width, "base": base, "layers": layers, "axes": shares}
+    code = replace(code_from("vision", value_of(layers), "rotary", source, **found), layout="interleaved")
+    if shares is None or shares.value is None or code.base is None or code.width is None:
+        return code
+    spacing = Joined(tuple((share // 2, Geometric(code.base)) for share in shares.value))
+    axes = tuple(axis for axis, share in enumerate(shares.value) for _ in range(share // 2))
+    return built(code, DeclaredScaling(), fields, None, spacing=spacing, more={"axes": axes})
+
+
+def _head_width(fields: Fields, known: DiffusersClass) -> Sourced[int] | None:
+    key, *divisor = known.width
+    first = fields.whole(key, most=WIDEST if divisor else WIDEST_HEAD)
+    if not divisor or first is None or first.value is None:
+        return first
+    heads = fields.whole(divisor[0], most=WIDEST)
+    if heads is None or heads.value is None:
+        return heads
+    source = f"{first.source} / {heads.source}"
+    if first.value % heads.value or first.value // heads.value > WIDEST_HEAD:
+        fields.impossible_together("a width that the heads divide evenly", first, heads)
+        return Sourced(None, source)
+    return Sourced(first.value // heads.value, source)
+
+
+def _shares(fields: Fields, known: DiffusersClass, width: Sourced[int]) -> Sourced[list[int]] | None:
+    """The channels of each axis, which are those of the head together, and even."""
+    if width.value is None:
+        return None
+    if known.axes in RULES:
+        shares = Sourced(RULES[known.axes](width.value), f"{width.source}, {known.architecture_source}")
+        values = (width,)
+    else:
+        declared = fields.items(known.axes)
+        if declared is None or declared.value is None:
+            return declared
+        if not fields.declares(known.axes):
+            fields.took_default(known.axes, list(declared.value), known.title)
+        shares, values = declared, (declared, width)
+    sizes = shares.value or []
+    whole = all(type(size) is int and size > 0 and size % 2 == 0 for size in sizes)
+    if not whole or sum(sizes) != width.value:
+        allowed = "even numbers of channels for the axes, together those of a head"
+        fields.impossible_together(allowed, *values)
+        return Sourced(None, shares.source)
+    return shares
+
+
+def _layers(fields: Fields, known: DiffusersClass) -> Sourced[str] | None:
+    """All layers, those of one kind after those of another."""
+    counts = [fields.whole(key, least=0, most=MOST_LAYERS) for key in known.layers]
+    if any(count is None or count.value is None for count in counts):
+        return None
+    total = sum(count.value or 0 for count in counts if count is not None)
+    places = dict.fromkeys(count.source for count in counts if count is not None)
+    return Sourced(f"0-{total - 1}", " + ".join(places)) if total else None
+
+
+def _table(fields: Fields, known: DiffusersClass) -> Code:
+    """A grid of sinusoids, or a learned table of as many rows as the key says."""
+    because = known.architecture_source
+    width = rows = rates = None
+    source = {"kind": because, "layers": because}
+    parts, sizes = ([fields.whole(key, most=WIDEST) for key in keys] for keys in (known.width, known.rows))
+    factors = [part.value for part in parts if part is not None and part.value]
+    if len(factors) == len(parts):
+        width = math.prod(factors)
+        source["width"] = " x ".join(part.source for part in parts if part)
+    lengths = [size.value for size in sizes if size is not None and size.value]
+    if len(lengths) == len(sizes):
+        side, *patch = lengths or [1]
+        side //= patch[0] if patch else 1
+        # SD3 and those before count the side of a grid by this key, AuraFlow counts its cells.
+        rows = side if known.kind == "learned" else side * side
+        source["rows"] = " / ".join(size.source for size in sizes if size)
+    if known.kind == "sinusoidal" and width is not None and width <= WIDEST:
+        try:
+            rates = tuple(rate for axis in AxialSinusoidal(width).rates for rate in axis)
+        except ClockhandsError as error:
+            fields.impossible_together(error.message, Sourced(width, source["width"]), layers="input")
+    return Code(
+        "vision",
+        "input",
+        known.kind,
+        width=width,
+        rows=rows,
+        rates=rates,
+        base=10000.0 if rates is not None else None,
+        source=source | ({"base": because} if rates is not None else {}),
+    )

@@ -1,0 +1,776 @@
+"""`check_rotary`: whether a function turns queries and keys as a rotary code says.
+
+Tokens are drawn once, of sizes around 1, and rounded to the dtype in which they are given, so that nothing is lost on
+the way in. Right is `clockhands.rotate` in float64.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count, shown
+from clockhands.calling import Refused
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.faults import ROTARY, SeenRotary, StagedRotary, Suspect, rotary_suspects
+from clockhands.ladders import Geometric
+from clockhands.memory import refuse_larger
+from clockhands.recognition import identify
+from clockhands.rotary import Rotary, rotate
+from clockhands.testing._experiments import (
+    COPIES,
+    ROWS,
+    Answer,
+    Asked,
+    Experiment,
+    Unasked,
+    checked,
+    experiment,
+    failed_of,
+    function_of,
+    named,
+    resolved,
+    telling,
+)
+from clockhands.testing.bounds import SINGLE, UNIT, turned_error
+from clockhands.testing.functions._calls import PAIRS, Called, first_places, first_shape, in_runs, numbered, spaced
+from clockhands.testing.functions._suspects import (
+    collided,
+    explanations,
+    few_numbers,
+    fitting,
+    of_any_code,
+    only_coarse,
+    told_of,
+)
+from clockhands.testing.functions._tokens import (
+    DrawnTokens,
+    TokenFunction,
+    coarser_tokens,
+    coarser_tokens_before,
+    one_at_a_time,
+    one_token_of_many_sequences,
+    other_tokens,
+    positions_of_their_own,
+    two_models,
+)
+from clockhands.testing.reports import Explanation, Report
+
+
+@dataclass(frozen=True)
+class OneSide:
+    """A suspect for queries or for keys alone; the others are turned as they should be."""
+
+    spec: Any
+    apply: Any
+    side: str
+
+    def __call__(self, x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
+        """See `StagedRotary`."""
+        own = (role or "query") == self.side
+        return (self.apply if own else StagedRotary(self.spec))(x, at, dtype, role)
+
+
+def _at_axes(self: Any, positions: np.ndarray) -> np.ndarray:
+    """Positions of text: every coordinate is the token's."""
+    if self.spec.axes is None:
+        return positions
+    return np.repeat(positions[..., None], self.spec.number_of_axes, axis=-1)
+
+
+def _answer(
+    implementation: Any,
+    asked: str,
+    x: np.ndarray,
+    positions: np.ndarray,
+    *,
+    dtype: str | None = None,
+    role: str | None = None,
+    given: bool = False,
+) -> Answer:
+    """Ask, and put what is right beside it.
+
+    Args:
+        implementation: Whom.
+        asked: In words.
+        x: Tokens [batch, heads, seq, width].
+        positions: [seq] or [batch, seq].
+        dtype: The dtype of the tokens, if not the implementation's own.
+        role: ``"key"`` for keys.
+        given: Whether positions have their coordinates already.
+    """
+    own: Rotary = implementation.spec
+    at = positions if given else implementation.at_axes(positions)
+    got = implementation(x, at, dtype=dtype, role=role)
+    where = np.broadcast_to(positions[..., 0] if given and own.axes is not None else positions, (len(x), x.shape[-2]))
+    if isinstance(implementation, RotarySuspect):
+        # What is right was found when the implementation itself was asked; where a suspect loses more to rounding, by
+        # other pairs or faster rates, the implementation may too.
+        turning, allowed = implementation.turning, np.zeros(())
+        if turning is not None and (turning.spec != own or (turning.rates > np.array(own.rates)).any()):
+            exact = turning.phases(np.asarray(at, np.float64))
+            allowed = turned_error(x, turning.spec, _aligned(exact), dtype or implementation.dtype)
+        return Answer(asked, got, got, allowed, where[:, None])
+    roles = None if own.xpos is None else role or "query"
+    wanted = rotate(x, own, at, role=roles)
+    turning = StagedRotary(own)
+    phases = turning.phases(np.asarray(at, np.float64))
+    sizes, growth = x, None
+    if own.xpos is not None:
+        growth = np.broadcast_to(turning.growth(np.asarray(at, np.float64), roles), phases.shape)
+        sizes = np.array(x)
+        for channels in own.channels.T:
+            sizes[..., channels] = sizes[..., channels] * _aligned(growth)
+    allowed = turned_error(sizes, own, _aligned(phases), dtype or implementation.dtype)
+    if own.reordered:
+        allowed = _reordered(allowed, own)
+    if growth is not None:
+        # The exponent is made in float32, of eight roundings at most: a share of the pair's length.
+        first, second = own.channels.T
+        lengths = np.hypot(sizes[..., first], sizes[..., second]) * own.attention_factor
+        lost = 8 * SINGLE * np.abs(np.log(np.maximum(_aligned(growth), 1e-300))) * lengths
+        for channels in (first, second):
+            allowed[..., channels] += lost
+    return Answer(asked, got, wanted, allowed, where[:, None])
+
+
+def _aligned(numbers: np.ndarray) -> np.ndarray:
+    return numbers[:, None] if numbers.ndim == 3 else numbers
+
+
+def _reordered(allowed: np.ndarray, spec: Rotary) -> np.ndarray:
+    moved = allowed.copy()
+    block = slice(spec.start, spec.start + spec.rotated)
+    moved[..., block] = np.concatenate([allowed[..., block][..., ::2], allowed[..., block][..., 1::2]], axis=-1)
+    return moved
+
+
+@dataclass
+class RotaryFunction(TokenFunction):
+    """A user's rotary function."""
+
+    at_axes = _at_axes
+    answer = _answer
+
+
+@dataclass
+class RotarySuspect(DrawnTokens):
+    """A suspect, asked as somebody's function is."""
+
+    spec: Any
+    dtype: str
+    coarse: str | None
+    length: int
+    call: str
+    axes: tuple[str, ...]
+    process: Callable[[Any], Any]
+    crossed: bool = False
+    first: str | None = None
+    built: Any = field(init=False)
+    lowest = 0
+    at_axes = _at_axes
+    answer = _answer
+
+    def __post_init__(self) -> None:
+        """Build the first model, and ask it what `Called` asks when it looks whether something can be called."""
+        self.built = self.process(self.spec)
+        at = first_places(getattr(self.spec, "number_of_axes", 1))
+        self(np.ones(first_shape(self.axes, self.spec.head_width)), at, dtype=self.first)
+
+    @classmethod
+    def of_suspect(cls, suspect: Suspect, like: TokenFunction, side: str | None = None) -> "RotarySuspect":
+        """In a process of its own; a suspect for one side is right for the other."""
+        crossed = "queries-and-keys-crossed" in suspect.codes
+        make = suspect.make()
+        process = make if side is None else lambda spec: OneSide(spec, make(spec), side)
+        return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, process, crossed)
+
+    @property
+    def turning(self) -> StagedRotary | None:
+        """The rotation that it does, where it is one."""
+        built = self.built.apply if isinstance(self.built, OneSide) else self.built
+        return built if isinstance(built, StagedRotary) else None
+
+    def __call__(
+        self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
+    ) -> np.ndarray:
+        """See `TokenFunction`."""
+        if self.crossed:
+            x = other_tokens(x)
+
+        def ask(part: np.ndarray, at: np.ndarray) -> np.ndarray:
+            return self.built(part, at, dtype or self.dtype, role)
+
+        # State is kept from call to call, so a suspect is called as often as what is checked.
+        if self.call == "x":
+            return numbered(ask, x, positions, self.length)
+        return in_runs(ask, x, positions) if self.call == "x, offset" else ask(x, positions)
+
+    def of(self, spec: Any, first: str | None = None) -> "RotarySuspect":
+        """See `TokenFunction`."""
+        return replace(self, spec=spec, first=first)
+
+
+KEYS_UP_TO = 300
+
+
+def a_few_positions(it: Any) -> list[Answer]:
+    """Tokens at positions near and far are turned by position times rate."""
+    at = telling(it.length)
+    return [it.answer("a few positions", it.tokens(1, 1, len(at)), at)]
+
+
+def a_short_sequence(it: Any) -> list[Answer]:
+    """The first tokens that it sees, a few hundred, are turned by position times rate."""
+    at = telling(min(it.length, 512))
+    return [it.answer("the first tokens that it saw", it.tokens(1, 1, len(at), seed=21), at)]
+
+
+def positions_that_start_later(it: Any) -> list[Answer]:
+    """Tokens that start later are turned by where they stand, not by their number in the call."""
+    start = min(5, it.length // 2)
+    number = min(ROWS, it.length - start)
+    first = it.answer(
+        f"{number} tokens from position {start}", it.tokens(1, 1, number), np.arange(start, start + number)
+    )
+    start = max(it.length // 2 - number, 0)
+    later = it.answer(
+        f"{number} tokens from position {start}", it.tokens(1, 1, number), np.arange(start, start + number)
+    )
+    return [first, later]
+
+
+def any_order(it: Any) -> list[Answer]:
+    """Packed sequences, repeated positions and positions out of order get what each token gets alone."""
+    parts = [np.arange(8), np.arange(5), np.arange(3, 11), np.array([9, 2, 2, 6]), np.arange(15)]
+    at = np.minimum(np.concatenate(parts), it.length - 1)
+    return [it.answer("sequences packed into one", it.tokens(1, 1, len(at), seed=1), at)]
+
+
+def asked_again(it: Any) -> list[Answer]:
+    """The same question has the same answer, whatever was asked between."""
+    at = telling(min(it.length, 512))
+    return [it.answer("the first tokens again", it.tokens(1, 1, len(at), seed=21), at) for _ in range(2)]
+
+
+def beside(it: Any, *needed: str) -> tuple[int, int, str]:
+    """How many sequences and heads it is asked with beside each other, and in words."""
+    batch, heads = 3 if "batch" in it.axes else 1, 2 if "heads" in it.axes else 1
+    if batch * heads == 1 or not {*needed} <= {*it.axes}:
+        missing = " or ".join(word for word in needed or ("batch", "heads") if word not in it.axes)
+        raise Unasked(f"it is called with no axis of {missing} (say axes= if it takes one)")
+    words = [f"{batch} sequences"] * (batch > 1) + [f"{heads} heads"] * (heads > 1)
+    return batch, heads, " of ".join(words)
+
+
+def heads_beside_each_other(it: Any) -> list[Answer]:
+    """Heads and sequences beside each other, at the same positions, are turned alike."""
+    batch, heads, words = beside(it)
+    at = np.minimum(np.arange(2, 7), it.length - 1)
+    return [it.answer(words, it.tokens(batch, heads, 5, seed=4), at)]
+
+
+def _positions_of_their_own(it: Any) -> list[Answer]:
+    """Sequences of a batch that have positions of their own, as with padding on the left, get what each gets alone."""
+    return positions_of_their_own(it, beside(it, "batch")[1])
+
+
+def _one_token_of_many_sequences(it: Any) -> list[Answer]:
+    """One token of each of several sequences, as in decoding a batch, is turned in each."""
+    return one_token_of_many_sequences(it, beside(it, "batch")[1])
+
+
+def coordinates_of_their_own(it: Any) -> list[Answer]:
+    """Tokens whose coordinates differ, as those of an image, turn each pair by its own coordinate."""
+    if it.spec.axes is None:
+        raise Unasked("the code has one axis")
+    at = np.random.default_rng(8).integers(0, min(it.length, 40), (24, it.spec.number_of_axes))
+    return [it.answer("coordinates that differ", it.tokens(1, 1, 24, seed=7), at, given=True)]
+
+
+def keys_as_well(it: Any) -> list[Answer]:
+    """Keys that stand beside queries are made of keys."""
+    _keys_apart(it)
+    at = telling(min(it.length, KEYS_UP_TO))
+    return [it.answer("keys", it.tokens(1, 1, len(at), seed=9), at, role="key")]
+
+
+def keys_beside_each_other(it: Any) -> list[Answer]:
+    """Keys of several heads and sequences, at the same positions, are turned alike."""
+    _keys_apart(it)
+    batch, heads, words = beside(it)
+    at = np.minimum(np.arange(2, 7), it.length - 1)
+    return [it.answer(f"keys, {words}", it.tokens(batch, heads, 5, seed=18), at, role="key")]
+
+
+def keys_at_positions_of_their_own(it: Any) -> list[Answer]:
+    """Keys of sequences that have positions of their own get what each gets alone."""
+    _keys_apart(it)
+    return positions_of_their_own(it, beside(it, "batch")[1], "key")
+
+
+def _keys_apart(it: Any) -> None:
+    if it.call != PAIRS and it.spec.xpos is None:
+        raise Unasked("it takes queries and keys alike")
+    if it.call != PAIRS and isinstance(it, TokenFunction) and it.keys is None:
+        raise Unasked("xPos treats keys otherwise: say keys=, the function for them")
+
+
+def _coarser_tokens(it: Any) -> list[Answer]:
+    """Tokens of a coarser dtype get the same code, rounded to it at the end."""
+    return coarser_tokens(it, telling(it.length))
+
+
+def _coarser_tokens_before(it: Any) -> list[Answer]:
+    """Tokens of a coarser dtype leave nothing behind for those after them."""
+    return coarser_tokens_before(it, telling(min(it.length, 2000)))  # no more rows than a cache may keep
+
+
+def _coarser_model_first(it: Any) -> list[Answer]:
+    """A model whose first tokens are of a coarser dtype gives later ones the same code."""
+    return coarser_tokens_before(it, telling(min(it.length, 2000)), first=True)
+
+
+def after_a_longer_sequence(it: Any) -> list[Answer]:
+    """A sequence longer than those before leaves nothing behind."""
+    original = getattr(it.spec.scaling, "original", None)
+    if original is None:
+        raise Unasked("its rates do not depend on the length")
+    short = telling(min(it.length, original, 512))
+    # Between the original length and a longer one, where only the function itself can say what is right.
+    between = np.array([0, 1, 5, original + original // 2])
+    x = it.tokens(1, 1, len(between), seed=12)
+    try:
+        before = it(x, it.at_axes(between))
+        it(x[:, :, :2], it.at_axes(np.array([0, 4 * original])))
+        after = it(x, it.at_axes(between))
+    except Refused as error:
+        raise Unasked(f"position {4 * original:,} is refused: {error}") from None
+    words = f"{between[-1] + 1:,} tokens, before and after {4 * original + 1:,}"
+    # The difference of the two answers, so that what both lose to rounding is in neither.
+    allowed = 4 * UNIT[it.dtype] * np.abs(before) + 4 * UNIT[it.dtype]
+    moved = after - before
+    return [
+        it.answer("short again", it.tokens(1, 1, len(short), seed=13), short),
+        Answer(words, moved, np.zeros_like(moved), allowed, between),
+    ]
+
+
+def two_bases(it: Any) -> list[Answer]:
+    """Two models of one process, of different bases, each get their own."""
+    spec: Rotary = it.spec
+    if not isinstance(spec.spacing, Geometric):
+        raise Unasked("its rates have no base")
+    base = 1e6 if spec.spacing.base < 1e5 else 1e4
+    return _two(it, f"base {base:,.0f}", {"spacing": replace(spec.spacing, base=base)})
+
+
+def two_scalings(it: Any) -> list[Answer]:
+    """Two models of one process, one with a scaling and one without, each get their own."""
+    if it.spec.scaling is None:
+        raise Unasked("it has no scaling")
+    return _two(it, "no scaling", {"scaling": None, "length": None})
+
+
+def two_widths(it: Any) -> list[Answer]:
+    """Two models of one process, of different widths, each get their own."""
+    return _two(it, "twice the width", {"head_width": 2 * it.spec.head_width, "rotated": 2 * it.spec.rotated})
+
+
+def _two(it: Any, what: str, fields: dict[str, Any]) -> list[Answer]:
+    try:
+        other = replace(it.spec, **fields)
+    except ClockhandsError as error:  # lists of factors or of axes fit one width
+        raise Unasked(f"there is no such code of {what}: {error.message}") from None
+    return two_models(it, what, other, telling(min(it.length, 100)))
+
+
+def norms_are_kept(it: Any) -> list[Answer]:
+    """A pair is as long as it was before it was turned, wherever it stands."""
+    if it.spec.xpos is not None:
+        raise Unasked("the code has a decay")
+    at = telling(it.length)
+    asked = it.answer("lengths of pairs", it.tokens(1, 1, len(at), seed=16), at)
+    spec = it.spec.in_order
+    block = slice(spec.start, spec.start + spec.rotated)
+
+    def lengths(numbers: np.ndarray) -> np.ndarray:
+        if it.spec.reordered:
+            numbers = numbers.copy()
+            inside = numbers[..., block]
+            numbers[..., block] = np.stack(np.split(inside, 2, axis=-1), axis=-1).reshape(inside.shape)
+        first, second = spec.channels.T
+        return np.hypot(numbers[..., first], numbers[..., second])
+
+    wanted = lengths(asked.wanted)
+    # Pairs of other channels have lengths that depend on phases, which suspects are asked for elsewhere.
+    inside = isinstance(it, RotarySuspect)
+    unit = max(UNIT[it.dtype], SINGLE)
+    return [
+        replace(
+            asked,
+            got=lengths(asked.got),
+            wanted=wanted,
+            allowed=np.full(wanted.shape, np.inf) if inside else 1.01 * 8 * unit * wanted + 1e-30,
+        )
+    ]
+
+
+def every_position(it: Any) -> list[Answer]:
+    """Every position below the length is turned by position times rate."""
+    at = np.arange(it.length)
+    return [it.answer(f"positions 0 to {it.length - 1:,}", it.tokens(1, 1, it.length, seed=17), at)]
+
+
+SMALL = (
+    experiment("a short sequence", a_short_sequence, needed=True),
+    experiment("a few positions", a_few_positions, needed=True),
+    experiment("norms are kept", norms_are_kept, needed=True),
+    experiment("positions that start later", positions_that_start_later, needed=True),
+    experiment("packed equals separate", any_order),
+    experiment(
+        "decoding equals the full pass",
+        one_at_a_time,
+        "A token that comes alone, with its position, is turned as in the whole.",
+    ),
+    experiment("heads beside each other", heads_beside_each_other),
+    experiment("positions of their own", _positions_of_their_own),
+    experiment("one token of many sequences", _one_token_of_many_sequences),
+    experiment("coordinates of their own", coordinates_of_their_own),
+    experiment("keys as well", keys_as_well),
+    experiment("keys beside each other", keys_beside_each_other),
+    experiment("keys at positions of their own", keys_at_positions_of_their_own),
+    experiment("asked again", asked_again),
+    experiment("coarser tokens", _coarser_tokens),
+    experiment("coarser tokens before", _coarser_tokens_before),
+    experiment("after a longer sequence", after_a_longer_sequence),
+    experiment("two models of different bases", two_bases),
+    experiment("two models of different scalings", two_scalings),
+    experiment("two models of different widths", two_widths),
+    experiment("a model of coarser tokens first", _coarser_model_first),
+)
+"""Quick to ask: a suspect is asked all of them."""
+
+LIKE_KEYS = {
+    "a short sequence": "keys as well",
+    "heads beside each other": "keys beside each other",
+    "positions of their own": "keys at positions of their own",
+}
+"""Which look at keys as others do at queries."""
+
+KEYS = tuple(LIKE_KEYS.values())
+
+EVERY = experiment("every position", every_position, needed=True)
+
+
+LENGTH = 10_000
+
+
+def check_rotary(
+    fn: Callable[..., Any] | None = None,
+    like: Rotary | str | None = None,
+    *,
+    make: Callable[[Any], Callable[..., Any]] | None = None,
+    keys: Callable[..., Any] | None = None,
+    axes: str = "seq width",
+    call: str = "x, positions",
+    positions: str = "seq",
+    backend: Any = None,
+    dtype: str = "float32",
+    length: int | None = None,
+    timeout: float = 60.0,
+    raises: bool = True,
+) -> Report:
+    r"""Check that a function turns queries and keys as a rotary code says.
+
+    ``(a, b) -> f (a cos(p r) - b sin(p r), a sin(p r) + b cos(p r))`` for each pair of rate ``r`` at position ``p``,
+    asked at every position below `length`, in any order, for batches, packed and one token at a time, in a coarser
+    dtype, before and after other calls. What fails is explained by trying every known fault.
+
+    Args:
+        fn: The function, of one's own library.
+        like: The code that it should be: a spec, or a preset's name with fields (``"llama3.1"``).
+        make: A function(spec) that builds the function for a spec: two models of one process are then asked too.
+        keys: The function for keys, where they are treated otherwise (xPos).
+        axes: The axes of x in the function's order: ``"batch heads seq width"``.
+        call: What it is called with: ``"x, positions"``, ``"x"`` where it counts its rows itself, ``"x, offset"``,
+            ``"q, k, positions"``, of which it gives back both.
+        positions: The axes of its positions: ``"seq"``, ``"batch seq"``, with ``axes`` for codes of several.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless said.
+        dtype: The dtype of its tokens.
+        length: Positions 0 to ``length - 1`` are asked: 10,000, or fewer where the code's scaling ends before.
+        timeout: Seconds for a call.
+        raises: Whether a failure is raised; else it is in the report.
+
+    Returns:
+        The report; where something failed and ``raises`` is false too.
+
+    Accuracy: a number may be off by what honest float32 arithmetic makes of it, derived in
+        `clockhands.testing.bounds`, for the dtype of the tokens. Arithmetic of that size is not told from exact.
+
+    Raises:
+        CheckFailed: Something failed; the message is the report.
+        CannotCheck: The function cannot be called like that; the message says what came back.
+        InvalidValue, InvalidType: An argument cannot be used.
+
+    >>> import clockhands as ch
+    >>> def turned(x, positions): return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
+    >>> report = check_rotary(turned, ch.Rotary(8), length=300, raises=False)
+    >>> sorted(report.codes)
+    ['another-base']
+    """
+    __tracebackhide__ = True
+    spec = resolved(like, Rotary, "rotary")
+    length = asked_length(spec, length)
+    if spec.number_of_axes > 1 and spaced(call) in {"x", "x, offset"}:
+        raise InvalidValue(
+            f"`call` is {shown(call)}, and tokens of {spec.number_of_axes} coordinates cannot be counted.",
+            'Say call="x, positions" or "q, k, positions": wrap the function so that it takes them.',
+        )
+
+    def outside(
+        function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None
+    ) -> RotaryFunction:
+        as_called = partial(
+            Called,
+            width=own.head_width,
+            axes=axes,
+            call=call,
+            positions=positions,
+            coordinates=own.number_of_axes,
+            backend=backend,
+            dtype=dtype,
+            timeout=timeout,
+        )
+        called = as_called(function, first=first)
+        called.most = length
+        other = None if key is None else as_called(key)
+        return RotaryFunction(own, called, length, called.coarse, other, build)
+
+    build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
+    it = outside(function_of(fn, make, spec), spec, keys)
+    return checked("rotary", named(fn, make), it, (*SMALL, EVERY), partial(_explained, it), raises=raises)
+
+
+def asked_length(spec: Rotary, length: int | None) -> int:
+    """Positions that are asked: those that are said, or as many as the rates of the spec hold for."""
+    if length is not None:
+        length = count("length", length)
+        refuse_larger(
+            (length, spec.head_width), COPIES * 8, "What every position is asked with", "Say a smaller length=."
+        )
+        return length
+    original = getattr(spec.scaling, "original", None)
+    # Rates that follow the length in use are those of the spec only up to there.
+    if original is not None and _follows_length(spec):
+        return min(LENGTH, spec.length or original)
+    return LENGTH
+
+
+def _follows_length(spec: Rotary) -> bool:
+    original = spec.scaling.original  # type: ignore[union-attr]
+    try:
+        return replace(spec, length=4 * original).rates != replace(spec, length=original).rates
+    except ClockhandsError:
+        return False
+
+
+def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...]:
+    """What the failures look like."""
+    small = [one for one in asked if one.experiment is not EVERY]
+    every = next((one for one in asked if one.experiment is EVERY), None)
+    first_wrong = None
+    if every is not None:
+        first_wrong, chosen = _chosen(every.answers[0])
+        with suppress(Refused):
+            small.append(Asked(chosen, chosen.run(it)))
+    if not any(one.wrong for one in small):
+        return unexplained(it, asked)
+    side = _wrong_side(it, asked)
+    seen = _seen(it, first_wrong, side)
+
+    def tried() -> Iterator[Suspect]:
+        yield from rotary_suspects(it.spec, seen)
+        if it.call == PAIRS:
+            yield Suspect(("queries-and-keys-crossed",), {}, lambda: StagedRotary)
+
+    def built(suspect: Suspect) -> RotarySuspect:
+        return RotarySuspect.of_suspect(suspect, it, side)
+
+    found, note = fitting(small, tried(), built)
+    failed = failed_of(asked)
+    if not found and "a short sequence" in failed:
+        seen = replace(seen, specs=_recognised(it))
+        if seen.specs:
+            found, note = fitting(small, rotary_suspects(it.spec, seen), built)
+    told = (
+        explanations(found, ROTARY, note)
+        or remembers(asked)
+        or (() if it.spec.axes else collided(it, ROTARY))
+        or _by_rates(it.spec, seen)
+        or unexplained(it, asked)
+    )
+    return one_sided(only_coarse(told, asked, it.coarse), side)
+
+
+def _chosen(dense: Answer) -> tuple[int | None, Experiment]:
+    """Rows of all positions at which it is wrong, and others, as a question that is quick to ask."""
+    wrong = np.flatnonzero((dense.shares[0, 0] > 1).any(axis=-1))
+    first = int(wrong[0]) if len(wrong) else None
+    some = np.unique(
+        np.concatenate(
+            [
+                wrong[:24],
+                wrong[-8:],
+                wrong[np.linspace(0, len(wrong) - 1, 24).astype(int)] if len(wrong) else [],
+                np.array([0, 1]),
+            ]
+        ).astype(np.int64)
+    )
+    # The position before each is told apart from it.
+    at = np.unique(np.concatenate([some, np.maximum(some - 1, 0)]))
+
+    def run(implementation: Any) -> list[Answer]:
+        return [implementation.answer("chosen positions", implementation.tokens(1, 1, len(at), seed=18), at)]
+
+    return first, Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
+
+
+def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
+    """``"key"`` or ``"query"`` where only one of both is wrong."""
+    if it.call != PAIRS:
+        return None
+    names = {one.experiment.name for one in asked}
+    failed = failed_of(asked)
+    if failed.keys() & set(KEYS):
+        return "key" if failed.keys() <= set(KEYS) else None
+    for one in asked:
+        # Keys are asked for less: what they pass says only something of what was asked of both.
+        if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:
+            for each in one.answers:
+                rows = (each.shares > 1).any(axis=-1)
+                if (
+                    each.positions is not None
+                    and (np.broadcast_to(each.positions, rows.shape)[rows] < KEYS_UP_TO).any()
+                ):
+                    return "query"
+    return None
+
+
+def _seen(it: RotaryFunction, first_wrong: int | None, side: str | None = None) -> SeenRotary:
+    """Measure the turning of the declared pairs."""
+    powers = [2**power for power in range(1, 18) if 2**power < it.length]
+    at = np.array([0, 1, *powers])
+    spec = it.spec.in_order
+    first, second = spec.channels.T
+    measured = []
+    try:
+        for seed in (19, 20):
+            x = it.tokens(1, 1, len(at), seed=seed)
+            y = it.answer("the turning of pairs", x, at, role="key" if side == "key" else None).got
+            with np.errstate(invalid="ignore", divide="ignore"):
+                measured.append(((y[..., first] + 1j * y[..., second]) / (x[..., first] + 1j * x[..., second]))[0, 0])
+    except Refused:
+        measured = []
+    turning = measured[0] if measured else np.zeros((0, len(first)), complex)
+    alike = bool(measured) and bool(
+        (np.abs(measured[0] - measured[1]) <= 0.05 * np.maximum(np.abs(measured[0]), 0.1)).mean() > 0.98
+    )
+    seen = SeenRotary(
+        it.dtype,
+        it.coarse,
+        it.length,
+        first_wrong,
+        at if measured else at[:0],
+        turning,
+        alike,
+        axes=it.called.axes,
+    )
+    return replace(seen, stands=seen.apparent(it.spec))
+
+
+def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
+    """What can be said of a rotation that turns evenly, by rates that no known fault makes."""
+    rates = seen.rates() if seen.evenly() else None
+    if rates is None:
+        return ()
+    sign = -1.0 if spec.direction == "backward" else 1.0
+    declared, rates = np.array(spec.rates), sign * rates
+    # A turning is known to within 0.05 over the longest position that it was measured at.
+    wrong = np.flatnonzero(np.abs(rates - declared) > 0.05 / max(int(seen.positions.max()), 1))
+    if not len(wrong):
+        return ()
+    pair = int(wrong[0])
+    parameters = {
+        "wrong": len(wrong),
+        "pairs": len(rates),
+        "pair": pair,
+        "rate": float(rates[pair]),
+        "declared": float(declared[pair]),
+        "rates": tuple(map(float, rates)),
+    }
+    falling = bool((np.diff(rates) < 0).all() and rates[-1] > 0)
+    code = "rates-uninitialised" if not falling and len(wrong) > len(rates) // 2 else "other-rates"
+    return (told_of(ROTARY[code], parameters),)
+
+
+def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:
+    """What it is, where it is a rotary code of another spec."""
+    if it.spec.axes is not None or it.call == PAIRS or len(it.called.axes) > 2 or it.length < 300:
+        return ()
+
+    def asked(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        return it(x[None, None], positions)[0, 0]
+
+    with suppress(ClockhandsError, Refused):
+        matches = identify(asked, width=it.spec.head_width, backend="numpy", dtype="float64", longest=it.length - 1)
+        return tuple(match.spec for match in matches if isinstance(match.spec, Rotary) and match.spec.base)
+    return ()
+
+
+def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """What the failures have in common, by rules."""
+    if told := of_any_code(it, asked, ROTARY):
+        return told
+    failed = failed_of(asked)
+    still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
+    wrong_channels = np.unique(
+        np.concatenate(
+            [
+                np.flatnonzero((each.shares > 1).reshape(-1, each.shares.shape[-1]).any(axis=0))
+                for one in failed.values()
+                for each in one.answers
+                if each.shares.shape[-1] == it.spec.head_width
+            ]
+            or [np.empty(0, int)]
+        )
+    )
+    if len(still) and len(wrong_channels) and np.isin(wrong_channels, still).all():
+        some = ", ".join(map(str, wrong_channels[:4])) + (
+            f" and {len(wrong_channels) - 4} more" if len(wrong_channels) > 4 else ""
+        )
+        return (told_of(ROTARY["unrotated-channels-turned"], {"channels": some}),)
+    every = failed.get("every position")
+    few = "" if every is None else few_numbers(every.answers[0])
+    return (told_of(ROTARY["one-number-wrong"], {"which": few}),) if few else ()
+
+
+def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """What was right at first, and is not once something longer was asked."""
+    failed = failed_of(asked)
+    sound = {one.experiment.name for one in asked} - failed.keys()
+    if "a short sequence" in sound and {"asked again", "after a longer sequence"} & failed.keys():
+        return (told_of(ROTARY["remembers-longest"], {}),)
+    return ()
+
+
+def one_sided(told: tuple[Explanation, ...], side: str | None) -> tuple[Explanation, ...]:
+    """What was told, with the word that it is so for keys or for queries only, where it is."""
+    if side is None or not told:
+        return told
+    one, others = ("keys", "queries") if side == "key" else ("queries", "keys")
+    message = f"{told[0].message.removesuffix('.')}, for {one} only: {others} are right."
+    return (replace(told[0], message=message), *told[1:])

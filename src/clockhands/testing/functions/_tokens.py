@@ -1,0 +1,153 @@
+"""Functions of tokens under experiment, a user's or a suspect's, and what rotary and additive ones are asked alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.dtypes import output_dtype
+from clockhands.testing._experiments import Answer, Unasked
+from clockhands.testing.functions._calls import PAIRS, Called
+from clockhands.testing.reports import CannotCheck
+
+COUNTS = "it counts its rows itself"
+ALONE = "it gives a table and takes no tokens"
+
+
+class DrawnTokens:
+    """What a user's function and a suspect are asked with."""
+
+    def tokens(self: Any, *shape: int, seed: int = 0, dtype: str | None = None) -> np.ndarray:
+        """Tokens [batch, heads, seq, width] that the dtype holds exactly; zeros for a table alone."""
+        width = getattr(self.spec, "head_width", None) or self.spec.width
+        if self.call == "positions":
+            return np.zeros((*shape, width))
+        drawn = np.random.default_rng(seed).standard_normal((*shape, width))
+        return drawn.astype(output_dtype(dtype or self.dtype)).astype(np.float64)
+
+    def near_to(self: Any, positions: Any) -> np.ndarray:
+        """These positions, as near as it has them."""
+        return np.clip(np.asarray(positions), self.lowest, self.length - 1)
+
+
+@dataclass
+class TokenFunction(DrawnTokens):
+    """A user's function.
+
+    Attributes:
+        called: The function as one of NumPy arrays.
+        keys: The same for keys, where they are treated otherwise.
+        length: Positions ``lowest`` to ``length - 1`` are asked.
+        coarse: A coarser dtype that its tokens may come in too, or None.
+        build: Builds the implementation of another spec, where that can be done.
+    """
+
+    spec: Any
+    called: Called
+    length: int
+    coarse: str | None
+    keys: Called | None = None
+    build: Callable[[Any, str | None], "TokenFunction"] | None = None
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of its tokens."""
+        return self.called.dtype
+
+    @property
+    def call(self) -> str:
+        """What it is called with."""
+        return self.called.call
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that its tokens have."""
+        return self.called.axes
+
+    @property
+    def lowest(self) -> int:
+        """The first position that it can be asked for."""
+        return 0
+
+    def __call__(
+        self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
+    ) -> np.ndarray:
+        """What it makes of tokens [batch, heads, seq, width], float64."""
+        called = self.keys if role == "key" and self.keys is not None else self.called
+        if role == "key" and self.call == PAIRS:
+            return called(other_tokens(x), positions, dtype=dtype, beside=x)
+        return called(x, positions, dtype=dtype)
+
+    def of(self, spec: Any, first: str | None = None) -> "TokenFunction":
+        """Another model of this process, its first tokens of a dtype; raises `Unasked` where none can be built."""
+        if self.build is None:
+            raise Unasked("say make=, a function that builds one for a spec, and two models are asked side by side")
+        try:
+            return self.build(spec, first)
+        except CannotCheck as error:
+            raise Unasked(error.message) from error
+        except Exception as error:  # somebody's code: whatever it raises is said
+            text = " ".join(str(error).split())
+            raise Unasked(f"make= raised {type(error).__name__}: {text[:120]}") from error
+
+
+def other_tokens(x: np.ndarray) -> np.ndarray:
+    """The queries that stand beside keys, and the keys beside queries."""
+    return np.random.default_rng(11).standard_normal(x.shape)
+
+
+def one_at_a_time(it: Any) -> list[Answer]:
+    """Each token alone, with its position."""
+    x, at = it.tokens(1, 1, 6, seed=2), it.near_to([0, 1, 2, 5, 40, 300])
+    return [
+        it.answer(f"position {place} alone", x[:, :, row : row + 1], at[row : row + 1]) for row, place in enumerate(at)
+    ]
+
+
+def positions_of_their_own(it: Any, heads: int = 1, role: str | None = None) -> list[Answer]:
+    """Three sequences of a batch at positions of their own."""
+    at = it.near_to(np.stack([np.arange(6), np.arange(3, 9), np.maximum(np.arange(6) - 2, 0)]))
+    asked, seed = ("keys of ", 19) if role == "key" else ("", 5)
+    roles = {} if role is None else {"role": role}
+    return [
+        it.answer(f"{asked}3 sequences, each with positions of its own", it.tokens(3, heads, 6, seed=seed), at, **roles)
+    ]
+
+
+def one_token_of_many_sequences(it: Any, heads: int = 1) -> list[Answer]:
+    """One token of each of three sequences."""
+    return [it.answer("one token of each of 3 sequences", it.tokens(3, heads, 1, seed=6), it.near_to([9]))]
+
+
+def coarser_tokens(it: Any, at: np.ndarray) -> list[Answer]:
+    """Tokens of a coarser dtype."""
+    _needs_coarser(it)
+    x = it.tokens(1, 1, len(at), seed=10, dtype=it.coarse)
+    return [it.answer(f"{it.coarse} tokens", x, at, dtype=it.coarse)]
+
+
+def coarser_tokens_before(it: Any, at: np.ndarray, *, first: bool = False) -> list[Answer]:
+    """Tokens after those of a coarser dtype; in a new model whose very first ones these are, where that is said."""
+    _needs_coarser(it)
+    it = it.of(it.spec, first=it.coarse) if first else it
+    it(it.tokens(1, 1, len(at), seed=10, dtype=it.coarse), it.at_axes(at), dtype=it.coarse)
+    return [it.answer(f"the same positions after {it.coarse} tokens", it.tokens(1, 1, len(at), seed=11), at)]
+
+
+def _needs_coarser(it: Any) -> None:
+    if it.call == "positions":
+        raise Unasked(ALONE)
+    if it.coarse is None or it.coarse == it.dtype:
+        raise Unasked("its library or its dtype has no coarser one")
+
+
+def two_models(it: Any, what: str, other: Any, at: np.ndarray) -> list[Answer]:
+    """A model, one that differs in one thing that a cache may forget, and the first one again."""
+    first, second = it.of(it.spec), it.of(other)
+    x = it.tokens(1, 1, len(at), seed=14)
+    return [
+        first.answer("the first model", x, at),
+        second.answer(f"a second model, of {what}", second.tokens(1, 1, len(at), seed=15), at),
+        first.answer(f"the first model after that of {what}", x, at),
+    ]

@@ -1,0 +1,287 @@
+"""Caches of any model, which are nests of arrays: copied, pickled, and with some of their rows.
+
+Nothing is known of a cache but what it shows: the axis of the keys is the one that grows with the tokens.
+"""
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.calling import FLOATS, as_numpy, dtype_of
+from clockhands.rotary import rerotate
+from clockhands.testing._experiments import Answer, Unasked, shares
+from clockhands.testing.generation.texts import GenerationSubject, Instead, Reply
+
+Path = tuple[Any, ...]
+
+
+def copied(cache: Any) -> Any:
+    """A copy that shares nothing."""
+    try:
+        return copy.deepcopy(cache)
+    except Exception as error:
+        raise Unasked(f"its cache cannot be copied: {type(error).__name__}: {error}") from error
+
+
+def pickled(cache: Any) -> Any:
+    """What comes back of a pickled cache."""
+    try:
+        return pickle.loads(pickle.dumps(cache))
+    except Exception as error:
+        raise Unasked(f"its cache cannot be pickled: {type(error).__name__}: {error}") from error
+
+
+def key_axes(before: Any, after: Any, grown: int, *, floats: bool = False) -> dict[Path, int]:
+    """For each array of a cache the axis that grew by this many rows; empty where none did."""
+    first, second = dict(_arrays(before)), dict(_arrays(after))
+    axes = {}
+    for path, array in second.items():
+        older = first.get(path)
+        if older is None or older.ndim != array.ndim or (floats and dtype_of(array) not in FLOATS):
+            continue
+        more = [axis for axis in range(array.ndim) if array.shape[axis] != older.shape[axis]]
+        if len(more) == 1 and array.shape[more[0]] - older.shape[more[0]] == grown:
+            axes[path] = more[0]
+    return axes
+
+
+def with_rows(cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
+    """A copy of the cache with these rows of its keys and values, in this order; what it counts stays as it is."""
+    rows = np.ascontiguousarray(rows)
+
+    def taken(path: Path, array: Any) -> Any:
+        axis = axes.get(path)
+        return array if axis is None else array[(slice(None),) * axis + (rows,)]
+
+    return mapped(copied(cache), taken)
+
+
+def first_rows(cache: Any, axes: dict[Path, int]) -> np.ndarray:
+    """The rows of its first array, [rows, numbers]."""
+    path, axis = next(iter(axes.items()))
+    array = as_numpy(dict(_arrays(cache))[path]).astype(np.float64)
+    return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+
+
+def mapped(cache: Any, change: Callable[[Path, Any], Any], path: Path = (), seen: frozenset[int] = frozenset()) -> Any:
+    """The same nest with every array changed; objects are written to, and only where something in them changed."""
+    if _is_array(cache):
+        return change(path, cache)
+    if id(cache) in seen:
+        return cache
+    seen |= {id(cache)}
+    if isinstance(cache, dict):
+        made = {key: mapped(value, change, (*path, key), seen) for key, value in cache.items()}
+        return cache if all(made[key] is cache[key] for key in made) else type(cache)(made)
+    if isinstance(cache, tuple | list):
+        values = [mapped(value, change, (*path, place), seen) for place, value in enumerate(cache)]
+        if all(new is old for new, old in zip(values, cache, strict=True)):
+            return cache
+        return type(cache)(*values) if hasattr(cache, "_fields") else type(cache)(values)
+    if hasattr(cache, "__dict__") and not isinstance(cache, type) and not callable(cache):
+        for name, value in list(vars(cache).items()):
+            changed = mapped(value, change, (*path, name), seen)
+            if changed is not value:
+                object.__setattr__(cache, name, changed)
+    return cache
+
+
+def _arrays(cache: Any) -> Iterator[tuple[Path, Any]]:
+    found: list[tuple[Path, Any]] = []
+
+    def noted(path: Path, array: Any) -> Any:
+        found.append((path, array))
+        return array
+
+    # An object is given back itself, and written to only where something in it changed.
+    mapped(cache, noted)
+    yield from found
+
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "ndim") and value.ndim > 0  # type: ignore[attr-defined]
+
+
+_SLIP = 2 * 51 * 2.0**-24
+
+
+def _evicted(it: GenerationSubject) -> list[Answer]:
+    """Old rows are taken out of the cache, and the text goes on where it was."""
+    _needs_positions(it)
+    if it.model.window is not None:
+        raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
+    text = it.texts[0]
+    steps = min(4, len(text) // 3)
+    begun = len(text) - steps
+    kept = np.array([0, 1, *range(begun - begun // 2, begun)])
+    cache, axes = _prefilled(it, begun)
+    if it.evict is None and not axes:
+        raise Unasked("the rows of its cache cannot be seen: say evict=, a function(cache, rows) of the rows to keep")
+    if it.evict is None and not holds_positions(it):
+        raise Unasked("its cache does not hold positions: what stands in it counts from the row, as a bias does")
+    fewer = with_rows(cache, kept, axes) if it.evict is None else it.evict(copied(cache), kept)
+
+    def hidden(cache: Any, start: int) -> np.ndarray:
+        seen = np.isin(np.arange(len(text)), kept) | (np.arange(len(text)) >= begun)
+        said = []
+        for step in range(steps):
+            here, at = text[None, begun + step : begun + step + 1], np.array([[start + step]])
+            logits, cache = it.model(here, at, seen[None, : begun + step + 1], cache)
+            said.append(logits[0, 0])
+        return np.stack(said)
+
+    wanted = hidden(copied(cache), begun)
+    said = []
+    for step in range(steps):
+        logits, fewer = it.model(text[None, begun + step : begun + step + 1], np.array([[begun + step]]), None, fewer)
+        said.append(logits[0, 0])
+    at = np.arange(len(text))
+    pairs = np.tri(len(text), dtype=bool) & (np.isin(at, kept) | (at >= begun) | (at[:, None] < begun))
+    where = np.where(at >= begun, at - begun + len(kept), at)
+    told = {"kept": len(kept), "begun": begun}
+    return [
+        it.reply(
+            f"{len(kept)} of {begun} rows are kept, then {steps} tokens one at a time",
+            np.stack(said),
+            wanted,
+            begun,
+            (
+                Instead("eviction-stops-positions", told, lambda: hidden(copied(cache), len(kept))),
+                Instead("eviction-stops-positions", told, lambda: it.alone(text, where, pairs)[begun:]),
+                Instead("eviction-stops-positions", told, lambda: _still(it, text, begun, len(kept), pairs)),
+            ),
+        )
+    ]
+
+
+def _still(it: GenerationSubject, text: np.ndarray, begun: int, kept: int, pairs: np.ndarray) -> np.ndarray:
+    at = np.arange(len(text))
+    return it.alone(text, np.where(at >= begun, kept, at), pairs)[begun:]
+
+
+def _shifted_text(it: GenerationSubject) -> list[Answer]:
+    """All positions further by as many, which a rotary code does not see."""
+    _needs_positions(it)
+    if it.spec is None:
+        raise Unasked("whether its code is relative is not known: say like=, its rotary code")
+    return [
+        _near(it, it.reply(f"all positions further by {by}", it.alone(text, by + np.arange(len(text))), wanted), by)
+        for text, wanted, by in zip(it.texts[:2], it.wanted, (_by(it), 1), strict=False)
+    ]
+
+
+def _shifted_cache(it: GenerationSubject) -> list[Answer]:
+    """The keys of the cache are turned on, and the text goes on at shifted positions."""
+    _needs_positions(it)
+    text, half, by = it.texts[0], len(it.texts[0]) // 2, _by(it)
+    at = np.arange(len(text))
+    cache, _ = _prefilled(it, half)
+    cache = it.shift(cache, by) if it.shift is not None else _turned(it, cache, half, by)
+    logits, _ = it.model(text[None, half:], by + at[None, half:], None, cache)
+    wanted = it.alone(text, by + at)[half:]
+    told = {"moved": f"shifted by {by} positions"}
+    asked = f"the cache of {half} tokens shifted by {by}, then the rest"
+    if it.shift is None:
+        # The keys were turned on here, by the rates of the spec: the model has no code that could have left them.
+        asked = f"the cache of {half} tokens turned on by {by} at the rates of its spec, then the rest"
+        return [_near(it, it.reply(asked, logits[0], wanted, half), by)]
+    faults = (
+        Instead("cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, at, by + at))[half:]),
+        Instead(
+            "cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, 2 * by + at, by + at))[half:]
+        ),
+    )
+    return [_near(it, it.reply(asked, logits[0], wanted, half, faults), by)]
+
+
+def _joined(it: GenerationSubject) -> list[Answer]:
+    """Two caches, each made from position 0, joined to one, and a text goes on after both."""
+    _needs_positions(it)
+    if it.join is None:
+        raise Unasked("say join=, a function(cache, cache) that puts two caches of texts from position 0 into one")
+    first, second, rest = it.texts[0][: len(it.texts[0]) // 2], it.texts[1][: len(it.texts[1]) // 2], it.texts[2]
+    row, sizes = np.concatenate([first, second, rest]), [len(first), len(second), len(rest)]
+    at, begun = np.arange(len(row)), len(first) + len(second)
+    part = np.repeat([0, 1, 2], sizes)
+    mask = np.tri(len(row), dtype=bool) & ((part[:, None] == part) | (part[:, None] == 2))
+
+    def one_pass(where: np.ndarray) -> np.ndarray:
+        return it.alone(row, where, mask)[begun:]
+
+    wanted = one_pass(at)
+    caches = [it.model(text[None], np.arange(len(text))[None])[1] for text in (first, second)]
+    logits, _ = it.model(rest[None], at[None, begun:], None, it.join(*caches))
+    told = {"moved": "joined to another"}
+    own = np.where(part == 1, at - len(first), at)
+    faults = tuple(
+        Instead("cached-keys-keep-positions", told, lambda where=where: one_pass(where))
+        for where in (own, np.where(part == 2, at - begun + len(second), own), np.where(part == 2, at - begun, own))
+    )
+    asked = f"caches of {len(first)} and {len(second)} tokens in one, then {len(rest)} tokens"
+    return [_near(it, it.reply(asked, logits[0], wanted, begun, faults), begun)]
+
+
+def _prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
+    """The cache of the first tokens of the longest text, and the axes of its keys."""
+    text, at = it.texts[0], np.arange(size)[None]
+    _, cache = it.model(text[None, : size - 1], at[:, :-1])
+    if cache is None:
+        raise Unasked("it gives back no cache")
+    before = copied(cache)
+    _, cache = it.model(text[None, size - 1 : size], at[:, -1:], None, cache)
+    return cache, key_axes(before, cache, 1)
+
+
+def holds_positions(it: GenerationSubject) -> bool:
+    """Whether the rows of one token differ from position to position in its cache."""
+    model = it.model.fresh()
+    text = np.full((1, 6), it.texts[0][0])
+    _, cache = model(text[:, :5], np.arange(5)[None])
+    before = copied(cache)
+    _, cache = model(text[:, 5:], np.array([[5]]), None, cache)
+    axes = key_axes(before, cache, 1, floats=True)
+    for path, axis in axes.items():
+        rows = first_rows(cache, {path: axis})
+        if (shares(rows, np.broadcast_to(rows[0], rows.shape), np.abs(rows).max() * 2.0**-12) > 1).any():
+            return True
+    return False
+
+
+def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
+    """A cache of Transformers with its keys turned on by so many positions."""
+    layers = getattr(cache, "layers", None)
+    if it.spec is None or not layers or not all(hasattr(layer, "keys") for layer in layers):
+        raise Unasked("say shift=, a function(cache, positions) that moves a cache")
+    if it.model.window is not None:
+        raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
+    for layer in layers:
+        layer.keys = rerotate(layer.keys, it.spec, np.arange(size), by + np.arange(size))
+    return cache
+
+
+def _by(it: GenerationSubject) -> int:
+    return len(it.texts[0]) // 2 + 3
+
+
+def _needs_positions(it: GenerationSubject) -> None:
+    if "positions" not in it.model.takes:
+        raise Unasked("it takes no positions")
+
+
+def _near(it: GenerationSubject, reply: Reply, by: int) -> Answer:
+    """An answer that the rounding of phases may move as well, at positions that are further by so many."""
+    most = by + reply.first + len(reply.got)
+    return replace(reply, allowed=np.asarray(2 * it.allowed + _SLIP * most * it.slip))
+
+
+CHANGED: tuple[tuple[str, str, Callable[[Any], list[Answer]]], ...] = (
+    ("rows taken out of the cache", "Whether a text goes on where it was when old keys are gone.", _evicted),
+    ("a shifted text", "Whether only distances matter to a code that is relative.", _shifted_text),
+    ("a shifted cache", "Whether keys that are turned on stand where they were moved to.", _shifted_cache),
+    ("joined caches", "Whether keys of two caches stand one after the other.", _joined),
+)
+"""Name, question and experiment."""

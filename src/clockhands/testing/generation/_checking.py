@@ -1,0 +1,334 @@
+"""`check_generation`: whether a model that keeps a cache says the same of a text however it is given."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import count
+from clockhands.calling import Refused, as_numpy
+from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.rotary import Rotary
+from clockhands.sources.opened import Opened
+from clockhands.sources.resolve import resolve
+from clockhands.testing._experiments import Asked, Unasked, named, resolved
+from clockhands.testing.generation._experiments import GenerationExperiment, experiments
+from clockhands.testing.generation._explaining import explained
+from clockhands.testing.generation._models import CausalModel, TransformersModel, opened
+from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
+from clockhands.testing.reports import CannotCheck, Failure, Report, settled
+
+# Tokens of the longest text, and the most that it is made longer by itself: beyond that somebody shall say so.
+LENGTH, LONGEST = 16, 512
+
+
+def check_generation(
+    model: Any = None,
+    *,
+    forward: Callable[..., Any] | None = None,
+    vocabulary: int | None = None,
+    tokens: Sequence[Any] | None = None,
+    like: Rotary | str | None = None,
+    length: int | None = None,
+    shift: Callable[..., Any] | None = None,
+    join: Callable[..., Any] | None = None,
+    evict: Callable[..., Any] | None = None,
+    backend: Any = None,
+    timeout: float = 60.0,
+    raises: bool = True,
+) -> Report:
+    """Check that a causal model says the same of a text however it is given.
+
+    What it says of three texts, each alone and in one pass, is compared with what it says of them padded on the left
+    and on the right, packed into one row, in pieces, one token at a time, with a cache that was copied, pickled, moved
+    on or cut, by turns, and again. What fails is explained by asking the model what it says in one pass at other
+    positions or of other keys. Random weights will do, if they are large enough for positions to matter.
+
+    Args:
+        model: A causal model of Transformers; or a function like `forward`. A small one is copied for every experiment
+            and never changed, one of more than 20 million numbers is asked itself and must be in eval mode.
+        forward: A function(tokens [batch, seq], positions [batch, seq], mask, cache) -> (logits [batch, seq,
+            vocabulary], cache), of arrays of one's own library. ``cache`` is None at first; ``mask`` is None, or
+            booleans [batch, keys] of the keys that are no padding, or [batch, seq, keys] of those that each query sees
+            (a function that refuses these is not asked about packing). Arguments that it has no use for may be absent.
+        vocabulary: Tokens that it knows; that of the config unless given.
+        tokens: Three texts of one's own, the longest first.
+        like: The rotary code of all its layers, where the config does not say it: positions that are all shifted then
+            give the same logits, and keys may be turned on.
+        length: Tokens of the longest text: 16, or more where a window or a scaling begins later.
+        shift: A function(cache, positions) -> cache that moves a cache on by so many positions.
+        join: A function(cache, cache) -> cache that puts two caches, of texts from position 0, one after the other.
+        evict: A function(cache, rows) -> cache that keeps these rows of it.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API for `forward`; found out unless said.
+        timeout: Seconds for a call.
+        raises: Whether a failure is raised; else it is in the report.
+
+    Returns:
+        The report; where something failed and ``raises`` is false too.
+
+    Accuracy: how far rounding may move a logit is measured on the model itself, as told in
+        `clockhands.testing.generation.texts`; the report says how much more a slip of one position moves it.
+
+    Raises:
+        CheckFailed: Something failed; the message is the report.
+        CannotCheck: The model cannot be called like that; the message says what came back.
+        InvalidValue, InvalidType: An argument cannot be used.
+    """
+    called = opened(model, forward, vocabulary, backend, timeout)
+    spec = _spec_of(called) if like is None else resolved(like, Rotary, "rotary")
+    notes: dict[str, str] = {}
+    size = _length(called, length, notes)
+    texts = texts_of(called.vocabulary, size) if tokens is None else _given_texts(tokens, called.vocabulary)
+    subject = GenerationSubject(called, texts, spec=spec, shift=shift, join=join, evict=evict)
+    try:
+        subject = measured(subject)
+    except (Refused, Unasked) as error:
+        raise CannotCheck(
+            f"A text of {len(texts[0])} tokens was given in one pass, but the model refused: {error}.",
+            "Say length=, the most tokens that it takes.",
+        ) from error.__cause__
+    asked, left_out = _asked(subject)
+    failed, noted = [], {}
+    for one in asked:
+        if not one.wrong:
+            continue
+        failed.append(one)
+    reasons = explained(subject, failed) if failed else ()
+    for one in list(failed):
+        experiment = one.experiment
+        if isinstance(experiment, GenerationExperiment) and experiment.note and _only(reasons, experiment):
+            noted[experiment.name] = experiment.note
+            failed.remove(one)
+    if noted:
+        reasons = explained(subject, failed) if failed else ()
+    if "positions" in called.takes and not subject.slip:
+        notes["faults of one position"] = (
+            "positions that are given change nothing: it has no position code, counts by itself, or its weights are "
+            "too small to show it"
+        )
+    elif subject.slip and subject.slip <= 4 * subject.allowed:
+        notes["faults of one position"] = (
+            f"a slip of one position moves its logits by {subject.slip:.2g} at most, and rounding explains "
+            f"{subject.allowed:.2g}; give it larger weights, or a finer dtype"
+        )
+    parting = parted(subject) if any(one.experiment.name == "one token at a time" for one in failed) else None
+    report = Report(
+        subject=_named(model, forward),
+        kind="generation",
+        like="the same however a text is given",
+        experiments=tuple(one.experiment.name for one in asked if one.experiment.name not in noted),
+        left_out={**left_out, **noted, **notes},
+        failures=tuple(_failure(one, parting) for one in failed),
+        explanations=reasons,
+        called={
+            "library": called.library.name,
+            "dtype": called.counts.dtype,
+            "calls": called.counts.calls,
+            "rows": called.counts.rows,
+            "tokens": [len(text) for text in subject.texts],
+            "rounding explains": subject.allowed,
+            "a slip of one position": subject.slip,
+        },
+        worst=max(
+            (
+                float(answer.shares.max(initial=0))
+                for one in asked
+                if one.experiment.name not in noted
+                for answer in one.answers
+            ),
+            default=0.0,
+        ),
+        spec=spec,
+    )
+    return settled(report, raises)
+
+
+def _asked(subject: GenerationSubject) -> tuple[list[Asked], dict[str, str]]:
+    asked: list[Asked] = []
+    left_out: dict[str, str] = {}
+    for experiment in experiments(subject):
+        try:
+            asked.append(Asked(experiment, experiment.run(subject.fresh())))
+        except (Unasked, Refused) as reason:
+            left_out[experiment.name] = str(reason)
+    return asked, left_out
+
+
+def _only(reasons: Sequence[Any], experiment: GenerationExperiment) -> bool:
+    """Whether a failure is what the experiment's note speaks of, and nothing else."""
+    about = [reason for reason in reasons if experiment.name in reason.evidence.get("explains", ())]
+    return bool(about) and all(reason.codes[0] in experiment.codes for reason in about)
+
+
+def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
+    name = one.experiment.name
+    parts, where = "", parting if name.startswith(("one token", "pieces")) else None
+    if where is not None:
+        parts = f". The first layer that answers otherwise is {where[0]}, at position {where[1]}"
+    for answer in one.answers:
+        wrong = np.asarray((answer.shares > 1).any(axis=-1))
+        if not wrong.any():
+            continue
+        first = int(np.argmax(wrong))
+        off = np.abs(answer.got - answer.wanted)
+        largest = float(off[first].max()) if np.isfinite(off[first]).all() else float("nan")
+        allowed = float(np.max(answer.allowed))
+        assert answer.positions is not None
+        position = int(answer.positions[first])
+        size = "not a number" if np.isnan(largest) else f"off by {largest:.2g} (rounding explains {allowed:.2g})"
+        other = int((answer.got.argmax(-1) != answer.wanted.argmax(-1)).sum())
+        changed = f"another one after {other} of them" if other else "the same after each"
+        message = (
+            f"{answer.asked}: the logits of {int(wrong.sum())} of {len(wrong)} tokens are wrong, the first at position "
+            f"{position}, where they are {size}; the likeliest next token is {changed}{parts}."
+        )
+        evidence = {
+            "asked": answer.asked,
+            "wrong": int(wrong.sum()),
+            "of": len(wrong),
+            "first wrong position": position,
+            "error there": largest,
+            "largest error": float(np.nanmax(off)) if np.isfinite(off).any() else None,
+            "allowed": allowed,
+            "other next tokens": other,
+        }
+        if where is not None:
+            evidence |= {"layer": where[0], "position in it": where[1]}
+        return Failure(name, message, evidence)
+    raise AssertionError("asked of an experiment that failed")
+
+
+def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> int:
+    """Tokens of the longest text: enough to leave its windows and the length of its original training, if it can be."""
+    if length is not None:
+        return count("length", length, 8)
+    size = LENGTH
+    for what, edge in _edges(model).items():
+        if edge + 8 <= LONGEST:
+            size = max(size, edge + 8)
+        else:
+            notes[f"beyond {what}"] = f"say length={edge + 8:,} to have texts of more than {edge:,} tokens"
+    most = _most(model)
+    return size if most is None else max(min(size, most), 8)
+
+
+def _edges(model: CausalModel) -> dict[str, int]:
+    edges = {} if model.window is None else {"its window": model.window}
+    config = _config(model)
+    block = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if isinstance(block, dict) and block.get("rope_type", block.get("type")) in {"dynamic", "longrope", "su"}:
+        original = block.get("original_max_position_embeddings", config.get("original_max_position_embeddings"))
+        original = original or config.get("max_position_embeddings")
+        if isinstance(original, int):
+            edges["the length of its original training"] = original
+    return edges
+
+
+def _most(model: CausalModel) -> int | None:
+    """Tokens that fit into a learned table."""
+    config = _config(model)
+    if config.get("rope_parameters") or config.get("rope_scaling"):
+        return None
+    most = config.get("max_position_embeddings", config.get("n_positions"))
+    return most if isinstance(most, int) else None
+
+
+def _config(model: CausalModel) -> dict[str, Any]:
+    if not isinstance(model, TransformersModel):
+        return {}
+    config = model.model.config
+    return (config.get_text_config() if hasattr(config, "get_text_config") else config).to_dict()
+
+
+def _spec_of(model: CausalModel) -> Rotary | None:
+    """The rotary code of all layers that a config declares, if it is one, and the same at every length."""
+    if not isinstance(model, TransformersModel):
+        return None
+    try:
+        codes = resolve(Opened("config", "config", config=model.model.config.to_dict(), config_name="config")).codes
+    except ClockhandsError:
+        return None
+    text = [code for code in codes if code.part in {"text", "decoder"}]
+    spec = text[0].spec if len(text) == 1 else None
+    if not isinstance(spec, Rotary) or _edges(model).get("the length of its original training"):
+        return None
+    return spec
+
+
+def _given_texts(tokens: Sequence[Any], vocabulary: int) -> list[np.ndarray]:
+    texts = [np.asarray(text) for text in tokens]
+    if len(texts) != 3 or any(text.ndim != 1 or text.dtype.kind not in "iu" for text in texts):
+        raise InvalidType(
+            "`tokens` must be three texts of whole numbers.", "Give three lists of token ids, the longest first."
+        )
+    sizes = [len(text) for text in texts]
+    if sizes != sorted(sizes, reverse=True) or sizes[0] < 8 or sizes[-1] < 2:
+        raise InvalidValue(
+            f"`tokens` must be three texts, the longest first, of at least 8 and 2 tokens, got {sizes}.",
+            "Order them by their length.",
+        )
+    if any(text.min() < 0 or text.max() >= vocabulary for text in texts):
+        raise InvalidValue(f"`tokens` must be from 0 to {vocabulary - 1:,}.", "Say vocabulary= if there are more.")
+    return [text.astype(np.int64) for text in texts]
+
+
+def _named(model: Any, forward: Callable[..., Any] | None) -> str:
+    return type(model).__name__ if forward is None and hasattr(model, "forward") else named(forward or model, None)
+
+
+# Hidden states may be off by a larger share of their size than the logits, which are normed before.
+_ROOM = 8.0
+
+
+def parted(it: GenerationSubject) -> tuple[str, int] | None:
+    """The name of the first layer that answers otherwise one token at a time, and the first position at which it does.
+
+    None where the model shows no layers, or they do not part.
+    """
+    text, half = it.texts[0], len(it.texts[0]) // 2
+    with suppress(Refused, Unasked):
+        whole, pieces = it.model.fresh(), it.model.fresh()
+        at = np.arange(len(text))[None] if "positions" in it.model.takes else None
+        with _heard(whole) as one:
+            whole(text[None], at)
+        with _heard(pieces) as many:
+            cache = None
+            for start, stop in [(0, half), *((step, step + 1) for step in range(half, len(text)))]:
+                _, cache = pieces(text[None, start:stop], None if at is None else at[:, start:stop], None, cache)
+        share = it.allowed / max(float(np.abs(it.wanted[0]).max()), it.allowed)
+        for name, said in one.items():
+            wanted, got = said[0], np.concatenate(many[name])
+            off = np.abs(got - wanted).max(axis=-1) > _ROOM * share * np.abs(wanted).max()
+            if off.any():
+                return name, int(np.argmax(off))
+    return None
+
+
+@contextmanager
+def _heard(model: CausalModel) -> Iterator[dict[str, list[np.ndarray]]]:
+    """What each layer answers, [tokens, width] a call, while this lasts."""
+    said: dict[str, list[np.ndarray]] = {}
+    hooks = []
+    for name, layer in _layers(model):
+        answers = said.setdefault(name, [])
+
+        def heard(_: Any, __: Any, answer: Any, answers: list[np.ndarray] = answers) -> None:
+            hidden = answer[0] if isinstance(answer, tuple) else answer
+            answers.append(as_numpy(hidden).astype(np.float64).reshape(-1, hidden.shape[-1]))
+
+        hooks.append(layer.register_forward_hook(heard))
+    try:
+        yield said
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _layers(model: CausalModel) -> list[tuple[str, Any]]:
+    """The layers of a model of Transformers: the longest list of modules in it."""
+    if not isinstance(model, TransformersModel):
+        return []
+    lists = [(name, one) for name, one in model.model.named_modules() if type(one).__name__ == "ModuleList"]
+    name, layers = max(lists, key=lambda one: len(one[1]), default=("", []))
+    return [(f"{name}.{place}", layer) for place, layer in enumerate(layers)]

@@ -1,0 +1,342 @@
+"""What a model that keeps a cache is asked: the same text, given in every way in which it should not matter.
+
+Beside each answer stands what it would be under known faults. These are asked of the model itself: what it says of the
+text in one pass with other positions, or with another mask.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from clockhands.testing._experiments import Answer, Experiment, Unasked
+from clockhands.testing.generation._caches import CHANGED, copied, pickled
+from clockhands.testing.generation.texts import (
+    GenerationSubject,
+    Instead,
+    Reply,
+    counted_together,
+    decoding_faults,
+    number_of,
+    padded_decoding_faults,
+    padding_faults,
+    placed_faults,
+)
+
+
+def _longer(it: GenerationSubject) -> list[Answer]:
+    """A token's logits do not depend on what comes after it, nor on how long the text becomes."""
+    text, wanted = it.texts[0], it.wanted[0]
+    sizes = sorted({1, 2, len(text) // 3, len(text) // 2, len(text) - 1})
+    return [
+        it.reply(f"the first {size} of {len(text)} tokens alone", it.alone(text[:size]), wanted[:size])
+        for size in sizes
+        if size
+    ]
+
+
+def _beside(it: GenerationSubject) -> list[Answer]:
+    short = min(map(len, it.texts))
+    logits, _ = it.model(np.stack([text[:short] for text in it.texts]))
+    return [
+        it.reply(f"text {row + 1} of a batch of {len(logits)}", logits[row], it.wanted[row][:short])
+        for row in range(len(logits))
+    ]
+
+
+def _left_padded(it: GenerationSubject, itself: bool) -> list[Answer]:
+    tokens, mask, positions, pads = _padded(it)
+    logits, _ = it.model(tokens, None if itself else positions, mask)
+    return [
+        it.reply(
+            f"text {row + 1} of a batch, after {number_of(pad, 'pad')}",
+            logits[row, pad:],
+            it.wanted[row],
+            instead=padding_faults(it, tokens[row], row, pad),
+        )
+        for row, pad in enumerate(pads)
+    ]
+
+
+def _right_padded(it: GenerationSubject) -> list[Answer]:
+    most = len(it.texts[0])
+    tokens, mask = _batch(it, it.texts, left=False)
+    logits, _ = it.model(tokens, _whole(it, tokens), mask)
+    return [
+        it.reply(
+            f"text {row + 1} of a batch, before {number_of(most - len(text), 'pad')}",
+            logits[row, : len(text)],
+            it.wanted[row],
+        )
+        for row, text in enumerate(it.texts)
+    ]
+
+
+def _padded_decoding(it: GenerationSubject) -> list[Answer]:
+    """A batch of texts of several lengths, padded on the left, goes on one token at a time."""
+    order = (1, 0, 2)
+    steps = min(4, min(map(len, it.texts)) - 1)
+    starts = [len(it.texts[row]) - steps for row in order]
+    most = max(starts)
+    tokens, mask = _batch(it, [it.texts[row][:start] for row, start in zip(order, starts, strict=True)])
+    _, cache = it.model(tokens, _given(it, np.maximum(mask.cumsum(-1) - 1, 0)), mask)
+    _kept(cache)
+    said = []
+    for step in range(steps):
+        latest = np.array([[it.texts[row][start + step]] for row, start in zip(order, starts, strict=True)])
+        mask = np.concatenate([mask, np.ones((len(order), 1), bool)], axis=1)
+        logits, cache = it.model(latest, _given(it, np.array(starts)[:, None] + step), mask, cache)
+        said.append(logits[:, 0])
+    got = np.stack(said, axis=1)
+    return [
+        it.reply(
+            f"text {row + 1} of a batch, after {number_of(most - start, 'pad')}, {steps} tokens one at a time",
+            got[place],
+            it.wanted[row][start:],
+            start,
+            padded_decoding_faults(it, row, start, most - start, starts[0]),
+        )
+        for place, (row, start) in enumerate(zip(order, starts, strict=True))
+    ]
+
+
+def _packed(it: GenerationSubject, by_mask: bool) -> list[Answer]:
+    """Two documents in one row, each from position 0, the second one not seeing the first."""
+    # No longer together than the longest text: rates that follow the length are another experiment's.
+    most = len(it.texts[0])
+    parts = [it.texts[0][: most // 2], it.texts[1][: most - most // 2]]
+    wanted = [logits[: len(part)] for logits, part in zip(it.wanted, parts, strict=False)]
+    first, size = len(parts[0]), sum(map(len, parts))
+    row, at = np.concatenate(parts), np.concatenate([np.arange(len(part)) for part in parts])
+    document = np.repeat([0, 1], [len(part) for part in parts])
+    mask = (document[:, None] == document) & np.tri(size, dtype=bool)
+    if by_mask and it.model.window is not None and it.model.window < size:
+        raise Unasked(f"a mask of queries and keys takes the place of its window of {it.model.window:,} tokens")
+    logits, _ = it.model(row[None], at[None], mask[None] if by_mask else None, keep=by_mask)
+    told = {"document": 2}
+    instead = (
+        Instead("packing-ignored", told, lambda: it.alone(row)[first:]),
+        Instead("packing-ignored", told, lambda: it.alone(row, at)[first:]),
+        Instead("packing-ignored", told, lambda: it.alone(parts[1], first + np.arange(len(parts[1])))),
+        Instead("packing-ignored", told, lambda: it.alone(row, np.arange(size), mask)[first:]),
+    )
+    return [
+        it.reply("the first document of a packed row", logits[0, :first], wanted[0]),
+        it.reply("the second document of a packed row", logits[0, first:], wanted[1], 0, instead),
+    ]
+
+
+def _in_pieces(
+    it: GenerationSubject, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
+) -> np.ndarray:
+    """The logits of a text that is given piece by piece, each from one cut to the next."""
+    cache, said = None, []
+    for start, stop in zip([0, *cuts], [*cuts, len(it.texts[text])], strict=True):
+        where = None if itself else _given(it, np.arange(start, stop)[None])
+        logits, cache = it.model(it.texts[text][None, start:stop], where, None, cache)
+        _kept(cache)
+        cache = cache if turn is None else turn(cache)
+        said.append(logits[0])
+    return np.concatenate(said)
+
+
+def _chunked(it: GenerationSubject, itself: bool) -> list[Answer]:
+    size = len(it.texts[0])
+    ways = {
+        "pieces of 5 tokens": list(range(5, size, 5)),
+        "pieces of 3, then 8 tokens": [3, *range(11, size, 8)],
+        "one token, then the rest": [1],
+        "all but 2 tokens, then 2": [size - 2],
+    }
+    return [
+        _pieces_reply(it, f"{name}", 0, [cut for cut in cuts if cut < size], itself=itself)
+        for name, cuts in ways.items()
+    ]
+
+
+def _pieces_reply(
+    it: GenerationSubject, asked: str, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
+) -> Reply:
+    got = _in_pieces(it, text, cuts, itself=itself, turn=turn)[cuts[0] :]
+    wanted = it.wanted[text][cuts[0] :]
+    faults = (*decoding_faults(it, text, cuts), *placed_faults(it, text, cuts, got))
+    return it.reply(asked, got, wanted, cuts[0], faults)
+
+
+def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
+    size, short = len(it.texts[0]), len(it.texts[2])
+    half = size // 2
+    return [
+        _pieces_reply(it, f"{half} tokens, then one at a time", 0, list(range(half, size)), itself=itself),
+        _pieces_reply(it, "one token at a time from the first", 2, list(range(1, short)), itself=itself),
+    ]
+
+
+def _resumed(it: GenerationSubject, turn: Callable) -> list[Answer]:
+    size = len(it.texts[0])
+    cuts = [size // 2, size // 2 + 1, size - 2]
+    return [_pieces_reply(it, "the cache is taken up again three times", 0, cuts, turn=turn)]
+
+
+def _forked(it: GenerationSubject) -> list[Answer]:
+    """One beginning, two ends: the second one is not moved by the first."""
+    text, half = it.texts[0], len(it.texts[0]) // 2
+    _, cache = it.model(text[None, :half], _given(it, np.arange(half)[None]))
+    _kept(cache)
+    other, where = text[None, half:][:, ::-1], _given(it, np.arange(half, len(text))[None])
+    # What is copied goes on first: what is kept outside of the cache is then that of the other end.
+    it.model(other, where, None, copied(cache))
+    logits, _ = it.model(text[None, half:], where, None, cache)
+    return [
+        it.reply(
+            "a text that goes on after a copy of its cache went on otherwise",
+            logits[0],
+            it.wanted[0][half:],
+            half,
+            decoding_faults(it, 0, [half]),
+        )
+    ]
+
+
+def _in_turn(it: GenerationSubject) -> list[Answer]:
+    """Two texts, each with its own cache, given by turns."""
+    caches: list = [None, None]
+    said: list[list[np.ndarray]] = [[], []]
+    # Where a model stands that counts in one place for both: from 0 where a text begins.
+    places: list[list[np.ndarray]] = [[], []]
+    count = 0
+    cuts = [[0, len(text) // 2, len(text) - 1, len(text)] for text in it.texts[:2]]
+    for step in range(3):
+        for row, text in enumerate(it.texts[:2]):
+            start, stop = cuts[row][step : step + 2]
+            where = _given(it, np.arange(start, stop)[None])
+            logits, caches[row] = it.model(text[None, start:stop], where, None, caches[row])
+            _kept(caches[row])
+            said[row].append(logits[0])
+            count = count if step else 0
+            places[row].append(count + np.arange(stop - start))
+            count += stop - start
+    return [
+        it.reply(
+            f"text {row + 1} of two that are given by turns",
+            np.concatenate(parts[1:]),
+            it.wanted[row][cuts[row][1] :],
+            cuts[row][1],
+            (
+                counted_together(it, row, np.concatenate(places[row]), cuts[row][1]),
+                *decoding_faults(it, row, cuts[row][1:3]),
+            ),
+        )
+        for row, parts in enumerate(said)
+    ]
+
+
+def _again(it: GenerationSubject) -> list[Answer]:
+    """Short, long, short again: nothing is left behind."""
+    found = []
+    for text in (2, 1, 0, 1, 2, 0):
+        logits, _ = it.model(it.texts[text][None], None)
+        found.append(it.reply(f"text {text + 1} once more", logits[0], it.wanted[text]))
+    return found
+
+
+def _padded(it: GenerationSubject) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+    tokens, mask = _batch(it, it.texts)
+    most = tokens.shape[1]
+    return tokens, mask, np.maximum(mask.cumsum(-1) - 1, 0), [most - len(text) for text in it.texts]
+
+
+def _batch(it: GenerationSubject, texts: list[np.ndarray], *, left: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Texts as rows of one length, padded on the left or on the right, and which tokens are none of padding."""
+    most = max(map(len, texts))
+    tokens = np.full((len(texts), most), it.model.pad)
+    mask = np.zeros(tokens.shape, bool)
+    for row, text in enumerate(texts):
+        there = slice(most - len(text), most) if left else slice(len(text))
+        tokens[row, there], mask[row, there] = text, True
+    return tokens, mask
+
+
+def _given(it: GenerationSubject, positions: np.ndarray) -> np.ndarray | None:
+    """Positions, for a model that takes them; one that counts them itself is left to count."""
+    return positions if "positions" in it.model.takes else None
+
+
+def _whole(it: GenerationSubject, tokens: np.ndarray) -> np.ndarray | None:
+    return _given(it, np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape))
+
+
+def _kept(cache: object) -> None:
+    if cache is None:
+        raise Unasked("it gives back no cache")
+
+
+@dataclass(frozen=True)
+class GenerationExperiment(Experiment):
+    """An experiment, and what it means where it fails.
+
+    Attributes:
+        note: Why a failure is none of the model's own; empty where it is.
+        codes: What explains a failure that is only noted.
+    """
+
+    note: str = ""
+    codes: frozenset[str] = frozenset()
+
+
+def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
+    """Those that a model can be asked, in order."""
+    yield GenerationExperiment("a longer text", "Whether a token's logits change as the text grows longer.", _longer)
+    yield GenerationExperiment("beside other texts", "Whether the texts of a batch are kept apart.", _beside)
+    named = "positions" in it.model.takes
+    yield GenerationExperiment(
+        "left padding", "Whether a text after pads is the text.", lambda it: _left_padded(it, not named)
+    )
+    if it.model.counting and named:
+        yield GenerationExperiment(
+            "left padding without positions",
+            "Whether a text after pads is the text where only a mask says what is padding.",
+            lambda it: _left_padded(it, True),
+            note="it counts pads as positions unless position_ids are given, as generate gives them",
+            codes=frozenset({"padding-shifts"}),
+        )
+    yield GenerationExperiment("right padding", "Whether a text before pads is the text.", _right_padded)
+    yield GenerationExperiment(
+        "left padding and decoding", "Whether padded texts go on as they would alone.", _padded_decoding
+    )
+    yield GenerationExperiment(
+        "packing", "Whether documents that share a row are kept apart.", lambda it: _packed(it, True)
+    )
+    if it.model.counting and named:
+        yield GenerationExperiment(
+            "packing by positions alone",
+            "Whether documents that share a row are told apart by positions that start again.",
+            lambda it: _packed(it, False),
+            note="positions that start again do not tell its documents apart; give it a mask of queries and keys",
+            codes=frozenset({"packing-ignored"}),
+        )
+    for itself in (False, True) if it.model.counting and named else (not named and it.model.counting,):
+        also = " without positions" if itself and named else ""
+        yield GenerationExperiment(
+            f"pieces{also}",
+            "Whether a prompt in pieces is the prompt.",
+            functools.partial(_chunked, itself=itself),
+        )
+        yield GenerationExperiment(
+            f"one token at a time{also}",
+            "Whether decoding is the pass.",
+            functools.partial(_decoded, itself=itself),
+        )
+    yield GenerationExperiment(
+        "a copied cache", "Whether a copy of the cache goes on as it.", lambda it: _resumed(it, copied)
+    )
+    yield GenerationExperiment(
+        "a pickled cache", "Whether a cache that was stored goes on.", lambda it: _resumed(it, pickled)
+    )
+    yield GenerationExperiment(
+        "two ends of one text", "Whether a cache is moved by what its copy goes on with.", _forked
+    )
+    yield GenerationExperiment("two texts by turns", "Whether what a text has said stays in its own cache.", _in_turn)
+    yield from (GenerationExperiment(*one) for one in CHANGED)
+    yield GenerationExperiment("asked again", "Whether a model is the same after longer and shorter texts.", _again)

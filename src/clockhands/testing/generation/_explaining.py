@@ -1,0 +1,209 @@
+"""What a model's failures look like: what it would say under each fault, asked of the model itself."""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from clockhands.calling import Refused
+from clockhands.faults import FAULTS, GENERATION
+from clockhands.testing._experiments import Asked, Unasked, shares
+from clockhands.testing.generation._caches import copied, holds_positions, key_axes, with_rows
+from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of
+from clockhands.testing.reports import Explanation
+
+# Rounding on both sides.
+_ROOM = 2.0
+_Rule = tuple[str, dict[str, Any], list[str]]
+_Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
+_ROWS = GENERATION
+
+
+def explained(it: GenerationSubject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
+    """The faults that account for what failed; each experiment is accounted for once."""
+    told: list[_Reason] = []
+    left = {one.experiment.name: one for one in failed}
+    for code, parameters, names in (*_by_length(it, left), *_left_behind(it, left)):
+        told.append(((code,), parameters, names))
+        left = {name: one for name, one in left.items() if name not in names}
+    fits = {name: found for name, one in left.items() if (found := _fitting(one))}
+    while fits:
+        counts: dict[str, int] = {}
+        for found in fits.values():
+            for code in found:
+                counts[code] = counts.get(code, 0) + 1
+        most = max(counts.values())
+        best = next(code for code in counts if counts[code] == most)
+        names = [name for name, found in fits.items() if best in found]
+        # Faults that fit wherever this one does are not told apart from it.
+        same = [code for code in counts if code != best and all(code in fits[name] for name in names)]
+        told.append(((best, *same), fits[names[0]][best], names))
+        fits = {name: found for name, found in fits.items() if name not in names}
+        left = {name: one for name, one in left.items() if name not in names}
+    every = [one.experiment.name for one in failed]
+    told += [((code,), parameters, names) for code, parameters, names in _by_rule(it, left, every)]
+    merged: dict[tuple[str, ...], tuple[Mapping[str, Any], list[str]]] = {}
+    for codes, parameters, names in told:
+        first = merged.setdefault(codes, (parameters, []))
+        first[1].extend(name for name in names if name not in first[1])
+    return tuple(_explanation_of(codes, *rest) for codes, rest in merged.items())
+
+
+def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
+    """The faults that give the answers of an experiment, all that are wrong of them."""
+    wrong = [answer for answer in one.answers if isinstance(answer, Reply) and (answer.shares > 1).any()]
+    fits: dict[str, Mapping[str, Any]] | None = None
+    for answer in wrong:
+        here: dict[str, Mapping[str, Any]] = {}
+        for instead in answer.instead:
+            if instead.code in here:
+                continue
+            with suppress(Refused, Unasked):
+                said, room = instead.ask(), _ROOM * np.asarray(answer.allowed)
+                if said.shape != answer.got.shape or (shares(said, answer.wanted, room) <= 1).all():
+                    continue  # what would be right too explains nothing
+                if (shares(answer.got, said, room) <= 1).all():
+                    here[instead.code] = instead.parameters
+        fits = here if fits is None else {code: fits[code] for code in fits if code in here}
+        if not fits:
+            return {}
+    return fits or {}
+
+
+def _by_length(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule]:
+    """Rates that follow the length: what one pass says of the first tokens depends on how many there are."""
+    if "a longer text" not in failed:
+        return []
+    text = it.texts[0]
+    said = [it.alone(text[:size])[1] for size in range(2, len(text) + 1)]
+    alike = [bool((shares(each, said[0], _ROOM * it.allowed) <= 1).all()) for each in said]
+    short = len(alike) if all(alike) else alike.index(False)  # said[i] is of i + 2 tokens
+    threshold = short + 1
+    if threshold >= len(text) or threshold < 4:
+        later = [bool((shares(each, other, _ROOM * it.allowed) <= 1).all()) for each, other in pairwise(said)]
+        return [("later-tokens-seen", {}, ["a longer text"])] if not any(later[:2]) else []
+    beyond = said[short:]
+    one = all(bool((shares(each, beyond[0], _ROOM * it.allowed) <= 1).all()) for each in beyond)
+    code = "chunk-mixes-lists" if one else "cache-older-base"
+    shorter = it.shortened(threshold)
+    explained_by = ["a longer text"]
+    for name, asked in failed.items():
+        if name == "a longer text":
+            continue
+        if _sound(asked, shorter):
+            explained_by.append(name)
+    return [(code, {"threshold": threshold, "next": threshold + 1}, explained_by)]
+
+
+def _left_behind(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule]:
+    """Something stays in the model between two texts."""
+    if "asked again" not in failed:
+        return []
+    answers = {answer.asked: answer for answer in failed["asked again"].answers}
+    twice = [[answer.got for answer in failed["asked again"].answers if answer.asked == name] for name in answers]
+    still = all((shares(one, each[0], _ROOM * it.allowed) <= 1).all() for each in twice[:-1] for one in each)
+    longest = list(answers.values())[-1]
+    if (longest.shares > 1).any() or not (still or it.model.copied):
+        return [("model-keeps-state", {}, ["asked again"])]
+    explained_by = ["asked again"]
+    if not it.model.copied:
+        # What every text is, once the longest was seen, accounts for the rest.
+        after = replace(it, wanted=[it.alone(text) for text in it.texts])
+        explained_by += [name for name, one in failed.items() if name != "asked again" and _sound(one, after)]
+    return [("remembers-longest", {}, explained_by)]
+
+
+def _sound(one: Asked, it: GenerationSubject) -> bool:
+    with suppress(Refused, Unasked):
+        return all((answer.shares <= 1).all() for answer in one.experiment.run(it.fresh()))
+    return False
+
+
+def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collection[str]) -> list[_Rule]:
+    """What is known without another pass to compare with."""
+    found = []
+    steps = [name for name in failed if name.startswith(("one token", "pieces"))]
+    if steps and _blind_to_order(it):
+        also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding and"))]
+        found.append(("bias-lost-in-decode", {}, [*steps, *also]))
+    state = [name for name in ("two ends of one text", "two texts by turns") if name in failed]
+    if state and not any(name.startswith(("one token", "pieces", "a copied")) for name in every):
+        # One text alone goes on rightly: what it goes on from is not in its cache.
+        evicted = ["rows taken out of the cache"] if "rows taken out of the cache" in failed and not it.slip else []
+        found.append(("model-keeps-state", {}, [*state, *evicted]))
+        failed = {name: one for name, one in failed.items() if name not in evicted}
+    padded = [name for name in failed if name.startswith("left padding")]
+    if padded and not it.slip:
+        code, pads = _of_pads(it)
+        if code:
+            found.append((code, pads, padded))
+    evicted = failed.get("rows taken out of the cache")
+    if evicted and not it.slip:
+        # Positions that are given change nothing, so all that it can count are the rows.
+        answer = evicted.answers[0]
+        assert isinstance(answer, Reply)
+        found.append(("eviction-stops-positions", dict(answer.instead[0].parameters), [evicted.experiment.name]))
+    if "asked again" in failed and not any("asked again" in names for _, _, names in found):
+        found.append(("model-keeps-state", {}, ["asked again"]))
+    return found
+
+
+def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
+    """What pads do to a text that no positions can be given to: whether they are read, or counted."""
+    text, pads = it.texts[1], len(it.texts[0]) - len(it.texts[1])
+    told = {"pads": number_of(pads, "pad"), "start": pads}
+    mask = np.arange(len(text) + pads)[None] >= pads
+    with suppress(Refused, Unasked):
+        said = []
+        for token in (it.model.pad, (it.model.pad + 1) % it.model.vocabulary):
+            row = np.concatenate([np.full(pads, token), text])[None]
+            at = np.maximum(np.arange(row.shape[1]) - pads, 0)[None] if "positions" in it.model.takes else None
+            said.append(it.model.fresh()(row, at, mask)[0][0, pads:])
+        if (np.abs(said[0] - it.wanted[1]) <= it.allowed).all():
+            return "", {}
+        return ("padding-shifts" if (np.abs(said[0] - said[1]) <= _ROOM * it.allowed).all() else "padding-seen"), told
+    return "", {}
+
+
+def _blind_to_order(it: GenerationSubject) -> bool:
+    """Whether a token that comes after a cache does not see in which order the keys stand, where its one pass does."""
+    text = it.texts[1]
+    at = np.arange(len(text))[None]
+    with suppress(Refused, Unasked):
+        if np.abs(it.alone(text[[1, 0, *range(2, len(text))]])[-1] - it.wanted[1][-1]).max() <= it.allowed:
+            return False
+        model = it.model.fresh()
+        _, cache = model(text[None, :-2], at[:, :-2])
+        before = copied(cache)
+        _, cache = model(text[None, -2:-1], at[:, -2:-1], None, cache)
+        axes = key_axes(before, cache, 1, floats=True)
+        if not axes:
+            return False
+        turned = with_rows(cache, np.arange(len(text) - 1)[::-1], axes)
+        plain, _ = model(text[None, -1:], at[:, -1:], None, cache)
+        other, _ = model(text[None, -1:], at[:, -1:], None, turned)
+        return bool(np.abs(plain - other).max() <= _ROOM * it.allowed) and not holds_positions(it)
+    return False
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {number_of(rest, 'other experiment')}" if rest > 0 else "")
+
+
+def _explanation_of(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
+    # A code that other kinds share is told in the words of this one, with the cases of all.
+    rows = [_ROWS[code] for code in codes]
+    said = [row.sentence.format(**parameters) for row in rows[:1]]
+    said += [row.sentence.partition(":")[0].partition(" {")[0] for row in rows[1:3]]
+    message = said[0] if len(said) == 1 else " or ".join(said) + "; no experiment tells these apart"
+    return Explanation(
+        codes,
+        f"{message} (seen in: {_some(names)}).",
+        rows[0].hint,
+        tuple(dict.fromkeys(case for code in codes for case in FAULTS[code].cases)),
+        {**parameters, "explains": tuple(names)},
+    )

@@ -1,0 +1,332 @@
+"""Calling somebody's causal model: tokens in, logits and a cache out, in whatever library it is written."""
+
+import copy
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.calling import (
+    FLOATS,
+    LIBRARIES,
+    Library,
+    Refused,
+    answered,
+    as_numpy,
+    dtype_of,
+    kind_of,
+    library_name,
+    likely_libraries,
+)
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.testing._experiments import Unasked
+from clockhands.testing.reports import CannotCheck
+
+ARGUMENTS = ("tokens", "positions", "mask", "cache")
+
+# Logits that are compared, at most: what positions do, they do to all.
+_COLUMNS = 4096
+# Above this a model is asked itself, where a smaller one is copied for each experiment.
+_COPIED = 20_000_000
+# Below this PyTorch's threads cost more than they bring.
+_SINGLE = 1_000_000
+
+
+@dataclass
+class Counts:
+    """How often a model was called, with how many tokens, and what it answers in: dtype and library."""
+
+    calls: int = 0
+    rows: int = 0
+    dtype: str = "float32"
+    library: str = "numpy"
+
+
+@dataclass
+class CausalModel:
+    """A causal model as a function of NumPy arrays.
+
+    Attributes:
+        forward: Its own function.
+        library: What it takes.
+        vocabulary: Tokens that there are.
+        timeout: Seconds for a call.
+        takes: Which of tokens, positions, mask and cache it takes.
+        counts: What it was asked so far; shared with its copies.
+        counting: Whether it counts positions itself where none are given.
+        window: Keys that a query sees at most, where its layers keep no more.
+        pad: The token to pad with.
+        small: Whether it is a small PyTorch model, which threads make slower.
+    """
+
+    forward: Callable[..., Any]
+    library: Library
+    vocabulary: int
+    timeout: float = 60.0
+    takes: frozenset[str] = frozenset(ARGUMENTS)
+    counts: Counts = field(default_factory=Counts)
+    counting: bool = False
+    window: int | None = None
+    pad: int = 0
+    small: bool = False
+
+    def __call__(
+        self,
+        tokens: np.ndarray,
+        positions: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        cache: Any = None,
+        *,
+        keep: bool = True,
+    ) -> tuple[np.ndarray, Any]:
+        """Logits [batch, seq, vocabulary], float64, and the cache after these tokens; of large vocabularies a part.
+
+        Args:
+            tokens: [batch, seq].
+            positions: [batch, seq]; None has the model count, or counts from 0 for one that cannot.
+            mask: Which keys are seen: [batch, keys], or [batch, seq, keys] for all that each query sees.
+            cache: What was kept of the tokens before; it may be written to.
+            keep: Whether a cache is wanted.
+        """
+        if positions is not None and "positions" not in self.takes:
+            raise Unasked("it takes no positions")
+        if mask is not None and "mask" not in self.takes:
+            raise Unasked("it takes no mask")
+        if cache is not None and "cache" not in self.takes:
+            raise Unasked("it takes no cache")
+        self.counts.calls += 1
+        self.counts.rows += tokens.size
+        call = functools.partial(self._called, tokens, positions, mask, cache, keep)
+        logits, cache = answered(functools.partial(_alone, call) if self.small else call, self.timeout)
+        if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
+            raise Refused(f"it gave back a value of type {type(logits).__name__}, where logits belong")
+        shape = (*tokens.shape, self.vocabulary)
+        if tuple(logits.shape) != shape:
+            raise Refused(f"it gave back logits of shape {list(logits.shape)}, where {list(shape)} was expected")
+        self.counts.dtype, self.counts.library = dtype_of(logits), library_name(logits)
+        if self.counts.dtype not in FLOATS:
+            raise Refused(f"it gave back {self.counts.dtype}, which are no logits")
+        if self.vocabulary > _COLUMNS:
+            logits = logits[..., :: -(-self.vocabulary // _COLUMNS)]
+        return as_numpy(logits).astype(np.float64), cache
+
+    def _called(
+        self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
+    ) -> tuple[Any, Any]:
+        """In a thread of its own: call it with what it takes."""
+        if positions is None:
+            positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+        given = {
+            "tokens": self.library.positions(tokens),
+            "positions": self.library.positions(np.ascontiguousarray(positions)),
+            "mask": None if mask is None else self.library.booleans(mask),
+            "cache": cache,
+        }
+        answer = self.library.calling(self.forward)(*(given[name] for name in ARGUMENTS if name in self.takes))
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            raise Refused(f"it gave back {kind_of(answer)}, where logits and a cache belong")
+        return answer[0], answer[1]
+
+    @property
+    def copied(self) -> bool:
+        """Whether `fresh` gives a model that knows nothing of the others."""
+        return False
+
+    def finer(self) -> "CausalModel | None":
+        """A copy in float32, where one can be made."""
+        return None
+
+    def fresh(self) -> "CausalModel":
+        """The model as it was before it was asked anything, where it can be copied; else itself."""
+        return self
+
+
+@dataclass
+class TransformersModel(CausalModel):
+    """A causal model of the Transformers library.
+
+    Attributes:
+        model: The module.
+        pristine: It as it was; never called.
+    """
+
+    model: Any = None
+    pristine: Any = None
+
+    def _called(
+        self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
+    ) -> tuple[Any, Any]:
+        import torch
+
+        home = next(self.model.parameters())
+
+        def tensor(array: np.ndarray, dtype: Any = torch.int64) -> Any:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(home.device, dtype)
+
+        given: dict[str, Any] = {"input_ids": tensor(tokens), "use_cache": keep}
+        if positions is not None:
+            given["position_ids"] = tensor(positions)
+        if mask is not None and mask.ndim == 2:
+            given["attention_mask"] = tensor(mask)
+        elif mask is not None:
+            hidden = torch.finfo(home.dtype).min
+            given["attention_mask"] = tensor(np.where(mask, 0.0, 1.0), home.dtype)[:, None] * hidden
+        if cache is not None:
+            given["past_key_values"] = cache
+        with torch.no_grad():
+            answer = self.model(**given)
+        return answer.logits, getattr(answer, "past_key_values", None)
+
+    @property
+    def copied(self) -> bool:
+        """See `CausalModel`."""
+        return self.pristine is not None
+
+    def finer(self) -> "TransformersModel | None":
+        """See `CausalModel`."""
+        made = self.fresh()
+        if not self.copied:
+            return None
+        made.model, made.pristine, made.counts = made.model.float(), None, Counts()
+        return made
+
+    def fresh(self) -> "TransformersModel":
+        """See `CausalModel`."""
+        if self.pristine is None:
+            return self
+        made = copy.copy(self)
+        made.model = copy.deepcopy(self.pristine)
+        return made
+
+
+def opened(
+    model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float
+) -> CausalModel:
+    """The model that is meant, and how it is called."""
+    if forward is None and _of_transformers(model):
+        return _from_transformers(model, vocabulary, timeout)
+    fn = model if forward is None else forward
+    if not callable(fn):
+        raise InvalidType(
+            f"Expected a causal model, got {shown(fn)}.",
+            "Give a model of Transformers, or forward=, a function(tokens, positions, mask, cache) -> (logits, cache).",
+        )
+    if vocabulary is None:
+        raise InvalidValue(
+            "`vocabulary` is missing: the number of tokens that the model knows.",
+            "Give vocabulary=, the length of the last axis of its logits.",
+        )
+    takes = _taken(fn)
+    three = np.array([[1 % vocabulary, 0, 1 % vocabulary]])
+    tried = []
+    for library in likely_libraries(fn) if backend is None else (backend,):
+        made = CausalModel(fn, Library(library), vocabulary, timeout, takes, small=_is_small(fn))
+        try:
+            made(three)
+            home = made.counts.library
+            if backend is None and home in LIBRARIES and home != library:
+                # It takes arrays of others too, but answers in its own.
+                made = CausalModel(fn, Library(home), vocabulary, timeout, takes, small=_is_small(fn))
+                made(three)
+        except Refused as error:
+            tried.append((made.library.name, error))
+        else:
+            made.counts = Counts(dtype=made.counts.dtype)
+            return made
+    said = ", ".join(f"with {name} arrays {error}" for name, error in tried)
+    raise CannotCheck(
+        f"The model cannot be called as forward({', '.join(name for name in ARGUMENTS if name in takes)}) with 3 "
+        f"tokens: {said}.",
+        "Wrap it: def forward(tokens, positions, mask, cache): return logits, cache; where tokens and positions are "
+        "[batch, seq], mask is None or [batch, keys], and cache is None at first.",
+    ) from tried[-1][1]
+
+
+def _of_transformers(model: Any) -> bool:
+    if not hasattr(model, "config") or not hasattr(model, "forward") or not hasattr(model, "parameters"):
+        return False
+    return "past_key_values" in inspect.signature(model.forward).parameters
+
+
+def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> TransformersModel:
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    taken = inspect.signature(model.forward).parameters
+    takes = {"tokens", "cache"} | ({"positions"} & {"positions" if "position_ids" in taken else ""})
+    if "attention_mask" in taken:
+        takes.add("mask")
+    if next(model.parameters()).is_meta:
+        raise CannotCheck(
+            "The model is on the device meta: it has no numbers, so it cannot be called.", "Load its weights first."
+        )
+    small = sum(parameter.numel() for parameter in model.parameters()) <= _COPIED
+    training = model.training
+    one = copy.deepcopy(model).eval() if small else model
+    made = TransformersModel(
+        type(model).__call__,
+        Library("torch"),
+        int(config.vocab_size if vocabulary is None else vocabulary),
+        timeout,
+        frozenset(takes),
+        counting=True,
+        window=_window(config),
+        pad=int(getattr(config, "pad_token_id", None) or 0),
+        small=_is_small(model),
+        model=copy.deepcopy(one) if small else one,
+        pristine=one if small else None,
+    )
+    if not small and training:
+        raise CannotCheck(
+            "The model is in training mode: dropout would change its answers.", "Call model.eval() before the check."
+        )
+    try:
+        made(np.array([[1, 0, 1]]))
+    except Refused as error:
+        raise CannotCheck(
+            f"The model cannot be called with input_ids of 3 tokens: {error}.",
+            "Give forward=, a function(tokens, positions, mask, cache) -> (logits, cache).",
+        ) from error.__cause__
+    made.counts = Counts(dtype=made.counts.dtype)
+    return made
+
+
+def _is_small(model: Any) -> bool:
+    if "torch" not in sys.modules or not isinstance(model, sys.modules["torch"].nn.Module):
+        return False
+    return sum(parameter.numel() for parameter in model.parameters()) <= _SINGLE
+
+
+def _alone(call: Callable[[], Any]) -> Any:
+    """Call it in one thread: for the smallest products, waking others takes longer than they help."""
+    torch = sys.modules["torch"]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return call()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _window(config: Any) -> int | None:
+    """Keys that a query sees at most, where some layer has a window."""
+    window = getattr(config, "sliding_window", None)
+    types = getattr(config, "layer_types", None)
+    if types is not None and not any("sliding" in str(kind) or "chunked" in str(kind) for kind in types):
+        return None
+    return window if isinstance(window, int) and getattr(config, "use_sliding_window", True) else None
+
+
+def _taken(forward: Callable[..., Any]) -> frozenset[str]:
+    """Which arguments it takes: all four, unless its own names say otherwise."""
+    try:
+        parameters = inspect.signature(forward).parameters
+    except (TypeError, ValueError):
+        return frozenset(ARGUMENTS)
+    named = [name for name in parameters if name in ARGUMENTS]
+    if named == list(parameters) and named == [name for name in ARGUMENTS if name in named] and "tokens" in named:
+        return frozenset(named)
+    return frozenset(ARGUMENTS)

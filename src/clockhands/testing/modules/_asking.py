@@ -1,0 +1,427 @@
+"""How a module is asked: as the function that it applies, with the same questions before and after a treatment.
+
+Tokens are +1 and -1, so that every pair is equally long and every dtype holds them exactly. What came back is compared
+row by row; a row stands at a position.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands.arguments import shown
+from clockhands.calling import Refused, answered, as_numpy, dtype_of
+from clockhands.errors import InvalidType
+from clockhands.testing._experiments import Answer, Unasked, telling
+from clockhands.testing.bounds import treated_error
+from clockhands.testing.functions._calls import CALLS, Called
+from clockhands.testing.modules._tensors import as_it_was, put_parameters
+from clockhands.testing.reports import CannotCheck
+
+WAVES = ("x, positions -> cos, sin", "positions -> cos, sin")
+_HINT = (
+    "Say call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x, positions),"
+    ' or "x, positions -> cos, sin" where it gives back cosines and sines.'
+)
+LENGTHS = (10_000, 4096, 2048, 1024, 512, 128, 32, 8)
+
+Around = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a module made of the questions.
+
+    Attributes:
+        rows: [rows, channels], float64; of a bias [queries, heads x keys].
+        positions: Where the rows stand, [rows].
+        dtype: The dtype that it came in.
+    """
+
+    rows: np.ndarray
+    positions: np.ndarray
+    dtype: str
+
+    @property
+    def size(self) -> float:
+        """The largest number."""
+        finite = np.abs(self.rows[np.isfinite(self.rows)])
+        return float(finite.max(initial=0.0))
+
+
+class ModuleCaller:
+    """The questions, and how a module is called.
+
+    Attributes:
+        kind: ``"tokens"`` or ``"bias"``.
+        width: Channels of its tokens.
+        length: Positions 0 to ``length - 1`` are asked.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        *,
+        call: str | Callable[..., Any],
+        method: str | None,
+        axes: str | None,
+        positions: str | None,
+        dtype: str,
+        layout: str,
+        width: int | None,
+        length: int | None,
+        coordinates: int,
+        is_bias: bool,
+        timeout: float,
+    ) -> None:
+        """Find out how many channels its tokens have and how many positions it has, unless they are known."""
+        self.call, self.method, self.layout, self.timeout = call, method, layout, timeout
+        waves = call in WAVES
+        self.axes = axes or ("batch heads seq width" if waves else "seq width")
+        self.places = positions or ("batch seq" if waves else "seq")
+        self.dtype, self.coordinates = dtype, coordinates
+        self.kind = "bias" if is_bias else "tokens"
+        self.width = width or 0
+        self.calls = 0
+        self.length = length or 0
+        if self.kind == "tokens" and width is None:
+            self.width = self._find_width(module)
+        self._find_length(module, length)
+
+    def function(self, module: torch.nn.Module, around: Around = nullcontext) -> Callable[..., Any]:
+        """The module as the function that it applies."""
+        bound = module if self.method is None else getattr(module, self.method)
+        call = self.call
+        if callable(call):
+            given = call
+
+            def asked(*arguments: Any) -> Any:
+                with around():
+                    return given(module, *arguments)
+        elif call in WAVES:
+
+            def asked(*arguments: Any) -> Any:
+                x, positions = arguments
+                with around():
+                    waves = bound(x, positions) if call == WAVES[0] else bound(positions)
+                    return turned_by(x, waves, self.layout)
+        else:
+
+            def asked(*arguments: Any) -> Any:
+                with around():
+                    return bound(*arguments)
+
+        asked.__qualname__ = type(module).__name__
+        return asked
+
+    @property
+    def called_as(self) -> str:
+        """How the function is called, as `Called` names it."""
+        if callable(self.call):
+            return "x" if len(inspect.signature(self.call).parameters) == 2 else CALLS[0]
+        return CALLS[0] if self.call in WAVES else self.call
+
+    @property
+    def positions_given(self) -> bool:
+        """Whether it is told where its rows stand."""
+        return self.kind == "bias" or "positions" in self.called_as or "offset" in self.called_as
+
+    def hear(
+        self,
+        module: torch.nn.Module,
+        *,
+        dtype: str | None = None,
+        around: Around = nullcontext,
+        positions: np.ndarray | None = None,
+    ) -> Heard:
+        """Ask a module."""
+        self.calls += 1
+        if self.kind == "bias":
+            return self._hear_bias(module, (telling(self.length) if positions is None else positions)[-40:], around)
+        # A short sequence first: rates that follow the length are made anew in a long one, whatever was held before.
+        asked = [telling(min(self.length, 40)), telling(self.length)] if positions is None else [positions]
+        rows = []
+        try:
+            called = self.called(module, self.width, dtype or self.dtype, around)
+            for at in asked:
+                x = np.random.default_rng(7).choice([-1.0, 1.0], (1, 1, len(at), self.width))
+                places = at if self.coordinates == 1 else np.repeat(at[:, None], self.coordinates, axis=-1)
+                rows.append(called(x, places)[0, 0])
+        except CannotCheck as error:
+            raise Refused(str(error.args[0]) if error.args else str(error)) from error
+        return Heard(np.concatenate(rows), np.concatenate(asked), called.output)
+
+    def called(self, module: torch.nn.Module, width: int, dtype: str, around: Around = nullcontext) -> Called:
+        """The module as a function of NumPy arrays."""
+        return Called(
+            self.function(module, around),
+            width,
+            axes=self.axes,
+            call=self.called_as,
+            positions=self.places,
+            coordinates=self.coordinates,
+            backend="torch",
+            dtype=dtype,
+            timeout=self.timeout,
+        )
+
+    def arguments(self, device: str) -> tuple[torch.Tensor, ...]:
+        """What it is called with, on a device: tokens, and positions where it takes them."""
+        sizes = {"batch": 1, "heads": 1, "seq": 3, "width": self.width}
+        x = torch.ones([sizes[word] for word in self.axes.split()], device=device)
+        places = [{**sizes, "axes": self.coordinates}[word] for word in self.places.split()]
+        positions = torch.zeros(places, dtype=torch.int64, device=device)
+        return {"x": (x,), "positions": (positions,)}.get(self.called_as, (x, positions))
+
+    def _hear_bias(self, module: torch.nn.Module, at: np.ndarray, around: Around) -> Heard:
+        function = self.function(module, around)
+        if self.call == "counts":
+            number = min(self.length, 300)
+            questions: list[tuple[Any, ...]] = [(12, 12), (1, number)]
+            places = [np.arange(12), np.array([number - 1])]
+        else:
+            keys = torch.from_numpy(at.astype(np.int64))
+            questions, places = [(keys, keys), (keys[-1:], keys)], [at, at[-1:]]
+        rows, dtype = [], "float32"
+        for question in questions:
+
+            def ask(question: tuple[Any, ...] = question) -> Any:
+                with torch.no_grad():
+                    return function(*question)
+
+            answer = answered(ask, self.timeout)
+            if not isinstance(answer, torch.Tensor) or answer.ndim < 3:
+                what = list(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__
+                raise Refused(f"it gave back {what}, not a bias of [heads, queries, keys]")
+            dtype = dtype_of(answer)
+            heads, queries, keys_asked = answer.shape[-3:]
+            bias = as_numpy(answer).astype(np.float64).reshape(heads, queries, keys_asked)
+            rows.append(np.moveaxis(bias, 0, 1).reshape(queries, -1))
+        widest = max(row.shape[-1] for row in rows)
+        held = np.concatenate([np.pad(row, ((0, 0), (0, widest - row.shape[-1]))) for row in rows])
+        return Heard(held, np.concatenate(places), dtype)
+
+    def _find_width(self, module: torch.nn.Module) -> int:
+        said = ""
+        for width in dict.fromkeys(_likely_widths(module, self)):
+            try:
+                self.called(module, width, self.dtype)
+            except CannotCheck as error:
+                said = said or error.message
+            else:
+                return width
+        raise CannotCheck(said or "No width of tokens is known.", _HINT if said else "Say width=, of its tokens.")
+
+    def _find_length(self, module: torch.nn.Module, length: int | None) -> None:
+        refused = ""
+        for self.length in (length,) if length is not None else LENGTHS:
+            try:
+                self.hear(module)
+            except Refused as error:
+                refused = refused or str(error)
+            else:
+                return
+        last = LENGTHS[0] - 1 if length is None else length - 1
+        raise CannotCheck(
+            f"The module was asked for positions up to {last:,}: {refused.removesuffix('.')}.",
+            _HINT,
+        )
+
+
+def turned_by(x: torch.Tensor, waves: Any, layout: str) -> torch.Tensor:
+    """Tokens [batch, heads, seq, width] turned by somebody's cosines and sines, in the tokens' dtype.
+
+    Cosine and sine are given once a pair, or once a channel (each half alike, or neighbours alike).
+    """
+    if not isinstance(waves, tuple | list) or len(waves) != 2:
+        raise InvalidType(
+            f"Expected cosines and sines, got {shown(waves)}.", "Say call= for what the module gives back."
+        )
+    width = x.shape[-1]
+    cosine, sine = (_of_channels(wave, width, layout) for wave in waves)
+    rotated = cosine.shape[-1]
+    part = x[..., :rotated]
+    if layout == "halves":
+        first, second = part.chunk(2, dim=-1)
+        other = torch.cat((-second, first), dim=-1)
+    else:
+        other = torch.stack((-part[..., 1::2], part[..., ::2]), dim=-1).flatten(-2)
+    return torch.cat((part * cosine + other * sine, x[..., rotated:]), dim=-1)
+
+
+def _of_channels(wave: torch.Tensor, width: int, layout: str) -> torch.Tensor:
+    """One number a channel, [batch, 1, seq, rotated] or [seq, rotated]."""
+    if wave.ndim == 3:
+        wave = wave[:, None]
+    held = wave.shape[-1]
+    neighbours = held % 2 == 0 and bool(((wave[..., ::2] == wave[..., 1::2]) | wave[..., ::2].isnan()).all())
+    halves = held % 2 == 0 and bool(
+        ((wave[..., : held // 2] == wave[..., held // 2 :]) | wave[..., : held // 2].isnan()).all()
+    )
+    if layout == "interleaved":
+        if neighbours:
+            return wave
+        return (wave[..., : held // 2] if halves else wave).repeat_interleave(2, dim=-1)
+    return wave if halves or 2 * held > width else torch.cat((wave, wave), dim=-1)
+
+
+def _likely_widths(module: torch.nn.Module, asking: ModuleCaller) -> Iterator[int]:
+    """Widths that its own words and tensors speak of."""
+    if asking.call in WAVES:
+        bound = module if asking.method is None else getattr(module, asking.method)
+        at = torch.arange(3)[None]
+        with torch.no_grad():
+            try:
+                waves = bound(torch.ones(1, 1, 3, 8), at) if asking.call == WAVES[0] else bound(at)
+                yield int(waves[0].shape[-1])
+            except Exception:  # noqa: BLE001 - what cannot be called is told where it is asked
+                yield 64
+        return
+    for owner in module.modules():
+        for name in ("head_dim", "head_width", "dim", "width", "d_model", "embed_dim", "embedding_dim", "hidden_size"):
+            value = getattr(owner, name, None)
+            if isinstance(value, int) and 1 <= value <= 65_536:
+                yield value
+        for tensor in (*owner.parameters(recurse=False), *owner.buffers(recurse=False)):
+            if tensor.ndim and tensor.is_floating_point():
+                yield from (2 * tensor.shape[-1], tensor.shape[-1])
+    yield from (64, 128, 32, 16, 8, 256, 512, 768, 1024)
+
+
+@dataclass
+class ModuleSubject:
+    """A module under treatment.
+
+    Attributes:
+        original: The caller's, never changed.
+        asking: How it is asked.
+        make: Builds another one like it, or None.
+        build: Builds one of another spec, or None.
+        restore: What the caller does to a module after ``to_empty``, or None.
+        spec: The code that it should be, or None.
+        alike: Whether what ``make`` builds is the same each time, as far as is known.
+        notes: What is worth knowing and is no failure.
+        copies: Whether its copies by copy.deepcopy are what it is; if not, new ones take their place.
+        before: What it answers before any treatment.
+    """
+
+    original: torch.nn.Module
+    asking: ModuleCaller
+    make: Callable[[], torch.nn.Module] | None
+    build: Callable[[Any], torch.nn.Module] | None
+    restore: Callable[[torch.nn.Module], Any] | None
+    spec: Any
+    alike: bool = field(init=False, default=True)
+    notes: list[str] = field(init=False, default_factory=list)
+    copies: bool = field(init=False, default=True)
+    before: Heard = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask before any treatment."""
+        with as_it_was(self.original):
+            self.before = self.asking.hear(self.original.eval())
+        try:
+            self.copies = not self.differs(self.asking.hear(copy.deepcopy(self.original).eval()), self.before)
+        except Exception:  # noqa: BLE001 - told where it is copied on purpose
+            self.copies = False
+
+    @property
+    def fastest(self) -> float:
+        """The largest rate of its code, if above 1 rad/token."""
+        rates = getattr(self.spec, "rates", None)
+        each = () if rates is None else (np.abs(np.atleast_1d(one)) for one in rates)  # codes of several axes have rows
+        return max([1.0, *(float(one.max(initial=0)) for one in each)])
+
+    def compared(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None, asked: str = "") -> Answer:
+        """An answer after a treatment, and what is right beside it; what is NaN in both is zero in both."""
+        rounded, another = (None, False) if treated is None else (treated.rounded, treated.another)
+        is_bias = self.asking.kind == "bias"
+        room = treated_error(wanted, rounded or heard.dtype, is_bias=is_bias, another=another, fastest=self.fastest)
+        both = np.isnan(heard.rows) & np.isnan(wanted.rows)
+        got, right = (np.where(both, 0.0, rows) for rows in (heard.rows, wanted.rows))
+        return Answer(asked, got, right, room, wanted.positions)
+
+    def differs(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None) -> bool:
+        """Whether two answers are more apart than rounding puts them."""
+        if heard.rows.shape != wanted.rows.shape:
+            return True
+        return bool((self.compared(heard, wanted, treated).shares > 1).any())
+
+    def copied(self) -> torch.nn.Module:
+        """A module like it, evaluating, that may be changed; raises `Unasked` where none can be had."""
+        if not self.copies:
+            if self.make is None:
+                raise Unasked("its copies by copy.deepcopy are not what it is, and no make= builds others")
+            return self.made()
+        return copy.deepcopy(self.original).eval()
+
+    def made(self) -> torch.nn.Module:
+        """A new one, with the learned numbers of the original; raises `Unasked` where none can be built."""
+        if self.make is None:
+            raise Unasked("say make=, a function that builds the module, and it is asked of new ones")
+        if not self.alike:
+            raise Unasked("what make= builds is not the same each time")
+        module = self.make().eval()
+        put_parameters(module, self.original)
+        return module
+
+
+@dataclass
+class Treated:
+    """A module after a treatment.
+
+    Attributes:
+        module: The module.
+        what: What was done, in words, after "when it".
+        dtype: Of the tokens that it is asked with, if not the usual one.
+        around: What it is called in.
+        wanted: What it has to answer, if not what it answered before.
+        another: Whether its numbers may have been made by other arithmetic, as right as the first.
+        rounded: The dtype to which its numbers may be rounded once, if coarser than that of the answer.
+        kept: What to undo afterwards.
+        heard: Its answer, where the treatment has asked already.
+    """
+
+    module: torch.nn.Module
+    what: str
+    dtype: str | None = None
+    around: Around = nullcontext
+    wanted: Heard | None = None
+    another: bool = False
+    rounded: str | None = None
+    kept: AbstractContextManager[Any] | None = None
+    heard: Heard | None = None
+
+
+class Broke(Exception):
+    """The treatment itself fails; the message says how, after "it"."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """Something that happens to modules.
+
+    Attributes:
+        name: The experiment.
+        group: What explains its failure.
+        run: Treats a copy; raises `Unasked` or `Broke`.
+    """
+
+    name: str
+    group: str
+    run: Callable[[ModuleSubject], Treated]
+
+
+@contextmanager
+def undone(kept: AbstractContextManager[Any] | None) -> Iterator[None]:
+    """Undo what a treatment did to what others may share."""
+    try:
+        yield
+    finally:
+        if kept is not None:
+            kept.__exit__(None, None, None)

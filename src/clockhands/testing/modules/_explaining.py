@@ -1,0 +1,367 @@
+"""What a module's failures look like in words: which treatment, which of its tensors, the first wrong position.
+
+A tensor is to blame where putting back what it held makes the answer right again; nothing is guessed from its name.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands.calling import Refused
+from clockhands.errors import ClockhandsError
+from clockhands.faults import FAULTS, scaling_name
+from clockhands.testing.modules._asking import Heard, ModuleSubject, Treated, Treatment
+from clockhands.testing.modules._tensors import Changed, changed, held, numbers, put, spoiled, wrong_tensors
+from clockhands.testing.reports import Explanation, Failure
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A treatment that failed.
+
+    Attributes:
+        treatment: Which.
+        failure: What is told of it.
+        treated: The module after it, or None where the treatment itself fails.
+        heard: What it answered, or None where it refused.
+    """
+
+    treatment: Treatment
+    failure: Failure
+    treated: Treated | None
+    heard: Heard | None
+
+    @property
+    def what(self) -> str:
+        """What was done, in words."""
+        return self.treatment.name if self.treated is None else self.treated.what
+
+    @property
+    def size(self) -> str:
+        """Where it is first wrong, and by how much."""
+        if self.treated is None or self.heard is None:
+            return self.failure.message.removesuffix(".")
+        evidence = self.failure.evidence
+        if "first wrong position" not in evidence:
+            return self.failure.message.removesuffix(".")
+        most = evidence.get("largest error")
+        off = "by what is no number" if most is None else f"by up to {most:.2g}"
+        first = evidence["first wrong position"]
+        return f"position {first:,} is the first that is wrong of those asked, and numbers are off {off}"
+
+
+def explained(subject: ModuleSubject, outcomes: Sequence[Outcome], explained_before: bool) -> list[Explanation]:
+    """What the failures look like: one explanation for all that have one cause."""
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.treatment.group, []).append(outcome)
+    found: list[Explanation] = []
+    changes_itself = "again" in groups
+    for group, failed in groups.items():
+        if changes_itself and group in ("longer", "after coarse", "positions"):
+            continue  # it is another at each call, whatever was asked before
+        if group == "positions" and explained_before:
+            continue
+        if group in ("cast", "default dtype"):
+            coarse = {one.failure.evidence.get("dtype") for one in groups.get("coarse", ())}
+            found += _casts(subject, failed, bool(coarse))
+        elif group == "coarse":
+            if not explained_before:
+                found.append(_explanation_of("coarse-path-differs", failed, {"dtype": "bfloat16"}))
+        elif group == "numbers":
+            found += [] if explained_before else _no_numbers(subject)
+        elif group == "empty":
+            found += _emptied(subject, failed)
+        elif group in ("again", "several"):
+            found.append(_repeated(subject, failed))
+        elif group == "longer":
+            found.append(_explanation_of("remembers-longest", failed, {}))
+        elif group == "after coarse":
+            found.append(_explanation_of("cache-keeps-first-dtype", failed, {"dtype": "bfloat16"}))
+        else:
+            found.append(_by_group(group, failed))
+    return found
+
+
+_CODES = {
+    "deepcopy": "lost-by-deepcopy",
+    "pickle": "lost-by-pickle",
+    "state dict": "lost-by-state-dict",
+    "mode": "mode-changes-numbers",
+    "autocast": "autocast-changes-numbers",
+    "shared": "shared-table",
+    "moved": "left-behind-by-move",
+    "compile": "compile-changes-numbers",
+    "positions": "position-argument-ignored",
+}
+
+
+def once(found: Iterable[Explanation]) -> tuple[Explanation, ...]:
+    """Each cause once: what is told of a place by codes that an earlier explanation has is left out."""
+    seen: set[tuple[str, str | None]] = set()
+    kept = []
+    for one in found:
+        codes = {(code, one.where) for code in one.codes if code != "lost-by-to-empty" or len(one.codes) == 1}
+        if not codes <= seen:
+            kept.append(one)
+        seen |= {(code, one.where) for code in one.codes}
+    return tuple(kept)
+
+
+def told(
+    code: str | tuple[str, ...],
+    parameters: Mapping[str, Any],
+    where: str | None = None,
+    evidence: Mapping[str, Any] | None = None,
+) -> Explanation:
+    """An explanation by a row of the faults, the first of its codes."""
+    codes = (code,) if isinstance(code, str) else code
+    fault = FAULTS[codes[0]]
+    return Explanation(
+        codes,
+        f"{fault.sentence.format(**parameters)}.",
+        fault.hint,
+        tuple(dict.fromkeys(case for each in codes for case in FAULTS[each].cases)),
+        dict(evidence or {}) | dict(parameters),
+        where,
+    )
+
+
+def _by_group(group: str, failed: Sequence[Outcome]) -> Explanation:
+    """One that the treatment alone names."""
+    code, first = _CODES[group], failed[0]
+    size = f"when it {first.what}, {first.size}" if group == "shared" else first.size
+    explanation = _explanation_of(code, failed, {"what": first.what, "told": size})
+    if first.treated is None:
+        return replace(explanation, message=f"{first.failure.message.removeprefix('it ').rstrip('.')}.")
+    return explanation
+
+
+def _explanation_of(code: str, failed: Sequence[Outcome], parameters: Mapping[str, Any]) -> Explanation:
+    return told(code, parameters, None, _evidence(failed))
+
+
+def _evidence(failed: Sequence[Outcome]) -> dict[str, Any]:
+    first = failed[0].failure.evidence
+    kept = {name: first[name] for name in ("first wrong position", "largest error") if name in first}
+    return kept | {"treatments": [one.treatment.name for one in failed]}
+
+
+def _sound(subject: ModuleSubject, module: torch.nn.Module, treated: Treated) -> bool:
+    """Whether a module answers as it has to after a treatment."""
+    wanted = treated.wanted or subject.before
+    # Few positions, where the treatment has asked for few.
+    at = None if treated.wanted is None or treated.heard is None else treated.wanted.positions
+    try:
+        heard = subject.asking.hear(module, dtype=treated.dtype, around=treated.around, positions=at)
+    except Refused:
+        return False
+    return not subject.differs(heard, wanted, treated)
+
+
+def _blamed(subject: ModuleSubject, outcome: Outcome) -> list[Changed]:
+    """The tensors that a treatment changed and that, put back, make its answer right."""
+    treated = outcome.treated
+    assert treated is not None
+    candidates = [one for one in changed(subject.original, treated.module) if one.kind != "parameter"]
+    original = held(subject.original)
+    for some in [[one] for one in candidates] + ([candidates] if len(candidates) > 1 else []):
+        try:
+            mended = copy.deepcopy(treated.module)
+        except Exception:  # noqa: BLE001 - what cannot be copied is not tried
+            return []
+        for one in some:
+            tensor = original[one.path].tensor.detach().clone()
+            if treated.dtype == "float64" and tensor.is_floating_point():
+                tensor = tensor.double()
+            put(mended, one.path, tensor)
+        if _sound(subject, mended, treated):
+            return some
+    return []
+
+
+def _casts(subject: ModuleSubject, failed: Sequence[Outcome], coarse: bool) -> list[Explanation]:
+    by_tensor: dict[str, tuple[list[Outcome], Changed]] = {}
+    rest: list[Outcome] = []
+    for outcome in failed:
+        blamed = _blamed(subject, outcome) if outcome.treated is not None else []
+        for one in blamed:
+            by_tensor.setdefault(one.path, ([], one))[0].append(outcome)
+        if not blamed:
+            rest.append(outcome)
+    found = []
+    for path, (outcomes, one) in by_tensor.items():
+        what = joined([outcome.what for outcome in outcomes])
+        size = one.told
+        evidence = _evidence(outcomes) | {"dtype before": one.before, "dtype after": one.after}
+        if one.ids:
+            parameters = {"path": path, "what": "a cast", "told": f"{size}; {outcomes[0].size}"}
+            found.append(told("ids-of-floats", parameters, path, evidence))
+        elif all(outcome.treatment.group == "default dtype" for outcome in outcomes):
+            parameters = {"dtype": one.after, "told": f"when it {what}, {size}; {outcomes[0].size}"}
+            found.append(told("buffer-rounded", parameters, path, evidence))
+        else:
+            parameters = {"what": what, "told": f"the cast rounds {size}; {outcomes[0].size}"}
+            found.append(told("cast-changes-numbers", parameters, path, evidence))
+    if rest and not coarse:
+        parameters = {"what": joined([outcome.what for outcome in rest]), "told": rest[0].size}
+        codes: tuple[str, ...] = ("cast-changes-numbers",)
+        if all(outcome.treatment.group == "default dtype" for outcome in rest):
+            codes = ("buffer-rounded",)
+            parameters = {"dtype": "bfloat16", "told": f"when it {rest[0].what}, {rest[0].size}"}
+        found.append(told(codes, parameters, None, _evidence(rest)))
+    return found
+
+
+def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanation]:
+    """The tensors that nobody filled after `to_empty`, or filled with other numbers."""
+    unfilled: dict[str, str] = {}
+    refilled: dict[str, tuple[str, str]] = {}
+    rest: list[Outcome] = []
+    for outcome in failed:
+        if outcome.treated is None:
+            rest.append(outcome)
+            continue
+        module = outcome.treated.module
+        empty = {path: one.kind for path, one in held(module).items() if one.tensor.is_meta or spoiled(one.tensor)}
+        other = {} if empty else {one.path: one for one in changed(subject.original, module) if one.wrong}
+        unfilled |= empty
+        for path, one in other.items():
+            if one.kind != "parameter":
+                why = f"{one.told.removesuffix(')')}: what fills it anew is not what made it)"
+                refilled[path] = (why, _refilled(subject, module, path) or "lost-by-to-empty")
+        if not empty and not other:
+            rest.append(outcome)
+    what, evidence = joined([outcome.what for outcome in failed]), _evidence(failed)
+    found = []
+    if unfilled:
+        named = [f"`{path}`" for path in unfilled]
+        kind = next(iter(unfilled.values()))
+        several = (
+            f"its {kind}s {', '.join(named[:-1])} and {named[-1]} are" if named[1:] else f"its {kind} {named[0]} is"
+        )
+        parameters = {"what": what, "told": f"{several} not filled by anybody, and what is there is chance"}
+        found.append(told("lost-by-to-empty", parameters, next(iter(unfilled)), evidence | {"tensors": list(unfilled)}))
+    for path, (why, code) in refilled.items():
+        codes = ("lost-by-to-empty",) if code == "lost-by-to-empty" else (code, "lost-by-to-empty")
+        parameters = {"what": what, "told": why}
+        if len(codes) > 1:
+            parameters = {"told": f"when it {what}, {why}", "scaling": _scaling_words(subject.spec)}
+        found.append(told(codes, parameters, path, evidence))
+    if rest and not found:
+        found.append(told("lost-by-to-empty", {"what": what, "told": rest[0].size}, None, evidence))
+    return found
+
+
+def _no_numbers(subject: ModuleSubject) -> list[Explanation]:
+    """The tensors in which a module holds what is no number."""
+    found = []
+    for path, one in held(subject.original).items():
+        values = np.empty(0) if one.tensor.is_meta else numbers(one.tensor)
+        missing = int(np.isnan(values).sum())
+        if missing:
+            size = f"{missing:,} of {values.size:,} numbers of its {one.kind} `{path}` are no numbers"
+            found.append(told("buffer-uninitialised", {"told": size}, path))
+    return found
+
+
+def _scaling_words(spec: Any) -> str:
+    scaling = getattr(spec, "scaling", None)
+    return "none" if scaling is None else scaling_name(scaling)
+
+
+def _refilled(subject: ModuleSubject, module: torch.nn.Module, path: str) -> str | None:
+    """What numbers that were computed anew are, where the code is known: those without the scaling, or zeros."""
+    if subject.spec is None:
+        return None
+    with suppress(ClockhandsError):
+        for wrong in wrong_tensors(module, subject.spec):
+            if wrong.held.path == path and wrong.code in ("buffer-unscaled", "buffer-zero", "buffer-scaled-twice"):
+                return wrong.code
+    return None
+
+
+def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
+    """One that is asked, or built, several times: whether fewer channels turn each time."""
+    outcome = failed[0]
+    count = _turning(subject.before)
+    if outcome.heard is not None and subject.asking.kind == "tokens":
+        now = _turning(outcome.heard)
+        if not now and outcome.treatment.group == "several":
+            size = f"when it {outcome.what}, it leaves its tokens as they are"
+            return told("shared-table", {"told": size}, None, _evidence(failed))
+        if now < count:
+            size = f"{now} of its channels turn, where {count} turned before; {outcome.size}"
+            return told(
+                "shared-object-mutated",
+                {"what": f"turns fewer channels when it {outcome.what}", "told": size},
+                None,
+                _evidence(failed) | {"channels before": count, "channels after": now},
+            )
+    if outcome.treatment.group == "several":
+        parameters = {"what": f"is another code when it {outcome.what}", "told": outcome.size}
+        return told("shared-object-mutated", parameters, None, _evidence(failed))
+    return told("changes-with-each-call", {"what": outcome.what, "told": outcome.size}, None, _evidence(failed))
+
+
+def _turning(heard: Heard) -> int:
+    """How many channels depend on the position: tokens are +1 and -1, and channels left alone come through."""
+    with np.errstate(invalid="ignore"):
+        return int((np.abs(np.abs(heard.rows) - 1) > 1e-3).any(axis=0).sum())
+
+
+def joined(words: Sequence[str]) -> str:
+    """What was done, told once: ``is cast to bfloat16, float16, or ...``."""
+    some = list(dict.fromkeys(words))
+    if len(some) > 1 and all(one.startswith("is cast to ") for one in some):
+        some = [some[0], *(one.removeprefix("is cast to ") for one in some[1:])]
+    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
+
+
+def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Module | None]:
+    """What the module holds that is not what the code says, and a copy in which that is mended, where it can be."""
+    found = wrong_tensors(subject.original, subject.spec)
+    if any(one.right is None for one in found):  # a table may be filled by the first call
+        used = subject.copied()
+        with suppress(Refused):
+            subject.asking.hear(used)
+        still = {one.held.path for one in wrong_tensors(used, subject.spec)}
+        found = [one for one in found if one.right is not None or one.held.path in still]
+    rates = [one for one in found if one.right is not None] or found
+    if not rates:
+        return [], None
+    mended = subject.copied() if all(one.right is not None for one in rates) else None
+    explanations = []
+    for one in rates:
+        if mended is not None and one.right is not None:
+            right = torch.from_numpy(one.right.astype(np.float32)).reshape(one.held.tensor.shape)
+            put(mended, one.held.path, right)
+        codes = _unscaled(subject) if one.code == "buffer-unscaled" else (one.code,)
+        dtype = str(one.held.tensor.dtype).removeprefix("torch.")
+        explanations.append(
+            told(codes, {"scaling": _scaling_words(subject.spec), **one.parameters}, one.held.path, {"held in": dtype})
+        )
+    return explanations, mended
+
+
+def _unscaled(subject: ModuleSubject) -> tuple[str, ...]:
+    """Whether the module lost its scaling, or never had it.
+
+    What it says of itself tells; so does a new one that is unscaled too. That a new one is scaled tells nothing: the
+    config may have been changed after the first was built.
+    """
+    said = getattr(subject.original, "rope_type", None)
+    if isinstance(said, str):
+        return ("scaling-inert",) if said == "default" else ("buffer-unscaled",)
+    if subject.build is not None or subject.make is not None:
+        with suppress(Exception):
+            fresh = subject.build(subject.spec) if subject.build is not None else subject.make()  # type: ignore[misc]
+            still = any(one.code == "buffer-unscaled" for one in wrong_tensors(fresh, subject.spec))
+            if still:
+                return ("scaling-inert",)
+    return ("buffer-unscaled", "scaling-inert")

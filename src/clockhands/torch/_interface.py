@@ -1,0 +1,254 @@
+"""The interface that the modules of all codes share, so that a model is written once and runs with any of them."""
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from clockhands import rotary, traces
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.grids import at_origin
+from clockhands.torch._attending import attention
+
+
+class Prepared:
+    """What attention needs of a position code, made once per forward pass and used in all layers that share the code.
+
+    Attention is the same for every code::
+
+        ready = prepared.layer(i)
+        queries, keys = ready.turn(queries, keys)
+        out = ready.attend(queries, keys, values)
+
+    Attributes:
+        mask: ``attn_mask`` of `torch.nn.functional.scaled_dot_product_attention`. A bias: its numbers, [1, heads,
+            queries, keys], or [batch, heads, queries, keys] where positions have a batch, minus infinity where a key
+            stands after the query and ``causal`` is True. (PyTorch's CPU attention is 2 to 3 times slower with a mask
+            of three axes.) Do not change it in place. Other codes: None, or bool [queries, keys] (True where a query
+            may look) where several queries, but fewer than keys, are causal, which ``is_causal`` does not express.
+        is_causal: ``is_causal`` of the same function: True where ``causal`` was, there are as many queries as keys, and
+            no mask.
+    """
+
+    def __init__(self, mask: torch.Tensor | None = None, *, is_causal: bool = False) -> None:
+        self.mask = mask
+        self.is_causal = is_causal
+
+    def layer(self, index: int) -> "Prepared":
+        """What layer ``index``, counted from 0, needs: itself, unless the code is a mixture."""
+        count("index", index, least=0)
+        return self
+
+    def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys [..., seq, head_width], rotated where the code is rotary, and unchanged where it is not."""
+        return queries, keys
+
+    def attend(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        *,
+        dropout_p: float = 0.0,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> torch.Tensor:
+        """Attention with this mask: ``scaled_dot_product_attention(…, attn_mask=mask, is_causal=is_causal)``.
+
+        A learned bias on the CPU, in float32 or float64 and without dropout, gets a backward of its own, which is about
+        twice as fast as PyTorch's and stores no weights; everything else is PyTorch's function. Heads are not rotated
+        here: call `turn` before.
+
+        Args:
+            queries: [batch, heads, queries, head_width].
+            keys: [batch, heads, keys, head_width].
+            values: [batch, heads, keys, channels].
+            dropout_p: As in PyTorch: 0 in evaluation.
+            scale: What scores are multiplied by; ``head_width ** -0.5`` unless given.
+            enable_gqa: Whether keys and values have fewer heads.
+
+        Accuracy: that of PyTorch's function; gradients differ from its by rounding.
+        """
+        more = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
+        return attention(queries, keys, values, self.mask, is_causal=self.is_causal, **more)
+
+
+class PreparedRotary(Prepared):
+    """`Prepared` of a rotary code: it holds cosine and sine."""
+
+    def __init__(
+        self, spec: rotary.Rotary, queries: Any, keys: Any, like: torch.Tensor, *, same: bool, **attention: Any
+    ) -> None:
+        super().__init__(**attention)
+        self.spec = spec
+        self._places, self._like, self._same = (queries, keys), like.new_empty(0), same
+        roles = (None, None) if spec.xpos is None else ("query", "key")
+        self._query = rotary.cos_sin(spec, queries, like, role=roles[0])
+        self._new_key = self._query if roles[1] is None else rotary.cos_sin(spec, queries, like, role=roles[1])
+        self._key = self._new_key if same else None
+        self._role = roles[1]
+
+    def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys [..., seq, head_width], each rotated by its positions.
+
+        Keys that are as many as the queries, where fewer queries than keys were prepared, are the new ones of a
+        decoding step: they stand where the queries stand, and the cache holds rotated keys. As many keys as were
+        prepared are rotated each at its own position.
+        """
+        pair = self._new_key
+        if not self._same and keys.shape[seq_axis] != self._query.cosine.shape[-2]:
+            if self._key is None:
+                self._key = rotary.cos_sin(self.spec, self._places[1], self._like, role=self._role)
+            pair = self._key
+        return rotary.rotate_both(queries, keys, self.spec, seq_axis=seq_axis, cos_sin=(self._query, pair))
+
+
+class PreparedMixture:
+    """`Prepared` of a mixture: ask it for a layer's."""
+
+    def __init__(self, parts: list[Prepared], pattern: tuple[int, ...]) -> None:
+        self._parts, self._pattern = parts, pattern
+
+    def layer(self, index: int) -> Prepared:
+        """What layer ``index``, counted from 0, needs."""
+        return self._parts[self._pattern[count("index", index, least=0) % len(self._pattern)]]
+
+
+class PositionModule(torch.nn.Module):
+    """A position code as a module: the interface that `clockhands.torch.module` gives to every code.
+
+    A model adds ``x = code.embed(x)`` before its first layer, calls ``prepared = code.prepare(seq, like=x)`` once, and
+    uses ``prepared.layer(i)`` in the attention of layer i; see `Prepared`.
+
+    Attributes:
+        spec: The position code.
+    """
+
+    spec: Any
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        memo[id(self.spec)] = self.spec  # frozen, and the compiler knows it again
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+    def layer(self, index: int) -> "PositionModule":
+        """The module of layer ``index``, counted from 0: itself, unless the code is a mixture."""
+        count("index", index, least=0)
+        return self
+
+    def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
+        """``x`` [..., seq, width] plus the code of its positions for an additive code; ``x`` itself for the others."""
+        return x
+
+    def prepare(
+        self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True
+    ) -> Prepared | PreparedMixture:
+        """What attention needs, made once per forward pass and used in all layers that share the code.
+
+        Args:
+            queries: Positions, [queries] or [batch, queries], or a count, which stands at the last of the keys; as for
+                `clockhands.bias`.
+            keys: Positions or a count, likewise; None where the keys are those of the queries.
+            like: A float tensor, such as the tokens: a mask has its dtype and device.
+            causal: Whether a query looks at no key after it. A bias compares positions; other codes compare the order
+                of the tokens, the last query being at the last key.
+
+        Raises:
+            InvalidType: ``like`` is no tensor of floats, or a position is of a kind that cannot be used.
+            InvalidValue: There are more queries than keys, or the code cannot be used at these positions.
+        """
+        check_prepare(like, causal)
+        mask, is_causal = _order(*_sizes(queries, keys, self._axes), causal, like)
+        return Prepared(mask, is_causal=is_causal)
+
+    @property
+    def _axes(self) -> int:
+        """Coordinates of a position."""
+        return getattr(self.spec, "number_of_axes", 1)
+
+
+def prepared_rotary(
+    spec: rotary.Rotary, queries: Any, keys: Any, like: torch.Tensor, *, causal: bool
+) -> PreparedRotary:
+    """`Prepared` of a rotary code; see `PositionModule.prepare`."""
+    check_prepare(like, causal)
+    several = spec.axes is not None
+    many, most = _sizes(queries, keys, 2 if several else 1)
+    keys = queries if keys is None else keys
+    same = queries is keys or (isinstance(queries, int) and many == most)
+    if isinstance(queries, int):
+        queries = keys if same else _last(keys, most - many, like, axis=-2 if several else -1)
+    mask, is_causal = _order(many, most, causal, like)
+    return PreparedRotary(spec, queries, keys, like, same=same, mask=mask, is_causal=is_causal)
+
+
+def check_prepare(like: Any, causal: Any) -> None:
+    """Refuse what `PositionModule.prepare` cannot use.
+
+    Raises:
+        InvalidType: ``like`` is no tensor of floats, or ``causal`` no truth value.
+    """
+    if not isinstance(like, torch.Tensor) or not like.is_floating_point():
+        raise InvalidType(
+            f"`like` must be a tensor of floats, got {type(like).__name__}"
+            + (f" of {like.dtype}." if isinstance(like, torch.Tensor) else "."),
+            "Give the tokens of this forward pass.",
+        )
+    if not isinstance(causal, bool):
+        raise InvalidType(f"`causal` must be True or False, got {shown(causal)}.", "It says whether keys are masked.")
+
+
+def _sizes(queries: Any, keys: Any, axes: int) -> tuple[int, int]:
+    """The number of queries and of keys."""
+    many = _size(queries, axes, "queries")
+    most = many if keys is None else _size(keys, axes, "keys")
+    if isinstance(queries, int) and many > most:
+        raise InvalidValue(
+            f"`queries` as a count stand at the last of the {most} keys, got {many} queries.",
+            "Give the positions of the queries as a range or an array.",
+        )
+    return many, most
+
+
+def _size(given: Any, axes: int, name: str) -> int:
+    if isinstance(given, int):
+        return count(name, given, least=0) if not torch.compiler.is_compiling() else given
+    shape = tuple(at_origin(given).shape if hasattr(given, "as_positions") else np.shape(given))
+    coordinates = int(axes > 1)
+    if len(shape) - coordinates not in (1, 2):
+        raise InvalidValue(
+            f"`{name}` must be a count or positions, [{name}] or [batch, {name}]"
+            f"{' with an axis of coordinates' if coordinates else ''}, got shape {list(shape)}.",
+            "Give a position for each token.",
+        )
+    return shape[-1 - coordinates]
+
+
+def _last(keys: Any, first: int, like: torch.Tensor, axis: int) -> Any:
+    """The positions from key ``first`` on."""
+    if isinstance(keys, int):
+        return traces.counted(first, keys - first, like)
+    if isinstance(keys, range) or (isinstance(keys, list | tuple) and not np.shape(keys)[1:]):
+        return keys[first:]
+    if isinstance(keys, list | tuple):
+        keys = np.asarray(keys)
+    if not hasattr(keys, "dtype"):
+        raise InvalidType(
+            f"`queries` as a count need keys as a count, a range, a list or an array, got {type(keys).__name__}.",
+            "Give the positions of the queries too.",
+        )
+    return keys[..., first:] if axis == -1 else keys[..., first:, :]
+
+
+def _order(queries: int, keys: int, causal: bool, like: torch.Tensor) -> tuple[torch.Tensor | None, bool]:
+    """``attn_mask`` and ``is_causal`` of a code that is no bias: PyTorch's ``is_causal`` is for as many as keys."""
+    if not causal or queries == 1:
+        return None, False
+    if queries == keys:
+        return None, True
+    whole = torch.ones(queries, keys, dtype=torch.bool, device=like.device)
+    return whole.tril(keys - queries), False

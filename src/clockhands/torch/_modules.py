@@ -1,0 +1,373 @@
+"""Position codes as modules: one a family of specs, with parameters for what is learned and buffers for nothing.
+
+Whatever follows from a spec is made from the spec whenever it is needed. There is no buffer that a cast could round,
+that ``to_empty`` or a loader on the meta device could leave as garbage, that a copy could share or a state dict could
+carry into a model of another length, and a forward changes nothing, so that calls in any order give the same.
+
+Equal specs need not be one object, but the compiler recognises only that: share one spec between layers that are
+compiled one by one, and they are compiled once.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands import additive, biases, rotary, traces
+from clockhands.arguments import shown
+from clockhands.biases.scoring import beside, positions_beside
+from clockhands.biases.values import values_of
+from clockhands.dtypes import NAMES
+from clockhands.errors import ClockhandsError, InvalidType
+from clockhands.torch._flex import ScoreMod, score_mod
+from clockhands.torch._interface import PositionModule, Prepared, PreparedRotary, check_prepare, prepared_rotary
+from clockhands.torch._peers import judged
+from clockhands.torch._remembering import remembered
+
+
+class _Code(PositionModule):
+    """What the modules share: a spec, copying it by name, and other people's state dicts."""
+
+    def __init__(self, spec: Any, kind: type, example: str) -> None:
+        super().__init__()
+        if isinstance(spec, type) or not isinstance(spec, kind):
+            raise InvalidType(
+                f"`spec` must be {_KINDS[kind]}, got {type(spec).__name__} {shown(spec)}.",
+                f"Write {example}; clockhands.torch.module(spec) makes the module of any spec.",
+            )
+        self.spec = spec
+
+    def extra_repr(self) -> str:
+        """The spec, where PyTorch prints the module."""
+        return repr(self.spec)
+
+    def _load_from_state_dict(  # noqa: PLR0917 - torch's own arguments
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load what is learned; what is computed is compared with the spec, then left where it is (see `peers`)."""
+        own = {name for name, _ in self.named_parameters(recurse=False)}
+        for key in [key for key in state_dict if key.startswith(prefix) and key.removeprefix(prefix) not in own]:
+            try:
+                known = judged(self.spec, key, state_dict[key])
+            except ClockhandsError as wrong:
+                error_msgs.append(str(wrong))
+                known = True
+            if known:
+                del state_dict[key]
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class Rotary(_Code):
+    """A rotary code as a module: queries and keys in, turned queries and keys out.
+
+    ``module(x, positions)`` is ``clockhands.rotary.rotate(x, spec, positions)``, with its shapes, its accuracy and
+    its errors. The backward of a rotation is the rotation back. Nothing is learned and nothing is stored: the state
+    dict is empty.
+
+    Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph:
+    whole numbers, with cosine and sine within 2**-22 at every position that int64 holds.
+
+    Outside of it positions are made exact on the CPU. Those that lie on a GPU are copied there at each call, which
+    waits for the GPU; none at all, a range, a list or NumPy values are not waited for, and what they give is only
+    copied to the GPU. In a loop over layers give all of them the same NumPy values, or compile it: nothing is copied.
+
+    Attributes:
+        spec: The rotary code.
+
+    Raises:
+        InvalidType: ``spec`` is not a rotary code.
+
+    >>> import clockhands as ch
+    >>> rotary = Rotary(ch.Rotary(head_width=64))
+    >>> queries, keys = torch.zeros(1, 8, 5, 64), torch.zeros(1, 2, 5, 64)
+    >>> [turned.shape for turned in rotary.both(queries, keys)]
+    [torch.Size([1, 8, 5, 64]), torch.Size([1, 2, 5, 64])]
+    """
+
+    spec: rotary.Rotary
+
+    def __init__(self, spec: rotary.Rotary) -> None:
+        super().__init__(spec, rotary.Rotary, "Rotary(clockhands.Rotary(head_width=64))")
+
+    def forward(
+        self, x: torch.Tensor, positions: Any = None, seq_axis: int = -2, *, role: str | None = None
+    ) -> torch.Tensor:
+        """``x`` [..., seq, head_width] turned by its positions; see `clockhands.rotary.rotate`."""
+        return rotary.rotate(x, self.spec, positions, seq_axis, role=role)
+
+    def both(
+        self, queries: torch.Tensor, keys: torch.Tensor, positions: Any = None, seq_axis: int = -2
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys that stand at the same positions, each turned in its role.
+
+        They may have different numbers of heads. Where they stand elsewhere, as a query does that attends to
+        keys of another sequence, turn them one by one.
+        """
+        return rotary.rotate_both(queries, keys, self.spec, positions, seq_axis)
+
+    def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> PreparedRotary:
+        """Cosine and sine of a forward pass, made once; see `clockhands.torch.PositionModule.prepare`."""
+        return prepared_rotary(self.spec, queries, keys, like, causal=causal)
+
+
+class Additive(_Code):
+    """An additive code as a module: tokens in, tokens with their positions out.
+
+    ``module(x, positions)`` is ``clockhands.add(x, spec, positions)``. A learned table is the parameter ``weight``,
+    named as in `torch.nn.Embedding`, so that a published table loads into it; so are the rates of Fourier features. A
+    learned scale is ``scale``. A computed code has an empty state dict.
+
+    Attributes:
+        spec: The additive code.
+
+    Args:
+        spec: An additive code.
+        values: What the parameter starts as. Unless given, a table is drawn from a normal distribution of deviation
+            0.02 (as BERT's and GPT-2's were), rates from one of deviation 1, and a scale is 1. Rates that are drawn
+            once and never trained (SAM) are frozen with ``module.requires_grad_(False)``.
+        device, dtype: Of the parameter.
+
+    Raises:
+        InvalidType: ``spec`` is not an additive code.
+        InvalidValue: ``values`` are of another shape, or the code has none.
+
+    >>> import clockhands as ch
+    >>> Additive(ch.Learned(width=4, rows=8))(torch.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 4])
+    """
+
+    spec: additive.AdditiveCode
+
+    def __init__(
+        self,
+        spec: additive.AdditiveCode,
+        values: Any = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(spec, additive.AdditiveCode, "Additive(clockhands.Sinusoidal(width=512))")
+        given = None if values is None else _parameter(values, device, dtype)
+        if given is not None or not spec.learned:
+            spec.check_values(None if given is None else tuple(given.shape))
+        if not spec.learned:
+            return
+        shape = spec.values_shape
+        assert shape is not None
+        self.register_parameter(self._name, _empty(shape, device, dtype) if given is None else given)
+        if given is None:
+            self.reset_parameters()
+
+    @property
+    def _name(self) -> str:
+        return "weight" if self.spec.values_shape else "scale"
+
+    @property
+    def values(self) -> torch.Tensor | None:
+        """What is learned, or None."""
+        # Not get_parameter: `torch.func.functional_call` puts plain tensors there.
+        return getattr(self, self._name) if self.spec.learned else None
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the learned numbers anew: what is to be called after ``to_empty``, where nothing is loaded."""
+        if self.spec.values_shape:
+            self.get_parameter("weight").normal_(std=0.02 if isinstance(self.spec, additive.Learned) else 1.0)
+        elif self.spec.learned:
+            self.get_parameter("scale").fill_(1)
+
+    def forward(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
+        """``x`` [..., seq, width] plus the code of its positions; see `clockhands.add`."""
+        return additive.add(x, self.spec, positions, values=self.values)
+
+    def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
+        """``x`` [..., seq, width] plus the code of its positions; the same as calling the module."""
+        return self(x, positions)
+
+
+class Bias(_Code):
+    """A bias as a module: scores in, scores with the bias out.
+
+    ``module(scores)`` adds ``clockhands.bias(spec, queries, keys)`` to the scores before the softmax; `matrix` is that
+    bias alone, `score_mod` the same for FlexAttention. The learned numbers are parameters by the names that the spec
+    gives them (``table``, ``p``, ``a``, …). KERPLE's are kept where it is a kernel before each use, as its code does.
+
+    Under ``torch.compile(fullgraph=True)`` all positions, also those that nobody gave, are tensors of the graph: whole
+    numbers, whose distances are exact, and computed biases are within a relative 2**-22.
+
+    Attributes:
+        spec: The bias.
+
+    Args:
+        spec: A bias.
+        values: What the parameters start as: an array, or a dict of arrays by name. Unless given, they are drawn as
+            the codes draw them that train such a bias; see `reset_parameters`.
+        device, dtype: Of the parameters.
+
+    Raises:
+        InvalidType: ``spec`` is not a bias.
+        InvalidValue: ``values`` are not those of the spec.
+
+    >>> import clockhands as ch
+    >>> Bias(ch.Alibi(heads=2))(torch.zeros(2, 1, 4))[0].tolist()
+    [[-0.1875, -0.125, -0.0625, 0.0]]
+    """
+
+    spec: biases.BiasCode
+
+    def __init__(
+        self,
+        spec: biases.BiasCode,
+        values: Any = None,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(spec, biases.BiasCode, "Bias(clockhands.Alibi(heads=8))")
+        if values is not None or not spec.learned:
+            values_of(type(spec).__name__, values, spec.shapes)
+            if not isinstance(values, Mapping):
+                values = dict.fromkeys(spec.shapes, values)
+        for name, shape in spec.shapes.items():
+            made = _empty(shape, device, dtype) if values is None else _parameter(values[name], device, dtype)
+            self.register_parameter(name, made)
+        if values is None:
+            self.reset_parameters()
+
+    @property
+    def values(self) -> dict[str, torch.Tensor] | None:
+        """What is learned, by name, as it is used; or None."""
+        if not self.spec.learned:
+            return None
+        # Not the parameters: of one that is pruned or made of others, such as by weight_norm, this is what is used.
+        used: dict[str, torch.Tensor] = {name: getattr(self, name) for name in self.spec.shapes}
+        if isinstance(self.spec, biases.Kerple):
+            most = 2.0 if self.spec.kernel == "power" else None
+            used = {name: number.clamp(0.01, most if name == "p" else None) for name, number in used.items()}
+        return used
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the learned numbers anew.
+
+        Tables from a normal distribution of deviation 0.02 (T5 and Swin do so up to the deviation); KERPLE's ``p``
+        and ``a`` evenly up to 2 and 1; FIRE's rate 0.1 and threshold 512; networks as `torch.nn.Linear` does.
+        """
+        for name in self.spec.shapes:
+            number = self.get_parameter(name)
+            if name in ("c", "threshold"):
+                number.fill_(0.1 if name == "c" else 512.0)
+            elif name in ("p", "a"):
+                number.uniform_(0.01, 2.0 if name == "p" else 1.0)
+            elif name[0] in "wb" and name[1:].isdecimal():
+                bound = 1 / math.sqrt(self.spec.shapes[f"w{name[1:]}"][1])
+                number.uniform_(-bound, bound)
+            else:
+                number.normal_(std=0.02)
+
+    def matrix(
+        self,
+        queries: Any,
+        keys: Any,
+        *,
+        causal: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> torch.Tensor:
+        """The bias itself, [heads, queries, keys] (and a batch axis before, where positions have one).
+
+        Args:
+            queries: Positions, or a count, which stands at the last of the keys; as for `clockhands.bias`.
+            keys: Positions, or a count.
+            causal: Whether keys after the query get minus infinity.
+            device: Where a computed bias is wanted; a learned one is where its parameters are.
+            dtype: Of the result.
+        """
+        if torch.compiler.is_compiling():
+            keys = traces.as_tensor(keys, device)
+            queries = queries if isinstance(queries, int) else traces.as_tensor(queries, device)
+        made = biases.bias(
+            self.spec, queries, keys, values=self.values, dtype=_NAMES.get(dtype, str(dtype)), causal=causal
+        )
+        return _tensor(made).to(device) if isinstance(made, np.ndarray) else made
+
+    def forward(
+        self, scores: torch.Tensor, queries: Any = None, keys: Any = None, *, causal: bool = False
+    ) -> torch.Tensor:
+        """Scores [..., heads, queries, keys] plus the bias, made in float32 at least and rounded once.
+
+        Args:
+            scores: What the softmax is about to be taken of.
+            queries: Positions [queries], or [batch, queries] where ``batch`` is axis 0 of the scores (or 1); unless
+                given, the last ones of the keys', one for each row.
+            keys: Positions, likewise; unless given, 0, 1, 2, …, one for each column.
+            causal: Whether keys after the query get minus infinity.
+
+        Raises:
+            InvalidValue, InvalidType: Scores and positions are not of these shapes, or scores no floats.
+        """
+        traces.refuse_recording(scores)
+        queries, keys = positions_beside(scores, self.spec, queries, keys)
+        work = torch.promote_types(scores.dtype, torch.float32)
+        bias = self.matrix(queries, keys, causal=causal, device=scores.device, dtype=work)
+        return (scores.to(work) + beside(scores, bias)).to(scores.dtype)
+
+    def prepare(self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True) -> Prepared:
+        """The bias as ``attn_mask``, made once; see `clockhands.torch.PositionModule.prepare`."""
+        check_prepare(like, causal)
+        keys = queries if keys is None else keys
+        counts = type(queries) is type(keys) is int and not self.spec.learned and queries > 1
+
+        def make() -> torch.Tensor:
+            mask = self.matrix(queries, keys, causal=causal, device=like.device, dtype=like.dtype)
+            return mask if mask.dim() == 4 else mask[None]
+
+        if not counts or torch.compiler.is_compiling():
+            return Prepared(make())
+        return Prepared(remembered(self.spec, (queries, keys, causal, like.device, like.dtype), make))
+
+    def score_mod(self, queries: Any, keys: Any, *, device: torch.device | str | None = None) -> ScoreMod:
+        """The bias for FlexAttention; see `clockhands.torch.score_mod`."""
+        return score_mod(self.spec, queries, keys, values=self.values, device=device)
+
+
+_KINDS = {
+    rotary.Rotary: "a rotary code",
+    additive.AdditiveCode: "an additive code",
+    biases.BiasCode: "a bias",
+}
+
+
+_NAMES = {getattr(torch, name): name for name in NAMES}
+
+
+def _empty(shape: tuple[int, ...], device: torch.device | str | None, dtype: torch.dtype | None) -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+
+def _parameter(values: Any, device: torch.device | str | None, dtype: torch.dtype | None) -> torch.nn.Parameter:
+    """A parameter that starts as a copy of these numbers, in their own float dtype unless another is asked for."""
+    if isinstance(values, Mapping):
+        raise InvalidType(f"`values` must be an array here, got {type(values).__name__}.", "Pass the rows themselves.")
+    given = values.detach() if isinstance(values, torch.Tensor) else _tensor(np.asarray(values))
+    if dtype is None and (not given.dtype.is_floating_point or isinstance(values, float | int)):
+        dtype = torch.get_default_dtype()
+    return torch.nn.Parameter(torch.clone(given).to(device=device, dtype=dtype))
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    """A NumPy array as a tensor; PyTorch takes no bfloat16 from NumPy, but its bits."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
