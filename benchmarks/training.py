@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 from clockhands import rotary
 from clockhands.lab._model import EPSILON, Transformer
 from clockhands.lab._model_codes import ModelCode
-from clockhands.lab._training import Trial
+from clockhands.lab._training import TrialRun
 from clockhands.lab.arms import setting
 from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, Model, parse
@@ -369,7 +369,7 @@ def trainer(repetitions: int, show: Console) -> dict:
     """A step of the lab's trainer, which draws its batch, clips and records, beside a bare loop over one batch."""
     length, sequences, times = 64, 32, 2
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(parse(STUDY), Key("copy", "rotary", 1), Path(folder) / "state", "cpu", lambda _: None)
+        trial = TrialRun(parse(STUDY), Key("copy", "rotary", 1), Path(folder) / "state", "cpu", lambda _: None)
         bare = stepper(pair("rotary", length)[0], drawn(sequences, length), clip=True)
 
         def train() -> None:

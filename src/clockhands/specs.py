@@ -15,31 +15,7 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
 Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture
 
-SPECS = (
-    additive.Sinusoidal,
-    additive.AxialSinusoidal,
-    additive.FourierFeatures,
-    additive.Learned,
-    additive.NoPosition,
-    additive.Counter,
-    additive.NormalizedCounter,
-    additive.SineOnly,
-    additive.SingleFrequency,
-    additive.EvenlySpaced,
-    additive.Binary,
-    additive.WarpedPosition,
-    rotary.Rotary,
-    biases.Alibi,
-    biases.Buckets,
-    biases.CeilingBuckets,
-    biases.Clipped,
-    biases.Decay,
-    biases.Fire,
-    biases.Kerple,
-    biases.LogWindow,
-    biases.Window,
-    mixtures.LayerMixture,
-)
+SPECS = (*additive.CODES, rotary.Rotary, *biases.CODES, mixtures.LayerMixture)
 
 # What specs are made of.
 PARTS = (

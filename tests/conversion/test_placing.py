@@ -162,7 +162,7 @@ def test_up_from_a_link_is_where_the_system_says(checkpoint, tmp_path):
 
 KILLED = """
 import sys, time
-from clockhands.conversion import convert, writing
+from clockhands.conversion import _writing as writing, convert
 
 def hanging(*arguments):
     print("half", flush=True)

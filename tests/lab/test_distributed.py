@@ -35,7 +35,7 @@ PROCESS = """
 import json, os, sys
 from pathlib import Path
 import torch
-from clockhands.lab import training
+from clockhands.lab import _training as training
 
 rank, folder, study = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)

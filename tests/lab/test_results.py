@@ -11,7 +11,7 @@ from scipy.stats import bootstrap
 
 from clockhands.lab import study as studies
 from clockhands.lab.results import LEVEL, RESAMPLES, GateResult, Results, estimate
-from clockhands.lab.store import Key, Measurement, Row, StoredStudy, Trial
+from clockhands.lab.store import Key, Measurement, StoredRow, StoredStudy, Trial
 from clockhands.lab.tuning import best, tuning_study
 
 STUDY = """\
@@ -26,7 +26,7 @@ arms.two = {{ code = {{ type = "Rotary" }}, drop = {{ at = "50 %" }} }}
 """
 
 
-def results(rows: list[Row], more: str = "", failed: tuple[Key, ...] = ()) -> Results:
+def results(rows: list[StoredRow], more: str = "", failed: tuple[Key, ...] = ()) -> Results:
     study = studies.parse(STUDY.format(more=more))
     keys = study.trial_keys()
     facts = {"parameters": 100, "code_parameters": 0, "tokens_per_second": 10.0}
@@ -40,9 +40,10 @@ def results(rows: list[Row], more: str = "", failed: tuple[Key, ...] = ()) -> Re
     return Results(study, stored, trials, rows)
 
 
-def rows(arm: str, values: Mapping[int, float], kind: str = "evaluation", measure: str = "loss", **more) -> list[Row]:
+def rows(arm: str, values: Mapping[int, float], kind: str = "evaluation", measure: str = "loss", **more):
     more = {"step": 40, "length": 8, "protocol": "whole"} | more
-    return [Row("", "copy", arm, seed, kind=kind, measure=measure, value=value, **{"variant": "", "place": None} | more)
+    more |= {"variant": "", "place": None} | more
+    return [StoredRow("", "copy", arm, seed, kind=kind, measure=measure, value=value, **more)
             for seed, value in values.items()]  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def test_a_loss_ratio_is_of_the_same_seed_and_change():
     assert measured.by_seed("copy", "one", "loss", 32) == {0: 3.0, 1: 5.0, 2: 6.0}
 
 
-def drop(before: float, after: float, curve: Mapping[int, float]) -> list[Row]:
+def drop(before: float, after: float, curve: Mapping[int, float]) -> list[StoredRow]:
     return [
         *rows("two", {0: before}, "curve", step=20, variant="before drop"),
         *rows("two", {0: after}, "curve", step=20, variant="dropped"),
@@ -182,7 +183,7 @@ def test_places_are_averaged_over_the_seeds_that_have_them():
 GATE = '\n[[gates]]\nsays = "It holds."\ntask = "copy"\narm = "one"\n'
 
 
-def judged(gate: str, measured: list[Row]) -> GateResult:
+def judged(gate: str, measured: list[StoredRow]) -> GateResult:
     (found,) = results(measured, GATE + gate).gates()
     return found
 
@@ -222,7 +223,7 @@ def test_a_gate_compares_two_arms_or_two_changes():
         rows("one", {0: 1.0, 1: 1.0, 5: 1.0}),
     ],
 )
-def test_a_gate_is_not_judged_while_the_number_of_a_seed_is_missing(measured: list[Row]):
+def test_a_gate_is_not_judged_while_the_number_of_a_seed_is_missing(measured: list[StoredRow]):
     """A seed that failed is no reason to leave it out of the mean."""
     assert judged("at_least = 0", measured).holds is None
     assert judged("at_least = 0", rows("one", THREE)).holds is True
@@ -274,7 +275,7 @@ def test_the_best_rate_has_the_lowest_loss_of_all_its_seeds():
     assert {key.seed for key in tuned.trial_keys()} == {7, 8}
     losses = {"0.001": (3.0, 3.0), "0.003": (1.0, 2.0), "0.01": (0.5, math.nan)}
     measured = [
-        Row("", "copy", f"one at {rate}", seed, "evaluation", "", 40, "whole", 8, None, "loss", value)
+        StoredRow("", "copy", f"one at {rate}", seed, "evaluation", "", 40, "whole", 8, None, "loss", value)
         for rate, values in losses.items()
         for seed, value in zip((7, 8), values, strict=True)
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.lab.store import VERSION, Row, Store
+from clockhands.lab.store import VERSION, Store, StoredRow
 from lab.test_interrupted import at_work, finished, lab, wait_until, workers
 
 pytest.importorskip("torch")
@@ -42,7 +42,7 @@ def run(*words: object, folder: Path, **options) -> subprocess.CompletedProcess:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder: Path) -> list[Row]:
+def undisturbed(folder: Path) -> list[StoredRow]:
     """The rows of a run with event files, which are read in the first test."""
     done = run("run", "mine.toml", "--tensorboard", "events", "--store", "whole.sqlite", folder=folder)
     assert done.returncode == 0, done.stderr
@@ -51,7 +51,7 @@ def undisturbed(folder: Path) -> list[Row]:
     return finished(folder / "whole.sqlite")[0]
 
 
-def test_event_files_hold_what_was_measured(folder: Path, undisturbed: list[Row]):
+def test_event_files_hold_what_was_measured(folder: Path, undisturbed: list[StoredRow]):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for arm in ("none", "rotary", "dropped"):
@@ -69,7 +69,7 @@ def test_event_files_hold_what_was_measured(folder: Path, undisturbed: list[Row]
     assert not list(folder.rglob("*.unfinished"))
 
 
-def test_ctrl_c_keeps_what_was_finished_and_says_how_to_go_on(folder: Path, undisturbed: list[Row]):
+def test_ctrl_c_keeps_what_was_finished_and_says_how_to_go_on(folder: Path, undisturbed: list[StoredRow]):
     store = folder / "stopped.sqlite"
     # A run in the background ignores Ctrl-C, and its children inherit that.
     command = ["env", "--default-signal=INT", *lab("run", "mine.toml", "--store", store, "--jobs", "1")]
@@ -94,7 +94,7 @@ def test_ctrl_c_keeps_what_was_finished_and_says_how_to_go_on(folder: Path, undi
     assert finished(store) == (undisturbed, 3)
 
 
-def test_a_full_disk_keeps_what_fits(folder: Path, undisturbed: list[Row]):
+def test_a_full_disk_keeps_what_fits(folder: Path, undisturbed: list[StoredRow]):
     """Files of at most 400 kB: the store fits, and so do the checkpoints of small models."""
 
     def small_files() -> None:
@@ -113,7 +113,7 @@ def test_a_full_disk_keeps_what_fits(folder: Path, undisturbed: list[Row]):
     assert finished(folder / "full.sqlite") == (undisturbed, 3)
 
 
-def test_a_store_that_cannot_grow_is_named_and_keeps_what_is_in_it(folder: Path, undisturbed: list[Row]):
+def test_a_store_that_cannot_grow_is_named_and_keeps_what_is_in_it(folder: Path, undisturbed: list[StoredRow]):
     store = folder / "grown.sqlite"
     assert run("run", "mine.toml", "--store", store, folder=folder).returncode == 0
     (folder / "other.toml").write_text(STUDY + "# another study\n", encoding="utf-8")
@@ -130,7 +130,7 @@ def test_a_store_that_cannot_grow_is_named_and_keeps_what_is_in_it(folder: Path,
         assert opened.rows(opened.studies()[0].hash) == undisturbed
 
 
-def test_a_store_that_is_read_only_is_named_and_can_be_read(folder: Path, undisturbed: list[Row]):
+def test_a_store_that_is_read_only_is_named_and_can_be_read(folder: Path, undisturbed: list[StoredRow]):
     closed = folder / "closed"
     closed.mkdir()
     store = closed / "lab.sqlite"
@@ -157,7 +157,7 @@ def test_a_store_that_is_read_only_is_named_and_can_be_read(folder: Path, undist
     assert undisturbed
 
 
-def test_a_store_of_another_version_is_named_and_not_changed(folder: Path, undisturbed: list[Row]):
+def test_a_store_of_another_version_is_named_and_not_changed(folder: Path, undisturbed: list[StoredRow]):
     store = folder / "newer.sqlite"
     store.write_bytes((folder / "whole.sqlite").read_bytes())
     with sqlite3.connect(store) as database:

@@ -2,11 +2,13 @@
 
 import json
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from clockhands.additive import (
+    AdditiveCode,
     AxialSinusoidal,
     Binary,
     Counter,
@@ -20,6 +22,7 @@ from clockhands.additive import (
     table,
 )
 from clockhands.biases import Alibi, Buckets, Decay, Fire, Kerple, LogWindow, bias
+from clockhands.measures import subject
 from clockhands.measures.subject import subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.presets import preset
@@ -33,6 +36,23 @@ def of(spec, length, dtype="float32", values=None):
     found = bounded(subject_of(spec, length, dtype, values))
     json.dumps(found.to_dict(), allow_nan=False)
     return found
+
+
+@dataclass(frozen=True)
+class Squares(AdditiveCode):
+    """A code that this measure knows nothing of."""
+
+    width: int
+
+    def write(self, out, positions, threads=None):
+        out[:] = (positions.as_float64() ** 2)[:, None]
+
+
+def test_no_bound_is_claimed_of_a_code_that_says_none(monkeypatch):
+    monkeypatch.setattr(subject, "SPECS", (*subject.SPECS, Squares))
+    found = of(Squares(4), 64)
+    assert found.holds is None
+    assert found.says == "Squares does not say how large its numbers get."
 
 
 def largest(spec, length, **values):

@@ -1,11 +1,13 @@
 """Rotary tables that other libraries' own code made: a spec gives each of them, or the library is wrong and named."""
 
+import dataclasses
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.ladders import geometric
+from clockhands.ladders import Geometric, geometric
 from clockhands.rotary import XPos, chunked, grid, rotate
 from clockhands.scaling import Yarn
 from oracles import published, rotary_conventions
@@ -31,8 +33,8 @@ def test_specs_give_the_published_numbers(key):
 def test_the_check_can_fail(key):
     """A base that is one in a hundred off is seen in each."""
     convention = MATCHED[key]
-    spacing = ch.rotary.spec.Geometric(9_900.0)
-    wrong = ch.rotary.spec.dataclasses.replace(convention, spec=ch.specs.with_fields(convention.spec, spacing=spacing))
+    spacing = Geometric(9_900.0)
+    wrong = dataclasses.replace(convention, spec=ch.specs.with_fields(convention.spec, spacing=spacing))
     ours, theirs = wrong.made(published.arrays(key))
     assert off(ours, theirs) > ENTRIES[key]["tolerance"]
 

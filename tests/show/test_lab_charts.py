@@ -75,6 +75,6 @@ def test_any_values_can_be_drawn(values, log):
     page = charts.line_chart(chart, 320, 200)
     assert "nan" not in page
     assert "inf" not in page
-    row = charts.Row("a", tuple(Point(value, 0.0, value, value) for value in values))
-    assert "nan" not in charts.dot_rows([row, charts.Row("b", (None,))], Axis("y", log=log), 320)
+    row = charts.DotRow("a", tuple(Point(value, 0.0, value, value) for value in values))
+    assert "nan" not in charts.dot_rows([row, charts.DotRow("b", (None,))], Axis("y", log=log), 320)
     assert charts.dot_rows([], Axis("y", log=log), 320)

@@ -19,7 +19,7 @@ import pytest
 from clockhands.lab import results as lab_results
 from clockhands.lab import study as studies
 from clockhands.lab.results import Estimate, Results, estimate
-from clockhands.lab.store import Key, Measurement, Row, Store, StoredStudy, Trial
+from clockhands.lab.store import Key, Measurement, Store, StoredRow, StoredStudy, Trial
 from clockhands.show import _lab_charts as charts
 from clockhands.show._lab_answers import Ranking, answers, early_tokens, lines_of
 from clockhands.show._lab_charts import LOOKS
@@ -240,7 +240,7 @@ def made(text: str, losses=None, *, failed=(), waiting=(), nan=(), spread=0.002,
         if state == "finished":
             of_key = measurements(study, key, loss + spread * key.seed, slope)
             of_key = [row._replace(value=math.nan) for row in of_key] if key.arm in nan else of_key
-            rows += [Row(study.hash, *key, **row._asdict()) for row in of_key]
+            rows += [StoredRow(study.hash, *key, **row._asdict()) for row in of_key]
     stored = StoredStudy(study.hash, study.name, text, "2026-07-01T10:00:00+00:00", **PROVENANCE)
     return Results(study, stored, trials, rows)
 
@@ -296,7 +296,7 @@ def noisy(*values) -> Ranking:
         for seed, value in enumerate(seeds)
         if value is not None
     ]
-    results = Results(study, empty.stored, (), [lab_results.Row._make(row) for row in rows])
+    results = Results(study, empty.stored, (), [lab_results.StoredRow._make(row) for row in rows])
     return Ranking(results, "copy", 64, "whole", [Line(name) for name in names])
 
 

@@ -18,7 +18,24 @@ from clockhands.additive.codes import AdditiveCode
 from clockhands.additive.numbering import token_positions, token_rows
 from clockhands.additive.sinusoidal import Sinusoidal
 
+CODES = (
+    Sinusoidal,
+    AxialSinusoidal,
+    FourierFeatures,
+    Learned,
+    NoPosition,
+    Counter,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    EvenlySpaced,
+    Binary,
+    WarpedPosition,
+)
+"""Every additive code, in the order in which messages list them."""
+
 __all__ = [
+    "CODES",
     "AdditiveCode",
     "AxialSinusoidal",
     "Binary",

@@ -202,6 +202,11 @@ class FourierFeatures(AdditiveCode):
             rows = xp.concat([coordinates, rows] if self.raw == "before" else [rows, coordinates], axis=-1)
         return rows * self.scale if self.scale != 1 else rows
 
+    @property
+    def limit(self) -> float | None:
+        """A wave is at most as large as the scale; a coordinate that stands beside the waves is not."""
+        return self.scale if self.raw is None else None
+
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Nothing to write: the rates are the caller's values."""
         raise AssertionError("a code of given rates is written from its values")

@@ -93,6 +93,11 @@ class Binary(AdditiveCode):
         """Check the value."""
         settle(self, width=count("width", self.width))
 
+    @property
+    def limit(self) -> float | None:
+        """A digit is 0 or 1."""
+        return 1.0
+
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the digits."""
         sizes = positions.sizes(0, positions.size)
@@ -132,6 +137,11 @@ class SineOnly(AdditiveCode):
     def ladder(self) -> Ladder:
         """One rate for each channel."""
         return Geometric(self.base).ladder(self.width, 2 * self.width)
+
+    @property
+    def limit(self) -> float | None:
+        """A wave is at most 1 in size."""
+        return 1.0
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the sines."""
@@ -178,6 +188,11 @@ class _HandsOfTheirOwn(AdditiveCode):
     def clock(self) -> Clock:
         """The clock behind the code."""
         return Clock(self.ladder, self.layout, self.order, self.width)
+
+    @property
+    def limit(self) -> float | None:
+        """A wave is at most 1 in size."""
+        return 1.0
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the hands."""
@@ -265,6 +280,11 @@ class WarpedPosition(AdditiveCode):
     def ladder(self) -> Ladder:
         """The rates of the hands."""
         return Geometric(self.base).ladder(self.width // 2, self.width)
+
+    @property
+    def limit(self) -> float | None:
+        """A wave is at most 1 in size."""
+        return 1.0
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the hands at the warped positions."""

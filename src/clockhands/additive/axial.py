@@ -209,6 +209,11 @@ class AxialSinusoidal(AdditiveCode):
         found = dict(zip(numbered, range(len(numbered)), strict=True))
         return [found.get(channel, len(numbered)) for channel in range(self.width)]
 
+    @property
+    def limit(self) -> float | None:
+        """A wave is at most as large as the scale; a coordinate that stands beside the waves is not."""
+        return self.scale if self.raw is None else None
+
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the numbers at these positions, [rows, axes] as `tables` has checked, into ``out`` [rows, width]."""
         hands, coordinates = self.places

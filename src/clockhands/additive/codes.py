@@ -42,6 +42,11 @@ class AdditiveCode(ABC):
         return self.values_shape is not None
 
     @property
+    def limit(self) -> float | None:
+        """No number is larger than this in size, at any position; None where that is not so, or not known."""
+        return None
+
+    @property
     def padding_position(self) -> int | None:
         """Where padding stands that is not counted; None where it is counted like any other token."""
         return None

@@ -7,7 +7,11 @@ from clockhands.biases.linear import Alibi, Decay
 from clockhands.biases.matrices import bias, row_numbers
 from clockhands.biases.windows import LogWindow, Window
 
+CODES = (Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window)
+"""Every bias, in the order in which messages list them."""
+
 __all__ = [
+    "CODES",
     "Alibi",
     "BiasCode",
     "Buckets",

@@ -1,9 +1,8 @@
-"""Transformers of two ages, and vLLM, which gets a config through their classes and makes the ladder itself.
+"""Transformers of two ages.
 
 Transformers 4 (4.57.1) reads a base at the top of the text part and a scaling in ``rope_scaling``; it keeps
 ``rope_parameters`` as an attribute that no code of it looks at. Transformers 5 (5.23.0) reads both blocks, the old one
-before the new one, and is what this project's own resolver follows. vLLM 0.11.0 is on Transformers 4 and 0.33.0 on
-Transformers 5 (``get_rope``).
+before the new one, and is what this project's own resolver follows.
 """
 
 from collections.abc import Mapping
@@ -19,13 +18,10 @@ from clockhands.readers.views import (
     Undescribed,
     View,
     facts,
-    longrope,
     named,
     names,
-    ratio,
     scaling_name,
 )
-from clockhands.scaling import yarn_magnitude
 from clockhands.sources.model_types import model_type, table
 
 # What each scaling raises a KeyError without (modeling_rope_utils.py, `_check_received_keys` and the functions).
@@ -40,11 +36,6 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 _PHI3 = frozenset({"phi3", "phi4_multimodal"})
 # Their config classes take `mrope`, which only says how three axes share a ladder, for no scaling.
 _MROPE = frozenset({"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"})
-# Names that may stand beside each other although they differ (patch_legacy_rope_type, 0.33.0).
-_BESIDE = {("su", "longrope"), ("mrope", "default")}
-# What 0.33.0 takes the declared length to hold the factor of already (config/model.py).
-_DEEPSEEK = "deepseek_yarn"
-_ALREADY = frozenset({"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"})
 
 
 def known_to(reader: str, view: View) -> str:
@@ -198,113 +189,3 @@ def config_of_5(view: View) -> None:
             missing.append(ORIGINAL if name in _PHI3 else "a known type")
         if missing:
             raise Refusal(f"Its {key} of type {kind} lacks {', '.join(missing)}: a KeyError.")
-
-
-def vllm_0_11(view: View) -> None:
-    """Read a part as vLLM 0.11.0 does."""
-    held = facts()["vllm-0.11"]
-    _known("transformers-4", view)
-    if view.name not in (*held["types"], *held["without_scaling"]):
-        raise Undescribed("The file of this type in vLLM 0.11.0 was not read.")
-    if not facts()["transformers-4"]["types"][view.name].get("type_first"):
-        _contradiction(view, OLD, frozenset())
-    declared = view.block(OLD)
-    outside = view.number(ORIGINAL) if view.name in held["outside"] else None
-    again = declared is not None and scaling_name(declared) == _DEEPSEEK
-    if declared is not None and again:
-        # A name of its own, of which the classes of Transformers 4 make nothing.
-        view.put(OLD, named(declared, "yarn"))
-    transformers_4(view)
-    block = view.block(OLD)
-    if block is None:
-        return
-    if view.name in held["without_scaling"]:
-        view.drop(OLD)
-        return
-    # What it takes for the original length, as it stands in the block or in that of the model's own file.
-    original = outside or view.number(ORIGINAL, declared)
-    kind, factor, context = scaling_name(block), view.number("factor", block), view.number(CONTEXT)
-    if kind == "yarn":
-        block = _yarn_0_11(view, block, original, deepseek=again or view.name in held["deepseek"])
-        if factor is not None and original is not None:
-            # Only the name yarn makes the longest length begin with the original one.
-            view.longest = (context or original) * factor if again else original * factor
-    elif kind == "dynamic" and "alpha" not in block and factor is not None and context is not None:
-        # The base is raised once, for factor x context, and taken at every length.
-        view.longest = context * factor
-        view.length = int(context * factor)
-    elif kind == "longrope":
-        block = _long_magnitude(view, block, OLD, original)
-    elif kind == "linear" and factor is not None and context is not None and "gemma3" not in str(view.name):
-        view.longest = context * factor
-    view.put(OLD, block)
-
-
-def _known(transformers: str, view: View) -> None:
-    """Types that Transformers lacks may have a config class in vLLM itself, and those were not read."""
-    try:
-        known_to(transformers, view)
-    except Refusal:
-        raise Undescribed("Transformers has no such type; a config class that vLLM may have was not read.") from None
-
-
-def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, deepseek: bool) -> dict[str, Any]:
-    """Without what the block says of the magnitude, but for DeepSeek's two numbers."""
-    factor = view.number("factor", block)
-    if original is None or factor is None:
-        raise Refusal(f"Its {OLD} of type yarn lacks {ORIGINAL}: a KeyError.")
-    made = ratio(factor, block) if deepseek else yarn_magnitude(factor)
-    made *= view.number("attn_factor", block) or 1.0
-    kept = ("mscale", "mscale_all_dim") if deepseek else ()
-    dropped = [key for key in ("attention_factor", "mscale", "mscale_all_dim", "truncate") if key not in kept]
-    view.drop_inside(block, OLD, *dropped)
-    return {**block, ORIGINAL: original, "attention_factor": made}
-
-
-def vllm(view: View) -> None:
-    """Read a part as vLLM 0.33.0 does."""
-    _known("transformers-5", view)
-    for key in (OLD, NEW):
-        _contradiction(view, key, frozenset(_BESIDE))
-    config_of_5(view)
-    key = OLD if view.block(OLD) is not None else NEW
-    block = view.block(key)
-    if block is None:
-        return
-    kind, factor, context = scaling_name(block), view.number("factor", block), view.number(CONTEXT)
-    again = kind is not None and kind not in _ALREADY and "gemma3" not in str(view.name)
-    if again and factor is not None and context is not None:
-        view.longest = context * factor
-    own = view.name in facts()["vllm"]["deepseek"] and view.number("attention_factor", block) != 1.0
-    if kind == _DEEPSEEK and view.number(ORIGINAL, block) is None:
-        raise Refusal(f"Its {key} of type {kind} lacks {ORIGINAL}: a KeyError.")
-    if factor is not None and (kind == _DEEPSEEK or (kind == "yarn" and own)):
-        made = ratio(factor, block)
-        view.drop_inside(block, key, "attention_factor", "truncate")
-        block = {**named(block, "yarn"), "attention_factor": made}
-    elif kind == "dynamic" and "alpha" not in block:  # with one the base is raised by it at every length
-        # Its table is as long as the context and its trained length is the same, so that the base is never raised.
-        block = {name: value for name, value in block.items() if name in ("rope_theta", "partial_rotary_factor")}
-        block["rope_type"] = "default"
-        view.says.append("It keeps the base as it is at every length.")
-    elif kind == "longrope":
-        original = view.number(ORIGINAL) or view.number(ORIGINAL, block) or context
-        block = _long_magnitude(view, block, key, original)
-    view.put(key, block)
-
-
-def _long_magnitude(view: View, block: dict[str, Any], key: str, original: float | None) -> dict[str, Any]:
-    """The factor on cosine and sine from the two lengths, whatever stands in the block."""
-    context = view.number(CONTEXT)
-    if context is None or original is None:
-        raise Refusal(f"Its {key} of type longrope lacks {ORIGINAL}: a KeyError.")
-    view.drop_inside(block, key, "attention_factor", "factor")
-    view.values.pop(ORIGINAL, None)
-    return {**block, **longrope(context, original), ORIGINAL: original}
-
-
-def _contradiction(view: View, key: str, allowed: frozenset[tuple[str, str]]) -> None:
-    block = view.block(key) or {}
-    old, new = block.get("type"), block.get("rope_type")
-    if isinstance(old, str) and isinstance(new, str) and old != new and (old, new) not in allowed:
-        raise Refusal(f"Its {key} names type {old} and rope_type {new}: a ValueError.")

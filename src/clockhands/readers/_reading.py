@@ -8,7 +8,8 @@ from clockhands.errors import InvalidValue
 from clockhands.readers._comparing import Parted, compared
 from clockhands.readers._of_llama_cpp import llama_cpp
 from clockhands.readers._of_mlx import mlx_lm
-from clockhands.readers._of_transformers import transformers_4, transformers_5, vllm, vllm_0_11
+from clockhands.readers._of_transformers import transformers_4, transformers_5
+from clockhands.readers._of_vllm import vllm, vllm_0_11
 from clockhands.readers.views import (
     NEW,
     OLD,

@@ -33,7 +33,7 @@ class Llama3:
             "llama3",
             needs=("factor", "low", "high"),
             may=("original",),
-            needs_original=True,
+            original="declared",
             reaches_context=True,
             make=lambda said: Llama3(said["factor"], said["original"], said["low"], said["high"]),
         ),

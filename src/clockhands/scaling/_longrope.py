@@ -43,7 +43,7 @@ class LongRope:
             "longrope",
             needs=("short", "long"),
             may=("factor", "original", "attention_factor", "short_mscale", "long_mscale"),
-            needs_original=True,
+            original="declared",
             reaches_context=True,
             magnitude=(("attention_factor",), ("short_mscale", "long_mscale")),
             make=lambda said: LongRope(

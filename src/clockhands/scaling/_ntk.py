@@ -64,7 +64,7 @@ class Dynamic:
             "dynamic",
             needs=("factor",),
             may=("original",),
-            needs_original=True,
+            original="context",
             make=lambda said: Dynamic(said["factor"], said["original"]),
         ),
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from clockhands.arguments import count, not_negative, positive, real, shown
 from clockhands.errors import InvalidValue
@@ -34,7 +34,8 @@ class Spelling:
         make: The scaling of the values read, by quantity; ``share`` is the share of the head that turns.
         needs: Quantities that it cannot do without.
         may: Quantities that it may have.
-        needs_original: Whether it needs an original length, which the context stands in for.
+        original: Where its original length is from: it has none; the file says it, or else the context is it; or the
+            context is it whatever the file says.
         reaches_context: Whether the factor times the original length is the context.
         magnitude: Quantities that say what cosine and sine are multiplied by, the first that are declared.
     """
@@ -43,7 +44,7 @@ class Spelling:
     make: Callable[[Mapping[str, Any]], Scaling]
     needs: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
-    needs_original: bool = False
+    original: Literal["none", "declared", "context"] = "none"
     reaches_context: bool = False
     magnitude: tuple[tuple[str, ...], ...] = ()
 

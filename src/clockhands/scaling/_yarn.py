@@ -58,7 +58,7 @@ class Yarn:
             "yarn",
             needs=("factor",),
             may=("original", "fast", "slow", "truncate", "mscale", "mscale_all", "attention_factor"),
-            needs_original=True,
+            original="declared",
             reaches_context=True,
             magnitude=(("attention_factor",), ("mscale", "mscale_all")),
             make=lambda said: Yarn(

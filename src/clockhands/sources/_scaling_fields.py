@@ -136,9 +136,10 @@ def _read(block: Fields, kind: Sourced[str], around: Surroundings) -> DeclaredSc
         source["attention_factor"] = magnitude
     values = {part.source: part.value for part in found}
     missing = [_key(block, name) for name in NEEDS[kind.value][0] if not block.declares(name) and name != "factor"]
-    if factor is None and kind.value != "proportional":
+    spelling = SPELLINGS[kind.value]
+    if factor is None and ("factor" in spelling.needs or spelling.original != "none"):
         missing.insert(0, _key(block, "factor"))
-    if original is None and SPELLINGS[kind.value].needs_original:
+    if original is None and spelling.original != "none":
         missing.append(f"{_key(block, 'original')} or max_position_embeddings")
     if missing:
         block.note("incomplete-scaling", {kind.source: kind.value, "missing": ", ".join(missing)})
@@ -155,7 +156,7 @@ def _read(block: Fields, kind: Sourced[str], around: Surroundings) -> DeclaredSc
         _length_mismatch(block, kind.value, factor, original, around.context)
         try:
             said = {**arguments, "factor": value_of(factor), "original": value_of(original), "share": around.share}
-            made = SPELLINGS[kind.value].make(said)
+            made = spelling.make(said)
         except ClockhandsError as error:
             block.note("impossible-value", {**values, "allowed": error.message})
             sound = False
@@ -202,9 +203,9 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
 
 def _original(block: Fields, kind: str, around: Surroundings) -> Sourced[int] | None:
     """The original length: outside the block before inside it, as Transformers reads it; else the whole context."""
-    if kind in ("linear", "proportional", BY_ALPHA):
+    if SPELLINGS[kind].original == "none":
         return None
-    if kind == "dynamic":
+    if SPELLINGS[kind].original == "context":
         return around.context
     inner = block.whole("original")
     outer = around.original

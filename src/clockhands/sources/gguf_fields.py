@@ -1,7 +1,7 @@
 """Position codes out of the keys of a GGUF file.
 
 A GGUF file says less than it seems: what stands in for an absent key, how rows pair, which layers slide is what the
-reader of such files, llama.cpp, does for the architecture. That is data in ``model_types.json`` too.
+reader of such files, llama.cpp, does for the architecture. That is data in ``gguf_architectures.json``.
 """
 
 import math
@@ -45,7 +45,7 @@ BLOCK_KEYS = {
 
 @dataclass(frozen=True)
 class GgufLayers:
-    """GgufLayers of one kind: their numbers, whether they turn, whether they slide, what they see."""
+    """Layers of one kind: their numbers, whether they turn, whether they slide, what they see."""
 
     numbers: str | None
     turning: bool
@@ -286,12 +286,12 @@ class _File:
         return [(layer + 1) % period != 0 for layer in range(count)], self.architecture
 
     def _still(self, count: int) -> tuple[frozenset[int], str]:
-        """GgufLayers that turn nothing: every so many by the architecture, or those without attention heads."""
+        """Layers that rotate nothing: every so many by the architecture, or those without attention heads."""
         period = self.table["still"].get(self.name)
         if period:
             return frozenset(layer for layer in range(count) if (layer + 1) % period == 0), self.architecture
         still, because = frozenset[int](), ""
-        # GgufLayers that mix tokens in another way have no heads, or none for keys.
+        # Layers that mix tokens in another way have no heads, or none for keys.
         for key in (f"{self.name}.attention.head_count", f"{self.name}.attention.head_count_kv"):
             heads = self.fields.values.get(key)
             self.fields.read.add(key)

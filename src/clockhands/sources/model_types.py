@@ -1,8 +1,9 @@
 """What is known about model types: a table of data, and how to ask it.
 
 A config does not say how its class pairs channels, nor what the class takes where a key is absent; both follow from the
-model type. ``model_types.json`` holds them, read off one named version of the library, so that a new type is a
-new row. A type may be ``like`` another: its own entries win, the other's fill in.
+model type. ``model_types.json`` holds them, read off one named version of the library, so that a new type is a new
+row; the keys themselves are in ``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type may
+be ``like`` another: its own entries win, the other's fill in.
 """
 
 import json
@@ -52,7 +53,7 @@ class CodeOfType:
         turning: Which end of a head turns, ``first`` or ``last``, where only a part does.
         rows: Quantity that counts the rows of a table.
         extra_rows: Rows that the table has beyond it.
-        offset: CodeOfType of the first position, or the quantity (a padding row) that it follows.
+        offset: Number of the first position, or the quantity (a padding row) that it follows.
         zero_rows: Quantity that names a row of zeros.
         span: Span of a sinusoid's ladder.
         tensors: Names that the table has in a file of weights, their ends.
@@ -63,7 +64,7 @@ class CodeOfType:
         bias: What follows from the type of a bias: fields of a spec, or the parts whose buckets go in both directions.
         grid: Whether pairs turn by rows and columns of an image, and how they lie: ``together``, ``apart`` or
             ``in turns``.
-        padding: CodeOfType of padding where it is not counted, or the quantity that holds it.
+        padding: Position of padding where it is not counted, or the quantity that holds it.
     """
 
     part: str

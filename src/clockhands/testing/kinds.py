@@ -21,9 +21,9 @@ CHECKS = {
 """Every kind and the name of its check."""
 
 _EXPERIMENTS = {
-    "rotary": ("functions.rotary", ("SMALL", "EVERY")),
-    "additive": ("functions.additive", ("SMALL", "EVERY")),
-    "bias": ("functions.biases", ("SMALL", "MEASURED", "EVERY")),
+    "rotary": ("functions._rotary", ("SMALL", "EVERY")),
+    "additive": ("functions._additive", ("SMALL", "EVERY")),
+    "bias": ("functions._biases", ("SMALL", "MEASURED", "EVERY")),
 }
 
 

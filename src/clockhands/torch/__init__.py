@@ -4,7 +4,7 @@ from clockhands.torch._flex import score_mod
 from clockhands.torch._interface import PositionModule, Prepared
 from clockhands.torch._making import Mixture, NoCode, module
 from clockhands.torch._modules import Additive, Bias, Rotary
-from clockhands.torch._peers import without_computed
+from clockhands.torch._state_dicts import without_computed
 
 __all__ = [
     "Additive",

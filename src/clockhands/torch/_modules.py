@@ -23,8 +23,8 @@ from clockhands.dtypes import NAMES
 from clockhands.errors import ClockhandsError, InvalidType
 from clockhands.torch._flex import ScoreMod, score_mod
 from clockhands.torch._interface import PositionModule, Prepared, PreparedRotary, check_prepare, prepared_rotary
-from clockhands.torch._peers import judged
 from clockhands.torch._remembering import remembered
+from clockhands.torch._state_dicts import judged
 
 
 class _Code(PositionModule):
@@ -53,7 +53,7 @@ class _Code(PositionModule):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load what is learned; what is computed is compared with the spec, then left where it is (see `peers`)."""
+        """Load what is learned; what is computed is compared with the spec and left out (see `_state_dicts`)."""
         own = {name for name, _ in self.named_parameters(recurse=False)}
         for key in [key for key in state_dict if key.startswith(prefix) and key.removeprefix(prefix) not in own]:
             try:

@@ -150,7 +150,13 @@ def _by_kind(subject: MeasuredCode) -> Property:
     if isinstance(spec, Sinusoidal):
         mean, factor = spec.affine
         return _limited(subject, factor * abs(subject.trained_scale) * (1 + abs(mean)), "at any position")
-    return _beside_coordinates(subject) or _limited(subject, getattr(spec, "scale", 1.0), "at any position")
+    beside = _beside_coordinates(subject)
+    if beside is not None:
+        return beside
+    limit = getattr(spec, "limit", None)
+    if limit is None:
+        return not_computed(f"{type(spec).__name__} does not say how large its numbers get.")
+    return _limited(subject, limit, "at any position")
 
 
 def _beside_coordinates(subject: MeasuredCode) -> Property | None:
