@@ -88,8 +88,8 @@ def ran(line: str) -> dict[str, Any]:
 def commands(command: click.Command, name: str = "clockhands") -> dict[str, list[str]]:
     """Every command, with its arguments and options."""
     with click.Context(command) as context:
-        params = [(param, param.opts) for param in command.get_params(context)]
-        found = {name: sorted(word for param, words in params for word in [*words, *param.secondary_opts])}
+        # Not `get_params`: it would make the option for help, and keep it without the group's spelling.
+        found = {name: sorted(word for param in command.params for word in [*param.opts, *param.secondary_opts])}
         if isinstance(command, click.Group):
             for each in command.list_commands(context):
                 inner = command.get_command(context, each)

@@ -1,6 +1,7 @@
 """Calling a user's function: in the library it takes, within a time, counted, with its errors as one exception.
 
-Everything that calls a function from outside (the checks and `identify`) does so through `ForeignFunction`.
+The checks of functions and `identify` call through `ForeignFunction`; the checks of modules and models, which are not
+called with arrays of x and positions, through `answered`.
 """
 
 import contextvars
@@ -252,7 +253,7 @@ def answered(call: Callable[[], Any], seconds: float | None, lead: str = "it rai
     """What a call of a user's code returns; None for ``seconds`` makes it here and waits as long as it takes.
 
     Raises:
-        Refused: It raised, or did not return in time.
+        Refused: It raised, whatever that was (but for Ctrl-C), or did not return in time.
     """
     try:
         return call() if seconds is None else within(seconds, call)

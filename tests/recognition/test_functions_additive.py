@@ -115,6 +115,11 @@ def test_other_tables_are_none(function):
     assert found.reason
 
 
+def test_functions_that_give_back_wider_floats():
+    found = identify_function(lambda x, p: ch.add(x, SPEC, p).astype(np.longdouble), WIDTH)
+    assert found[0].spec == SPEC
+
+
 def test_functions_that_count_their_rows():
     found = identify_function(lambda x, _: ch.add(x, SPEC), WIDTH)
     assert found[0].spec == SPEC

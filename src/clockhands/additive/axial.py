@@ -215,7 +215,7 @@ class AxialSinusoidal(AdditiveCode):
         return self.scale if self.raw is None else None
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
-        """Write the numbers at these positions, [rows, axes] as `tables` has checked, into ``out`` [rows, width]."""
+        """Write the numbers at these positions, [rows, axes] as `_tables` has checked, into ``out`` [rows, width]."""
         hands, coordinates = self.places
         out[:, 2 * sum(self.pairs) + len(coordinates) :] = 0
         check_fits(self.scale, out.dtype)

@@ -1,6 +1,6 @@
 """Judge what a model is told about position: an `Audit` is what the files say plus what follows from it.
 
-`audits` joins the parts; `findings` has a class for everything that can be found, with what it means and what to do.
+`_audits` joins the parts; `findings` has a class for everything that can be found, with what it means and what to do.
 """
 
 from clockhands.auditing._audits import Audit, audit

@@ -1,7 +1,7 @@
 """Numbers that say what a position code does, and how two of them differ."""
 
 from clockhands.measures._differences import LadderDifference, difference, distances
-from clockhands.measures._measuring import QUESTIONS, Properties, properties
+from clockhands.measures._measuring import QUESTIONS, SHORT, Properties, properties
 from clockhands.measures.adding._recoverable import (
     cosine_below,
     cosine_deviation,
@@ -44,6 +44,7 @@ from clockhands.measures.tokens.smooth import smooth
 
 __all__ = [
     "QUESTIONS",
+    "SHORT",
     "LadderDifference",
     "MeasuredCode",
     "Properties",

@@ -43,6 +43,25 @@ QUESTIONS = {
 }
 """Each property as the question that it answers, in the order of reports."""
 
+SHORT = {
+    "bounded": "stays within a bound",
+    "unique": "every position its own",
+    "smooth": "small, even steps",
+    "shift": "a shift is one rotation",
+    "kernel": "likeness by distance",
+    "turning": "pairs never coming round",
+    "cover": "a hand for every distance",
+    "base_bound": "a like token scores higher",
+    "critical_dimension": "channels coming round",
+    "spectrum": "directions filled",
+    "precision": "rounding, at its worst",
+    "adding": "the token is found again",
+    "reach": "how far heads look",
+    "edges": "buckets begin at",
+    "told_apart": "distances told apart",
+}
+"""Each property in the few words that fit the head of a column."""
+
 _ALL: tuple[Callable[[MeasuredCode], Property], ...] = (
     bounded, unique, smooth, shift, kernel, turning, cover, base_bound, critical_dimension, spectrum, precision, adding,
     reach, edges, told_apart,

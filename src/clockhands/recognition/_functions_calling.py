@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, one_of, shown
-from clockhands.calling import LIBRARIES, ForeignFunction, Library, Refused, library_name, refusals
+from clockhands.calling import (
+    FLOATS,
+    LIBRARIES,
+    ForeignFunction,
+    Library,
+    Refused,
+    as_numpy,
+    dtype_of,
+    library_name,
+    refusals,
+)
 from clockhands.errors import InvalidType, InvalidValue
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -43,6 +53,14 @@ class Caller(ForeignFunction):
                 self._taken([library for library, _ in tried])
                 or "Wrap it: def turned(x, positions): return … ; queries alone, one head, no batch.",
             ) from (tried[-1][1].__cause__ or tried[-1][1])
+
+    def numbers(self, answer: Any) -> np.ndarray:
+        """An array that came back, as float64; also of floats that no check has a bound for, such as ``longdouble``."""
+        self.output = dtype_of(answer)
+        numbers = as_numpy(answer)
+        if numbers.dtype.kind != "f" and self.output not in FLOATS:
+            raise Refused(f"it gave back {self.output}, {self._no_numbers}")
+        return numbers.astype(np.float64)
 
     def _few_rows(self) -> np.ndarray:
         return self(np.ones((3, self.width)), np.array([0, 1, 2]))

@@ -16,6 +16,7 @@ from clockhands.auditing import Audit, Finding
 from clockhands.auditing.extending import Extension
 from clockhands.auditing.findings import IF_SOUND, SEVERITIES, spoken
 from clockhands.auditing.main_properties import MainProperties
+from clockhands.measures import SHORT
 from clockhands.readers.telling import BY_LENGTH, reach_of
 from clockhands.show._ladder_picture import bands_of, ladder_picture
 from clockhands.show._markup import Markup, document, element, joined
@@ -24,7 +25,6 @@ from clockhands.show.explorer.page import module, source
 from clockhands.show.findings import IN_TITLES, cut, short_name, what_is_wrong, what_mends_it
 from clockhands.show.terminal import (
     LISTED,
-    SHORT,
     evidence_to_show,
     layers_in_words,
     lines_of,

@@ -23,6 +23,7 @@ from clockhands.auditing.findings import IF_SOUND, in_a_file, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.published_costs import LABELS
+from clockhands.measures import SHORT
 from clockhands.readers import TEXT, Reading
 from clockhands.readers.telling import BY_LENGTH, code_in_words, listed, parted_in_words, reach_of, release
 from clockhands.show._page import SEVERITY_STYLES, Page, broken, console_on, safe
@@ -35,25 +36,6 @@ _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
 
 _PATTERN = "no-scaling"  # not a program, but what many ports do
 _PORT = "a port that leaves the scaling out"
-
-SHORT = {
-    "bounded": "stays within a bound",
-    "unique": "every position its own",
-    "smooth": "small, even steps",
-    "shift": "a shift is one rotation",
-    "kernel": "likeness by distance",
-    "turning": "pairs never coming round",
-    "cover": "a hand for every distance",
-    "base_bound": "a like token scores higher",
-    "critical_dimension": "channels coming round",
-    "spectrum": "directions filled",
-    "precision": "rounding, at its worst",
-    "adding": "the token is found again",
-    "reach": "how far heads look",
-    "edges": "buckets begin at",
-    "told_apart": "distances told apart",
-}
-"""Each property in the few words that fit the head of a column."""
 
 _NAMES = 32  # width of the column of their names
 

@@ -2,7 +2,7 @@
 
 A checkpoint is a pickle that says which tensors there are, and their numbers. Since 2020 both lie in a
 zip archive, as ``NAME/data.pkl`` and ``NAME/data/KEY``, stored as they are; before, one behind the other
-in one file. The pickle is read as data (``pickles``), so what would run code is refused by its name, as
+in one file. The pickle is read as data (``_pickles``), so what would run code is refused by its name, as
 ``torch.load(weights_only=True)`` refuses it; PyTorch is not loaded for that, which takes seconds and runs
 machine code on whatever the file holds. The tests hold the two to each other.
 

@@ -1,7 +1,7 @@
 """A loaded ``torch.nn.Module``: what it holds of positions, beside what its own config declares.
 
-`held` walks the module, `serving` says which declared code a part of it serves, `ladders` and `waves` say what numbers
-are beside the right ones, and each of the others looks at one kind of thing.
+`_held` walks the module, `_serving` says which declared code a part of it serves, `clockhands.diagnosis` says what
+numbers are beside the right ones, and each of the others looks at one kind of thing.
 """
 
 from dataclasses import replace

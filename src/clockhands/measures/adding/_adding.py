@@ -1,7 +1,7 @@
 """What adding a code does to the token: how long its rows are beside a token, and what can still be told apart.
 
-Numbers of the property, for a vocabulary of 50,000 drawn tokens (`recoverable`) and drawn projections (`score_terms`);
-none is simulated:
+Numbers of the property, for a vocabulary of 50,000 drawn tokens (`_recoverable`) and drawn projections
+(`_score_terms`); none is simulated:
 
 * ``positions_measured``: rows that were looked at: the first 128 and 64 that are evenly spaced over the length; of a
   learned table all. ``first_positions``: the first ones, at most 128, which the two shares of a score are about.

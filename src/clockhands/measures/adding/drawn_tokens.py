@@ -1,7 +1,8 @@
 """What adding the paper's sinusoid does to drawn tokens: figures by width, each simulated beside what follows exactly.
 
 Tokens, pairs of tokens and projections are drawn, not trained; the generator is seeded, and every figure stands beside
-the one that `recoverable` and `score_terms` derive. An embedding of ``width`` channels is drawn at one of three scales:
+the one that `_recoverable` and `_score_terms` derive. An embedding of ``width`` channels is drawn at one of
+three scales:
 
 * ``"1/sqrt(width)"``: entries N(0, 1 / width), a token of length about 1;
 * ``"1"``: entries N(0, 1), which is also what the factor sqrt(width) of Vaswani et al. makes of the first;

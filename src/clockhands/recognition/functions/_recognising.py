@@ -1,8 +1,8 @@
 """Reading a code of positions out of running code, by feeding it rows and looking at what comes out.
 
-The order of questions: what does a row depend on (`functions_behaviour`); is it ``x`` plus a table, or a turning of
-pairs (`functions_pairs`); how fast does each pair turn (`functions_phases`); which ladder is that (`fitting`); what is
-rounded on the way (`functions_arithmetic`). Then the code that was found is run at other positions and on other rows,
+The order of questions: what does a row depend on (`_behaviour`); is it ``x`` plus a table, or a rotation of pairs
+(`_rotated_pairs`); how fast does each pair rotate, and what is rounded on the way (`_phases`); which ladder is that
+(`clockhands.recognition._fitting`). Then the code that was found is run at other positions and on other rows,
 and what it gives is compared with what the function gives.
 """
 

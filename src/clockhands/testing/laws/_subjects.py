@@ -12,7 +12,7 @@ from clockhands.errors import InvalidType
 from clockhands.rotary import Rotary
 
 ADDITIVE, ROTARY, BIAS = "additive", "rotary", "bias"
-# Kinds whose codes are applied to tokens; `everywhere` holds for each of them.
+# Kinds whose codes are applied to tokens; `_everywhere` holds for each of them.
 EVERY_KIND = frozenset({ADDITIVE, ROTARY})
 
 
