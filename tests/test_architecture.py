@@ -36,7 +36,7 @@ diagnosis
 torch
 claims sources
 readers testing
-auditing conversion probes lab
+auditing conversion lab
 show
 cli
 __main__
@@ -57,7 +57,6 @@ ALLOWED = {
     "sources": {"gguf", "ml_dtypes", "safetensors"},
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
-    "probes": {"torch", "jax"},
     "engines": {"ray"},
     "lab": {"ray", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "matplotlib", "rich", "traitlets"},
