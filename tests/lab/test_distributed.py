@@ -39,7 +39,7 @@ from clockhands.lab import _training as training
 
 rank, folder, study = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-real, found = training.Trial._train_step, {}
+real, found = training.TrialRun._train_step, {}
 
 class Killed(BaseException):
     pass
@@ -64,9 +64,9 @@ for arm in ("dropped", "t5", "drawn"):
     run(arm, arm)
     torch.distributed.barrier()
     (folder / f"{arm}.pt").unlink(missing_ok=True)
-training.Trial._train_step = dying
+training.TrialRun._train_step = dying
 run("killed", "dropped")
-training.Trial._train_step = real
+training.TrialRun._train_step = real
 run("resumed", "dropped")
 torch.distributed.barrier()
 if rank == 0:
