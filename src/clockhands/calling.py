@@ -115,6 +115,8 @@ class ForeignFunction:
     library: Library
     # Words of the messages, where a family's differ.
     _raised, _no_array, _no_numbers = "it raised ", "not an array", "not real numbers"
+    # Whether floats such as ``longdouble`` are numbers too, for which no check has a bound.
+    _takes_any_float = False
 
     def __init__(self, function: Callable[..., Any], output: str, timeout: float | None = None) -> None:
         """Take the function, and the seconds that a call may take; None calls it in this thread, without a limit."""
@@ -165,7 +167,7 @@ class ForeignFunction:
     def numbers(self, answer: Any) -> np.ndarray:
         """An array that came back, as float64; its dtype is noted."""
         self.output = dtype_of(answer)
-        if self.output not in FLOATS:
+        if self.output not in FLOATS and not (self._takes_any_float and as_numpy(answer).dtype.kind == "f"):
             raise Refused(f"it gave back {self.output}, {self._no_numbers}")
         return as_numpy(answer).astype(np.float64)
 

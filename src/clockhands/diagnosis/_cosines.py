@@ -121,12 +121,7 @@ def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: n
         for dtype in ROUNDED:
             as_held = all(np.array_equal(_rounder(dtype)(part), part) for _, part in table.parts)
             if as_held and _is(replace(table, dtype=dtype), phases, factor, reference.slack):
-                more = {
-                    "rounded to": dtype,
-                    "of": "numbers",
-                    "behaves as": f"one whose numbers were rounded to {dtype}",
-                }
-                return Verdict("buffer-rounded", evidence | more)
+                return Verdict("buffer-rounded", evidence | _rounding("numbers", dtype))
         for code, other, times, more, mostly in _ways(table, rates, factor, reference):
             if _is(table, other, times, reference.slack, mostly=mostly):
                 return Verdict(code, evidence | more)
@@ -210,8 +205,7 @@ def _ways(
         for of, phases in each.items():
             wrong = np.flatnonzero((np.abs(phases - at * rates) > 0.01).any(axis=1))
             since = f" (first wrong at position {int(table.positions[wrong[0]]):,})" if len(wrong) else ""
-            words = f"one whose {of} were rounded to {dtype}{since}"
-            yield "buffer-rounded", phases, factor, {"rounded to": dtype, "of": of, "behaves as": words}, True
+            yield "buffer-rounded", phases, factor, _rounding(of, dtype, since), True
     for step in (1, -1):
         words = f"one that takes each position for the one {'after' if step > 0 else 'before'} it"
         yield "buffer-differs", (at + step) * rates, factor, {"behaves as": words}, False
@@ -223,6 +217,10 @@ def _ways(
         words = f"the declared one times {kept / factor:.6g}"
         more = {"behaves as": words, "factor": kept, "declared factor on cosines": factor}
         yield "attention-factor-differs", at * rates, kept, more, False
+
+
+def _rounding(of: str, dtype: str, since: str = "") -> dict[str, Any]:
+    return {"rounded to": dtype, "of": of, "behaves as": f"one whose {of} were rounded to {dtype}{since}"}
 
 
 def _rounder(dtype: str) -> Any:

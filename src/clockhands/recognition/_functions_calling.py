@@ -10,13 +10,10 @@ import numpy as np
 
 from clockhands.arguments import count, one_of, shown
 from clockhands.calling import (
-    FLOATS,
     LIBRARIES,
     ForeignFunction,
     Library,
     Refused,
-    as_numpy,
-    dtype_of,
     library_name,
     refusals,
 )
@@ -29,6 +26,7 @@ class Caller(ForeignFunction):
     """A function(x [seq, width], positions [seq]) as one of NumPy arrays; ``dtype`` is that of x."""
 
     _raised, _no_numbers = "", "not floats"
+    _takes_any_float = True
 
     def __init__(self, function: Callable[..., Any], width: int, backend: str | None, dtype: str) -> None:
         """Find out which library the function takes.
@@ -53,14 +51,6 @@ class Caller(ForeignFunction):
                 self._taken([library for library, _ in tried])
                 or "Wrap it: def turned(x, positions): return … ; queries alone, one head, no batch.",
             ) from (tried[-1][1].__cause__ or tried[-1][1])
-
-    def numbers(self, answer: Any) -> np.ndarray:
-        """An array that came back, as float64; also of floats that no check has a bound for, such as ``longdouble``."""
-        self.output = dtype_of(answer)
-        numbers = as_numpy(answer)
-        if numbers.dtype.kind != "f" and self.output not in FLOATS:
-            raise Refused(f"it gave back {self.output}, {self._no_numbers}")
-        return numbers.astype(np.float64)
 
     def _few_rows(self) -> np.ndarray:
         return self(np.ones((3, self.width)), np.array([0, 1, 2]))
