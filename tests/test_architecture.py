@@ -70,7 +70,7 @@ LATE = {
     "additive/_tables.py": "only arrays inside a trace need it",
     "auditing/_audits.py": "PyTorch is optional",
     "recognition/_identifying.py": "a table does not need what functions need, nor the other way round",
-    "rotary/_applying.py": "each array library has its own way, and only one of them may be installed",
+    "rotary/_ways.py": "each array library has its own way, and only one of them may be installed",
     "sources/targets.py": "opening a file does not need the presets",
     "testing/kinds.py": "each kind is imported when it is asked for",
     "testing/modules/_checking.py": "PyTorch is optional",

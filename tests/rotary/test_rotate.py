@@ -16,7 +16,7 @@ import clockhands as ch
 from clockhands.ladders import Explicit, Geometric
 from clockhands.positions import positions_of
 from clockhands.rotary import XPos, chunked, grid, rerotate, rotate, rotate_both
-from clockhands.rotary._applying import WAYS, turned
+from clockhands.rotary._ways import WAYS, turned
 from clockhands.rotary.formula import plain
 from clockhands.rotary.rotating import cosine_sine
 from clockhands.scaling import LongRope, Yarn

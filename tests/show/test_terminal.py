@@ -14,7 +14,7 @@ import pytest
 from clockhands.auditing._audits import audit, judged
 from clockhands.auditing.findings import Finding
 from clockhands.presets import names
-from clockhands.show.code_hosts import annotations_of, sarif_of
+from clockhands.show.sarif import annotations_of, sarif_of
 from clockhands.show.terminal import evidence_to_show, print_audit
 from clockhands.sources.resolved import Code, Fact, Resolved
 from clockhands.sources.targets import Opened

@@ -11,11 +11,11 @@ from clockhands.claims import (
     dot_products,
     frequencies,
     functions,
+    longer_texts,
     precision,
     projections,
     rotations,
     score_biases,
-    stretching,
     table_rows,
     trained,
 )
@@ -43,7 +43,7 @@ SUBJECTS = MappingProxyType(
             ("Rotary codes", rotations),
             ("Biases of the scores", score_biases),
             ("Attention and order", attention),
-            ("Longer texts", stretching),
+            ("Longer texts", longer_texts),
             ("Trained models", trained),
             ("Rounding", precision),
         )

@@ -192,11 +192,11 @@ def _print(form: str, audits: list[Audit], failures: list[Failure]) -> None:
         told: dict[str, Any] = {"targets": [found.to_dict() for found in audits]}
         print_json(told | ({"unread": failures} if failures else {}))
     elif form == "sarif":
-        from clockhands.show.code_hosts import sarif_of
+        from clockhands.show.sarif import sarif_of
 
         click.echo(json.dumps(sarif_of(audits, failures), indent=2, allow_nan=False))
     elif form == "github":
-        from clockhands.show.code_hosts import annotations_of
+        from clockhands.show.sarif import annotations_of
 
         for line in annotations_of(audits, failures):
             click.echo(line)

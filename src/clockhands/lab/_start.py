@@ -23,6 +23,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.lab import _tokens as tokens
 from clockhands.lab.study import Model, near
 from clockhands.sources import archives, arrays, gguf, quantised
+from clockhands.sources.model_types import table
 
 if TYPE_CHECKING:
     from torch import nn
@@ -282,7 +283,7 @@ def _gguf(path: Path) -> Start:
     names = _GGUF if sizes["tied"] else {**_GGUF, **_GGUF_HEAD}
     found = _found(path, header.tensors, names, sizes, vocabulary, transposed=False)
     epsilon = _number(path, fields, "attention.layer_norm_rms_epsilon")
-    base = _number(path, fields, "rope.freq_base", 10000.0)  # llama.cpp's own where the key is absent
+    base = _number(path, fields, "rope.freq_base", table()["gguf"]["defaults"]["base"])
     return Start(path, sizes, vocabulary, epsilon, base, _size(path, fields, "context_length"), found, False)
 
 

@@ -29,7 +29,7 @@ class Preset:
     source: str
 
 
-_FILES = ("presets", "additive", "rotary")
+_FILES = ("additive", "biases", "rotary")
 
 
 @cache

@@ -16,9 +16,9 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.phases import FINE, fill, units
 from clockhands.positions import Positions, positions_of, refuse_masked, refuse_single
-from clockhands.rotary._applying import placed, turned
 from clockhands.rotary._cosines import CosSin, parts_of
 from clockhands.rotary._spec import Rotary
+from clockhands.rotary._ways import placed, turned
 from clockhands.traces import is_traced
 
 # The logarithm of the largest number, less 3.7 in float32, which leaves room for pairs of heads that are up to 40 long,
