@@ -16,6 +16,10 @@ from clockhands.errors import InvalidValue
 _NUMPY = (np.ndarray, np.generic)  # not a union: torch.compile cannot make one of them
 
 NAMES = ("float64", "float32", "float16", "bfloat16")
+# Half the distance of neighbouring numbers, relative to their size: what one rounding is off by, at most.
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+# The smallest number above 0.
+SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 
 
 def output_dtype(dtype: object) -> np.dtype:

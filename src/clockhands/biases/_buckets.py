@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, not_negative, positive, settle
-from clockhands.biases.codes import After, TableCode, truth
+from clockhands.biases.codes import After, LogBuckets, TableCode, truth
 from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.errors import InvalidValue
@@ -82,9 +82,9 @@ class Buckets(TableCode):
             raise InvalidValue(
                 f"`buckets` must be even, half for each direction, got {self.buckets}.", "Use an even number."
             )
-        if self.max_distance <= self._exact:
+        if self.max_distance <= self.one_way // 2:
             raise InvalidValue(
-                f"`max_distance` must be above the {self._exact} distances with a bucket of their own, "
+                f"`max_distance` must be above the {self.one_way // 2} distances with a bucket of their own, "
                 f"got {self.max_distance}.",
                 "Use fewer buckets or a larger distance.",
             )
@@ -100,24 +100,25 @@ class Buckets(TableCode):
         return self.buckets
 
     @property
-    def _one_way(self) -> int:
+    def one_way(self) -> int:
+        """Number of buckets of a direction."""
         return self.buckets // 2 if self.bidirectional else self.buckets
 
     @property
-    def _exact(self) -> int:
-        return self._one_way // 2
+    def log_buckets(self) -> LogBuckets:
+        """The upper half of a direction's buckets."""
+        first = self.one_way // 2
+        return LogBuckets(first, self.max_distance, self.one_way - first, self.epsilon)
 
     @cached_property
     def boundaries(self) -> tuple[int, ...]:
         """The smallest distance of every bucket of one direction but the first."""
-        exact, steps = self._exact, self._one_way - self._exact
-        beyond = (_boundary(self.max_distance, exact, k, steps, epsilon=self.epsilon) for k in range(1, steps))
-        return (*range(1, exact + 1), *takewhile(lambda boundary: boundary < _BEYOND, beyond))
+        return _boundaries(self.log_buckets)
 
     def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
         """The bucket of each pair."""
         rows, negative, where = pairs.steps(self), pairs.distances.negative, pairs.xp.where
-        return where(negative, rows + self._one_way if self.bidirectional else 0 * rows, rows)
+        return where(negative, rows + self.one_way if self.bidirectional else 0 * rows, rows)
 
     def table(self, values: Values) -> Any:
         """The table, scaled."""
@@ -176,14 +177,15 @@ class CeilingBuckets(TableCode):
         """Number of rows of the table."""
         return 2 * self.span
 
+    @property
+    def log_buckets(self) -> LogBuckets:
+        """The upper half of a direction's buckets."""
+        return LogBuckets(self.span // 2, self.max_distance - 1, self.span // 2 - 1, up=True)
+
     @cached_property
     def boundaries(self) -> tuple[int, ...]:
         """The smallest distance of every bucket of one direction but the first."""
-        middle = self.span // 2
-        steps = middle - 1
-        # The bucket after the one that ends at the real number t starts at the next whole number above t.
-        beyond = (_boundary(self.max_distance - 1, middle, k, steps, strictly=True) for k in range(steps + 1))
-        return (*range(1, middle + 1), *takewhile(lambda boundary: boundary < _BEYOND, beyond))
+        return _boundaries(self.log_buckets)
 
     def row_numbers(self, pairs: QueryKeyPairs) -> np.ndarray:
         """The row of each pair."""
@@ -234,15 +236,23 @@ def _signed(span: int, steps: Any, pairs: QueryKeyPairs) -> Any:
     return where(row >= 2 * span, 0 * row + (2 * span - 1), row)
 
 
-def _boundary(last: int, first: int, k: int, steps: int, *, epsilon: float = 0.0, strictly: bool = False) -> int:
-    """The smallest whole ``d`` with ``d / first + epsilon`` at or above ``(last / first) ** (k / steps)``."""
+def _boundaries(log: LogBuckets) -> tuple[int, ...]:
+    # Rounded up, the bucket after the one that ends at the real number t starts at the next whole number above t.
+    which = range(log.steps + 1) if log.up else range(1, log.steps)
+    beyond = takewhile(lambda boundary: boundary < _BEYOND, (_boundary(log, k) for k in which))
+    return (*range(1, log.first + 1), *beyond)
+
+
+def _boundary(log: LogBuckets, k: int) -> int:
+    """The smallest whole ``d`` whose ``y`` is at least ``k``; above it, where ``y`` is rounded up."""
+    first, last, steps = log.first, log.last, log.steps
     with localcontext(working()):
-        top = first * ((Decimal(last) / first) ** (Decimal(k) / steps) - Decimal(epsilon))
+        top = first * ((Decimal(last) / first) ** (Decimal(k) / steps) - Decimal(log.added))
         near = int(top.to_integral_value())
         if abs(top - near) > Decimal("1e-30"):
             return max(first, math.ceil(top))
-    if epsilon:
-        return max(first, near + strictly)
+    if log.added:
+        return max(first, near + log.up)
     # On a whole number, or nearer to one than 60 digits tell: compared as whole numbers.
     ours, theirs = near**steps, last**k * first ** (steps - k)
-    return near + (ours < theirs or (strictly and ours == theirs))
+    return near + (ours < theirs or (log.up and ours == theirs))

@@ -9,6 +9,9 @@ from clockhands.arguments import count, positive, settle, shown
 from clockhands.biases.codes import After, BiasCode, Reads, one_of, truth
 from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
+from clockhands.dtypes import UNIT_ROUNDOFF
+
+_SINGLE = UNIT_ROUNDOFF["float32"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,22 @@ class Kerple(BiasCode):
         if self.kernel == "log":
             return -p * xp.log1p(a * apart)
         return -a * apart**p
+
+    def rounding_error(
+        self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """That of the logarithm or of the power.
+
+        With ``e = 2**-24``: in ``p ln(1 + a d)`` the sum is off by ``3 e``, which is absolute in the logarithm, and
+        the rest by ``6 e`` of the result. In ``a d ** p`` the power is off by ``2 e p ln d + 2 e``, the product by
+        ``3 e``. The result is rounded once more.
+        """
+        p = np.abs(np.asarray(values["p"], np.float64))[:, None, None]
+        if self.kernel == "log":
+            own = 3 * p + 6 * sizes
+        else:
+            own = sizes * (6 + 2 * p * np.log(np.maximum(np.abs(queries[:, None] - keys[None, :]), 1)))
+        return _SINGLE * own + unit * sizes, np.zeros((1, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -155,3 +174,25 @@ class Fire(BiasCode):
         hidden = xp.reshape(shares, (1, -1)) * arrays["w1"] + xp.reshape(arrays["b1"], (-1, 1))
         heads = xp.matmul(arrays["w2"], xp.where(hidden > 0, hidden, xp.zeros_like(hidden)))
         return xp.reshape(heads + xp.reshape(arrays["b2"], (-1, 1)), (self.heads, *pairs.shape))
+
+    def rounding_error(
+        self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The network is followed layer by layer.
+
+        Each product and sum adds ``2**-24`` of the sum of sizes, ``n + 3`` times for ``n`` inputs. The logarithms are
+        off by ``3 x 2**-24`` each, absolute, and as much of themselves; the result is rounded once more.
+        """
+        arrays = {name: np.asarray(array, np.float64) for name, array in values.items()}
+        rate = abs(float(arrays["c"]))
+        above = np.log1p(rate * np.maximum(queries[:, None] - keys[None, :], 0))
+        below = np.log1p(rate * np.maximum(queries, float(arrays["threshold"])))[:, None] + self.epsilon
+        share = above / below
+        moved = _SINGLE * ((3 + 3 * above) / below + share * (3 + 3 * below) / below + 2 * share)
+        first, offset = (np.abs(arrays[name]).reshape(-1, 1, 1) for name in ("w1", "b1"))
+        hidden = first * share + offset
+        error = first * moved + 4 * _SINGLE * hidden
+        second = np.abs(arrays["w2"])
+        total = np.tensordot(second, hidden, 1) + np.abs(arrays["b2"])[:, None, None]
+        own = np.tensordot(second, error, 1) + _SINGLE * (self.hidden + 3) * total
+        return own + unit * sizes, np.zeros((1, 1, 1))

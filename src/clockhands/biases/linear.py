@@ -1,5 +1,6 @@
 """Biases in a straight line: a slope for each head, times a number of tokens."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -7,14 +8,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from clockhands.arguments import count, positive, settle
 from clockhands.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
+from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.ladders import working
 
 Form = Literal["distance", "past", "symmetric", "key", "last-key"]
 
+_SINGLE = UNIT_ROUNDOFF["float32"]
 _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 
 
@@ -25,8 +30,28 @@ class _Line(BiasCode):
 
     @cached_property
     @abstractmethod
-    def slopes(self) -> tuple[float, ...]:
+    def slopes(self) -> tuple[float, ...]:  # type: ignore[override]
         """The bias lost per token in each head, nearest float64."""
+
+    @property
+    @abstractmethod
+    def slope_errors(self) -> np.ndarray:
+        """How far slopes may be off that are made in float32, relative, [heads]."""
+
+    def rounding_error(
+        self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The slope's error times the distance; the product and the result are rounded.
+
+        Softmax does not see a constant of a row, so a function may compute any of the forms (distance, key, key past
+        the last one). Each is a product with a number of tokens no larger than ``t``, the largest of ``|q - k|``,
+        ``|k|`` and ``|last - k|``, rounded twice in float32: ``2**-23 slope t``.
+        """
+        apart = np.abs(queries[:, None] - keys[None, :])
+        last = max(keys.max(initial=0), queries.max(initial=0))
+        tokens = np.maximum(apart, np.maximum(np.abs(keys), np.abs(last - keys))[None, :])
+        slopes = np.array(self.slopes)[:, None, None]
+        return 2 * _SINGLE * slopes * tokens + 2 * unit * sizes, self.slope_errors[:, None, None]
 
     @property
     def reads(self) -> Reads:
@@ -123,6 +148,20 @@ class Alibi(_Line):
             powers = (Decimal(2) ** (Decimal(each.numerator) / each.denominator) for each in self.exponents)
             return tuple(map(float, powers))
 
+    @property
+    def slope_errors(self) -> np.ndarray:
+        """How far slopes may be off that are made in float32, relative, [heads].
+
+        With ``e = 2**-24``: ``2 ** -x`` of an exponent ``x`` of at most three roundings is off by ``3 e x ln 2`` and
+        the power's ``2 e``. Code that raises the root of the series to the power ``m``, or multiplies it up one by
+        one, passes the root's rounding on ``m`` times and adds as many: ``2 m e``. Together ``e (2 m + 3 x ln 2 + 3)``.
+        """
+        below = 2 ** (self.heads.bit_length() - 1)
+        whole = self.heads if self.series == "plain" else below
+        powers = [head + 1 if head < whole else 2 * (head - whole) + 1 for head in range(self.heads)]
+        exponents = -np.array([float(each) for each in self.exponents])
+        return _SINGLE * (2 * np.array(powers, float) + 3 * exponents * math.log(2) + 3)
+
 
 @dataclass(frozen=True)
 class Decay(_Line):
@@ -166,3 +205,8 @@ class Decay(_Line):
         with localcontext(working()) as context:
             context.prec += self.first + self.heads  # 1 - 2**-n has n digits
             return tuple(float(-(1 - Decimal(2) ** (-self.first - head)).ln()) for head in range(self.heads))
+
+    @property
+    def slope_errors(self) -> np.ndarray:
+        """How far slopes may be off: ``1 - 2**-n`` is a float32, and its logarithm is within ``4 x 2**-24``."""
+        return np.full(self.heads, 4 * _SINGLE)

@@ -8,7 +8,9 @@ import numpy as np
 from clockhands.arguments import count, settle, shown
 from clockhands.biases.codes import Reads, TableCode, truth
 from clockhands.biases.distances import QueryKeyPairs
+from clockhands.biases.matrices import row_numbers
 from clockhands.biases.values import Values
+from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.positions import Sizes
 
@@ -221,6 +223,20 @@ class LogWindow(_Plane):
         hidden = xp.matmul(given, xp.permute_dims(arrays["w1"], (1, 0))) + arrays["b1"]
         hidden = xp.where(hidden > 0, hidden, xp.zeros_like(hidden))
         return 16 / (1 + xp.exp(-xp.matmul(hidden, xp.permute_dims(arrays["w2"], (1, 0)))))
+
+    def rounding_error(
+        self, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any, unit: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The network is followed layer by layer, as that of `Fire`.
+
+        Coordinates are logarithms of quotients: six roundings, relative. A sigmoid passes on at most a quarter.
+        """
+        single = UNIT_ROUNDOFF["float32"]
+        first, offset, second = (np.abs(np.asarray(values[name], np.float64)) for name in ("w1", "b1", "w2"))
+        sums = (np.abs(self.coordinates().reshape(-1, 2)) @ first.T + offset) @ second.T
+        table = 16 * single * ((12 + self.hidden + 3) * sums / 4 + 4)
+        rows = row_numbers(self, queries, keys)
+        return np.moveaxis(table[rows], -1, 0) + unit * sizes, np.zeros((1, 1, 1))
 
 
 def _logarithmic(scaled: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from clockhands.biases import BiasCode, TableCode, bias, row_numbers
-from clockhands.biases.linear import Alibi, Decay
 from clockhands.faults._fault import Suspect
 from clockhands.faults._stages import SuspectMaker, shared
 
@@ -52,8 +51,8 @@ class StagedBias:
         self.made = numbers
         self.form = form
         self.slopes = slopes
-        if isinstance(spec, Alibi | Decay):
-            self.form = spec.form if form is None else form
+        if spec.slopes is not None:
+            self.form = spec.form if form is None else form  # type: ignore[attr-defined]
             self.slopes = np.array(spec.slopes) if slopes is None else slopes
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
+from clockhands.biases.codes import LogBuckets
 from clockhands.biases.linear import Alibi, Decay
 from clockhands.errors import ClockhandsError
 from clockhands.faults._bias_code import Apply, SeenBias, StagedBias, bias_stateful
@@ -27,7 +28,7 @@ _IN_WORDS = {
 
 def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     """Suspects to try, the simple ones first."""
-    if isinstance(spec, Alibi | Decay):
+    if spec.slopes is not None:
         yield from _slopes(spec, seen)
         yield from _forms(spec, seen)
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
@@ -44,7 +45,7 @@ def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     yield from bias_stateful(spec, seen)
 
 
-def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
+def _slopes(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
     own = np.array(spec.slopes)
     known = [own, -own]
     for code, words, made in _rules(spec):
@@ -73,7 +74,7 @@ def _slopes(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
     )
 
 
-def _rules(spec: Alibi | Decay) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | None]]]:
+def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | None]]]:
     def series(heads: int, octaves: float, start: int = 1) -> np.ndarray:
         return 2.0 ** (-octaves * (start + np.arange(heads)) / heads)
 
@@ -135,7 +136,7 @@ def _some(slopes: np.ndarray, other: np.ndarray) -> str:
     return f"{slopes[head]:.6g} in head {head}"
 
 
-def _forms(spec: Alibi | Decay, seen: SeenBias) -> Iterator[Suspect]:
+def _forms(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
     if not isinstance(spec, Alibi):
         return
     for form in _FORMS:
@@ -205,7 +206,7 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     if np.isfinite(factors).all() and np.ptp(factors) <= 1e-3 * np.abs(factors).max(initial=0):
         factor = float(np.median(factors))
         named = getattr(spec, "scale", 1.0)
-        ruled = isinstance(spec, Alibi | Decay) and any(
+        ruled = spec.slopes is not None and any(
             _alike(factor * np.array(spec.slopes), slopes)
             for _, _, made in _rules(spec)
             if (slopes := made(spec)) is not None
@@ -216,9 +217,9 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
                 {"factor": factor, "why": " (its scale is left out)" if abs(factor * named - 1) < 1e-3 else ""},
                 numbers=lambda found, *_: factor * found,
             )
-        if abs(factor + 1) < 0.01 and not isinstance(spec, Alibi | Decay):
+        if abs(factor + 1) < 0.01 and spec.slopes is None:
             yield seen.suspect("slope-sign", {}, numbers=lambda found, *_: -found)
-    if seen.order is not None and not isinstance(spec, Alibi | Decay):
+    if seen.order is not None and spec.slopes is None:
         order = seen.order
         pairs = [f"{head} has those of {other}" for head, other in enumerate(order.tolist()) if head != other]
         yield seen.suspect(
@@ -317,7 +318,7 @@ def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         def places(queries: np.ndarray, keys: np.ndarray, to: Any = to) -> tuple[np.ndarray, np.ndarray]:
             return to(queries), to(keys)
 
-        if isinstance(spec, Alibi | Decay):
+        if spec.slopes is not None:
             for form in forms:
                 for codes, stages in _roundings(spec, to, form):
                     yield Suspect(codes, words, lambda stages=stages: lambda it: seen.right(it, **stages(it)))
@@ -328,7 +329,7 @@ def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
 
 def _roundings(
-    spec: Alibi | Decay, to: Callable[..., np.ndarray], form: str | None
+    spec: Any, to: Callable[..., np.ndarray], form: str | None
 ) -> Iterator[tuple[tuple[str, ...], Callable[[Any], dict[str, Any]]]]:
     """What of a line may be rounded: the stages of an implementation, and what they are called."""
     own = _slopes_of(spec)
@@ -346,35 +347,15 @@ def _roundings(
             yield (*codes, "slopes-rounded"), lambda it, named=named: {**named, "slopes": to(_slopes_of(it))}
 
 
-@dataclass(frozen=True)
-class _LogBuckets:
-    """Buckets that are even in the logarithm of the distance, as code computes them: in float64, or in float32.
-
-    Attributes:
-        first: Distances with a bucket of their own, below this one.
-        last: Where the last bucket begins.
-        steps: Buckets in between.
-        up: Whether the logarithm is rounded up.
-        single: Whether it is made in float32.
-        added: Inside the logarithm.
-    """
-
-    first: int
-    last: float
-    steps: int
-    up: bool
-    single: bool
-    added: float = 0.0
-
-    def __call__(self, sizes: np.ndarray) -> np.ndarray:
-        """The bucket of each size of a distance, before it is cut."""
-        kind = np.float32 if self.single else np.float64
-        far = np.maximum(sizes, self.first).astype(kind) / kind(self.first) + kind(self.added)
-        y = np.log(far) / kind(math.log(self.last / self.first)) * kind(self.steps)
-        if not self.single:
-            near = np.round(y)
-            y = np.where(np.abs(y - near) < 1e-9, near, y)
-        return self.first + (np.ceil(y) if self.up else np.floor(y)).astype(np.int64)
+def _computed(log: LogBuckets, sizes: np.ndarray, *, up: bool, single: bool) -> np.ndarray:
+    """The bucket of each size of a distance, before it is cut, as code computes it: in float32 or in float64."""
+    kind = np.float32 if single else np.float64
+    far = np.maximum(sizes, log.first).astype(kind) / kind(log.first) + kind(log.added)
+    y = np.log(far) / kind(math.log(log.last / log.first)) * kind(log.steps)
+    if not single:
+        near = np.round(y)
+        y = np.where(np.abs(y - near) < 1e-9, near, y)
+    return np.where(sizes < log.first, sizes, log.first + (np.ceil(y) if up else np.floor(y)).astype(np.int64))
 
 
 def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterator[Suspect]:
@@ -419,25 +400,19 @@ def _rows_of(spec: BiasCode) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
 
 
 def _t5_rows(spec: Buckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
-    way = spec.buckets // 2 if spec.bidirectional else spec.buckets
-    first = way // 2
-    log = _LogBuckets(first, spec.max_distance, way - first, up, single, spec.epsilon)
+    way = spec.one_way
 
     def rows(apart: np.ndarray) -> np.ndarray:
         sizes = np.abs(apart) if spec.bidirectional else np.maximum(apart, 0)
-        found = np.where(sizes < first, sizes, np.minimum(log(sizes), way - 1))
+        found = np.minimum(_computed(spec.log_buckets, sizes, up=up, single=single), way - 1)
         return found + way * ((apart < 0) & spec.bidirectional)
 
     return rows
 
 
 def _deberta_rows(spec: CeilingBuckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
-    first = spec.span // 2
-    log = _LogBuckets(first, spec.max_distance - 1, first - 1, up, single)
-
     def rows(apart: np.ndarray) -> np.ndarray:
-        sizes = np.abs(apart)
-        found = np.where(sizes <= first, sizes, log(sizes)) * np.where(apart < 0, -1, 1)
+        found = _computed(spec.log_buckets, np.abs(apart), up=up, single=single) * np.where(apart < 0, -1, 1)
         return np.clip(found + spec.span, 0, 2 * spec.span - 1)
 
     return rows

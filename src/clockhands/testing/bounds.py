@@ -44,30 +44,9 @@ what is below the smallest normal number, are within another percent and a few u
 
 Biases
 ------
-``e`` is as above, and ``u`` that of the dtype that the bias should be good for (no finer than float32: learned tables
-and slopes are held in it).
-
-**Slopes.** ``2 ** -x`` of an exponent ``x`` of at most three roundings is off by ``3 e x ln 2`` and the power's
-``2 e``. Code that raises the root of the series to the power ``m``, or multiplies it up one by one, passes the root's
-rounding on ``m`` times and adds as many: ``2 m e``. Together ``e (2 m + 3 x ln 2 + 3)``, relative.
-
-**Lines.** Slope times distance: the slope's error times the distance, the product and the result rounded, ``u`` each in
-the form that the code is of. Softmax does not see a constant of a row, so a function may compute any of the forms
-(distance, key, key past the last one): each is a product with a number of tokens no larger than ``t``, the largest of
-``|q - k|``, ``|k|`` and ``|last - k|``, rounded twice in float32: ``2 e slope t``.
-
-**Tables.** What is looked up is rounded to the dtype; where it is scaled, the scale and the product are too: ``u``
-each.
-
-**Edges of buckets.** T5's ``y = ln(d / first) / ln(last / first) s`` is rounded down (DeBERTa's up). In float32 the
-quotient is off by ``e``, the logarithm by ``e (1 + 2 L)`` where ``L`` is the logarithm, the constant below it, the
-quotient, the product and a sum with ``first`` by ``e`` each: ``e (s / ln(last / first) (1 + 2 L) + 4 (first + y))``. A
-distance whose ``y`` is nearer than that to a whole number may be in either bucket; no other may.
-
-**Kernels.** KERPLE's ``p ln(1 + a d)``: the sum is off by ``3 e``, which is absolute in the logarithm, and the rest by
-``6 e`` of the result. ``a d ** p``: the power by ``2 e p ln d + 2 e``, the product ``3 e``. FIRE's and Swin-V2's
-networks are followed layer by layer: each product and sum adds ``e`` of the sum of sizes, ``n + 3`` times for ``n``
-inputs.
+``u`` is that of the dtype that the bias should be good for (no finer than float32: learned tables and slopes are held
+in it). Each bias derives its own bound, `clockhands.biases.BiasCode.rounding_error`, and that of the distances that may
+be in either of two buckets, `clockhands.biases.codes.LogBuckets.near_edge`.
 
 Where constants of rows are removed, the error of the key that they are read at is added. One percent and one unit of
 the smallest number are for second orders.
@@ -93,7 +72,6 @@ again passes through a scaling. It is ``20 x 2**-24 p`` times the fastest rate, 
 may be off by 20 roundings in float32.
 """
 
-import math
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -109,18 +87,14 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Fire, Kerple, TableCode, row_numbers
-from clockhands.biases.linear import Alibi, Decay
-from clockhands.biases.windows import LogWindow
+from clockhands.biases import BiasCode
+from clockhands.dtypes import SMALLEST as TINY
+from clockhands.dtypes import UNIT_ROUNDOFF as UNIT
 from clockhands.faults import ChannelWaves, hands_of
 from clockhands.ladders import EvenSteps, Joined, Repeated
 from clockhands.rotary import Rotary
 
-SINGLE = 2.0**-24
-# Half the distance of neighbouring numbers, relative to their size: what one rounding is off by, at most.
-UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
-# What is lost below the smallest normal number.
-TINY = {"bfloat16": 2.0**-133, "float16": 2.0**-25, "float32": 2.0**-149, "float64": 0.0}
+SINGLE = UNIT["float32"]
 
 
 def phase_error(phases: np.ndarray, rates: np.ndarray, passed_on: np.ndarray | None = None) -> np.ndarray:
@@ -290,17 +264,6 @@ def _standardised_error(spec: Sinusoidal, hands: ChannelWaves, rows: np.ndarray,
     return scale * moved + np.abs(rows) * (moved + sums * spread) / spread
 
 
-def slope_errors(spec: Alibi | Decay) -> np.ndarray:
-    """How far slopes may be off that are made in float32, relative, [heads]."""
-    if not isinstance(spec, Alibi):
-        return np.full(spec.heads, 4 * SINGLE)  # 1 - 2**-n is a float32, and its logarithm is rounded
-    below = 2 ** (spec.heads.bit_length() - 1)
-    whole = spec.heads if spec.series == "plain" else below
-    powers = [head + 1 if head < whole else 2 * (head - whole) + 1 for head in range(spec.heads)]
-    exponents = -np.array([float(each) for each in spec.exponents])
-    return SINGLE * (2 * np.array(powers, float) + 3 * exponents * math.log(2) + 3)
-
-
 def bias_error(
     spec: BiasCode, queries: np.ndarray, keys: np.ndarray, numbers: np.ndarray, *, values: Any, dtype: str
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -319,80 +282,18 @@ def bias_error(
         common (that of a slope): of a difference of two keys it is the share that may be off.
     """
     unit, least = max(UNIT[dtype], SINGLE), TINY[dtype] + TINY["float32"]
-    none = np.zeros((1, 1, 1))
-    if isinstance(spec, Alibi | Decay):
-        slopes = np.array(spec.slopes)[:, None, None]
-        apart = np.abs(queries[:, None] - keys[None, :])
-        last = max(keys.max(initial=0), queries.max(initial=0))
-        tokens = np.maximum(apart, np.maximum(np.abs(keys), np.abs(last - keys))[None, :])
-        own = 2 * SINGLE * slopes * tokens + 2 * unit * np.abs(numbers)
-        return 1.01 * own + least, 1.01 * slope_errors(spec)[:, None, None]
-    sizes = np.abs(numbers)
-    if isinstance(spec, Kerple):
-        return 1.01 * _kerple(spec, queries, keys, sizes, values) + unit * sizes + least, none
-    if isinstance(spec, Fire):
-        return 1.01 * _fire(spec, queries, keys, values) + unit * sizes + least, none
-    if isinstance(spec, LogWindow):
-        table = _log_window(spec, values)[row_numbers(spec, queries, keys)]
-        return 1.01 * np.moveaxis(table, -1, 0) + unit * sizes + least, none
-    scaled = getattr(spec, "scale", 1.0) != 1
-    return 1.01 * unit * (3 if scaled else 1) * sizes + least, none
-
-
-def _kerple(spec: Kerple, queries: np.ndarray, keys: np.ndarray, sizes: np.ndarray, values: Any) -> np.ndarray:
-    p = np.asarray(values["p"], np.float64)[:, None, None]
-    if spec.kernel == "log":
-        return SINGLE * (3 * np.abs(p) + 6 * sizes)
-    apart = np.maximum(np.abs(queries[:, None] - keys[None, :]), 1)
-    return SINGLE * sizes * (6 + 2 * np.abs(p) * np.log(apart))
-
-
-def _fire(spec: Fire, queries: np.ndarray, keys: np.ndarray, values: Any) -> np.ndarray:
-    arrays = {name: np.asarray(array, np.float64) for name, array in values.items()}
-    rate = abs(float(arrays["c"]))
-    apart = np.maximum(queries[:, None] - keys[None, :], 0)
-    above = np.log1p(rate * apart)
-    below = np.log1p(rate * np.maximum(queries, float(arrays["threshold"])))[:, None] + spec.epsilon
-    share = above / below
-    moved = SINGLE * ((3 + 3 * above) / below + share * (3 + 3 * below) / below + 2 * share)
-    first, offset = np.abs(arrays["w1"]).reshape(-1, 1, 1), np.abs(arrays["b1"]).reshape(-1, 1, 1)
-    hidden = first * share + offset
-    error = first * moved + 4 * SINGLE * hidden
-    second = np.abs(arrays["w2"])
-    total = np.tensordot(second, hidden, 1) + np.abs(arrays["b2"])[:, None, None]
-    return np.tensordot(second, error, 1) + SINGLE * (spec.hidden + 3) * total
-
-
-def _log_window(spec: LogWindow, values: Any) -> np.ndarray:
-    """Of the table, [differences, heads]."""
-    first, offset, second = (np.abs(np.asarray(values[name], np.float64)) for name in ("w1", "b1", "w2"))
-    hidden = np.abs(spec.coordinates().reshape(-1, 2)) @ first.T + offset
-    # Coordinates are logarithms of quotients: six roundings, relative. A sigmoid passes on at most a quarter.
-    error = 12 * SINGLE * hidden @ second.T + SINGLE * (spec.hidden + 3) * (hidden @ second.T)
-    return 16 * (error / 4 + 4 * SINGLE)
+    own, common = spec.rounding_error(queries, keys, np.abs(numbers), values, unit)
+    return 1.01 * own + least, 1.01 * common
 
 
 def near_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
-    """Which sizes of distances lie so near an edge of two buckets that float32 may put them on either side.
+    """Which distances lie so near an edge of two buckets that float32 may put them on either side.
 
     Such a distance is the last of its bucket, or the first: the other bucket is that of a neighbour (`beyond_edge`).
     """
-    if isinstance(spec, Buckets):
-        way = spec.buckets // 2 if spec.bidirectional else spec.buckets
-        first, steps, last = way // 2, way - way // 2, spec.max_distance
-        added = spec.epsilon
-    elif isinstance(spec, CeilingBuckets):
-        first, last, added = spec.span // 2, spec.max_distance - 1, 0.0
-        steps = first - 1
-    else:
+    if spec.log_buckets is None:
         return np.zeros(np.shape(distances), bool)
-    sizes = np.abs(np.asarray(distances, np.float64))
-    logarithm = np.log(np.maximum(sizes, first) / first + added)
-    whole = math.log(last / first)
-    y = logarithm / whole * steps
-    off = SINGLE * (steps / whole * (1 + 2 * logarithm) + 4 * (first + y))
-    at = np.round(y)
-    return (sizes >= first) & (np.abs(y - at) <= off) & (at <= steps)
+    return spec.log_buckets.near_edge(distances)
 
 
 def beyond_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
@@ -404,11 +305,6 @@ def beyond_edge(spec: BiasCode, distances: np.ndarray) -> np.ndarray:
     down = near & (np.searchsorted(limits, sizes - 1, side="right") != row)
     up = near & ~down & (np.searchsorted(limits, sizes + 1, side="right") != row)
     return sign * (sizes - down + up)
-
-
-def looks_up(spec: BiasCode) -> bool:
-    """Whether the code is a learned table, whose rows can be told apart without knowing them."""
-    return isinstance(spec, TableCode) and not isinstance(spec, LogWindow)
 
 
 _OTHER = 20 * 2.0**-24

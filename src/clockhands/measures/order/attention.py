@@ -33,9 +33,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from clockhands.arguments import count
+from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidValue
 
-UNIT = 2.0**-53  # half the distance from 1 to the next float64
+UNIT = UNIT_ROUNDOFF["float64"]
 
 Role = Literal["query", "key"]
 Turn = Callable[[np.ndarray, Role], np.ndarray]

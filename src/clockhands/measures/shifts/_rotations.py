@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.additive import AdditiveCode, Counter, NormalizedCounter, Sinusoidal, WarpedPosition
-from clockhands.dtypes import limits, output_dtype
+from clockhands.dtypes import SMALLEST, limits, output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.layouts import pair_channels
 from clockhands.measures.biases._diagonals import diagonals
@@ -51,8 +51,6 @@ from clockhands.measures.subject import MeasuredCode, rows_within, zero_tokens
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import Rotary
-
-_SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 
 _COMPARED = 12  # tokens at each distance
 _LONGEST = 1 << 60  # tokens: the sum of two distances is still a position
@@ -92,7 +90,7 @@ def error_bound(size: float, dtype: str) -> float:
     """
     epsilon = 2.0 ** (1 - limits(output_dtype(dtype))[0])
     step = epsilon * 2.0 ** (math.ceil(math.log2(size)) - 1) if size else 0.0
-    rounded = 1.01 * max(step, _SMALLEST[dtype]) / 2 + 2.0**-46 * size
+    rounded = 1.01 * max(step, SMALLEST[dtype]) / 2 + 2.0**-46 * size
     return (1 + math.sqrt(2)) * rounded + 12 * 2.0**-53 * size
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count
-from clockhands.biases import Alibi, BiasCode, Buckets, Decay, Fire, Kerple, TableCode, bias, row_numbers
+from clockhands.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.calling import Refused, as_numpy
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.faults import BIAS, Behind, Fault, GivenValues, SeenBias, Suspect, alone, bias_suspects, table_of
@@ -30,7 +30,7 @@ from clockhands.testing._experiments import (
     named,
     resolved,
 )
-from clockhands.testing.bounds import UNIT, beyond_edge, bias_error, looks_up, near_edge
+from clockhands.testing.bounds import UNIT, beyond_edge, bias_error, near_edge
 from clockhands.testing.functions._calls import CalledBias
 from clockhands.testing.functions._suspects import explanations, fitting, told_of
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
@@ -146,7 +146,7 @@ def _right(it: Any, spec: BiasCode, queries: np.ndarray, keys: np.ndarray) -> _R
     error, common = bias_error(spec, queries, keys, made, values=it.values, dtype=it.dtype)
     error = np.broadcast_to(error, made.shape)
     apart = queries[:, None] - keys[None, :]
-    near = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
+    near = near_edge(spec, apart)
     other = made
     if near.any():
         other = made.copy()
@@ -186,13 +186,7 @@ def masks_later_keys(spec: BiasCode, causal: bool | None) -> bool:
                 f"{type(spec).__name__} stands in a plane, where no token is before another.", "Leave `causal` out."
             )
         return bool(causal)
-    if isinstance(spec, Alibi | Decay):
-        return spec.form != "symmetric"
-    if isinstance(spec, Buckets):
-        return not spec.bidirectional
-    if isinstance(spec, Kerple):
-        return not spec.symmetric
-    return isinstance(spec, Fire)
+    return spec.keys_after in ("as itself", "more")
 
 
 def standing(it: Any, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
@@ -597,7 +591,7 @@ def _length(spec: BiasCode, length: int | None, call: str) -> int:
 
 def _with_own_values(it: BiasFunction) -> BiasFunction:
     """The same with the function's own learned numbers, as they are if it is right."""
-    if not looks_up(it.spec):
+    if not it.spec.looked_up:
         names = " and ".join(it.spec.shapes)
         raise InvalidValue(
             f"{type(it.spec).__name__} has learned numbers, and `values` is missing.", f"Pass {names} as values=."
@@ -791,7 +785,7 @@ def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:
         return ""
     at = sorted(distances, key=abs)
     where = f"distance {at[0]:,}" if len(at) == 1 else f"{len(at)} distances (the nearest is {at[0]:,})"
-    if isinstance(spec, Alibi | Decay) or len(heads) < spec.heads:
+    if spec.slopes is not None or len(heads) < spec.heads:
         where += f", in head{'s' if len(heads) > 1 else ''} {', '.join(map(str, sorted(heads)[:6]))}"
     return where
 
@@ -831,7 +825,7 @@ def table_seen(spec: TableCode, blocks: list[tuple[np.ndarray, np.ndarray, np.nd
     parts = []
     for queries, keys, numbers in blocks:
         apart = queries[:, None] - keys[None, :]
-        edge = near_edge(spec, apart) if spec.reads == "distance" else np.zeros(apart.shape, bool)
+        edge = near_edge(spec, apart)
         parts.append((row_numbers(spec, queries, keys), np.where(edge, np.nan, numbers)))
     return table_of(parts, spec.rows)
 
