@@ -1,4 +1,4 @@
-"""Calling a user's function: in the library it takes, within a time, counted, with its errors as one exception.
+"""Calls of a user's function: array conversion, time limit, call count, and one exception for its errors.
 
 The checks of functions and `identify` call through `ForeignFunction`; the checks of modules and models, which are not
 called with arrays of x and positions, through `answered`.

@@ -1,4 +1,4 @@
-"""A clock: a ladder, and the channels that its hands are written into.
+"""A frequency ladder and the channels of its pairs: exact cosines and sines at any positions.
 
 What tables, rotations, shifts and kernels share. A clock's hands are pairs of a first and a second
 channel; a shift of the position turns each by its own angle, the same wherever it stood.

@@ -1,4 +1,4 @@
-"""What PyTorch's compiler takes as known: it cannot follow arithmetic of 128 bits, and need not.
+"""Constants for torch.compile, which cannot trace the exact arithmetic.
 
 Imported only where there is PyTorch. The compiler runs these functions while it compiles, keeps what they return as
 constants of its graph, and compiles again when it is given another spec or ladder.

@@ -1,4 +1,4 @@
-"""Output dtypes: float64, float32, float16 and bfloat16, each rounded to once.
+"""Output dtypes float64, float32, float16 and bfloat16: conversion with one rounding, and what a rounding costs.
 
 Numbers are made in float64. NumPy rounds float64 to float32 and float16 directly; ``ml_dtypes`` rounds
 to bfloat16 by way of float32, twice, so float32 is reached by rounding to odd first (Boldo and Melquiond

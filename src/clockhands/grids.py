@@ -1,4 +1,4 @@
-"""Grids: where the cells of an image, a video or a feature map stand, and in which order they come.
+"""Grids: positions of the cells of an image, a video or a feature map, and their order.
 
 Every published code of several axes takes positions that are affine in the index of the cell: offsets, normalised
 coordinates, pixel centres, interpolation scales and crops all are a start and a step. Which axis runs fastest along

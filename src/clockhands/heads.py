@@ -1,4 +1,4 @@
-r"""An attention head built by hand: "what stood ``back`` tokens before?", as one matrix.
+r"""An attention head built by hand that finds the token ``back`` positions before, as one matrix.
 
 A shift is a rotation ``R``, the same wherever one stands, so the code of the position ``back`` tokens before is one
 matrix times the code here: ``PE(t - back) = R_(-back) PE(t)``. A head whose queries are turned by that matrix and

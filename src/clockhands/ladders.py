@@ -1,4 +1,4 @@
-"""Frequency ladders: how fast each channel pair turns, in radians per token.
+"""Frequency ladders: the RoPE frequency of each dimension pair, in radians per token.
 
 Everything sinusoidal or rotary is downstream of a ladder. A rate is the real number that its
 convention defines, not the float64 next to it: at position 10**15 that difference alone is a tenth

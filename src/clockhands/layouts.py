@@ -1,4 +1,4 @@
-"""Layouts: which two channels form a pair, and in which order a table's channels stand.
+"""Layouts: which two channels form a pair (interleaved or half-split), and the channel order of a table.
 
 A pair is a first and a second number (sine and cosine in a table, the two turned channels in a head).
 

@@ -1,4 +1,4 @@
-"""How much memory there is, so that what cannot fit is refused before it is allocated."""
+"""Available memory: what cannot fit is refused before it is allocated."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Models whose layers do not all have the same code: rotary here and none there, or two bases that take turns."""
+"""Models whose layers have different encodings: RoPE in some and none in others, or two bases in turn."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

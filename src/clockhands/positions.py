@@ -1,4 +1,4 @@
-"""Positions: where tokens stand, held exactly.
+"""Positions as exact numbers: 128-bit integers and fractions.
 
 A position is an integer or a real number of at most 2**63 in size. Whatever it comes in (a count, a
 range, a list of Python numbers, an array of any library), it is held as ``sign x (whole + part)``

@@ -1,4 +1,4 @@
-"""Positions drawn for training, so that a model meets positions beyond the lengths it is trained on.
+"""Positions drawn at random for training, so that a model sees positions beyond its training length.
 
 A code that exists at every position is still read wrongly where no token ever stood in training. Both ways here
 let short sequences stand at large positions. They return positions, to be given to any code; what is random

@@ -1,4 +1,4 @@
-"""Specs: the values that say everything about one position code except its learned numbers.
+"""Specs: values that define one encoding completely, except its learned numbers.
 
 A spec is frozen and hashable, so it can be a cache key, a static argument of ``jax.jit``, or a line of
 JSON. Here is their union, JSON both ways, changing one field, and a sentence that describes each.

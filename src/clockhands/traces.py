@@ -1,4 +1,4 @@
-"""Cosine and sine at positions that exist only inside a trace: under ``jit``, ``vmap`` and ``compile``.
+"""Cosine and sine of positions inside a trace: ``jit``, ``vmap`` and ``torch.compile``.
 
 There a position is a placeholder, so NumPy cannot make the phase, and frameworks have no 128-bit integers, JAX by
 default not even 64-bit ones. ``position.astype(float32) * rate`` is off by 0.03 rad at 500,000 already. So the fraction

@@ -1,4 +1,4 @@
-"""Additive codes: numbers for positions that are added to the tokens once, at the bottom."""
+"""Additive encodings: a vector for each position, added to the token embeddings."""
 
 from clockhands.additive._fourier import FourierFeatures
 from clockhands.additive._learned import Learned, NoPosition

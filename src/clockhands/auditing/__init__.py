@@ -1,4 +1,4 @@
-"""Judge what a model is told about position: an `Audit` is what the files say plus what follows from it.
+"""The audit of a model: what its files declare, what follows from it, and what is wrong.
 
 `_audits` joins the parts; `findings` has a class for everything that can be found, with what it means and what to do.
 """

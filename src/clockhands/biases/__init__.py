@@ -1,4 +1,4 @@
-"""Biases: numbers for pairs of a query and a key, added to their scores in each head."""
+"""Attention biases: a number for each query and key, added to their score in each head."""
 
 from clockhands.biases._buckets import Buckets, CeilingBuckets, Clipped
 from clockhands.biases._kernels import Fire, Kerple

@@ -1,4 +1,4 @@
-"""What is said about position codes, recomputed: sentence, verdict, condition, numbers, argument and source.
+"""Common statements about encodings, recomputed: sentence, verdict, condition, numbers, argument, source.
 
 A subject is a Python file, whose functions compute (`claim.py`), and a TOML file beside it with what is stated; every
 claim in such a file is found here by itself.

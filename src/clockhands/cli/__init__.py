@@ -1,4 +1,4 @@
-"""The command line: parse, call, show. One file a command, imported only when that command is called."""
+"""The command line: one file for each command, imported when the command is called."""
 
 from clockhands.cli.group import main
 

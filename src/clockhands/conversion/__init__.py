@@ -1,4 +1,4 @@
-"""Weights moved between the two pairing layouts, so that code of the other layout computes the same model.
+"""Weights converted between the two layouts, so that the model computes the same.
 
 ``convert`` moves a checkpoint in safetensors files, a shard at a time; ``convert_rows`` one array. Everything that is
 indexed by a channel of a query or a key moves; all else passes through bit for bit. ``convert_table`` writes a table of

@@ -1,4 +1,4 @@
-"""What is wrong with rates, slopes or cosines and sines: the one place that says it, whatever holds them, whoever asks.
+"""What is wrong with stored frequencies, slopes, cosines and sines: one engine for every entry point.
 
 `of_rates` compares rates with the exact ones of a rotary code, `of_slopes` slopes with those of ALiBi, and `of_table`
 cosines and sines with those that rates make. Each gives a `Verdict`: a code, its evidence, how much it explains.

@@ -1,4 +1,4 @@
-"""Run jobs in worker processes, on this machine or on a Ray cluster, and report what happens to them.
+"""Runs jobs in worker processes, on this machine or on a Ray cluster, and reports their progress.
 
 >>> run([Job("one", "package.module:function", {"steps": 10})], "lokal")
 Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""The ways to get a position code wrong.
+"""Known mistakes in implementations of encodings: each with a code, an explanation and a fix.
 
 A fault is a row of a TOML file: what it behaves like, what to do, and where it was met in public. Most can be tried: a
 suspect is an implementation that has the fault, to be asked what somebody's implementation was asked.

@@ -1,4 +1,4 @@
-"""Position codes held by JAX: pytrees whose leaves are what is learned, and whose spec is static."""
+"""Encodings as JAX pytrees: learned numbers are leaves, the spec is static."""
 
 from clockhands.jax._pytrees import Additive, Bias, Rotary
 

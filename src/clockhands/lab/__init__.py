@@ -1,1 +1,1 @@
-"""The lab: train small models with each position code, and compare them."""
+"""The lab: trains small models with each encoding and compares them."""

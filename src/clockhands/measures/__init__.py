@@ -1,4 +1,4 @@
-"""Numbers that say what a position code does, and how two of them differ."""
+"""Properties of an encoding as numbers, and differences between two encodings."""
 
 from clockhands.measures._differences import LadderDifference, difference, distances
 from clockhands.measures._measuring import QUESTIONS, SHORT, Properties, properties

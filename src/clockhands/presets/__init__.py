@@ -1,4 +1,4 @@
-"""Published conventions by name, as data: the JSON files beside this one hold each with its source."""
+"""Published encodings by name, as data: the JSON files beside this one hold each with its source."""
 
 import difflib
 import json

@@ -1,4 +1,4 @@
-"""What other readers compute from the same config, and where they part from the audit's own reading.
+"""What each runtime (Transformers, vLLM, llama.cpp, ...) computes from the same config.
 
 Each reader is a small function over a copy of the config (`views`), with its facts as data (`readers.json`, where the
 release and the files stand that it was read off). A rule that was not read in code is not here.

@@ -1,4 +1,4 @@
-"""From numbers to the code that makes them."""
+"""From numbers (frequencies, a table, a function) to the encoding that makes them."""
 
 from clockhands.recognition._fitting import Fit, fit_ladder
 from clockhands.recognition._given import LOW_PRECISION

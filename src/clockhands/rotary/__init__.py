@@ -1,4 +1,4 @@
-"""Rotary codes: queries and keys turned by the clock."""
+"""Rotary encodings: queries and keys are rotated by position times frequency."""
 
 from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary, XPos

@@ -1,4 +1,4 @@
-"""Scalings: how a trained ladder is slowed down to serve longer contexts.
+"""RoPE scalings: how frequencies are lowered so that a model works at a longer context length.
 
 Each scaling is a frozen value that is a function ``ladder -> ladder``; what it does to cosine and sine
 beyond the rates is the ``attention_factor`` of the ladder that it returns. ``length`` is the number of

@@ -1,4 +1,4 @@
-"""Show what was judged: nothing here computes, everything here draws.
+"""Output: text, JSON, SARIF, HTML pages and figures. Nothing is computed here.
 
 The explorer alone computes what it shows, in the browser; its numbers are held to those of this library.
 

@@ -1,4 +1,4 @@
-"""Open what a person names, and read what it says about positions.
+"""Opens a target (config, checkpoint, GGUF, preset, ...) and reads what it declares about positions.
 
 ``open_target`` finds and opens it: a preset, a config, a GGUF or safetensors file, an array, a model
 folder. Only headers and the few tensors asked for are ever read. What is said about positions is read by

@@ -1,4 +1,4 @@
-"""Checks of anybody's position code: the laws, the exact numbers, and in words what is wrong.
+"""Checks of a user's functions and modules: laws, exact numbers, and an explanation of what is wrong.
 
 `check_rotary`, `check_additive` and `check_bias` ask a function, `check_module` a PyTorch module, `check_generation` a
 model that keeps a cache. `laws` are what holds for every code of a kind.
