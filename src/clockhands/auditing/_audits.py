@@ -98,7 +98,7 @@ class Audit:
         """The target, the verdict and what was found, as plain text; `clockhands audit` prints all of it.
 
         >>> print(audit("vaswani2017"))
-        vaswani2017: No fault found in what is declared.
+        vaswani2017: The position settings look correct.
         """
         lines = [f"{self.target}: {self.verdict}", *self.notes]
         for found in self.findings:
@@ -119,14 +119,19 @@ class Audit:
     @property
     def verdict(self) -> str:
         """The audit in one sentence."""
-        tally = ", ".join(filter(None, (self._counted(severity) for severity in SEVERITIES)))
-        if self.errors:
-            return f"Wrong for any reader: {tally}."
-        if self.warnings:
-            return f"Wrong for some readers or some lengths: {tally}."
-        if all(code.kind is None for code in self.layers):
-            return f"No position code was recognised{f'; {tally}' if tally else ''}."
-        return f"No fault found in what is declared{f'; {tally}' if tally else ''}."
+        if not self.problems:
+            known = any(code.kind is not None for code in self.layers)
+            return "The position settings look correct." if known else "No position encoding was recognised."
+        titles = "; ".join(dict.fromkeys(_lower(CODES[found.code].title) for found in self.problems))
+        if all(found.blames == "reader" for found in self.problems):
+            return f"The config is correct, but some runtimes misread it: {titles}."
+        number = len(self.problems)
+        return f"{number} problem{'s' if number > 1 else ''}: {titles}."
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Errors, then warnings."""
+        return (*self.errors, *self.warnings)
 
     def without(self, codes: Iterable[str]) -> "Audit":
         """The same audit, with the findings of some codes left out."""
@@ -151,15 +156,14 @@ class Audit:
             "readers": [json_value(reading_to_dict(reading, reach)) for reading in self.readings],
         }
 
-    def _counted(self, severity: str) -> str:
-        found = self._of(severity)
-        if not found:
-            return ""
-        codes = "" if severity == "note" else f" ({', '.join(dict.fromkeys(finding.code for finding in found))})"
-        return f"{len(found)} {severity}{'s' if len(found) > 1 else ''}{codes}"
-
     def _of(self, severity: str) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity == severity)
+
+
+def _lower(title: str) -> str:
+    """A title inside a sentence: names such as RoPE and YaRN keep their capitals."""
+    first = title.partition(" ")[0]
+    return title if sum(letter.isupper() for letter in first) > 1 else title[:1].lower() + title[1:]
 
 
 def audit(

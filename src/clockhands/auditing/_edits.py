@@ -109,7 +109,7 @@ def _fitted(step: Mapping[str, Any], document: Any) -> dict[str, Any] | None:
     for name in ("from", "path"):
         if name not in step:
             continue
-        keys = _keys(step[name])
+        keys = keys_of(step[name])
         if name == "path" and step["op"] in ("add", "move", "copy"):
             around = _found(keys[:-1], document)
             if around is None or (step["op"] == "move" and _at(document, around).get(keys[-1]) is not None):
@@ -129,11 +129,11 @@ def _applied(step: Mapping[str, Any], document: Any) -> Any:
     """A document with one fitted step made; the objects on the way are copied, the rest is shared."""
     value = step.get("value")
     if "from" in step:
-        origin = _keys(step["from"])
+        origin = keys_of(step["from"])
         value = _at(document, origin[:-1])[origin[-1]]
         if step["op"] == "move":
             document = _changed(document, origin, None, remove=True)
-    return _changed(document, _keys(step["path"]), value, remove=step["op"] == "remove")
+    return _changed(document, keys_of(step["path"]), value, remove=step["op"] == "remove")
 
 
 def _changed(here: Any, keys: Sequence[str], value: Any, *, remove: bool) -> Any:
@@ -146,7 +146,7 @@ def _changed(here: Any, keys: Sequence[str], value: Any, *, remove: bool) -> Any
     return {**here, keys[0]: _changed(here[keys[0]], keys[1:], value, remove=remove)}
 
 
-def _keys(pointer: str) -> list[str]:
+def keys_of(pointer: str) -> list[str]:
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 

@@ -1,17 +1,20 @@
 """`clockhands audit`: what a model is told about position, and what is wrong with it."""
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from clockhands.auditing import CODES, Audit, audit
+from clockhands.auditing.findings import SEVERITIES
 from clockhands.cli.group import complain, did_you_mean, talk
-from clockhands.cli.output import OutPath, not_there, print_json, write_text
-from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.cli.output import OutPath, not_there, print_json, write_text, write_whole
+from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 
 EXAMPLES = """\b
 Examples:
@@ -22,6 +25,9 @@ Examples:
   clockhands audit positions.npy
   clockhands audit vaswani2017:width=64
   clockhands audit path/to/model --html report.html
+  clockhands audit path/to/model --diff
+  clockhands audit path/to/model --fix
+  clockhands audit -r path/to/models
 """
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -54,7 +60,19 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     help="Audit as if the config held this, as servers take it (repeatable); dots lead into objects.",
 )
 @click.option("--weights", is_flag=True, help="Tell from the weights themselves how channels pair; reads all q and k.")
-@click.option("--strict", is_flag=True, help="Count warnings as errors in the exit code.")
+@click.option("--verbose", "-v", is_flag=True, help="Show every value with its source, the properties and the notes.")
+@click.option("--quiet", "-q", is_flag=True, help="Show problems alone.")
+@click.option("--diff", is_flag=True, help="Print the fixes as a unified diff in place of the report.")
+@click.option("--fix", is_flag=True, help="Write each config with its fixes beside it, as NAME.fixed.json.")
+@click.option("--in-place", is_flag=True, help="With --fix: replace the config itself.")
+@click.option("--recursive", "-r", is_flag=True, help="Audit every model in these folders and the folders inside.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one for each core).")
+@click.option(
+    "--fail-on",
+    type=click.Choice(("error", "warning", "note", "never")),
+    help="The lowest severity that makes the exit code 1 (default: error).",
+)
+@click.option("--strict", is_flag=True, help="The same as --fail-on warning.")
 @click.option(
     "--ignore", multiple=True, metavar="CODE", callback=_codes, help="Leave out findings of this code (repeatable)."
 )
@@ -78,6 +96,14 @@ def command(  # noqa: PLR0917 - click passes them by name
     length: int | None,
     settings: tuple[str, ...],
     weights: bool,
+    verbose: bool,
+    quiet: bool,
+    diff: bool,
+    fix: bool,
+    in_place: bool,
+    recursive: bool,
+    jobs: int | None,
+    fail_on: str | None,
     strict: bool,
     ignore: frozenset[str],
     baseline: Path | None,
@@ -95,8 +121,16 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} contradict each other.")
-    if force and html is None:
-        raise click.UsageError("--force is for --html, which says what to replace.")
+    if verbose and quiet:
+        raise click.UsageError("--verbose and --quiet contradict each other.")
+    if force and html is None and not fix:
+        raise click.UsageError("--force is for --html and --fix, which say what to replace.")
+    if in_place and not fix:
+        raise click.UsageError("--in-place is for --fix.")
+    if strict and fail_on not in (None, "warning"):
+        raise click.UsageError(f"--strict and --fail-on {fail_on} contradict each other.")
+    if diff and (as_json or form is not None):
+        raise click.UsageError("--diff prints a diff; leave out --format and --json.")
     if None not in (html, write_baseline) and Path(html or "").resolve() == Path(write_baseline or "").resolve():
         raise click.UsageError("--html and --write-baseline name the same file.")
     # Imported when it is called: the help of all commands needs none of it.
@@ -112,10 +146,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     known = None if baseline is None else known_in(baseline)
     audits: list[Audit] = []
     failures: list[Failure] = []
-    for target in _with_progress(targets):
-        found = audited(target, failures, length, overrides=overrides, weights=weights)
-        if found is None:
-            continue
+    if recursive:
+        targets = _models_under(targets)
+    for found in _all_audited(targets, failures, jobs, length=length, overrides=overrides, weights=weights):
         kept = found.without(ignore)
         _left_out(found, kept, "by --ignore")
         if known is not None:
@@ -132,10 +165,16 @@ def command(  # noqa: PLR0917 - click passes them by name
 
         write_text(html, report(audits, failures), force=force, reads=reads)
         talk(f"note: {html} holds the report.")
-    _print(form or ("json" if as_json else "text"), audits, failures)
+    if diff or fix:
+        again = partial(audited, failures=failures, length=length, overrides=overrides, weights=weights)
+        audits = _fixed(audits, again, write=fix, in_place=in_place, force=force)
+    if not diff:
+        _print(form or ("json" if as_json else "text"), audits, failures, verbose=verbose, quiet=quiet)
     if failures:
         return 2
-    return int(any(found.errors or (strict and found.warnings) for found in audits))
+    counted = {"never": (), "error": SEVERITIES[:1], "warning": SEVERITIES[:2], "note": SEVERITIES}
+    fails = counted["warning" if strict else fail_on or "error"]
+    return int(any(finding.severity in fails for found in audits for finding in found.findings))
 
 
 def audited(target: str, failures: list[Failure], length: int | None = None, **how: Any) -> Audit | None:
@@ -150,12 +189,107 @@ def audited(target: str, failures: list[Failure], length: int | None = None, **h
     try:
         found = audit(target, length, **how)
     except ClockhandsError as error:
-        complain(f"{target}: {error.message}" if target not in error.message else error.message, error.hint)
-        failures.append({"target": target, "message": error.message, "hint": error.hint})
+        failure = _failure(target, error)
+        complain(failure.pop("said"), error.hint)
+        failures.append(failure)
         return None
     for note in found.notes:
         talk(f"note: {note}")
     return found
+
+
+def _fixed(
+    audits: list[Audit], again: Callable[[str], Audit | None], *, write: bool, in_place: bool, force: bool
+) -> list[Audit]:
+    """Print the fixes as diffs, and write them if asked; of what was written, the audit of the fixed file."""
+    # Imported when it is called, as all that reads files.
+    from clockhands.auditing.fixes import fix_of
+    from clockhands.show.findings import file_of
+
+    kept: list[Audit | None] = []
+    for found in audits:
+        path = found.path
+        edits = [finding.edit for finding in found.problems if finding.edit is not None and finding.edit.patch]
+        names = sorted({edit.file for edit in edits if edit.file is not None}) if path is not None else []
+        places = []
+        for name in names:
+            fix = fix_of(file_of(path, name), found.problems)  # type: ignore[arg-type]
+            if fix.contradictions:
+                raise InvalidValue(
+                    f"{fix.path}: {' '.join(fix.contradictions)}", "Nothing was written; make the right change by hand."
+                )
+            _print_diff(fix.diff())
+            if write and fix.after != fix.before:
+                places.append(fix.path if in_place else fix.path.with_name(f"{fix.path.stem}.fixed{fix.path.suffix}"))
+                content = fix.after.encode("utf-8")
+                write_whole(
+                    places[-1], lambda path, content=content: path.write_bytes(content), force=force or in_place
+                )
+                talk(f"note: wrote {places[-1]}.")
+        kept.append(found if not places else again(found.target if in_place else str(places[0])))
+    return [found for found in kept if found is not None]
+
+
+def _print_diff(diff: str) -> None:
+    """As it is into a pipe, for ``patch``; on a terminal with what could move the cursor made visible."""
+    # Imported when it is called: the help of all commands needs none of it.
+    from clockhands.show._page import safe
+
+    if sys.stdout.isatty():
+        diff = "".join(f"{safe(line.expandtabs(4))}\n" for line in diff.split("\n")[:-1])
+    click.echo(diff, nl=False)
+
+
+def _models_under(targets: Sequence[str]) -> tuple[str, ...]:
+    from clockhands.sources.models_under import models_under
+
+    found: list[str] = []
+    for target in targets:
+        if not Path(target).is_dir():
+            raise click.UsageError(f"{target} is no folder: --recursive looks for models in folders.")
+        found += [str(path) for path in models_under(Path(target))]
+    if not found:
+        raise click.UsageError(f"No model was found in {', '.join(targets)}.")
+    return tuple(found)
+
+
+def _all_audited(targets: Sequence[str], failures: list[Failure], jobs: int | None, **how: Any) -> Iterator[Audit]:
+    """The audits of the targets, in their order; those that cannot be read are among the failures."""
+    jobs = min(jobs or os.cpu_count() or 1, len(targets))
+    if jobs == 1 or len(targets) < MANY or "-" in targets:
+        for target in _with_progress(targets):
+            found = audited(target, failures, **how)
+            if found is not None:
+                yield found
+        return
+    # Imported when there are many: one audit pays for no processes.
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        share = max(1, min(16, len(targets) // jobs))
+        results = pool.map(partial(_audited_elsewhere, **how), targets, chunksize=share)
+        for _, (found, failure) in zip(_with_progress(targets), results, strict=True):
+            if failure is not None:
+                complain(failure["said"], failure["hint"])
+                failures.append({name: failure[name] for name in ("target", "message", "hint")})
+            if found is not None:
+                for note in found.notes:
+                    talk(f"note: {note}")
+                yield found
+
+
+def _audited_elsewhere(target: str, **how: Any) -> tuple[Audit | None, Failure | None]:
+    """The audit of a target, or why there is none, in another process."""
+    try:
+        return audit(target, **how), None
+    except ClockhandsError as error:
+        return None, _failure(target, error)
+
+
+def _failure(target: str, error: ClockhandsError) -> Failure:
+    said = f"{target}: {error.message}" if target not in error.message else error.message
+    return {"target": target, "message": error.message, "hint": error.hint, "said": said}
 
 
 def _is_baseline(path: Path) -> bool:
@@ -186,7 +320,7 @@ def _bar(targets: Sequence[str]) -> Iterator[str]:
         yield from bar
 
 
-def _print(form: str, audits: list[Audit], failures: list[Failure]) -> None:
+def _print(form: str, audits: list[Audit], failures: list[Failure], *, verbose: bool, quiet: bool) -> None:
     # A program that asks for data does not pay for the drawing.
     if form == "json":
         told: dict[str, Any] = {"targets": [found.to_dict() for found in audits]}
@@ -201,9 +335,6 @@ def _print(form: str, audits: list[Audit], failures: list[Failure]) -> None:
         for line in annotations_of(audits, failures):
             click.echo(line)
     else:
-        from clockhands.show.terminal import print_audit
+        from clockhands.show.terminal import print_audits
 
-        for number, found in enumerate(audits):
-            if number:
-                click.echo()
-            print_audit(found)
+        print_audits(audits, failures, verbose=verbose, quiet=quiet)

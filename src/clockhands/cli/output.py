@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -107,11 +108,28 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         write(unfinished)
-        unfinished.replace(path)
+        with unfinished.open("rb") as written:
+            os.fsync(written.fileno())  # a rename may reach the disk before the content does
+        if path.exists():
+            shutil.copymode(path, unfinished)
+        _rename(unfinished, path, force=force)
     except OSError as error:
         raise CannotWrite(f"{path} cannot be written: {error.strerror or error}.", "Choose another place.") from error
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _rename(unfinished: Path, path: Path, *, force: bool) -> None:
+    """Give a finished file its name; a file that has appeared there meanwhile is only replaced with ``force``."""
+    if not force:
+        try:
+            os.link(unfinished, path)
+        except FileExistsError:
+            not_there(path, force=False)
+        except OSError:  # a file system without links
+            unfinished.replace(path)
+        return
+    unfinished.replace(path)
 
 
 def write_text(path: Path, text: str, *, force: bool, reads: Sequence[str | Path] = ()) -> None:

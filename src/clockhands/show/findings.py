@@ -49,7 +49,7 @@ def place_of(audit: Audit, finding: Finding) -> Place | None:
         return Place(_main_file(audit), None)
     # A quantity of several keys names the first before a blank: `file:hidden_size / file:num_attention_heads`.
     name, _, key = stated.partition(":")
-    path = _file(audit.path, name)
+    path = file_of(audit.path, name)
     return Place(path, line_in(path, key.partition(" ")[0].rstrip(",")) if path.suffix == ".json" else None)
 
 
@@ -67,7 +67,8 @@ def uri(path: Path) -> str:
     return path.absolute().as_uri() if inside is None else quote(inside.as_posix())
 
 
-def _file(path: Path, name: str) -> Path:
+def file_of(path: Path, name: str) -> Path:
+    """The path of a file that a finding names, of an audited file or folder."""
     if path.name == name:
         return path
     return path / name if path.is_dir() else path.with_name(name)
@@ -78,15 +79,15 @@ def _main_file(audit: Audit) -> Path:
     path = audit.path or Path()
     for source in audit.source.values():
         if in_a_file(source):
-            return _file(path, source.partition(":")[0])
+            return file_of(path, source.partition(":")[0])
     return path
 
 
 # In sentences
 
 BLAMED = {
-    "file": "The file is wrong.",
-    "reader": "The file is right, and some readers misread it.",
+    "file": "",
+    "reader": "The config is correct, but some runtimes misread it.",
     "ambiguous": "The file can be read in two ways.",
     "module": "The loaded module is wrong.",
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.extending import Extension
-from clockhands.auditing.findings import IF_SOUND, SEVERITIES, spoken
+from clockhands.auditing.findings import EXPECTED, SEVERITIES, spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.measures import SHORT
 from clockhands.readers.telling import BY_LENGTH, reach_of
@@ -182,7 +182,7 @@ def _finding(finding: Finding) -> Markup:
     evidence = [(_place(name), value) for name, value in evidence_to_show(finding)]
     mends = what_mends_it(finding)
     # That nothing is to be mended goes without saying of what is only worth knowing.
-    hint = finding.hint.removeprefix(IF_SOUND).strip() if finding.severity == "note" else finding.hint
+    hint = finding.hint.removeprefix(EXPECTED).strip() if finding.severity == "note" else finding.hint
     to_do = None if finding.severity == "note" else element("strong", "To do: ")
     return element(
         "section",

@@ -1,33 +1,36 @@
-"""An audit as text on a terminal or in a pipe.
+"""An audit as text on a terminal or in a pipe: the verdict, the problems with their fixes, then what was read.
 
-First what was audited and the verdict in a sentence, then what the model is told about position, then the findings.
-Every value has its source beside it, or under it where the line is too short; a source is never broken, so that it
-can be searched for. Nothing depends on colour: it only makes sources quiet and severities loud.
+The report is short: a line for each part of the model, and one for all notes that every correct model of the type has.
+``verbose`` adds every value with its source, the properties, what each runtime computes, and the notes. A source is
+never broken, so that it can be searched for. Nothing depends on colour.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from clockhands.auditing import Audit, Finding
+from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.changes import SHAPES
 from clockhands.auditing.extending import Extension, Way
-from clockhands.auditing.findings import IF_SOUND, in_a_file, spoken
+from clockhands.auditing.findings import in_a_file, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
+from clockhands.auditing.fixes import fix_of
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.published_costs import LABELS
+from clockhands.errors import ClockhandsError
 from clockhands.measures import SHORT
 from clockhands.readers import TEXT, Reading
 from clockhands.readers.telling import BY_LENGTH, code_in_words, listed, parted_in_words, reach_of, release
-from clockhands.show._page import SEVERITY_STYLES, Page, broken, console_on, safe
-from clockhands.show.findings import what_is_wrong, what_mends_it
+from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
+from clockhands.show.findings import file_of, what_is_wrong, what_mends_it
 from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
@@ -35,25 +38,91 @@ _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)`
 _FILE = re.compile(r"^(?P<file>[^:]*\.(?P<suffix>[A-Za-z]+)):")
 
 _PATTERN = "no-scaling"  # not a program, but what many ports do
-_PORT = "a port that leaves the scaling out"
+_PORT = "an implementation without RoPE scaling"
 
 _NAMES = 32  # width of the column of their names
 
 
-def print_audit(audit: Audit, file: IO[str] | None = None, width: int | None = None) -> None:
+def print_audit(
+    audit: Audit, file: IO[str] | None = None, width: int | None = None, *, verbose: bool = False, quiet: bool = False
+) -> None:
     """Print the report of one audit.
 
     Args:
         audit: What to show.
         file: Where to; None is standard output.
         width: Columns to use; None takes the terminal's.
+        verbose: Whether everything is shown.
+        quiet: Whether problems alone are shown; where there are none, nothing is printed.
     """
-    _AuditPage(console_on(file, width), audit).print()
+    if not quiet or audit.problems:
+        _AuditPage(console_on(file, width), audit).print(verbose=verbose, quiet=quiet)
+
+
+def print_audits(
+    audits: Sequence[Audit],
+    failures: Sequence[Mapping[str, str]] = (),
+    file: IO[str] | None = None,
+    width: int | None = None,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Print the report of several audits: a line for each target, the worst first, then the problems of each.
+
+    Args:
+        audits: What to show.
+        failures: What could not be read: ``target``, ``message`` and ``hint`` of each.
+        file: Where to; None is standard output.
+        width: Columns to use; None takes the terminal's.
+        verbose: Whether each target has its whole report.
+        quiet: Whether problems alone are shown.
+    """
+    if len(audits) + len(failures) == 1:
+        for audit in audits:
+            print_audit(audit, file, width, verbose=verbose, quiet=quiet)
+        return
+    page = Page(console_on(file, width))
+    ordered = sorted(audits, key=lambda audit: (not audit.errors, not audit.warnings))
+    if not quiet:
+        _print_table(page, ordered, failures)
+    for audit in ordered:
+        if verbose:
+            page.line()
+            print_audit(audit, file, width, verbose=True)
+        elif audit.problems:
+            page.line()
+            _AuditPage(page.console, audit).problems(compact=len(audits) > 1)
+
+
+_CODE_COLUMN = 26
+
+
+def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mapping[str, str]]) -> None:
+    """A line for each target with a problem, and all correct ones together."""
+    wrong = [audit for audit in ordered if audit.problems]
+    correct = [audit for audit in ordered if not audit.problems]
+    names = max(
+        (cell_len(safe(each)) for each in [*(a.target for a in wrong), *(f["target"] for f in failures)]), default=0
+    )
+    names = min(names, max(20, page.width - 45)) + 2
+    for failure in failures:
+        page.line(Text.assemble(safe(failure["target"]).ljust(names), ("unreadable", "bold red")))
+    for audit in wrong:
+        worst = audit.problems[0]
+        tally = f"{len(audit.problems)} problem{'s' if len(audit.problems) > 1 else ' '}"
+        style = SEVERITY_STYLES[worst.severity]
+        page.line(
+            Text.assemble(safe(audit.target).ljust(names), f"{tally}  ", (worst.severity, style), f" {worst.code}")
+        )
+    if correct:
+        listed_targets = ", ".join(safe(audit.target) for audit in correct)
+        page.paragraph(f"{len(correct)} correct: {listed_targets}", style="green")
 
 
 def verdict_style(audit: Audit) -> str:
     """The style in which the verdict is printed."""
-    return SEVERITY_STYLES["error" if audit.errors else "warning"] if audit.errors or audit.warnings else "bold green"
+    return SEVERITY_STYLES[audit.problems[0].severity] if audit.problems else "bold green"
 
 
 class _AuditPage(Page):
@@ -65,9 +134,96 @@ class _AuditPage(Page):
         self.files = _short_names(audit)
         self.libraries = list(dict.fromkeys(found for source in _sources(audit) for found in _LIBRARY.findall(source)))
 
-    def print(self) -> None:
+    def print(self, *, verbose: bool, quiet: bool) -> None:
         self.line(Text(safe(self.audit.target), style="bold"))
         self.paragraph(self.audit.verdict, style=verdict_style(self.audit))
+        for finding in self.audit.problems:
+            self.line()
+            self.problem(finding)
+        if quiet:
+            return
+        if verbose:
+            self.details()
+            return
+        self.line()
+        self.summary()
+        if self.audit.weights is not None and self.audit.weights.examined:
+            self.weights(self.audit.weights)
+        if self.audit.extension is not None:
+            self.line()
+            print_extension(self, self.audit.extension)
+        self.notes()
+
+    def problems(self, *, compact: bool) -> None:
+        """The problems alone, under the name of the target."""
+        self.line(Text(safe(self.audit.target), style="bold"))
+        for finding in self.audit.problems:
+            self.problem(finding, compact=compact)
+
+    def problem(self, finding: Finding, *, compact: bool = False) -> None:
+        """What is wrong, the fix, and the evidence."""
+        head = f" {finding.code}"
+        if finding.layers:
+            room = self.width - len(finding.severity + head) - len(", layers ")
+            head += f", {layers_in_words(finding.layers, most=room)}"
+        self.line(Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
+        self.paragraph(self.shortened(finding.message if compact else what_is_wrong(finding)), indent=2)
+        lines = list(changed_lines(self.audit, finding))
+        if lines and not compact:
+            self.paragraph(f"fix: {self.shortened(what_mends_it(finding))}", indent=2)
+        for line in lines:
+            self.line(Text(f"    {safe(line)}", style="green" if line.startswith("+") else "red"))
+        if not lines:
+            fix = what_mends_it(finding) or finding.hint
+            self.paragraph(f"fix: {self.shortened(fix)}", indent=2)
+        if not compact:
+            self.evidence(finding)
+
+    def evidence(self, finding: Finding) -> None:
+        """The values that the message has not said, and where all of them are from."""
+        shown = dict(evidence_to_show(finding))
+        said = [name for name, value in shown.items() if value in finding.message]
+        if said:
+            self.paragraph(f"source: {self.place(', '.join(said))}", style="dim", indent=2)
+        for name, value in shown.items():
+            if name not in said:
+                self.pair(self.shortened(safe(name)), safe(value))
+
+    def summary(self) -> None:
+        """A line for each part of the model."""
+        audit = self.audit
+        if audit.model_type is not None or audit.context is not None:
+            context = f"context length {spoken(audit.context)}" if audit.context else "no context length declared"
+            self.row("model", f"{audit.model_type or 'type not named'}, {context}", None)
+        self.length()
+        if unread := self.unread():
+            self.row("not read", self.place(", ".join(unread)), None)
+        shown = audit.layers[:_LAYERS_SHOWN]
+        labels = [_where(code) for code in shown]
+        column = max([len(label) for label in labels] + [LABEL - 4]) + 4
+        for label, code in zip(labels, shown, strict=True):
+            for number, line in enumerate(broken(in_short(code), self.width - column)):
+                self.line(f"  {safe(label) if number == 0 else ''}".ljust(column) + line)
+        if len(audit.layers) > len(shown):
+            self.row("", f"and {len(audit.layers) - len(shown)} more (--verbose)", None)
+        if words := _runtimes_in_short(audit.readings):
+            self.row("runtimes", words, None)
+
+    def notes(self) -> None:
+        """Notes that are news, a line each; those that correct models of the type have, in one line together."""
+        notes = [finding for finding in self.audit.findings if finding.severity == "note"]
+        news = [finding for finding in notes if CODES[finding.code].news]
+        if notes:
+            self.line()
+        for finding in news:
+            text = f"note {finding.code}: {self.shortened(finding.message)}"
+            self.paragraph(text)
+        if expected := list(dict.fromkeys(finding.code for finding in notes if finding not in news)):
+            number = f"{len(expected)} note{'s' if len(expected) > 1 else ''}"
+            self.paragraph(f"{number}, expected for this model (--verbose): {', '.join(expected)}", style="dim")
+
+    def details(self) -> None:
+        """Every value with its source, the properties, what each runtime computes, and the notes."""
         known = any(value is not None for value in (self.audit.model_type, self.audit.context, self.audit.length))
         if known or self.unread():
             self.heading()
@@ -84,26 +240,32 @@ class _AuditPage(Page):
         rows = list(rows_of_readers(self.audit.readings, reach))
         if rows:
             self.line()
-            self.line(Text("what other readers compute", style="bold"))
+            self.line(Text("runtimes", style="bold"))
         for label, text in rows:
             self.row(label, self.shortened(safe(text)), None)
         if self.audit.extension is not None:
             self.line()
             print_extension(self, self.audit.extension)
         for finding in self.audit.findings:
-            self.line()
-            self.finding(finding)
+            if finding.severity == "note":
+                self.line()
+                self.line(
+                    Text.assemble(("note", SEVERITY_STYLES["note"]), safe(f" {finding.code}{_in_layers(finding)}"))
+                )
+                self.paragraph(self.shortened(what_is_wrong(finding)), indent=2)
+                self.evidence(finding)
+                self.paragraph(self.shortened(finding.hint), indent=2)
 
     def heading(self) -> None:
         self.line()
         sources = self.audit.source
         if self.audit.model_type is not None or self.audit.context is not None:
             self.row("model type", self.audit.model_type or "not named", sources.get("model_type"))
-            context = f"{spoken(self.audit.context)} positions" if self.audit.context else "not declared"
+            context = f"length {spoken(self.audit.context)}" if self.audit.context else "not declared"
             self.row("context", context, sources.get("context"))
         self.length()
         if self.libraries:
-            self.row("as read by", " and ".join(self.libraries))
+            self.row("defaults", f"from {' and '.join(self.libraries)}")
         if unread := self.unread():
             self.row("not read", self.place(", ".join(unread)), None)
         for name, short in self.files.items():
@@ -123,8 +285,8 @@ class _AuditPage(Page):
         bent = any((code.scaling or {}).get("type") in BY_LENGTH and code.rates for code in self.audit.layers)
         if not bent and length in [scaling.get("original") for scaling in scalings]:
             return  # it stands beside the scaling, and says nothing of how far these rates hold
-        hold = ", at which the rates hold" if bent else ""
-        self.row("length", f"{spoken(length)} positions{hold}", self.audit.source.get("length"))
+        hold = ", for which the frequencies are computed" if bent else ""
+        self.row("length", f"{spoken(length)}{hold}", self.audit.source.get("length"))
 
     def code(self, code: Code) -> None:
         self.beside(title_of(code), "", places_of(code, "layers"), style="bold")
@@ -136,28 +298,6 @@ class _AuditPage(Page):
         if found.examined:
             self.paragraph(LIMITS, indent=2)
 
-    def finding(self, finding: Finding) -> None:
-        head = f" {finding.code}"
-        if finding.layers:
-            room = self.width - len(finding.severity + head) - len(", layers ")
-            head += f", {layers_in_words(finding.layers, most=room)}"
-        self.line(Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
-        self.paragraph(self.shortened(what_is_wrong(finding)), indent=2)
-        shown, hint = dict(evidence_to_show(finding)), finding.hint
-        if finding.severity == "note":
-            # Its sentence has the numbers already, and that nothing is to be mended goes without saying.
-            said = [name for name, value in shown.items() if value in finding.message]
-            if said:
-                self.paragraph(f"from {self.place(', '.join(said))}", style="dim", indent=4)
-            shown = {name: value for name, value in shown.items() if name not in said}
-            hint = hint.removeprefix(IF_SOUND).strip()
-        for name, value in shown.items():
-            self.pair(self.shortened(safe(name)), safe(value))
-        if hint:
-            self.paragraph(f"hint: {self.shortened(hint)}", indent=2)
-        if edit := what_mends_it(finding):
-            self.paragraph(f"edit: {self.shortened(edit)}", indent=2)
-
     def place(self, source: str) -> str:
         """A source with its keys together, and without what the heading says once for all."""
         return self.shortened(together(safe(source)))
@@ -168,6 +308,69 @@ class _AuditPage(Page):
         for name, short in self.files.items():
             text = text.replace(f"{safe(name)}:", f"{short}:")
         return text
+
+
+_LAYERS_SHOWN = 7
+
+
+def _where(code: Code) -> str:
+    """Part and layers, short enough for a column."""
+    part = "" if code.part in ("text", "other") else code.part
+    where = "input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most=16)
+    return " ".join(filter(None, (part, where))) or "encoding"
+
+
+def _in_layers(finding: Finding) -> str:
+    return f", {layers_in_words(finding.layers, most=LISTED)}" if finding.layers else ""
+
+
+def in_short(code: Code) -> str:
+    """One encoding in a line.
+
+    >>> in_short(Code("text", "0-3", "rotary", layout="halves", width=64, rotated=64, base=1e4))
+    'RoPE, half-split, 64 of 64 dimensions, base 10,000'
+    """
+    if code.kind == "rotary":
+        words = ["RoPE", _LAYOUTS.get(code.layout or "", "layout not known")]
+        words += [f"{spoken(code.rotated)} of {spoken(code.width)} dimensions"] if code.rotated and code.width else []
+        words += [] if code.base is None else [f"base {spoken(code.base)}"]
+        words += [] if code.rates else ["frequencies cannot be computed"]
+        words += [scaling_in_words(code.scaling)] if code.scaling else []
+    else:
+        words = [title_of(code).rpartition(": ")[2]]
+        words += [f"width {spoken(code.width)}"] if code.width is not None and code.kind != "none" else []
+        words += [] if code.rows is None else [f"{spoken(code.rows)} rows"]
+        words += [] if code.usable_length in (None, code.rows) else [f"{spoken(code.usable_length)} usable positions"]
+    words += [] if code.window is None else [f"sliding window {spoken(code.window)}"]
+    return ", ".join(words)
+
+
+_LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
+
+
+def _runtimes_in_short(readings: Iterable[Reading]) -> str:
+    """How many runtimes compute the same, and which do not."""
+    held = [each for each in readings if each.reader != _PATTERN]
+    words = []
+    same = [release(each) for each in held if each.verdict == "same"]
+    if same:
+        words.append(f"{len(same)} compute the same" if len(same) > 3 else f"{listed(same)}: the same")
+    for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
+        words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
+    return "; ".join(words)
+
+
+def changed_lines(audit: Audit, finding: Finding) -> Iterator[str]:
+    """The lines of the file that the fix of a finding removes and adds, with ``-`` and ``+`` before them."""
+    if audit.path is None or finding.edit is None or not finding.edit.patch or finding.edit.file is None:
+        return
+    try:
+        fix = fix_of(file_of(audit.path, finding.edit.file), [finding])
+    except (ClockhandsError, OSError, ValueError):  # the file is gone or was changed meanwhile: the words remain
+        return
+    for line in fix.diff().splitlines()[2:]:
+        if line[:1] in ("-", "+"):
+            yield line
 
 
 def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
@@ -201,11 +404,14 @@ def together(source: str) -> str:
     return f"{place}.{{{', '.join(part[2] for part in parts)}}}"
 
 
+_KINDS = {"rotary": "RoPE", "none": "no position encoding", "": "an encoding that is not recognised"}
+
+
 def title_of(code: Code, most: int | None = None) -> str:
-    """What is told and to whom: `layers 0-29: rotary`; with ``most``, as `layers_in_words` shortens a long list."""
+    """The layers and their encoding: `layers 0-29: RoPE`; with ``most``, as `layers_in_words` shortens a long list."""
     part = "" if code.part in ("text", "other") else code.part
     where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
-    kind = "no position code" if code.kind == "none" else code.kind or "a code that is not recognised"
+    kind = _KINDS.get(code.kind or "", code.kind or "")
     place = ", ".join(filter(None, (part, where)))
     return f"{place}: {kind}" if place else kind
 
@@ -220,17 +426,17 @@ def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     elif code.kind == "rotary":
         yield "layout", "not known: only the model's code says it", ()
     if code.kind == "rotary":
-        turned = f"{code.rotated} of {code.width} channels of a head" if code.rotated and code.width else "not known"
-        yield "turned", turned, ("rotated", "width")
+        turned = f"{code.rotated} of {code.width} per head" if code.rotated and code.width else "not known"
+        yield "RoPE dims", turned, ("rotated", "width")
     elif code.width is not None:
-        yield "width", f"{spoken(code.width)} channels", ("width",)
+        yield "width", spoken(code.width), ("width",)
     if code.base is not None:
         yield "base", spoken(code.base), ("base",)
     if code.rates:
-        yield "rates", rates_in_words(code.rates), ("rates",)
+        yield "frequencies", rates_in_words(code.rates), ("rates",)
         yield "wavelengths", wavelengths_in_words(code.rates), ()
     elif code.kind == "rotary":
-        yield "rates", "cannot be computed", ()
+        yield "frequencies", "cannot be computed", ()
     if code.kind == "rotary":
         yield "scaling", scaling_in_words(code.scaling), ("scaling",)
         if code.attention_factor is not None:
@@ -253,7 +459,7 @@ def layout_in_words(code: Code) -> str:
     """Which channels make a pair.
 
     >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
-    'halves: pairs (i, i+32)'
+    'half-split: pairs (i, i+32)'
     >>> from clockhands.presets import preset
     >>> layout_in_words(Code("other", "input", "sinusoidal", spec=preset("edm2"), layout="halves"))
     'all cosines'
@@ -263,7 +469,7 @@ def layout_in_words(code: Code) -> str:
         case "rotary", "interleaved":
             return "interleaved: pairs (2i, 2i+1)"
         case "rotary", "halves":
-            return f"halves: pairs (i, i+{code.rotated // 2 if code.rotated else 'half'})"
+            return f"half-split: pairs (i, i+{code.rotated // 2 if code.rotated else 'half'})"
         case "sinusoidal", _ if not second:  # one wave a channel, each with a phase of its own
             return f"all {_PLURAL[first]}"
         case "sinusoidal", "interleaved":
@@ -295,22 +501,22 @@ def rates_in_words(rates: tuple[float, ...]) -> str:
 
 
 def wavelengths_in_words(rates: tuple[float, ...]) -> str:
-    """The tokens that the fastest and the slowest pair take for a turn.
+    """The wavelengths of the fastest and the slowest pair.
 
     >>> wavelengths_in_words((1.0, 0.01)), wavelengths_in_words((1.0, 0.0))
-    ('6.28319 to 628.319 tokens a turn', '6.28319 tokens a turn to never')
+    ('6.28319 to 628.319 tokens', '6.28319 tokens to infinite')
     """
-    first, last = (spoken(2 * math.pi / rate) if rate else "never" for rate in (rates[0], rates[-1]))
-    if "never" in (first, last):
-        return f"{first}{' tokens a turn' if first != 'never' else ''} to {last}"
-    return f"{first} to {last} tokens a turn"
+    first, last = (spoken(2 * math.pi / rate) if rate else "infinite" for rate in (rates[0], rates[-1]))
+    if first != "infinite" and last == "infinite":
+        return f"{first} tokens to {last}"
+    return f"{first} to {last} tokens"
 
 
 def scaling_in_words(scaling: Mapping[str, Any] | None) -> str:
     """The scaling, its factor and the length it starts from.
 
     >>> scaling_in_words({"type": "yarn", "factor": 4.0, "original": 32768}), scaling_in_words(None)
-    ('yarn, factor 4, from 32,768 positions', 'none')
+    ('yarn, factor 4, original length 32,768', 'none')
     """
     if not scaling:
         return "none"
@@ -318,7 +524,7 @@ def scaling_in_words(scaling: Mapping[str, Any] | None) -> str:
     if scaling.get("factor") is not None:
         words.append(f"factor {spoken(scaling['factor'])}")
     if scaling.get("original") is not None:
-        words.append(f"from {spoken(scaling['original'])} positions")
+        words.append(f"original length {spoken(scaling['original'])}")
     return ", ".join(words)
 
 
@@ -371,7 +577,7 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
     held = list(readings)
     same = [release(each) for each in held if each.verdict == "same" and each.reader != _PATTERN]
     if same:
-        yield "the same", listed(same)
+        yield "same", listed(same)
     differing: dict[str, list[str]] = {}
     for each in held:
         if each.verdict == "differs":
@@ -418,7 +624,7 @@ def print_main_properties(page: Page, found: tuple[MainProperties, ...]) -> None
         page: Where to.
         found: What was measured.
     """
-    page.paragraph("what the codes can and cannot do (all of it: clockhands properties)", style="bold")
+    page.paragraph("properties (all: clockhands properties)", style="bold")
     beside = page.width >= 2 * _NAMES
     for (length, lines), group in groupby(found, key=lambda one: (one.length, _briefs(one))):
         where = "; ".join(filter(None, (where_of(one) for one in group)))

@@ -24,7 +24,7 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its kinds a
     weights,
 )
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, json_value, spoken
-from clockhands.auditing.findings._kind import IF_SOUND, Kind, explanations, listed
+from clockhands.auditing.findings._kind import EXPECTED, Kind, explanations, listed
 from clockhands.auditing.findings._parts import CHECKS, Audited, declared, in_a_file
 from clockhands.auditing.findings._releases import with_release
 from clockhands.sources.overriding import CALLER
@@ -32,7 +32,7 @@ from clockhands.sources.overriding import CALLER
 __all__ = [
     "CHECKS",
     "CODES",
-    "IF_SOUND",
+    "EXPECTED",
     "SEVERITIES",
     "Audited",
     "Finding",

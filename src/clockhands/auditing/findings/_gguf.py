@@ -35,7 +35,7 @@ _AGAIN = "Convert the model again with a current converter"
 
 
 class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
-    title = "A GGUF file of a scaled Llama without its divisors"
+    title = "The GGUF file of a scaled Llama lacks rope_freqs"
     severity = "warning"
     hint = f"{_AGAIN}: it writes rope_freqs.weight for models with a llama3 scaling."
     blames = "file"
@@ -56,7 +56,7 @@ class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
 
 
 class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
-    title = "Divisors of the rates that no scaling gives, or that are applied twice"
+    title = "rope_freqs match no scaling, or are applied twice"
     severity = "warning"
     hint = f"{_AGAIN}, or take the scaling keys out where the tensor holds the scaling already."
     blames = "file"
@@ -91,7 +91,7 @@ class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
 
 
 class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
-    title = "A LongRoPE model without its lists"
+    title = "LongRoPE factors are missing"
     severity = "warning"
     hint = f"{_AGAIN}: it writes rope_factors_long.weight and rope_factors_short.weight."
     blames = "file"
@@ -107,7 +107,7 @@ class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
 
 
 class DimensionCount(Kind, code="dimension-count"):
-    title = "A number of turned channels that is no share of a head"
+    title = "The number of RoPE dimensions does not fit the head"
     severity = "warning"
     hint = "Set the key to the channels that turn in the model's original config (a share of a head, or all of it)."
     blames = "file"

@@ -22,7 +22,7 @@ _OF_SOME = {
 
 
 class ConflictingKeys(Kind, code="conflicting-keys"):
-    title = "Two keys of one file disagree about one thing"
+    title = "Two keys of one file contradict each other"
     severity = "warning"
     hint = "Find out which one the model was trained with and delete or correct the other."
     blames = "ambiguous"
@@ -49,7 +49,8 @@ class ConflictingKeys(Kind, code="conflicting-keys"):
 
 
 class DuplicateKey(Kind, code="duplicate-key"):
-    title = "A key that stands in the file more than once"
+    title = "A key occurs more than once in the file"
+    news = True
     hint = "Find out which value the model was trained with and delete the other."
 
     def blames(self) -> str | None:
@@ -64,7 +65,7 @@ class DuplicateKey(Kind, code="duplicate-key"):
 
 
 class UnknownKey(Kind, code="unknown-key"):
-    title = "A key of a rotary block that no reader knows"
+    title = "A RoPE key is unknown to every runtime"
     severity = "warning"
     hint = "Correct the spelling or delete the key; if a reader of yours needs it, `--ignore unknown-key`."
     blames = "file"
@@ -103,7 +104,8 @@ class UnknownKey(Kind, code="unknown-key"):
 
 
 class IgnoredKey(Kind, code="ignored-key"):
-    title = "A key that this model type does not read"
+    title = "A key is not read by this model type"
+    news = True
     hint = "Move it to where this model type reads it, or delete it."
     because: str | None = None
     read_instead: str = ""
@@ -141,7 +143,7 @@ class IgnoredKey(Kind, code="ignored-key"):
 
 
 class ConflictingShapes(Kind, code="conflicting-shapes"):
-    title = "The old and the new shape of the config disagree"
+    title = "The old and the new config format contradict each other"
     severity = "warning"
     hint = "Find out which one the model was trained with and make both places say it, or delete the other."
     blames = "ambiguous"
@@ -192,7 +194,7 @@ class ConflictingShapes(Kind, code="conflicting-shapes"):
 
 
 class ConflictingSpellings(Kind, code="conflicting-spellings"):
-    title = "type and rope_type of one block contradict each other"
+    title = "type and rope_type contradict each other"
     severity = "warning"
     hint = (
         "Find out which scaling the model was trained with and write it under both spellings, or under rope_type only."
@@ -217,7 +219,7 @@ class ConflictingSpellings(Kind, code="conflicting-spellings"):
 
 
 class FlatLayerTypes(Kind, code="flat-layer-types"):
-    title = "One flat rotary block where each kind of layer has its own"
+    title = "One RoPE block where each layer type needs its own"
     severity = "warning"
     hint = "Write one object for each kind of layer into the block, as the model's original release has it."
     blames = "file"

@@ -12,7 +12,7 @@ from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
 from clockhands.readers.telling import listed
 
-IF_SOUND = "Nothing to mend: sound models have this too."
+EXPECTED = "Expected for this model; no action needed."
 
 
 class Kind:
@@ -36,6 +36,7 @@ class Kind:
         means: What it does to a model and how it shows, for `clockhands explain`.
         unmended: Why no change of the file mends it, or why not in every case.
         cases: Public cases: ``owner/repository#number``, with the month.
+        news: Whether a note is worth reading: it is not what every correct model of the type has.
     """
 
     kinds: ClassVar[dict[str, type["Kind"]]] = {}
@@ -50,6 +51,7 @@ class Kind:
     means: str = ""
     unmended: str = ""
     cases: tuple[str, ...] = ()
+    news: bool = False
 
     def __init_subclass__(cls, code: str = "") -> None:
         cls.fields = cls.fields | inspect.get_annotations(cls).keys()

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
-from clockhands.auditing.findings._kind import IF_SOUND, Kind, spoken
+from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
 from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, in_a_file, labels_of, rotary_parts
 from clockhands.sources.fields import MOST_LAYERS
 from clockhands.sources.projections import other_widths
 
 
 class LayerTypeScaling(Kind, code="layer-type-scaling"):
-    title = "The scaling stands on the wrong kind of layer"
+    title = "The RoPE scaling is on the wrong layer type"
     severity = "warning"
     hint = "Put the scaling on the kind of layer that the model's original release has it on."
     blames = "file"
@@ -53,7 +53,7 @@ class LayerTypeScaling(Kind, code="layer-type-scaling"):
 
 
 class NopeInverted(Kind, code="nope-inverted"):
-    title = "The list of layers without rotation is inverted, or names none"
+    title = "The list of layers without RoPE is inverted or empty"
     severity = "warning"
     hint = "Correct the list: in no_rope_layers, in spite of its name, 1 means that a layer rotates."
     blames = "file"
@@ -86,7 +86,7 @@ class NopeInverted(Kind, code="nope-inverted"):
 
 
 class MropeSections(Kind, code="mrope-sections"):
-    title = "The sections of time, rows and columns do not fill the pairs"
+    title = "M-RoPE sections do not add up to the number of pairs"
     hint = "Copy the sections from the model's original release: they must fill half of the channels that turn."
     blames = "file"
     together: int
@@ -121,7 +121,7 @@ class MropeSections(Kind, code="mrope-sections"):
 
 
 class MropeOrder(Kind, code="mrope-order"):
-    title = "mrope_interleaved contradicts the code of the type"
+    title = "mrope_interleaved contradicts the model type"
     severity = "warning"
     hint = "Write what the code of the type does; the key does not say which two channels form a pair."
     blames = "file"
@@ -143,7 +143,7 @@ class MropeOrder(Kind, code="mrope-order"):
 
 
 class PartialMeaning(Kind, code="partial-meaning"):
-    title = "partial_rotary_factor read in its other meaning"
+    title = "partial_rotary_factor is read in its other meaning"
     share: float
     type: str
     class_meaning: str | None = None
@@ -152,7 +152,7 @@ class PartialMeaning(Kind, code="partial-meaning"):
 
     def hint(self) -> str:
         return (
-            f"{IF_SOUND} When you port it, check which pairs turn, and at which rates."
+            f"{EXPECTED} When you port it, check which pairs turn, and at which rates."
             if self._as_it_should_be()
             else "Write the type of scaling that the class of this model has."
         )
@@ -200,16 +200,16 @@ class PartialMeaning(Kind, code="partial-meaning"):
 
 
 class InertWindow(Kind, code="inert-window"):
-    title = "A window that is switched off"
+    title = "The sliding window is switched off"
     severity = "note"
-    hint = f"{IF_SOUND} A reader that looks at the window alone would cut the context off."
+    hint = f"{EXPECTED} A reader that looks at the window alone would cut the context off."
 
     def message(self) -> str:
         return f"{self.said()}: the window is switched off, and no layer has one."
 
 
 class OtherHeadWidth(Kind, code="head-width"):
-    title = "Heads of another width in the weights than in what is declared"
+    title = "The head width in the weights differs from the declared one"
     severity = "warning"
     hint = "Write the width that the weights have into the file, or take the weights that it was written for."
     blames = "file"

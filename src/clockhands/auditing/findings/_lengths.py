@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing.findings._kind import IF_SOUND, Kind, spoken
+from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
 from clockhands.auditing.findings._parts import TEXT, Audited, check, declared, in_a_file
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import completes
@@ -14,7 +14,7 @@ from clockhands.sources.resolved import Code, Resolved
 
 
 class BeyondContext(Kind, code="beyond-context"):
-    title = "A length past the declared context"
+    title = "The length exceeds the declared context"
     severity = "warning"
     length: int
     context: int
@@ -37,6 +37,7 @@ class BeyondContext(Kind, code="beyond-context"):
 
 class LengthsDiffer(Kind, code="lengths-differ"):
     title = "Two lengths disagree"
+    news = True
     leaves: str
     other: int = 0
     context: int = 0
@@ -44,7 +45,7 @@ class LengthsDiffer(Kind, code="lengths-differ"):
 
     def hint(self) -> str:
         return (
-            IF_SOUND
+            EXPECTED
             if self.severity() == "note"
             else "Find out which length the model was trained for, and write that one in both places."
         )
@@ -70,9 +71,9 @@ class LengthsDiffer(Kind, code="lengths-differ"):
 
 
 class NeverTurning(Kind, code="never-turning"):
-    title = "Pairs that never complete a turn in training"
+    title = "Pairs never complete a rotation within the trained length"
     severity = "note"
-    hint = f"{IF_SOUND} It matters when the model is served at a longer length than it was trained on."
+    hint = f"{EXPECTED} It matters when the model is served at a longer length than it was trained on."
     pairs_that_never_complete_a_turn: int
     pairs: int
     length: int
@@ -91,9 +92,9 @@ class NeverTurning(Kind, code="never-turning"):
 
 
 class BaseBelowBound(Kind, code="base-below-bound"):
-    title = "The base is low for the context"
+    title = "The base is low for the context length"
     severity = "note"
-    hint = f"{IF_SOUND} Whoever trains the model further for long texts may raise the base."
+    hint = f"{EXPECTED} Whoever trains the model further for long texts may raise the base."
     first_failing_distance: int
     reach: int
     scaled: bool | None = None
@@ -109,7 +110,7 @@ class BaseBelowBound(Kind, code="base-below-bound"):
 
 
 class PaddingOffset(Kind, code="padding-offset"):
-    title = "A table that begins with rows for no position"
+    title = "The table begins with rows for padding positions"
     severity = "note"
     hint = "Nothing to mend. Number positions from that row when you port the model."
     rows: int
@@ -128,7 +129,7 @@ class PaddingOffset(Kind, code="padding-offset"):
 
 
 class CollidingPositions(Kind, code="colliding-positions"):
-    title = "Positions that the checkpoint's dtype cannot tell apart"
+    title = "Positions collide in the checkpoint's dtype"
     severity = "note"
     hint = "Nothing to mend in the file. Keep positions whole or in float32 when you port, cast or quantise the model."
     first: int

@@ -65,7 +65,7 @@ class Loaded(Kind):
 
 
 class BufferUninitialised(Loaded, code="buffer-uninitialised"):
-    title = "Rates of a loaded model that nobody filled"
+    title = "The RoPE frequency buffer is uninitialised"
     severity = "error"
     wrong: int
     pairs: int
@@ -83,7 +83,7 @@ class BufferUninitialised(Loaded, code="buffer-uninitialised"):
 
 
 class BufferZero(Loaded, code="buffer-zero"):
-    title = "Rates of a loaded model that are zero"
+    title = "The RoPE frequency buffer is all zeros"
     severity = "error"
 
     def message(self) -> str:
@@ -91,7 +91,7 @@ class BufferZero(Loaded, code="buffer-zero"):
 
 
 class BufferUnscaled(Loaded, code="buffer-unscaled"):
-    title = "Rates of a loaded model without the declared scaling"
+    title = "The RoPE frequency buffer lacks the declared scaling"
     severity = "error"
     base: float | None = None
     declared_factor: float | None = None
@@ -107,7 +107,7 @@ class BufferUnscaled(Loaded, code="buffer-unscaled"):
 
 
 class BufferScaledTwice(Loaded, code="buffer-scaled-twice"):
-    title = "Rates of a loaded model that are scaled twice"
+    title = "The RoPE frequency buffer is scaled twice"
     severity = "error"
     effective_factor: float
     declared_factor: float | None = None
@@ -121,7 +121,7 @@ class BufferScaledTwice(Loaded, code="buffer-scaled-twice"):
 
 
 class BufferOfAnotherFactor(Loaded, code="buffer-of-another-factor"):
-    title = "Rates of a loaded model scaled by another factor"
+    title = "The RoPE frequency buffer is scaled by another factor"
     severity = "error"
     effective_factor: float
     declared_factor: float
@@ -135,7 +135,7 @@ class BufferOfAnotherFactor(Loaded, code="buffer-of-another-factor"):
 
 
 class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
-    title = "Rates of a loaded model from another base"
+    title = "The RoPE frequency buffer was made with another base"
     severity = "error"
     base_in_effect: float
     declared_base: float
@@ -156,7 +156,7 @@ class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
 
 
 class BufferOfAnotherScaling(Loaded, code="buffer-of-another-scaling"):
-    title = "Rates of a loaded model with another type of scaling"
+    title = "The RoPE frequency buffer has another scaling type"
     severity = "error"
     scaling_in_effect: str
     declared_scaling: str
@@ -171,7 +171,7 @@ class BufferOfAnotherScaling(Loaded, code="buffer-of-another-scaling"):
 
 
 class BufferOfAnotherWidth(Loaded, code="buffer-of-another-width"):
-    title = "Rates of a loaded model for another number of pairs"
+    title = "The RoPE frequency buffer has another number of pairs"
     severity = "error"
     pairs: int
     declared_pairs: int
@@ -182,7 +182,7 @@ class BufferOfAnotherWidth(Loaded, code="buffer-of-another-width"):
 
 
 class SharedObjectMutated(Loaded, code="shared-object-mutated"):
-    title = "Rates that become fewer from layer to layer"
+    title = "A shared RoPE frequency buffer shrinks from layer to layer"
     severity = "error"
     pairs_by_layer: Mapping[str, int]
     declared_pairs: int
@@ -197,7 +197,7 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
 
 
 class BufferDiffers(Loaded, code="buffer-differs"):
-    title = "Rates of a loaded model that are not the declared ones"
+    title = "The RoPE frequency buffer differs from the declared frequencies"
     severity = "error"
 
     def message(self) -> str:
@@ -205,7 +205,7 @@ class BufferDiffers(Loaded, code="buffer-differs"):
 
 
 class BufferOnMeta(Loaded, code="buffer-on-meta"):
-    title = "Rates of a loaded model that have no numbers"
+    title = "The RoPE frequency buffer has no data (meta device)"
     severity = "error"
 
     def message(self) -> str:
@@ -216,7 +216,7 @@ class BufferOnMeta(Loaded, code="buffer-on-meta"):
 
 
 class SlopesDiffer(Loaded, code="slopes-differ"):
-    title = "Slopes of a loaded model that are not those of its heads"
+    title = "The ALiBi slopes differ from those of the number of heads"
     severity = "error"
 
     def message(self) -> str:
@@ -225,7 +225,7 @@ class SlopesDiffer(Loaded, code="slopes-differ"):
 
 
 class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
-    title = "A loaded model whose factor on cosine and sine is another"
+    title = "The attention factor of the loaded model differs"
     severity = "error"
 
     def message(self) -> str:
@@ -237,7 +237,7 @@ class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
 
 
 class IdsOfFloats(Loaded, code="ids-of-floats"):
-    title = "Position numbers of a loaded model that are floats, or wrong"
+    title = "Position ids of the loaded model are floats or wrong"
     severity = "error"
     dtype: str
     count: int
@@ -260,7 +260,7 @@ class IdsOfFloats(Loaded, code="ids-of-floats"):
 
 
 class TableUninitialised(Loaded, code="table-uninitialised"):
-    title = "A table of positions that nobody filled"
+    title = "The position table is uninitialised"
     severity = "error"
     least: float
     most: float
@@ -274,7 +274,7 @@ class TableUninitialised(Loaded, code="table-uninitialised"):
 
 
 class RotationDiffers(Loaded, code="rotation-differs"):
-    title = "A loaded model that turns otherwise than declared"
+    title = "The loaded model rotates differently than declared"
     severity = "error"
     hint = "Look at how the part computes its phases: in which type, from which positions, and by which rates."
     parts: int = 1
@@ -289,7 +289,7 @@ class RotationDiffers(Loaded, code="rotation-differs"):
 
 
 class ScalingInert(Loaded, code="scaling-inert"):
-    title = "A scaling that the config declares and the loaded model lacks"
+    title = "The loaded model lacks the declared scaling"
     severity = "warning"
     scaling: str
     declared_factor: float | None = None
@@ -307,7 +307,7 @@ class ScalingInert(Loaded, code="scaling-inert"):
 
 
 class BufferRounded(Loaded, code="buffer-rounded"):
-    title = "Rates of a loaded model rounded to few bits"
+    title = "The RoPE frequency buffer is rounded to few bits"
     severity = "warning"
     context: int
     phase_error: float | None = None
@@ -323,7 +323,7 @@ class BufferRounded(Loaded, code="buffer-rounded"):
 
 
 class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
-    title = "Computed positions of a loaded model in another type"
+    title = "Computed positions of the loaded model have another dtype"
     dtype: str
     right: str
     error: float
@@ -343,7 +343,8 @@ class BufferOfAnotherDtype(Loaded, code="buffer-of-another-dtype"):
 
 
 class TableZero(Loaded, code="table-zero"):
-    title = "A table of positions that can be trained and is all zero"
+    title = "A trainable position table is all zeros"
+    news = True
     severity = "note"
     blames = None
     unmended = ""
@@ -357,7 +358,7 @@ class TableZero(Loaded, code="table-zero"):
 
 
 class BufferPersistent(Loaded, code="buffer-persistent"):
-    title = "Computed positions that are written with the weights"
+    title = "Computed positions are saved with the weights"
     severity = "note"
     blames = None
     unmended = ""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
-from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.measures import difference
 from clockhands.readers import Parted, Reading
@@ -25,7 +25,7 @@ def _times(ratio: float) -> str:
 
 
 class NewShapeOnly(Kind, code="new-shape-only"):
-    title = "Base and scaling stand in rope_parameters alone"
+    title = "Base and scaling are in rope_parameters only"
     severity = "warning"
     hint = "Write the base and the scaling in both shapes, with the same numbers, until no old reader is left."
     blames = "reader"
@@ -71,7 +71,7 @@ class NewShapeOnly(Kind, code="new-shape-only"):
 
 
 class UncommonScalingName(Kind, code="uncommon-scaling-name"):
-    title = "A name of a scaling that only some readers know"
+    title = "Only some runtimes know this scaling name"
     severity = "warning"
     hint = "Write the common name, with the numbers that the model was trained with."
     blames = "reader"
@@ -105,7 +105,7 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
 
 
 class MisplacedOriginal(Kind, code="misplaced-original"):
-    title = "LongRoPE's original length stands where its class does not look"
+    title = "LongRoPE's original length is where its class does not look"
     severity = "warning"
     hint = "Move the original length to where the class of this type reads it."
     blames = "reader"
@@ -128,7 +128,7 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
 
 
 class FlatVisionLanguage(Kind, code="flat-vision-language"):
-    title = "A flat config of images and text, of a type that now has a text_config"
+    title = "A flat config of a vision-language model whose type now has a text_config"
     severity = "warning"
     hint = "Put the fields of the text part into a text_config, as the class of this type saves them."
     blames = "reader"
@@ -143,7 +143,8 @@ class FlatVisionLanguage(Kind, code="flat-vision-language"):
 
 
 class LengthTimesFactor(Kind, code="length-times-factor"):
-    title = "Whether the declared length holds the factor already"
+    title = "Unclear whether the declared length already includes the factor"
+    news = True
     hint = "Serve it with the length set by hand; or say in the tokenizer's model_max_length which one is meant."
     blames = "ambiguous"
     length_x_factor: float
@@ -174,9 +175,9 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
 
 
 class LegacyLayerBases(Kind, code="legacy-layer-bases"):
-    title = "Two bases in keys of the old shape only"
+    title = "Two bases in keys of the old config format only"
     severity = "note"
-    hint = f"{IF_SOUND} Check that your reader turns the layers with a window by their own base."
+    hint = f"{EXPECTED} Check that your reader turns the layers with a window by their own base."
     blames = "reader"
     pair: int
     largest_ratio: float | None = None
@@ -192,9 +193,9 @@ class LegacyLayerBases(Kind, code="legacy-layer-bases"):
 
 
 class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
-    title = "An attention factor that the formula does not give"
+    title = "The attention factor differs from the formula"
     severity = "note"
-    hint = f"{IF_SOUND} Check that your reader takes the written factor."
+    hint = f"{EXPECTED} Check that your reader takes the written factor."
     blames = "reader"
     formula: float
     readers: Sequence[str] | None = None
@@ -215,9 +216,9 @@ class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
 
 
 class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
-    title = "mscale and mscale_all_dim: readers compute different attention factors"
+    title = "Runtimes disagree on the attention factor of mscale and mscale_all_dim"
     severity = "note"
-    hint = f"{IF_SOUND} Compare the outputs of your reader with those of the model's own code."
+    hint = f"{EXPECTED} Compare the outputs of your reader with those of the model's own code."
     blames = "ambiguous"
     ratio: float
     formula: float
@@ -238,9 +239,10 @@ class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
 
 
 class SoftmaxScale(Kind, code="softmax-scale"):
-    title = "mscale_all_dim scales the scores as well"
+    title = "mscale_all_dim also scales the attention scores"
+    news = True
     severity = "note"
-    hint = f"{IF_SOUND} Check that your reader scales the scores too."
+    hint = f"{EXPECTED} Check that your reader scales the scores too."
     blames = "reader"
     scale_of_the_scores: float
 
@@ -258,9 +260,9 @@ class SoftmaxScale(Kind, code="softmax-scale"):
 
 
 class UncommonBetas(Kind, code="uncommon-betas"):
-    title = "YaRN's ramp has other ends than usual"
+    title = "The YaRN ramp has uncommon beta_fast or beta_slow"
     severity = "note"
-    hint = f"{IF_SOUND} Check that your reader takes the ends of the ramp from the file."
+    hint = f"{EXPECTED} Check that your reader takes the ends of the ramp from the file."
     blames = "reader"
     last_pair: int
     largest_ratio: float

@@ -8,8 +8,10 @@ from importlib import resources
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
-from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, rotary_parts
+from clockhands.rotary import Rotary
+from clockhands.scaling import Llama3
 from clockhands.sources.resolved import Code
 
 
@@ -35,7 +37,7 @@ class OfRelease(Kind):
 
 
 class MissingScaling(OfRelease, code="missing-scaling"):
-    title = "A long context without the scaling that it was trained with"
+    title = "RoPE scaling is missing"
     severity = "warning"
     hint = (
         "Copy the scaling block from the model's original release, or declare the length that the base alone reaches."
@@ -50,15 +52,16 @@ class MissingScaling(OfRelease, code="missing-scaling"):
 
     def message(self) -> str:
         return (
-            f"{spoken(self.context)} positions are declared with a base of {spoken(self.base)} and no"
-            f" scaling, but with that base alone models of type {spoken(self.type)} reach"
-            f" {spoken(self.reach)}; {self.release}, which has this shape, has {self.its_scaling}."
-            " Beyond the first training's length the slow pairs turn too far."
+            f"The context length is {spoken(self.context)}, the base {spoken(self.base)}, and there is no RoPE scaling."
+            f" Published models of type {spoken(self.type)} with this base and no scaling have a context length of"
+            f" {spoken(self.reach)}; {self.release}, the published model of this shape, has {self.its_scaling}."
+            " Without it, angles beyond the original length are ones that the model has not seen in training."
         )
 
 
 class DiffersFromRelease(OfRelease, code="differs-from-release"):
-    title = "A published model's shape with another base or scaling"
+    title = "Base or scaling differ from the published model of this shape"
+    news = True
     here: str
     release: str
     published: str
@@ -72,18 +75,16 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
         return (
             "Compare it with the model's original release, and take its value if this model was made from it."
             if self.because or "because" not in self.evidence
-            else f"{IF_SOUND} If the model was not trained with another ladder, take the release's value."
+            else f"{EXPECTED} If the model was not trained with another ladder, take the release's value."
         )
 
     def blames(self) -> str | None:
         return "file" if self.because else None
 
     def message(self) -> str:
-        shape = f"has this shape ({self.shape})" if self.shape else "is of this type"
-        return (
-            f"{self.said() if self.stated else self.here}, but {self.release}, which {shape}, has"
-            f" {self.published}: {self._guess()}"
-        )
+        alike = "shape" if self.shape else "type"
+        here = self.said() if self.stated else self.here
+        return f"{here}, but the published model of this {alike}, {self.release}, has {self.published}. {self._guess()}"
 
     def edit(self) -> Edit | None:
         """The release's value in the place of what was lost; none for a model that may be meant to differ."""
@@ -91,8 +92,8 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
 
     def _guess(self) -> str:
         if self.because:
-            return f"{self.because}, and the release's was probably lost in a conversion or an export."
-        return "this is another model, or one that was stretched or trained further with another ladder."
+            return f"{self.because[:1].upper()}{self.because[1:]}: the value was probably lost or mistyped."
+        return "This is another model, or the model was extended or trained further with other RoPE settings."
 
 
 # Tokens that derivatives of a model add to its vocabulary, at most.
@@ -143,6 +144,7 @@ class Release:
         scaling: Its scaling block, without lists; None without a scaling.
         sections: How many pairs turn by time, rows and columns; None where tokens have one position.
         context: Positions that it was published with; None where that is not known.
+        trained: The original length that a YaRN extension of it starts from, where its publisher documents one.
         source: The copy of its config that this was read from.
     """
 
@@ -152,6 +154,7 @@ class Release:
     scaling: Mapping[str, Any] | None
     sections: tuple[int, ...] | None
     context: int | None
+    trained: int | None
     source: str
 
 
@@ -169,6 +172,7 @@ def releases() -> tuple[Release, ...]:
             row["scaling"],
             tuple(row["sections"]) if "sections" in row else None,
             row["context"],
+            row.get("trained"),
             row["source"],
         )
         for row in data["releases"]
@@ -210,6 +214,7 @@ _PLAIN_CONTEXT = 8_192
 _USUAL_LLAMA3 = 8.0
 CLAIMED = 4
 """How many times longer than what the base alone reaches a context has to be, to need the scaling."""
+_LLAMA3 = ("low_freq_factor", "high_freq_factor")
 OF_LENGTH = ("llama3", "yarn", "longrope")
 """Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training."""
 
@@ -265,6 +270,11 @@ def with_release(subject: Audited, case: Kind) -> Kind:
         if block is None and code == "missing-original":
             block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
         own = next((each for each in known if block is not None and _completes(block, each)), None)
+        trained = next((each for each in known if each.scaling is None and each.trained), None)
+        if own is None and trained is not None and block is not None and code == "missing-original":
+            values = {"original_max_position_embeddings": trained.trained}
+            mended = {"mended at": block.place, "mended with": values, "merged": True}
+            return type(case)({**evidence, "release": trained.name, **mended}, case.layers)
         if own is not None:
             return type(case)({**evidence, "release": own.name, **_mended(part, own)}, case.layers)
     return case
@@ -298,7 +308,16 @@ def _differing(
 ) -> Iterator[Kind]:
     if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
         return
-    nearest = max(known, key=lambda each: (*_nearness(code, each), each.shape.vocabulary == shape.vocabulary))
+    extended = _extended(code, known)
+    if extended is not None:
+        stated = any("original_max_position_embeddings" in block.values for block in part.blocks())
+        if stated and extended.trained != (code.scaling or {}).get("original"):
+            yield _other_original(part, code, extended, shape)
+        return
+    nearest = max(
+        known,
+        key=lambda each: (*_nearness(code, each, subject.resolved.context), each.shape.vocabulary == shape.vocabulary),
+    )
     if not _same_base(code, nearest):
         yield _other_base(subject, part, code, nearest, shape)
     # A scaling that stands where this type does not read it is a finding of its own.
@@ -307,10 +326,39 @@ def _differing(
         yield _other_scaling(subject, part, code, nearest, shape)
 
 
-def _nearness(code: Code, release: Release) -> tuple[bool, bool, bool]:
+def _extended(code: Code, known: tuple[Release, ...]) -> Release | None:
+    """The release without a scaling that this one extends by a YaRN, where its original length is documented."""
+    scaling = code.scaling or {}
+    if scaling.get("type") != "yarn" or scaling.get("original") is None:
+        return None
+    own = [each for each in known if each.scaling is None and each.trained is not None and _same_base(code, each)]
+    return next((each for each in own if each.trained == scaling["original"]), next(iter(own), None))
+
+
+def _other_original(part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
+    """A YaRN whose original length is not the one that the release was trained with."""
+    block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
+    evidence: dict[str, Any] = {} if block is None else block.said("original_max_position_embeddings")
+    if not evidence:
+        evidence = {"here": f"The original length of the scaling is {spoken((code.scaling or {}).get('original'))}"}
+    evidence |= {"release": release.name, "shape": str(shape)}
+    evidence |= {"published": f"an original length of {spoken(release.trained)}"}
+    evidence |= {"because": "every YaRN extension of it starts there", "source of the release": release.source}
+    if block is not None:
+        values = {"original_max_position_embeddings": release.trained}
+        evidence |= {"mended at": block.place, "mended with": values, "merged": True}
+    return DiffersFromRelease(evidence, code.layers)
+
+
+def _nearness(code: Code, release: Release, context: int | None) -> tuple[bool, bool, bool, bool]:
     here, there = scaling_of(code), release.scaling
     kinds = [None if scaling is None else scaling["rope_type"] for scaling in (here, there)]
-    return _same_base(code, release), _same_scaling(code, release), kinds[0] == kinds[1]
+    return (
+        _same_base(code, release),
+        _same_scaling(code, release),
+        kinds[0] == kinds[1],
+        release.context is not None and release.context == context,
+    )
 
 
 def _main_code(subject: Audited, part: Part) -> Code | None:
@@ -397,6 +445,11 @@ def _other_base(subject: Audited, part: Part, code: Code, release: Release, shap
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
         because = f"{spoken(code.base)} is what readers take where a file has no base" if lost else None
+        if not lost and context == release.context and _same_scaling(code, release):
+            if release.scaling is not None:
+                because = "context length and scaling are those of the release"
+            elif code.base is not None and release.base in (code.base * 10, code.base / 10):
+                because = "the context length is that of the release, and the base has a zero more or less"
     at = next(
         iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
     )
@@ -418,10 +471,14 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
     else:
         for block in part.blocks():
             evidence |= block.said("rope_type", "type", "factor")
+            if here.get("factor") == (there or {}).get("factor"):
+                evidence |= block.said(*_LLAMA3)
         evidence = evidence or {"here": f"The scaling is {scaling_in_words(here)}"}
         usual = here.get("rope_type") == "llama3" and here.get("factor") == _USUAL_LLAMA3
         if usual and there is not None and there["rope_type"] == "llama3" and there["factor"] != here["factor"]:
             because = f"{spoken(_USUAL_LLAMA3)} is the factor of Llama 3.1 and a default of converters"
+        elif there is not None and _same_base(code, release) and subject.resolved.context == release.context:
+            because = "base and context length are those of the release"
     published = "no scaling" if there is None else scaling_in_words(there)
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}
@@ -463,6 +520,8 @@ def _same_scaling(code: Code, release: Release) -> bool:
     if here["rope_type"] != there["rope_type"] or here["factor"] != there["factor"]:
         return False
     original = there.get("original_max_position_embeddings")
+    if here["rope_type"] == "llama3" and any(here[key] != there.get(key, here[key]) for key in _LLAMA3):
+        return False
     return original is None or here["original"] == original
 
 
@@ -471,11 +530,15 @@ def scaling_of(code: Code) -> dict[str, Any] | None:
     held = code.scaling
     if held is None or held.get("type") is None or (held["type"] == "linear" and held.get("factor") == 1):
         return None
-    return {"rope_type": held["type"], "factor": held.get("factor"), "original": held.get("original")}
+    found = {"rope_type": held["type"], "factor": held.get("factor"), "original": held.get("original")}
+    if isinstance(code.spec, Rotary) and isinstance(code.spec.scaling, Llama3):
+        found |= {key: getattr(code.spec.scaling, key) for key in _LLAMA3}
+    return found
 
 
 def scaling_in_words(block: Mapping[str, Any] | None) -> str:
     """What a release scales by."""
     if block is None:
         return "no scaling"
-    return f"the scaling {block['rope_type']} with a factor of {spoken(block['factor'])}"
+    ends = listed([f"{key} {spoken(block[key])}" for key in _LLAMA3 if key in block])
+    return f"the scaling {block['rope_type']} with a factor of {spoken(block['factor'])}{f', {ends}' if ends else ''}"

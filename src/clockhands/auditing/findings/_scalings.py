@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clockhands.auditing._edits import Edit, moved, replaced, together
-from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, nearest, spoken
+from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, nearest, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file, rotary_parts
 from clockhands.auditing.findings._releases import OfRelease
 from clockhands.measures.ladders.base_bound import first_failing_distance
@@ -16,7 +16,7 @@ _BY_ITSELF = "a scaling block with its numbers"
 
 
 class UnknownScaling(Kind, code="unknown-scaling"):
-    title = "A scaling that is not known"
+    title = "Unknown RoPE scaling type"
     severity = "error"
     hint = "Correct the spelling, or use a release of clockhands that knows this scaling."
     blames = "file"
@@ -38,7 +38,7 @@ class UnknownScaling(Kind, code="unknown-scaling"):
 
 
 class IncompleteScaling(OfRelease, code="incomplete-scaling"):
-    title = "A scaling block that lacks numbers"
+    title = "RoPE scaling lacks required values"
     hint = "Copy the whole block from the model's original release; readers that guess differ."
     blames = "file"
     missing: str = "a required key"
@@ -54,7 +54,7 @@ class IncompleteScaling(OfRelease, code="incomplete-scaling"):
 
 
 class MissingOriginal(OfRelease, code="missing-original"):
-    title = "A scaling without the length of the first training"
+    title = "RoPE scaling lacks the original length"
     severity = "warning"
     hint = "Add original_max_position_embeddings with the length of the first training."
     blames = "file"
@@ -68,14 +68,14 @@ class MissingOriginal(OfRelease, code="missing-original"):
 
 
 class FactorTimesOriginal(Kind, code="factor-times-original"):
-    title = "Factor x original length is not the declared length"
+    title = "Factor x original length is not the declared context length"
     scaling: str | None = None
     switched_on_in: str | None = None
     factor_x_original: Any = None
 
     def hint(self) -> str:
         return (
-            IF_SOUND if self.severity() == "note" else "Make the three numbers agree with the model's original release."
+            EXPECTED if self.severity() == "note" else "Make the three numbers agree with the model's original release."
         )
 
     def blames(self) -> str | None:
@@ -116,7 +116,7 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
 
 
 class WrongOriginal(Kind, code="wrong-original"):
-    title = "An original length that cannot be the training's"
+    title = "The original length of the RoPE scaling is wrong"
     severity = "warning"
     hint = "Write the length of the first training, which the model's original release names."
     blames = "file"
@@ -156,7 +156,7 @@ class WrongOriginal(Kind, code="wrong-original"):
 
 
 class LongropeLists(Kind, code="longrope-lists"):
-    title = "A LongRoPE list of the wrong length"
+    title = "A LongRoPE list has the wrong length"
     severity = "error"
     hint = "Copy the list from the model's original release: it needs one number for each pair that turns."
     blames = "file"
@@ -172,7 +172,7 @@ class LongropeLists(Kind, code="longrope-lists"):
 
 
 class LongropeSwapped(Kind, code="longrope-swapped"):
-    title = "LongRoPE's short and long list are swapped"
+    title = "LongRoPE's short and long lists are swapped"
     severity = "warning"
     hint = "Swap the two lists; the long one has the larger numbers."
     blames = "file"

@@ -33,7 +33,7 @@ class Stored(Kind):
 
 
 class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
-    title = "Stored rates that are not the declared ones"
+    title = "Stored RoPE frequencies differ from the declared ones"
     severity = "warning"
     hint = loaded.BufferDiffers.hint
     blames = "file"
@@ -58,7 +58,7 @@ class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
 def _in_a_checkpoint(kind: type[Kind]) -> type[Kind]:
     """A kind for a loaded model's rates, for those in a checkpoint: the same cause has the same sentence and hint."""
     kind.blames = "file"
-    kind.title = kind.title.replace("of a loaded model", "in a checkpoint")
+    kind.title = kind.title.replace("frequency buffer", "frequency tensor in the checkpoint")
     kind.means = f"{kind.means} {StoredFrequenciesDiffer.means}"
     return kind
 
@@ -87,7 +87,7 @@ class StoredFrequenciesRounded(loaded.BufferRounded, code="stored-frequencies-ro
 
 
 class FloatPositionIds(Stored, code="float-position-ids"):
-    title = "Position numbers stored as floats, or wrong"
+    title = "Stored position ids are floats or wrong"
     severity = "warning"
     hint = "Leave position_ids out of the checkpoint, or store them again as whole numbers from 0 on in int64."
     blames = "file"
@@ -114,7 +114,7 @@ class FloatPositionIds(Stored, code="float-position-ids"):
 
 
 class StoredFrequencies(Stored, code="stored-frequencies"):
-    title = "Rates stored in the checkpoint"
+    title = "RoPE frequencies are stored in the checkpoint"
     severity = "note"
     hint = "Nothing to mend. Who writes the checkpoint anew may leave the tensors out."
 

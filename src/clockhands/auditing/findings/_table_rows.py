@@ -15,7 +15,7 @@ import numpy as np
 from clockhands.additive import AdditiveCode, Sinusoidal, table
 from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
-from clockhands.auditing.findings._kind import IF_SOUND, Kind, listed, spoken
+from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import TEXT, Audited, check, declared
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
@@ -32,7 +32,7 @@ _TENSOR = "The numbers of a tensor have to be made or loaded again."
 
 
 class ShortTable(Kind, code="short-table"):
-    title = "A learned table that ends before the declared length"
+    title = "The learned position table is shorter than the declared context"
     severity = "error"
     hint = "Lower the declared length to what the table has, or use the table that the config was written for."
     blames = "file"
@@ -62,7 +62,7 @@ class ShortTable(Kind, code="short-table"):
 
 
 class NonFiniteRows(Kind, code="non-finite-rows"):
-    title = "Rows of a table hold NaN or infinity"
+    title = "The position table contains NaN or infinity"
     severity = "error"
     hint = "Load the file again from its source; if it is so there, the training or a conversion broke it."
     blames = "file"
@@ -76,7 +76,7 @@ class NonFiniteRows(Kind, code="non-finite-rows"):
 
 
 class ZeroTable(Kind, code="zero-table"):
-    title = "A table of positions in which every number is zero"
+    title = "The position table is all zeros"
     severity = "error"
     hint = (
         "Load the weights that the table was trained in, or compute it: a loader may have left it as it was allocated."
@@ -91,7 +91,7 @@ class ZeroTable(Kind, code="zero-table"):
 
 
 class RepeatedRows(Kind, code="repeated-rows"):
-    title = "Rows of a table repeat the row before"
+    title = "Rows of the position table repeat the previous row"
     hint = (
         "Make the table anew, with positions and phases in float32 or better: bfloat16 holds no odd number above 256."
     )
@@ -118,7 +118,7 @@ class RepeatedRows(Kind, code="repeated-rows"):
 
 
 class TableDiffers(Kind, code="table-differs"):
-    title = "The table in the weights is not the one that is declared"
+    title = "The stored position table differs from the declared one"
     severity = "warning"
     hint = "Find out which of the two the model was trained with: a reader may load the one or compute the other."
     blames = "ambiguous"
@@ -140,7 +140,7 @@ class TableDiffers(Kind, code="table-differs"):
 
 
 class WrongRows(Kind, code="wrong-rows"):
-    title = "A few rows of a table are not what the others make"
+    title = "Some rows of the position table are wrong"
     severity = "warning"
     hint = "Load the file again from its source, or make these rows anew with `clockhands table`."
     blames = "file"
@@ -157,7 +157,7 @@ class WrongRows(Kind, code="wrong-rows"):
 
 
 class ZeroRows(Kind, code="zero-rows"):
-    title = "Rows of zeros where positions stand"
+    title = "Some rows of the position table are zero"
     severity = "warning"
     hint = "Rows of padding and of class tokens may be zeros; for any other, load the file again."
     blames = "file"
@@ -172,7 +172,7 @@ class ZeroRows(Kind, code="zero-rows"):
 
 
 class LowPrecisionTable(Kind, code="low-precision"):
-    title = "Rates or positions rounded to bfloat16 or float16"
+    title = "Frequencies or positions are rounded to bfloat16 or float16"
     severity = "warning"
     hint = "Make the table anew in float32 if the model was not trained with these numbers; keep it if it was."
     blames = "file"
@@ -203,7 +203,7 @@ class LowPrecisionTable(Kind, code="low-precision"):
 
 
 class TableSize(Kind, code="table-size"):
-    title = "The shape of a table is not what is declared"
+    title = "The position table has another shape than declared"
     severity = "warning"
     hint = "Correct the config, or take the weights that it was written for; strict loaders refuse both."
     blames = "file"
@@ -223,7 +223,8 @@ class TableSize(Kind, code="table-size"):
 
 
 class Recognised(Kind, code="recognised"):
-    title = "A table that a formula makes"
+    title = "The table follows a known formula"
+    news = True
     severity = "note"
     hint = "Nothing to mend. `clockhands identify` says more, and how to make it again."
     computed: bool
@@ -244,9 +245,10 @@ class Recognised(Kind, code="recognised"):
 
 
 class MovedTable(Kind, code="moved-table"):
-    title = "A sinusoid that was trained further"
+    title = "A sinusoidal table was trained further"
+    news = True
     severity = "note"
-    hint = f"{IF_SOUND} Whoever computes the table from its formula has another model."
+    hint = f"{EXPECTED} Whoever computes the table from its formula has another model."
     share: float
     largest_difference: float
     furthest_row: int
@@ -260,7 +262,8 @@ class MovedTable(Kind, code="moved-table"):
 
 
 class NotRecognised(Kind, code="not-recognised"):
-    title = "A bare array that is no known position code"
+    title = "The array is no known position encoding"
+    news = True
     severity = "note"
     hint = "Audit the config or the model that this array belongs to."
     shape: str

@@ -68,7 +68,7 @@ class Default(Kind):
 
 
 class ImpossibleValue(Kind, code="impossible-value"):
-    title = "A value from which no code can be made"
+    title = "A value cannot be used"
     severity = "error"
     hint = "Put the value in that the model was trained with; the original release of the model has it."
     blames = "file"
@@ -82,7 +82,7 @@ class ImpossibleValue(Kind, code="impossible-value"):
 
 
 class UnreadableField(Kind, code="unreadable-field"):
-    title = "A field whose form is not understood"
+    title = "A field has a form that is not understood"
     severity = "warning"
     hint = "Write the field as the model's library writes it."
     blames = "file"
@@ -94,7 +94,7 @@ class UnreadableField(Kind, code="unreadable-field"):
 
 
 class TextNumber(Kind, code="text-number"):
-    title = "A number that is written as a text"
+    title = "A number is written as text"
     severity = "warning"
     hint = "Write it as a number, without the quotes."
     blames = "file"
@@ -115,7 +115,7 @@ class TextNumber(Kind, code="text-number"):
 
 
 class DefaultBase(Default, code="default-base"):
-    title = "The base is not in the file"
+    title = "The RoPE base is not in the file"
 
     def hint(self) -> str:
         return (
@@ -134,12 +134,14 @@ class DefaultBase(Default, code="default-base"):
 
 
 class DefaultValue(Default, code="default-value"):
-    title = "A value that the model's class fills in"
+    title = "A value is filled in by the model's class"
+    news = True
     hint = "Write the value into the file, so that no reader has to guess."
 
 
 class MissingValue(Kind, code="missing-value"):
-    title = "A value that is needed and not there"
+    title = "A required value is missing"
+    news = True
     severity = "note"
     hint = "Add it with the value that the model was trained with."
     missing: str
@@ -153,7 +155,7 @@ class MissingValue(Kind, code="missing-value"):
 
 
 class ConvertedLayout(Kind, code="converted-layout"):
-    title = "Weights converted to a pairing that the type's own code does not have"
+    title = "The weights have another layout than the model type's own code"
     severity = "warning"
     hint = "Run it with code that pairs as the key says, or convert it back with `clockhands convert`."
     blames = "reader"
@@ -168,7 +170,8 @@ class ConvertedLayout(Kind, code="converted-layout"):
 
 
 class UnknownModelType(Kind, code="unknown-model-type"):
-    title = "A model type that the table does not hold"
+    title = "Unknown model type"
+    news = True
     severity = "note"
     hint = "Check the layout against the model's code before you convert or port it."
     read_as: Any = None
@@ -188,7 +191,8 @@ class UnknownModelType(Kind, code="unknown-model-type"):
 
 
 class NothingDeclared(Kind, code="nothing-declared"):
-    title = "A file that says nothing about positions"
+    title = "The file declares nothing about positions"
+    news = True
     severity = "note"
     hint = "Audit the model's config.json, or the folder that holds both."
 

@@ -28,7 +28,7 @@ def _z(value: float) -> str:
 
 
 class PairingAgainstFormat(Kind, code="pairing-against-format"):
-    title = "Weights that pair channels otherwise than readers of the file do"
+    title = "The layout of the weights is not that of the file format"
     severity = "warning"
     hint = (
         "Convert the file again from its source, or move the rows of q and k with `clockhands convert`; a reader that"
@@ -65,7 +65,7 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
 
 
 class PermutedHeads(Kind, code="permuted-heads"):
-    title = "Rows put in order for another number of heads"
+    title = "Rows are permuted for another number of heads"
     severity = "warning"
     hint = "Convert the model again, with the number of key heads for k and of query heads for q."
     blames = "file"

@@ -1,0 +1,41 @@
+"""Models in a folder and in the folders inside: config folders, GGUF files, and checkpoints without a config."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from clockhands.errors import ClockhandsError
+from clockhands.sources import files
+from clockhands.sources.key_lines import MOST
+
+_CONFIGS = ("config.json", "params.json", "hparams.json")
+# Keys that model configs have and the configs of other programs do not: one of them is enough.
+_OF_MODELS = frozenset({
+    "architectures", "d_model", "head_dim", "hidden_size", "max_position_embeddings", "model_type", "n_embd", "n_head",
+    "n_heads", "n_layer", "n_layers", "num_attention_heads", "num_hidden_layers", "rope_scaling", "rope_theta",
+    "text_config", "vision_config",
+})  # fmt: skip
+
+
+def models_under(folder: Path) -> Iterator[Path]:
+    """Every model, in the order of names: a folder with a model's config, or a GGUF file.
+
+    JSON files of other programs are passed over. Links to folders are not followed, and hidden folders not entered.
+    """
+    for here, inside, names in os.walk(folder):
+        inside[:] = sorted(name for name in inside if not name.startswith("."))
+        if any(_is_model(Path(here, name)) for name in _CONFIGS if name in names):
+            yield Path(here)
+        for name in sorted(names):
+            if name.lower().endswith(".gguf") and not name.startswith("."):
+                yield Path(here, name)
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        with files.open_regular(path) as file:
+            held = json.loads(file.read(MOST))
+    except (ClockhandsError, OSError, ValueError, RecursionError):
+        return False
+    return isinstance(held, dict) and not _OF_MODELS.isdisjoint(held)
