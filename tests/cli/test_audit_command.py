@@ -107,7 +107,12 @@ def test_all_targets_are_reported_and_the_gravest_decides(run, config, order, co
     assert [each["target"] for each in told.get("unread", [])] == ["missing.json"] * order.count("missing")
     text = run("audit", *(names[kind] for kind in order))
     assert text.code == code
-    assert [line for line in text.out.splitlines() if line in names.values()] == readable
+    assert all(names[kind] in text.out for kind in order if kind != "missing")
+    if set(readable) == {names["sound"], names["broken"]}:  # the worst first, and problems below
+        lines = text.out.splitlines()
+        at = lines.index(f"1 correct: {names['sound']}")
+        assert lines[at - 1].split() == [names["broken"], "1", "problem", "error", "impossible-value"]
+        assert names["sound"] not in "".join(lines[at + 1 :])
 
 
 def test_a_config_on_standard_input(run):

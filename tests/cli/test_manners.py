@@ -131,7 +131,7 @@ def test_text_that_the_terminal_cannot_hold_does_not_end_the_report(tmp_path):
     command = [*PROGRAM, "audit", str(tmp_path / "mødel.json"), str(tmp_path / "ø.json")]
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
     assert done.returncode == 2
-    assert b"model type   ll" in done.stdout
+    assert b"model        ll" in done.stdout
     assert done.stderr.startswith(b"error: ")
     assert b"Traceback" not in done.stderr
 

@@ -245,7 +245,7 @@ def test_smollm2_in_its_own_numbers(run):
     done = run("properties", smollm2_file())
     assert done.code == 0
     text = " ".join(done.out.split())
-    assert "layers 0-29: rotary" in text
+    assert "layers 0-29: RoPE" in text
     assert "over 8,192 tokens in float32" in text
     assert "12 of 32 pairs" in text
     assert "3,616" in text  # the first distance at which the bound of Men et al. fails

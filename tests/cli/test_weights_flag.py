@@ -13,7 +13,7 @@ def test_the_flag_looks_at_the_weights_and_the_report_says_what_they_say(run):
 
 def test_without_the_flag_nothing_is_looked_at(run):
     file = str(packaged_weights.smollm2_file())
-    assert "weights: not examined (use --weights)" in run("audit", file).out
+    assert "weights: not examined (use --weights)" in run("audit", file, "--verbose").out
     weights = json.loads(run("audit", file, "--json").out)["targets"][0]["weights"]
     assert (weights["examined"], weights["layout"], weights["by_layer"]) == (False, None, [])
 

@@ -78,7 +78,7 @@ def print_audits(
         verbose: Whether each target has its whole report.
         quiet: Whether problems alone are shown.
     """
-    if len(audits) + len(failures) == 1:
+    if len(audits) < 2:
         for audit in audits:
             print_audit(audit, file, width, verbose=verbose, quiet=quiet)
         return
@@ -92,7 +92,7 @@ def print_audits(
             print_audit(audit, file, width, verbose=True)
         elif audit.problems:
             page.line()
-            _AuditPage(page.console, audit).problems(compact=len(audits) > 1)
+            _AuditPage(page.console, audit).problems()
 
 
 _CODE_COLUMN = 26
@@ -154,19 +154,15 @@ class _AuditPage(Page):
             print_extension(self, self.audit.extension)
         self.notes()
 
-    def problems(self, *, compact: bool) -> None:
+    def problems(self) -> None:
         """The problems alone, under the name of the target."""
         self.line(Text(safe(self.audit.target), style="bold"))
         for finding in self.audit.problems:
-            self.problem(finding, compact=compact)
+            self.problem(finding, compact=True)
 
     def problem(self, finding: Finding, *, compact: bool = False) -> None:
         """What is wrong, the fix, and the evidence."""
-        head = f" {finding.code}"
-        if finding.layers:
-            room = self.width - len(finding.severity + head) - len(", layers ")
-            head += f", {layers_in_words(finding.layers, most=room)}"
-        self.line(Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
+        self.head(finding)
         self.paragraph(self.shortened(finding.message if compact else what_is_wrong(finding)), indent=2)
         lines = list(changed_lines(self.audit, finding))
         if lines and not compact:
@@ -178,6 +174,14 @@ class _AuditPage(Page):
             self.paragraph(f"fix: {self.shortened(fix)}", indent=2)
         if not compact:
             self.evidence(finding)
+
+    def head(self, finding: Finding) -> None:
+        """Severity, code and layers, in one line."""
+        head = f" {finding.code}"
+        if finding.layers:
+            room = self.width - len(finding.severity + head) - len(", layers ")
+            head += f", {layers_in_words(finding.layers, most=room)}"
+        self.line(Text.assemble((finding.severity, SEVERITY_STYLES[finding.severity]), safe(head)))
 
     def evidence(self, finding: Finding) -> None:
         """The values that the message has not said, and where all of them are from."""
@@ -200,10 +204,9 @@ class _AuditPage(Page):
             self.row("not read", self.place(", ".join(unread)), None)
         shown = audit.layers[:_LAYERS_SHOWN]
         labels = [_where(code) for code in shown]
-        column = max([len(label) for label in labels] + [LABEL - 4]) + 4
+        column = min(max([len(label) for label in labels] + [LABEL - 4]) + 4, self.width // 2)
         for label, code in zip(labels, shown, strict=True):
-            for number, line in enumerate(broken(in_short(code), self.width - column)):
-                self.line(f"  {safe(label) if number == 0 else ''}".ljust(column) + line)
+            self.beside(in_short(code), f"  {safe(label)}".ljust(column), ())
         if len(audit.layers) > len(shown):
             self.row("", f"and {len(audit.layers) - len(shown)} more (--verbose)", None)
         if words := _runtimes_in_short(audit.readings):
@@ -249,9 +252,7 @@ class _AuditPage(Page):
         for finding in self.audit.findings:
             if finding.severity == "note":
                 self.line()
-                self.line(
-                    Text.assemble(("note", SEVERITY_STYLES["note"]), safe(f" {finding.code}{_in_layers(finding)}"))
-                )
+                self.head(finding)
                 self.paragraph(self.shortened(what_is_wrong(finding)), indent=2)
                 self.evidence(finding)
                 self.paragraph(self.shortened(finding.hint), indent=2)
@@ -318,10 +319,6 @@ def _where(code: Code) -> str:
     part = "" if code.part in ("text", "other") else code.part
     where = "input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most=16)
     return " ".join(filter(None, (part, where))) or "encoding"
-
-
-def _in_layers(finding: Finding) -> str:
-    return f", {layers_in_words(finding.layers, most=LISTED)}" if finding.layers else ""
 
 
 def in_short(code: Code) -> str:
@@ -475,7 +472,7 @@ def layout_in_words(code: Code) -> str:
         case "sinusoidal", "interleaved":
             return f"interleaved: {first}, {second}, {first}, ..."
         case "sinusoidal", "halves":
-            return f"halves: all {_PLURAL[first]}, all {_PLURAL[second]}"
+            return f"half-split: all {_PLURAL[first]}, all {_PLURAL[second]}"
         case _:
             return str(code.layout)
 
