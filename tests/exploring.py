@@ -74,6 +74,17 @@ def follow(tab: Any, address: str) -> None:
     settled(tab)
 
 
+def resize(tab: Any, width: int, height: int) -> None:
+    """Make the window as large as this, and wait until the page fills it."""
+    tab.set_viewport_size({"width": width, "height": height})
+
+    def check() -> None:
+        assert tab.evaluate("[innerWidth, innerHeight]") == [width, height]
+
+    eventually(tab, check)
+    settled(tab)
+
+
 def holds(tab: Any, where: str, name: str, value: float | str) -> None:
     def check() -> None:
         held = control(tab, where, name).input_value()

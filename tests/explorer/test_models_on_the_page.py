@@ -11,7 +11,7 @@ from clockhands.auditing import audit
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 from clockhands.show.report import report
-from exploring import follow, plain
+from exploring import follow, plain, resize
 
 pytestmark = pytest.mark.slow
 
@@ -342,9 +342,8 @@ def test_one_column_in_the_order_of_the_story_or_two_of_which_one_stays(opened):
         "clock",
         "table",
     ]
-    tab.set_viewport_size({"width": 360, "height": 800})
-    expect(tab.locator(".stay section")).to_have_count(0)
-    settled(tab)
+    resize(tab, 360, 800)
+    assert tab.locator(".stay section").count() == 0
     story = tab.evaluate(order)
     assert story[:4] == ["clock", "pair", "table", "shift"]
     assert story[-2:] == ["attention", "model"]
