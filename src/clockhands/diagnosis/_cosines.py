@@ -1,7 +1,7 @@
 """What cosines and sines are, beside those that follow from a config: of a table that a module keeps, or that it gives.
 
 The exact ones are made in double precision: below a position of 2**20 a phase of one radian a token is within 2**-33 of
-the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `_allowed`.
+the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `allowed`.
 """
 
 from collections.abc import Iterator
@@ -81,13 +81,17 @@ def one_of_each(doubled: np.ndarray, pairs: int) -> np.ndarray:
 
 def _table(cos: np.ndarray | None, sin: np.ndarray | None, dtype: str) -> Cosines:
     rows = len(cos if cos is not None else sin if sin is not None else ())
-    kept = np.arange(rows)
-    if rows > _MOST_ROWS:
-        # The first ones tell rates; those that are spread over the rest, its end among them, how far they hold.
-        kept = np.unique(np.concatenate([np.arange(1024), np.linspace(0, rows - 1, _MOST_ROWS - 1024).astype(int)]))
-    return Cosines(
-        kept.astype(np.float64), None if cos is None else cos[kept], None if sin is None else sin[kept], dtype
-    )
+    return Cosines(np.arange(rows, dtype=np.float64), cos, sin, dtype)
+
+
+def _sampled(table: Cosines) -> Cosines:
+    """Some rows of a long table: the first tell rates; those spread over the rest, its end too, how far they hold."""
+    rows = len(table.positions)
+    if rows <= _MOST_ROWS:
+        return table
+    kept = np.unique(np.concatenate([np.arange(1024), np.linspace(0, rows - 1, _MOST_ROWS - 1024).astype(int)]))
+    cos, sin = (None if part is None else part[kept] for part in (table.cos, table.sin))
+    return Cosines(table.positions[kept], cos, sin, table.dtype)
 
 
 def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: np.ndarray | None = None) -> Verdict:
@@ -109,7 +113,7 @@ def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: n
     >>> of_table(Cosines(np.arange(2048.0), np.cos(turns), np.sin(turns)), reference_of(ch.Rotary(64))).code
     'buffer-of-another-base'
     """
-    rates = reference.rates if rates is None else rates
+    rates, table = reference.rates if rates is None else rates, _sampled(table)
     with np.errstate(all="ignore"):
         wrong = _no_cosines(table, rates, factor)
         if wrong is not None:
@@ -128,7 +132,7 @@ def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: n
         return _by_rates(table, reference, evidence) or Verdict("buffer-differs", evidence)
 
 
-def _allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
+def allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
     """How far honest arithmetic may be off.
 
     Rates are off by ``slack``, products are rounded in float32, functions are good to two units in the last place, the
@@ -138,7 +142,7 @@ def _allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.
 
 
 def _is(table: Cosines, phases: np.ndarray, factor: float, slack: float, *, mostly: bool = False) -> bool:
-    bound = _allowed(phases, factor, slack, table.dtype)
+    bound = allowed(phases, factor, slack, table.dtype)
     exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
     shares = [np.mean(np.abs(part - factor * exact[name]) <= bound) for name, part in table.parts]
     return bool(min(shares) >= (_MOSTLY if mostly else 1.0))
