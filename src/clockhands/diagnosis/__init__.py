@@ -17,6 +17,7 @@ from clockhands.diagnosis._rates import (
     of_rates,
     recognised_spec,
     reference_of,
+    reference_of_rates,
     slack_of,
     unlike_any,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "one_of_each",
     "recognised_spec",
     "reference_of",
+    "reference_of_rates",
     "slack_of",
     "unlike_any",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 from clockhands.additive import AdditiveCode, Sinusoidal, table
 from clockhands.biases import Alibi, BiasCode
 from clockhands.diagnosis._cosines import Cosines, allowed, cosines_of, of_table
-from clockhands.diagnosis._rates import ROUNDED, Reference, Verdict, fits, judged, left, reference_of, slack_of
+from clockhands.diagnosis._rates import ROUNDED, Verdict, fits, judged, left, reference_of, reference_of_rates, slack_of
 from clockhands.dtypes import output_dtype
 from clockhands.layouts import pair_channels
 from clockhands.rotary import Rotary
@@ -73,13 +73,9 @@ def of_array(array: np.ndarray, spec: Any, kind: str, name: str = "", dtype: str
             return Computed(
                 kind, held, one_each, SLOPES * one_each, np.arange(len(one_each)), of_slopes(held, spec, dtype)
             )
-        reference = reference_of(spec, reach=spec.length) if isinstance(spec, Rotary) else _by_rates(one_each)
+        reference = reference_of(spec, reach=spec.length) if isinstance(spec, Rotary) else reference_of_rates(one_each)
         bound, verdict = reference.slack * one_each, judged(held, dtype, reference, None)
         return Computed(kind, held, one_each, bound, np.arange(len(one_each)), verdict)
-
-
-def _by_rates(rates: np.ndarray) -> Reference:
-    return Reference(None, {"as declared": rates}, None, slack_of(rates.tolist(), None))
 
 
 # Tables

@@ -9,6 +9,7 @@ others where that happens, and each rounded to bfloat16 or float16. The first th
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from clockhands.specs import describe
 
 # Relative error of one rounding to each type, and the smallest step that it has.
 ROUNDED = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-_STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
+STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
 
 # A ladder's fastest hand makes between a hundredth of a radian and a hundred a token, wherever anybody wrote one down.
 _FASTEST = (0.01, 100.0)
@@ -142,6 +143,11 @@ def reference_of(spec: Rotary, which: str | None = None, reach: int | None = Non
     return Reference(spec, ladders, plain, slack_of(spec.rates, factor), spec.base, factor, sure)
 
 
+def reference_of_rates(rates: np.ndarray) -> Reference:
+    """Rates of which nothing else is known."""
+    return Reference(None, {"as declared": rates}, None, slack_of(rates.tolist(), None))
+
+
 def _unscaled(spec: Rotary) -> np.ndarray:
     """The rates without the scaling."""
     return np.array(replace(spec, scaling=None).rates)
@@ -226,7 +232,7 @@ def unlike_any(numbers: np.ndarray) -> Verdict:
 def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, reference: Reference) -> Verdict:
     """The first way to go wrong that makes these numbers."""
     evidence = worst(numbers, rates)
-    for code, made, more in _ways(numbers, dtype, reference):
+    for code, made, more in ways(numbers, dtype, reference):
         ladder = _as_many(made, numbers)
         how = fits(numbers, ladder, reference.slack, dtype)
         if how is not None:
@@ -253,13 +259,13 @@ def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "fl
         return "exact"
     for name, unit in ROUNDED.items():
         nearest = ladder.astype(output_dtype(name)).astype(np.float64)
-        near = off <= 2 * unit * ladder + _STEP[name]
+        near = off <= 2 * unit * ladder + STEP[name]
         if bool(near.all()) and np.count_nonzero(numbers == nearest) >= 0.9 * len(ladder):
             return name
     if dtype in ROUNDED:
         # Made in that type, each of a few operations rounded by itself.
         lost = ROUNDED[dtype] * (4 + math.log(max(ladder.max() / max(ladder.min(), 1e-300), 1.0)))
-        if bool((off <= lost * ladder + _STEP[dtype]).all()):
+        if bool((off <= lost * ladder + STEP[dtype]).all()):
             return dtype
     return None
 
@@ -320,7 +326,7 @@ def _rounding(numbers: np.ndarray, rates: np.ndarray, dtype: str, context: int |
 Way = tuple[str, np.ndarray, dict[str, Any]]
 
 
-def _ways(numbers: np.ndarray, dtype: str, reference: Reference) -> Iterator[Way]:
+def ways(numbers: np.ndarray, dtype: str, reference: Reference) -> Iterator[Way]:
     """The ways to go wrong: finding, the ladder that it makes, and what there is to say of it; single ones first."""
     spec, factor = reference.spec, reference.factor
     told = {} if factor is None else {"declared factor": factor}
@@ -527,6 +533,12 @@ def recognise(numbers: np.ndarray, slack: float) -> str | None:
 
 def recognised_spec(numbers: np.ndarray, slack: float) -> Rotary | None:
     """The rotary code of these rates, if a rule makes them; its layout is not known from them."""
+    return _fitted(numbers.astype(np.float64).tobytes(), slack)
+
+
+@lru_cache(512)  # layers mostly hold the same numbers, and wrong ones are held to many ladders
+def _fitted(held: bytes, slack: float) -> Rotary | None:
+    numbers = np.frombuffer(held)
     try:
         fit = fit_ladder(numbers, np.maximum(slack * numbers, 1e-12))[0]
         if type(fit.spacing).__name__ == "Explicit":
