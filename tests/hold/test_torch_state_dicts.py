@@ -145,6 +145,10 @@ OF_TABLES = {
         "(buffer-rounded): from pair 0",
         "It is one whose positions were rounded to bfloat16 (first wrong at position 257).",
     ),
+    "positions in bfloat16, kept in bfloat16": (
+        {"rotary__sin_cached": (torch.arange(LENGTH).bfloat16()[:, None] * twice(rates())).sin().bfloat16()},
+        "(buffer-rounded): from pair 0",
+    ),
     "backward": (
         {"meta__freqs_cis": torch.polar(torch.ones(LENGTH, PAIRS), -phases())},
         "(buffer-differs): from pair 0",
