@@ -382,3 +382,37 @@ def test_rates_of_a_code_that_is_added_are_held_to_its_ladder(tmp_path: Path):
 def test_one_hint_for_each_code():
     for code in set(CODES) & set(FAULTS):
         assert CODES[code].hint == FAULTS[code].hint
+
+
+KEPT: dict[str, tuple[Any, Any, str]] = {
+    "freqs_cis": (WAVES, other_base(WAVES), "cosines and sines"),
+    "pe": (ADDED, ch.Sinusoidal(WIDTH, base=20_000.0), "rows"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_check_module_says_which_base_the_table_has_that_it_turns_by(name: str):
+    torch = pytest.importorskip("torch")
+    from clockhands.testing import check_module
+
+    spec, other, what = KEPT[name]
+
+    class Kept(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            made = turns(other.rates) if name == "freqs_cis" else ch.table(other, ROWS)
+            kind = torch.complex64 if name == "freqs_cis" else torch.float32
+            self.register_buffer(name, torch.from_numpy(made).to(kind), persistent=False)
+
+        def forward(self, x: Any, positions: Any) -> Any:
+            if name == "pe":
+                return x + self.pe[positions].to(x.dtype)
+            first, second = x.chunk(2, dim=-1)
+            turned = torch.complex(first.float(), second.float()) * self.freqs_cis[positions]
+            return torch.cat([turned.real, turned.imag], dim=-1).to(x.dtype)
+
+    report = check_module(Kept(), spec, length=ROWS, raises=False)
+    first = report.explanations[0]
+    assert (first.codes, first.where) == (("buffer-of-another-base",), name)
+    assert first.message == f"holds the {what} of base 20,000, not 10,000."
+    assert first.hint == hint_of("buffer-of-another-base")
