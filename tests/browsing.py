@@ -1,19 +1,70 @@
-"""One headless Chromium for the tests of a module, and what a page must not do."""
+"""One headless Chromium for the tests of a module, what a page must not do, and patience until it has done its work."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+PATIENCE = 60.0  # seconds until a page that does not come to what is wanted fails; no machine is to be slower
+
+# Keeps a list of what a page has asked to be called back for: frames, idle time and timers; those of many seconds clean
+# up, and change nothing that is seen. Two frames and a task are waited for before the list is read, for what a page is
+# told without having asked: that something came into sight, or changed its size.
+_WATCH = """(() => {
+  const waiting = new Set(), own = {};
+  for (const [ask, drop] of [["requestAnimationFrame", "cancelAnimationFrame"],
+    ["requestIdleCallback", "cancelIdleCallback"], ["setTimeout", "clearTimeout"]]) {
+    own[ask] = window[ask].bind(window);
+    own[drop] = window[drop].bind(window);
+    window[ask] = (call, ...how) => {
+      const number = own[ask]((...told) => { waiting.delete(`${ask} ${number}`); call(...told); }, ...how);
+      if (ask !== "setTimeout" || !(how[0] >= 5000)) waiting.add(`${ask} ${number}`);
+      return number;
+    };
+    window[drop] = (number) => { waiting.delete(`${ask} ${number}`); own[drop](number); };
+  }
+  window.underWay = async () => {
+    for (const wait of [own.requestAnimationFrame, own.requestAnimationFrame, own.setTimeout]) {
+      await new Promise((done) => wait(done));
+    }
+    const busy = [...document.querySelectorAll("[aria-busy]")].map(({ localName, id }) => `busy ${localName} ${id}`);
+    return [...waiting, ...busy];
+  };
+})();"""
 
 
-def drawn(page) -> None:
-    """Wait until nothing on a page says that it is still being drawn; what is out of sight may follow later."""
-    page.locator("[aria-busy]").first.wait_for(state="detached")
+def watched(page: Any) -> Any:
+    """A page before it is opened on something: from then on `settled` can be asked of it."""
+    page.add_init_script(_WATCH)
+    page.set_default_timeout(1000 * PATIENCE)
+    return page
+
+
+def eventually(page: Any, check: Callable[[], Any]) -> Any:
+    """What a check returns as soon as it no longer fails."""
+    end = monotonic() + PATIENCE
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            if monotonic() > end:
+                raise
+        page.wait_for_timeout(50)
+
+
+def settled(page: Any) -> None:
+    """Wait until a page has nothing more to do: only then is what is read at once what stays there."""
+
+    def check() -> None:
+        left = page.evaluate("underWay()")
+        assert left == [], "the page does not come to rest"
+
+    eventually(page, check)
 
 
 def expect(held: Any) -> Any:
@@ -21,6 +72,7 @@ def expect(held: Any) -> Any:
     # Imported when a test runs: what only the slow tests install is not looked for when all are collected.
     from playwright.sync_api import expect as patient
 
+    patient.set_options(timeout=1000 * PATIENCE)
     return patient(held)
 
 
@@ -43,7 +95,7 @@ def quiet_page(chromium):
 
     @contextmanager
     def opened(file: Path, width: int = 1024, scheme: str = "light") -> Iterator:
-        page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = watched(chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme))
         asked: list[str] = []
         said: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -52,7 +104,7 @@ def quiet_page(chromium):
         page.on("dialog", lambda dialog: (said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         try:
             page.goto(file.as_uri())
-            drawn(page)
+            settled(page)
             yield page
             assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [file.as_uri()]
             assert said == []

@@ -1,20 +1,18 @@
-"""The explorer's page in a browser: what it says as plain numbers, its fields, and patience while views follow."""
+"""The explorer's page in a browser: what it says as plain numbers, its fields and its address."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 
+from browsing import eventually, settled
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 
 VIEWS = ("clock", "pair", "table", "shift", "distance", "naive", "ladder", "precision", "bias", "attention", "model")
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 EXPONENTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
-PATIENCE = 8.0  # seconds; views out of sight follow once the page has rested, kernels when it is idle
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +31,6 @@ def plain(text: str) -> str:
 
 def caption(tab: Any, view: str) -> str:
     return plain(tab.locator(f"#{view} .answer").inner_text())
-
-
-def eventually(tab: Any, check: Callable[[], Any]) -> Any:
-    """What a check returns as soon as it no longer fails."""
-    end = monotonic() + PATIENCE
-    while True:
-        try:
-            return check()
-        except AssertionError:
-            if monotonic() > end:
-                raise
-        tab.wait_for_timeout(50)
 
 
 def says(tab: Any, where: str, pattern: str, *wanted: float, rel: float = 6e-4) -> None:
@@ -67,7 +53,7 @@ def control(tab: Any, where: str, name: str) -> Any:
 
 
 def put(tab: Any, where: str, **values: float | str) -> None:
-    """Type numbers and choose words, as a person does."""
+    """Type numbers and choose words, as a person does, who waits until all views have followed."""
     for name, value in values.items():
         held = control(tab, where, name)
         if held.evaluate("field => field.localName") == "select":
@@ -75,6 +61,28 @@ def put(tab: Any, where: str, **values: float | str) -> None:
         else:
             held.fill(str(value))
             held.press("Enter")
+        settled(tab)
+
+
+def follow(tab: Any, address: str) -> None:
+    """Type another address of the same page, and wait until all views have followed."""
+    tab.evaluate(
+        "address => new Promise((done) => { const before = location.href; location.hash = address;"
+        " if (location.href === before) done(); else addEventListener('hashchange', () => done(), { once: true }); })",
+        address,
+    )
+    settled(tab)
+
+
+def resize(tab: Any, width: int, height: int) -> None:
+    """Make the window as large as this, and wait until the page fills it."""
+    tab.set_viewport_size({"width": width, "height": height})
+
+    def check() -> None:
+        assert tab.evaluate("[innerWidth, innerHeight]") == [width, height]
+
+    eventually(tab, check)
+    settled(tab)
 
 
 def holds(tab: Any, where: str, name: str, value: float | str) -> None:

@@ -1,7 +1,7 @@
-"""What is wrong with rates, in one word at every place where clockhands meets them."""
+"""What is wrong with rates, tables and slopes: one word and one advice at every place where clockhands meets them."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import pytest
 import clockhands as ch
 from auditing.model_files import audited
 from clockhands.auditing import CODES
-from clockhands.diagnosis import of_rates
+from clockhands.diagnosis import hint_of, of_array, of_rates
 from clockhands.errors import InvalidValue
 from clockhands.faults import FAULTS
+from clockhands.readers._comparing import compared
 from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Yarn
+from clockhands.sources.resolve import code_of
 
 WIDTH, PAIRS = 128, 64
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -121,90 +123,296 @@ NOT_FOR = {
     "plain": {name for name in CASES if any(word in name for word in ("scal", "factor", "twice"))},
     "longrope": {name for name in CASES if any(word in name for word in ("another factor", "another scaling"))},
 }
-PAIRED = [
-    pytest.param(name, case, id=f"{name}-{case}")
-    for name in SPECS
-    for case in CASES
-    if case not in NOT_FOR.get(name, ())
-]
+
+HEADS, ROWS = 16, 256
+ADDED = ch.Sinusoidal(WIDTH)
+WAVES = ch.Rotary(WIDTH)  # of the same rates
+SLOPED = ch.Alibi(HEADS)
 
 
-def of_engine(spec: ch.Rotary, _keys: dict[str, Any], rates: np.ndarray, _folder: Path) -> tuple[str, str]:
-    found = of_rates(rates, spec)
-    return found.cause or "", FAULTS[found.code].hint if found.code else ""
+def rounded(to: Callable[[Any], np.ndarray], spec: ch.Rotary, rates: Any) -> np.ndarray:
+    """The table of these rates, rounded number by number."""
+    table = spec.attention_factor * turns(rates)
+    return to(table.real) + 1j * to(table.imag)
 
 
-def config_of(spec: ch.Rotary, keys: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "model_type": "llama", "hidden_size": WIDTH * 2, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "head_dim": WIDTH, "vocab_size": 100, "max_position_embeddings": 131072, "rope_theta": spec.base,
-    } | keys  # fmt: skip
+def turns(rates: Any) -> np.ndarray:
+    """``cos + i sin`` of the first positions."""
+    return np.exp(1j * np.outer(np.arange(ROWS), rates))
 
 
-def of_finding(audit: Any, prefix: str) -> tuple[str, str]:
-    found = [one for one in audit.findings if one.code.startswith(prefix) and one.code != "stored-frequencies"]
+# What is wrong with a table beside its rates.
+OF_NUMBERS: dict[str, tuple[str, Make]] = {
+    "numbers, bfloat16": ("rounded", lambda spec: rounded(bfloat16, spec, spec.rates)),
+    "numbers, float16": ("rounded", lambda spec: rounded(float16, spec, spec.rates)),
+    "zero numbers": ("zero", lambda _: np.zeros((ROWS, PAIRS), complex)),
+    "numbers of memory": ("uninitialised", lambda _: np.outer(np.ones(ROWS), memory() * (1 + 1j))),
+    "one row of NaN": (
+        "uninitialised",
+        lambda spec: np.where(np.arange(ROWS)[:, None] == 200, np.nan, spec.attention_factor * turns(spec.rates)),
+    ),
+    "backward": ("differs", lambda spec: spec.attention_factor * turns(spec.rates).conj()),
+    "one position late": ("differs", lambda spec: np.roll(spec.attention_factor * turns(spec.rates), 1, axis=0)),
+    # Combinations that no rule names.
+    "another base, numbers in bfloat16": (
+        "of-another-base",
+        lambda spec: rounded(bfloat16, spec, other_base(spec).rates),
+    ),
+    "unscaled, numbers in float16": ("unscaled", lambda spec: rounded(float16, spec, plain(spec).rates)),
+}
+# A table of no rates has cosines of 1: memory and zeros are asked as numbers.
+NO_RATES = {"zeros", "memory", "NaN"}
+OF_TABLES = {name: case for name, case in CASES.items() if name not in NO_RATES} | OF_NUMBERS
+OF_SLOPES: dict[str, tuple[str, Any]] = {
+    "right": ("", SLOPED.slopes),
+    "bfloat16": ("rounded", bfloat16(SLOPED.slopes)),
+    "float16": ("rounded", float16(SLOPED.slopes)),
+    "zeros": ("zero", np.zeros(HEADS)),
+    "memory": ("uninitialised", memory()[:HEADS]),
+    "NaN": ("uninitialised", np.full(HEADS, np.nan)),
+    "permuted": ("differs", permuted(SLOPED.slopes)),
+    "off by 1e-5": ("differs", np.array(SLOPED.slopes) * (1 + 1e-5)),
+    "off by 1e-4": ("differs", np.array(SLOPED.slopes) * (1 + 1e-4)),
+    "of twice as many heads": ("differs", ch.Alibi(2 * HEADS).slopes[:HEADS]),
+    "permuted, bfloat16": ("differs", bfloat16(permuted(SLOPED.slopes))),
+}
+
+
+def pairs_of(cases: dict[str, Any]) -> list[Any]:
+    """Each ladder with each case that it can have."""
+    left_out = {
+        name: {*gone, *(case for case in cases if case.startswith("unscaled") and name == "plain")}
+        for name, gone in NOT_FOR.items()
+    }
+    return [
+        pytest.param(name, case, id=f"{name}-{case}")
+        for name in SPECS
+        for case in cases
+        if case not in left_out.get(name, ())
+    ]
+
+
+@dataclass(frozen=True)
+class Met:
+    """Wrong numbers, as an entry point meets them."""
+
+    spec: Any
+    keys: dict[str, Any]
+    numbers: np.ndarray
+    kind: str
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return {"rates": "inv_freq", "turns": "freqs_cis", "rows": "pe", "slopes": "slopes"}[self.kind]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        if self.kind == "slopes":
+            return {"model_type": "bloom", "hidden_size": 64, "n_layer": 2, "n_head": HEADS, "vocab_size": 100}
+        return {
+            "model_type": "llama", "hidden_size": WIDTH * 2, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "head_dim": WIDTH, "vocab_size": 100, "max_position_embeddings": 131072, "rope_theta": self.spec.base,
+        } | self.keys  # fmt: skip
+
+    @property
+    def tensor(self) -> Any:
+        torch = pytest.importorskip("torch")
+        return torch.from_numpy(self.numbers.astype(np.complex64 if np.iscomplexobj(self.numbers) else np.float32))
+
+    @property
+    def model(self) -> Any:
+        """A model whose layers hold these numbers."""
+        torch = pytest.importorskip("torch")
+        from auditing import written_modules as written
+
+        model = written.Model(
+            lambda: written.Halves(WIDTH) if self.kind == "rates" else torch.nn.Module(), self.config, layers=2
+        )
+        for layer in model.layers:
+            part = layer.rotary_emb
+            if self.kind == "rates":
+                part.inv_freq = self.tensor
+            else:
+                part.register_buffer(self.name, self.tensor, persistent=False)
+        return model
+
+
+def of_verdict(verdict: Any) -> tuple[str, str]:
+    return (verdict.cause or "", verdict.hint) if verdict is not None else ("", "")
+
+
+def of_engine(met: Met) -> tuple[str, str]:
+    if met.kind == "rates":
+        return of_verdict(of_rates(met.numbers, met.spec))
+    kind = met.kind if met.kind == "slopes" else "table"
+    found = of_array(met.numbers, met.spec, kind, met.name)
+    assert found is not None
+    return of_verdict(found.verdict)
+
+
+def of_finding(audit: Any, prefixes: tuple[str, ...]) -> tuple[str, str]:
+    found = [one for one in audit.findings if one.code.startswith(prefixes) and one.code != "stored-frequencies"]
     assert len(found) <= 1, [one.code for one in found]
-    return (found[0].code.removeprefix(prefix), found[0].hint) if found else ("", "")
+    return (found[0].code, found[0].hint) if found else ("", "")
 
 
-def of_file(spec: ch.Rotary, keys: dict[str, Any], rates: np.ndarray, folder: Path) -> tuple[str, str]:
-    tensors = {"model.layers.0.self_attn.rotary_emb.inv_freq": rates.astype(np.float32)}
-    found = audited(folder, {"config.json": config_of(spec, keys), "model.safetensors": tensors})
-    code, hint = of_finding(found, "stored-frequencies-")
-    return code.replace("differ", "differs"), hint
+def of_file(met: Met) -> tuple[str, str]:
+    tensors = {"model.layers.0.self_attn.rotary_emb.inv_freq": met.numbers.astype(np.float32)}
+    found = audited(met.folder, {"config.json": met.config, "model.safetensors": tensors})
+    return of_finding(found, ("stored-frequencies-",))
 
 
-def of_loaded(spec: ch.Rotary, keys: dict[str, Any], rates: np.ndarray, _folder: Path) -> tuple[str, str]:
-    return of_finding(ch.audit(holding(rates, config_of(spec, keys))), "buffer-")
+def of_loaded(met: Met) -> tuple[str, str]:
+    return of_finding(ch.audit(met.model), ("buffer-", "slopes-"))
 
 
-def of_check(spec: ch.Rotary, _keys: dict[str, Any], rates: np.ndarray, _folder: Path) -> tuple[str, str]:
+def of_check(met: Met) -> tuple[str, str]:
     pytest.importorskip("torch")
     from clockhands.testing.modules._tensors import wrong_tensors
 
-    found = wrong_tensors(holding(rates), spec)
-    return (found[0].code.removeprefix("buffer-"), FAULTS[found[0].code].hint) if found else ("", "")
+    found = wrong_tensors(met.model, met.spec)
+    return (found[0].code, hint_of(found[0].code)) if found else ("", "")
 
 
-def of_state_dict(spec: ch.Rotary, _keys: dict[str, Any], rates: np.ndarray, _folder: Path) -> tuple[str, str]:
-    torch = pytest.importorskip("torch")
+def of_state_dict(met: Met) -> tuple[str, str]:
+    pytest.importorskip("torch")
     from clockhands.torch import without_computed
 
     try:
-        without_computed({"inv_freq": torch.from_numpy(rates.astype(np.float32))}, spec)
+        assert without_computed({met.name: met.tensor}, met.spec) == {}
     except InvalidValue as wrong:
-        code = wrong.message.partition("(buffer-")[2].partition(")")[0]
+        code = wrong.message.partition("does not make (")[2].partition(")")[0]
         return code, wrong.hint.removesuffix(" Left out of the state dict, the spec's own are used.")
     return "", ""
 
 
-def holding(rates: np.ndarray, config: dict[str, Any] | None = None) -> Any:
-    """A model whose layers hold these rates."""
-    torch = pytest.importorskip("torch")
-    from auditing import written_modules as written
-
-    model = written.Model(lambda: written.Halves(WIDTH), config, layers=2)
-    for layer in model.layers:
-        layer.rotary_emb.inv_freq = torch.from_numpy(rates.astype(np.float32))
-    return model
+def of_readers(met: Met) -> tuple[str, str]:
+    """Another reader of the same file, whose rates these are."""
+    ours = code_of(met.spec, None, None)
+    (parted,) = compared([ours], [replace(ours, spec=None, rates=tuple(met.numbers.tolist()))])
+    return of_verdict(parted.verdict)
 
 
-ENTRIES = {"engine": of_engine, "file": of_file, "loaded": of_loaded, "check": of_check, "state dict": of_state_dict}
+RATES = {
+    "engine": of_engine, "file": of_file, "loaded": of_loaded, "check": of_check, "state dict": of_state_dict,
+    "readers": of_readers,
+}  # fmt: skip
+TABLES = {"engine": of_engine, "loaded": of_loaded, "check": of_check, "state dict": of_state_dict}
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize(("name", "case"), PAIRED)
-def test_every_entry_point_has_the_same_word_and_the_same_advice(entry: str, name: str, case: str, tmp_path: Path):
-    spec, keys = SPECS[name]
-    cause, make = CASES[case]
-    found, hint = ENTRIES[entry](spec, keys, np.array(make(spec), np.float64), tmp_path)
+def same(found: tuple[str, str], cause: str) -> None:
+    """The word of the cause is in the code, and the advice is the engine's."""
+    code, hint = found
+    assert (cause.removesuffix("s") if cause == "differs" else cause) in code
+    assert bool(code) == bool(cause)
+    if cause:
+        wanted = code if code == "slopes-differ" else f"buffer-{cause}"
+        assert hint == hint_of(wanted)
+
+
+@pytest.mark.parametrize("entry", RATES)
+@pytest.mark.parametrize(("name", "case"), pairs_of(CASES))
+def test_rates_have_the_same_word_and_the_same_advice_everywhere(entry: str, name: str, case: str, tmp_path: Path):
+    (spec, keys), (cause, make) = SPECS[name], CASES[case]
     # A linear scaling was a division of positions in older code, whose stored rates are therefore the plain ones.
     if (entry, name, case) == ("file", "linear", "unscaled"):
         cause = ""
-    assert found == cause
-    assert hint == (FAULTS[f"buffer-{cause}"].hint if cause else "")
+    same(RATES[entry](Met(spec, keys, np.array(make(spec), np.float32).astype(np.float64), "rates", tmp_path)), cause)
+
+
+@pytest.mark.parametrize("entry", TABLES)
+@pytest.mark.parametrize(("name", "case"), pairs_of(OF_TABLES))
+def test_tables_have_the_same_word_and_the_same_advice_everywhere(entry: str, name: str, case: str, tmp_path: Path):
+    (spec, keys), (cause, make) = SPECS[name], OF_TABLES[case]
+    made = np.array(make(spec))
+    # Rates in bfloat16 make a table of rounded rates, not of rounded numbers: it is the same word.
+    table = made if made.ndim == 2 else spec.attention_factor * turns(made)
+    same(TABLES[entry](Met(spec, keys, table.astype(np.complex64).astype(complex), "turns", tmp_path)), cause)
+
+
+@pytest.mark.parametrize("entry", ["engine", "check", "state dict"])
+@pytest.mark.parametrize("case", [case.values[1] for case in pairs_of(OF_TABLES) if case.values[0] == "plain"])
+def test_rows_that_are_added_have_the_same_word_and_the_same_advice_everywhere(entry: str, case: str, tmp_path: Path):
+    cause, make = OF_TABLES[case]
+    made = np.array(make(WAVES))
+    table = made if made.ndim == 2 else turns(made)
+    rows = np.stack([table.imag, table.real], axis=-1).reshape(ROWS, WIDTH)
+    same(TABLES[entry](Met(ADDED, {}, rows, "rows", tmp_path)), cause)
+
+
+@pytest.mark.parametrize("entry", TABLES)
+@pytest.mark.parametrize("case", OF_SLOPES)
+def test_slopes_have_the_same_word_and_the_same_advice_everywhere(entry: str, case: str, tmp_path: Path):
+    cause, numbers = OF_SLOPES[case]
+    same(TABLES[entry](Met(SLOPED, {}, np.array(numbers), "slopes", tmp_path)), cause)
+
+
+@pytest.mark.parametrize("case", ["right", "another base", "another base, unscaled", "unscaled", "another factor"])
+def test_what_identify_reads_is_asked_beside_a_declaration(case: str):
+    """`identify` knows of no declaration, so nothing is wrong for it: whoever has one asks the engine of its rates."""
+    name = "linear" if "scal" in case or "factor" in case else "plain"
+    spec, (cause, make) = SPECS[name][0], CASES[case]
+    (match,) = ch.identify(rotating(np.array(make(spec))), width=WIDTH, longest=4096)
+    assert isinstance(match.spec, ch.Rotary)
+    same(of_verdict(of_rates(match.spec.rates, spec)), cause)
+
+
+def rotating(rates: np.ndarray) -> Callable[[Any, Any], Any]:
+    """A function that turns halves by these rates."""
+
+    def turn(x: Any, positions: Any) -> Any:
+        phases = np.asarray(positions, np.float64)[:, None] * rates
+        first, second = np.split(np.asarray(x, np.float64), 2, axis=-1)
+        cos, sin = np.cos(phases), np.sin(phases)
+        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+    return turn
+
+
+def test_rates_of_a_code_that_is_added_are_held_to_its_ladder(tmp_path: Path):
+    for numbers, cause in (
+        (ADDED.rates, ""),
+        (np.zeros(PAIRS), "zero"),
+        (ch.Rotary(WIDTH, base=500.0).rates, "differs"),
+    ):
+        same(of_state_dict(Met(ADDED, {}, np.array(numbers), "rates", tmp_path)), cause)
 
 
 def test_one_hint_for_each_code():
     for code in set(CODES) & set(FAULTS):
         assert CODES[code].hint == FAULTS[code].hint
+
+
+KEPT: dict[str, tuple[Any, Any, str]] = {
+    "freqs_cis": (WAVES, other_base(WAVES), "cosines and sines"),
+    "pe": (ADDED, ch.Sinusoidal(WIDTH, base=20_000.0), "rows"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_check_module_says_which_base_the_table_has_that_it_turns_by(name: str):
+    torch = pytest.importorskip("torch")
+    from clockhands.testing import check_module
+
+    spec, other, what = KEPT[name]
+
+    class Kept(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            made = turns(other.rates) if name == "freqs_cis" else ch.table(other, ROWS)
+            kind = torch.complex64 if name == "freqs_cis" else torch.float32
+            self.register_buffer(name, torch.from_numpy(made).to(kind), persistent=False)
+
+        def forward(self, x: Any, positions: Any) -> Any:
+            if name == "pe":
+                return x + self.pe[positions].to(x.dtype)
+            first, second = x.chunk(2, dim=-1)
+            turned = torch.complex(first.float(), second.float()) * self.freqs_cis[positions]
+            return torch.cat([turned.real, turned.imag], dim=-1).to(x.dtype)
+
+    report = check_module(Kept(), spec, length=ROWS, raises=False)
+    first = report.explanations[0]
+    assert (first.codes, first.where) == (("buffer-of-another-base",), name)
+    assert first.message == f"holds the {what} of base 20,000, not 10,000."
+    assert first.hint == hint_of("buffer-of-another-base")

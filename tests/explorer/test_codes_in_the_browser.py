@@ -15,7 +15,7 @@ from clockhands.scaling import Proportional
 from clockhands.show.explorer.data import codes, data
 from clockhands.show.explorer.page import page
 from clockhands.specs import to_dict
-from exploring import caption, eventually, plain, put, says
+from exploring import caption, follow, plain, put, says
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +113,7 @@ def test_every_code_is_told_as_the_library_tells_it(quiet_page, explorer):
                 )
                 assert "One matrix" not in caption(tab, "shift")
                 assert "ahead" not in caption(tab, "distance")
-            eventually(tab, lambda: has_none_of_these(tab))
+            has_none_of_these(tab)
     assert sorted(refused) == sorted(WHY)
 
 
@@ -160,14 +160,10 @@ def test_the_colours_of_the_table_span_its_numbers(quiet_page, explorer, name):
     most = 1.0 if name == "xpos" else float(np.abs(ch.table(spec, 4096, "float64")).max())
     with quiet_page(explorer) as tab:
         put(tab, "common", code=name)
-
-        def spans():
-            ends = [float(plain(each)) for each in tab.locator("#table .legend text").all_text_contents()]
-            assert ends == [pytest.approx(-most, rel=1e-2), 0, pytest.approx(most, rel=1e-2)]
-
-        eventually(tab, spans)
+        ends = [float(plain(each)) for each in tab.locator("#table .legend text").all_text_contents()]
+        assert ends == [pytest.approx(-most, rel=1e-2), 0, pytest.approx(most, rel=1e-2)]
         # The strongest colours are there, whatever the numbers: the darkest dot is as dark as that of the plain code.
-        eventually(tab, lambda: strong(tab))
+        strong(tab)
 
 
 def strong(tab):
@@ -217,7 +213,7 @@ def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, 
             else:
                 after = "" if rate else ".* after scaling it never turns"
                 says(tab, "#ladder .note", f"^Pair {pair}: # tokens a turn{after}", 2 * math.pi / old)
-            eventually(tab, lambda: has_none_of_these(tab))
+            has_none_of_these(tab)
         if not moving:
             says(tab, "clock", "nothing tells the position")
             says(tab, "table", "the same at every position")
@@ -240,25 +236,17 @@ def test_hands_that_stand_still_or_rise_are_told_as_they_are(quiet_page, still, 
             assert label.startswith("slow: ") == (rate == min(moving))
 
 
-def stands_at(tab, pair, degrees):
-    """A hand gets there: where its words are the same before a change, they do not say that it was drawn anew."""
-    hand = tab.locator(f'#clock .hand[data-pair="{pair}"]')
-
-    def check():
-        assert float(hand.get_attribute("aria-valuenow")) == pytest.approx(degrees, abs=0.06)
-
-    eventually(tab, check)
-
-
 def test_hands_of_a_closed_span_are_another_ladder_on_the_same_faces(quiet_page, explorer):
     with quiet_page(explorer) as tab:
         for span in ("open", "closed", "open"):
-            tab.evaluate("address => { location.hash = address; }", f"width=8&base=100&span={span}&position=7")
+            follow(tab, f"width=8&base=100&span={span}&position=7")
             spec = ch.Sinusoidal(8, spacing=Geometric(100.0, span))
             for pair, rate in enumerate(spec.rates):
                 turned = (math.degrees(7 * rate) + 180) % 360 - 180
-                says(tab, f'#clock .hand[data-pair="{pair}"]', f"pair {pair}# tokens", 2 * math.pi / rate, rel=6e-3)
-                stands_at(tab, pair, turned)
+                hand = f'#clock .hand[data-pair="{pair}"]'
+                says(tab, hand, f"pair {pair}# tokens", 2 * math.pi / rate, rel=6e-3)
+                shown = float(tab.locator(hand).get_attribute("aria-valuenow"))
+                assert shown == pytest.approx(turned, abs=0.06)
 
 
 @pytest.mark.parametrize(("base", "width"), [(100, 512), (500, 512), (10_000, 2), (10_000, 8)])
@@ -304,4 +292,4 @@ def test_digits_and_rows_far_beyond_what_is_drawn(quiet_page, explorer):
         for length in (2, 3):
             put(tab, "common", length=length)
             says(tab, panel.format("binary"), "# of # channels never change", 512 - (length - 1).bit_length(), 512)
-            eventually(tab, lambda: has_none_of_these(tab))
+            has_none_of_these(tab)

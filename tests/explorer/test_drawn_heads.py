@@ -8,7 +8,7 @@ import pytest
 import clockhands as ch
 from clockhands.measures.order.sentences import SeededDraw
 from clockhands.show._figures import attention
-from exploring import caption, eventually, put, says
+from exploring import caption, put, says
 
 pytestmark = pytest.mark.slow
 
@@ -43,11 +43,7 @@ def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(quiet_page,
             assert abs(behind - ahead) > 1e-4
             words = f"a key of # drawn numbers.* # with the key {k} tokens behind the query, and # with it as far ahead"
             says(tab, "#distance .figure .says", words, spec.head_width, behind, ahead, rel=6e-3)
-            eventually(tab, lambda wanted=behind: close(on_the_line(tab), wanted))
-
-
-def close(found, wanted):
-    assert found == pytest.approx(wanted, abs=1e-9)
+            assert on_the_line(tab) == pytest.approx(behind, abs=1e-9)
 
 
 @pytest.mark.parametrize("code", ["sinusoidal", "rotary", "alibi"])
@@ -61,9 +57,6 @@ def test_the_page_and_the_figure_say_the_same_of_two_sentences(quiet_page, explo
             if moved:
                 says(tab, "attention", "a weight moves by up to #", float(moved[1]), rel=1e-9)
             else:
-                eventually(tab, lambda told=told: both_cannot(told, caption(tab, "attention")))
-
-
-def both_cannot(*texts):
-    assert all("With ALiBi it cannot either" in text for text in texts)
-    assert all(re.search("how far a word is, not on which side", text) for text in texts)
+                for text in (told, caption(tab, "attention")):
+                    assert "With ALiBi it cannot either" in text
+                    assert "how far a word is, not on which side" in text

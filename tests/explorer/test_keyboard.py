@@ -4,13 +4,18 @@ import math
 
 import pytest
 
-from browsing import drawn
-from exploring import VIEWS, eventually, holds
+from browsing import settled
+from exploring import VIEWS, holds
 
 pytestmark = pytest.mark.slow
 
 KEYS = (("ArrowRight", 1), ("Shift+ArrowUp", 10), ("ArrowLeft", -1), ("Shift+ArrowDown", -10))
 WHOLE = {"length", "served"}  # of those that move in ratios
+
+
+def press(tab, key):
+    tab.keyboard.press(key)
+    settled(tab)
 
 
 def ends(field):
@@ -36,16 +41,12 @@ def test_arrow_keys_step_every_slider_and_shift_by_ten(quiet_page, explorer, whe
                 else:
                     want = value + keys * float(field.get_attribute("step"))
                 want = min(max(want, least), most)
-                tab.keyboard.press(key)
-                eventually(tab, lambda field=field, want=want: is_at(field, want))
+                press(tab, key)
+                assert float(field.input_value()) == pytest.approx(want, rel=1e-9)
                 assert slider.evaluate("slider => slider === document.activeElement")
                 # It stands where the number says, and says it to those who do not see it.
                 assert float(slider.input_value()) == pytest.approx(math.log(want) if ratio else want, rel=1e-6)
                 assert float(slider.get_attribute("aria-valuetext").split(" ")[0]) == pytest.approx(want, rel=1e-9)
-
-
-def is_at(field, want):
-    assert float(field.input_value()) == pytest.approx(want, rel=1e-9)
 
 
 def test_what_is_typed_beyond_an_end_is_held_to_it_and_nothing_typed_changes_nothing(quiet_page, explorer):
@@ -58,14 +59,12 @@ def test_what_is_typed_beyond_an_end_is_held_to_it_and_nothing_typed_changes_not
             for end, beyond in enumerate(("-1e300", "1e300")):
                 for typed in (beyond, ""):
                     field.fill(typed)
-                    field.press("Enter")
-                    # The ends of a field may follow another field's value once the page has rested.
-                    eventually(tab, lambda field=field, end=end: is_at(field, ends(field)[end]))
+                    press(tab, "Enter")
+                    assert float(field.input_value()) == pytest.approx(ends(field)[end], rel=1e-9)
             field.fill(before)
-            field.press("Enter")
-            eventually(tab, lambda field=field, before=before: is_at(field, float(before)))
-        # The page has followed: every view but an empty one says something, and what it counts is a number.
-        drawn(tab)
+            press(tab, "Enter")
+            assert float(field.input_value()) == pytest.approx(float(before), rel=1e-9)
+        # Every view but an empty one says something, and what it counts is a number.
         for view in VIEWS[:-1]:
             text = tab.locator(f"#{view} .answer").text_content()
             assert len(text) > 40
@@ -88,11 +87,11 @@ def test_arrow_keys_move_the_cell_of_the_table(quiet_page, explorer):
             ("PageDown", 366, 0),
             ("PageUp", 110, 0),
         ):
-            tab.keyboard.press(key)
+            press(tab, key)
             holds(tab, "table", "position", position)
             holds(tab, "table", "channel", channel)
         # A hand and a channel are one pair.
-        tab.keyboard.press("Shift+ArrowRight")
+        press(tab, "Shift+ArrowRight")
         holds(tab, "pair", "pair", 5)
 
 
@@ -101,32 +100,33 @@ def test_keys_choose_and_turn_the_hands_of_every_picture(quiet_page, explorer):
         hand = tab.locator("#clock .hand").nth(2)
         pair = int(hand.get_attribute("data-pair"))
         hand.focus()
-        tab.keyboard.press("Enter")
+        press(tab, "Enter")
         holds(tab, "pair", "pair", pair)
         for key, position in (("ArrowLeft", 99), ("Shift+ArrowUp", 109), ("ArrowUp", 110)):
-            tab.keyboard.press(key)
+            press(tab, key)
             holds(tab, "clock", "position", position)
             # The picture was drawn anew, and whoever held a hand still does.
             assert tab.evaluate("document.activeElement.getAttribute('data-pair')") == str(pair)
         # An eighth of a turn of this hand, and back.
         wavelength = 2 * math.pi * 10000 ** (pair / 256)
-        tab.keyboard.press("PageUp")
+        press(tab, "PageUp")
         holds(tab, "clock", "position", 110 + round(wavelength / 8))
-        tab.keyboard.press("PageDown")
+        press(tab, "PageDown")
         holds(tab, "clock", "position", 110)
         tab.locator("#pair .waves svg").focus()
-        tab.keyboard.press("Shift+ArrowRight")
+        press(tab, "Shift+ArrowRight")
         holds(tab, "clock", "position", 120)
         tab.locator("#pair .circle svg").focus()
-        tab.keyboard.press("ArrowDown")
+        press(tab, "ArrowDown")
         holds(tab, "clock", "position", 119)
         # What was out of sight follows as it comes into sight.
         tab.locator("#shift .shift-faces").scroll_into_view_if_needed()
-        tab.locator(f'#shift .hand.chosen[data-hand^="{pair} "]').first.wait_for()
+        settled(tab)
+        assert tab.locator(f'#shift .hand.chosen[data-hand^="{pair} "]').count()
         arrow = tab.locator("#shift .hand:not(.chosen)").last
         pair = int(arrow.get_attribute("data-hand").split(" ")[0])
         arrow.focus()
-        tab.keyboard.press(" ")
+        press(tab, " ")
         holds(tab, "pair", "pair", pair)
         assert tab.evaluate("document.activeElement.getAttribute('data-hand')").split(" ")[0] == str(pair)
 

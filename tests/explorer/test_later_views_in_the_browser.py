@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from browsing import expect, settled
 from clockhands.additive import EvenlySpaced, SineOnly, SingleFrequency
 from clockhands.ladders import geometric
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.measures.tokens._unique import distinct_positions
 from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
-from exploring import caption, control, eventually, holds, plain, put, says
+from exploring import caption, control, holds, plain, put, says
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ def test_the_kernel_is_told_for_both_codes_at_the_distance(quiet_page, explorer,
             says(tab, "distance", "# tokens ahead and # tokens behind", abs(k), abs(k))
             says(tab, "distance", "the same number, # of a row", values[abs(k)], rel=6e-3)
             tip = tab.locator("#distance .tip")
-            eventually(tab, lambda tip=tip, k=k: same_distance(tip, k))
+            assert tip.get_attribute("data-distance") == str(abs(k))
             assert float(tip.get_attribute("data-share")) == pytest.approx(values[abs(k)], abs=1e-12)
         for other, (name, spec) in BESIDE.items():
             put(tab, "distance", other=other)
@@ -74,10 +75,6 @@ def test_the_kernel_is_told_for_both_codes_at_the_distance(quiet_page, explorer,
             assert [int(mark.get_attribute("data-rise")) for mark in marks.all()] == ([rise] if rise else [])
             marks = tab.locator("#distance .mark-below.beside-it")
             assert [int(mark.get_attribute("data-below")) for mark in marks.all()] == ([] if below is None else [below])
-
-
-def same_distance(tip, k):
-    assert tip.get_attribute("data-distance") == str(abs(k))
 
 
 def test_another_base_is_another_kernel(quiet_page, explorer):
@@ -166,7 +163,7 @@ def test_whether_a_ladder_is_fit_for_a_length(quiet_page, explorer):
                     says(tab, "ladder", "multiplied by #", after.attention_factor, rel=6e-5)
                 says(tab, f'#ladder .band[data-scaling="{name}"] .band-words', f": {len(beyond) or 'none'} ")
                 near = sum(map(math.cos, after.rates)) / 256 * after.attention_factor**2
-                eventually(tab, lambda near=near: note_holds(tab, near))
+                note_holds(tab, near)
                 for pair in (0, 128, 255):
                     put(tab, "ladder", pair=pair)
                     served_turns = after.rates[pair] * served / (2 * math.pi)
@@ -196,9 +193,11 @@ def test_a_band_that_is_pressed_chooses_its_scaling_and_pair(quiet_page, explore
             tab.locator('#ladder .band[data-scaling="yarn"] text').first,
         )
         svg.scroll_into_view_if_needed()
+        settled(tab)
         box, band = svg.bounding_box(), words.bounding_box()
         tab.mouse.click(box["x"] + 0.5 * box["width"], band["y"] + 25)
         holds(tab, "ladder", "scaling", "yarn")
+        settled(tab)
         pair = int(control(tab, "ladder", "pair").input_value())
         assert 60 < pair < 200
         says(tab, "pair", "sine of pair #", pair)
@@ -228,7 +227,7 @@ def test_how_far_angles_are_off_at_each_position(quiet_page, explorer):
         for position in (999, 99_999, 999_999_999, 123_456):
             put(tab, "precision", position=position)
             row = tab.locator(f'#precision tr[data-position="{position}"]')
-            eventually(tab, lambda row=row: is_here(row))
+            expect(row).to_have_class("here")
             cells = {
                 each.get_attribute("data-error"): error_of(plain(each.inner_text())) for each in row.locator("td").all()
             }
@@ -255,10 +254,6 @@ def test_how_far_angles_are_off_at_each_position(quiet_page, explorer):
 def off(position, dtype):
     """By how much the fastest hand, of one radian a token, is off where only positions are rounded."""
     return abs(float(dtype(position)) - position)
-
-
-def is_here(row):
-    assert row.get_attribute("class") == "here"
 
 
 @pytest.mark.parametrize("heads", [1, 8, 12, 112])

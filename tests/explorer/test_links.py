@@ -2,14 +2,13 @@
 
 import json
 import re
-from itertools import pairwise
 from random import Random
 
 import pytest
 
 import clockhands as ch
-from browsing import drawn
-from exploring import VIEWS, caption, control, holds, plain, put, says
+from browsing import settled, watched
+from exploring import VIEWS, caption, control, follow, holds, plain, put, says
 
 pytestmark = pytest.mark.slow
 
@@ -71,11 +70,11 @@ def tabs(chromium, explorer):
     context, said = chromium.new_context(viewport={"width": 1280, "height": 900}), []
 
     def opened(address):
-        tab = context.new_page()
+        tab = watched(context.new_page())
         for event in ("pageerror", "console"):
             tab.on(event, lambda each: said.append(str(each)))
         tab.goto(f"{explorer.as_uri()}#{address}")
-        drawn(tab)
+        settled(tab)
         return tab
 
     yield opened
@@ -84,22 +83,9 @@ def tabs(chromium, explorer):
 
 
 def words(tab):
-    """All captions, once they have stood still."""
-    seen = []
-    for _ in range(40):
-        drawn(tab)
-        seen.append({view: caption(tab, view) for view in VIEWS})
-        if len(seen) > 2 and seen[-1] == seen[-2] == seen[-3]:
-            return seen[-1]
-        tab.wait_for_timeout(200)
-    raise AssertionError([view for view in VIEWS if seen[-1][view] != seen[-2][view]])
-
-
-def follow(tab, address):
-    """Change the address of an open page, and wait until all views have followed."""
-    tab.evaluate("address => { location.hash = ''; location.hash = address; }", address)
-    tab.wait_for_timeout(450)  # a frame, and the rest after which views out of sight follow
-    drawn(tab)
+    """All captions, once nothing follows any more."""
+    settled(tab)
+    return {view: caption(tab, view) for view in VIEWS}
 
 
 @pytest.mark.parametrize("name", list(ADDRESSES))
@@ -226,6 +212,18 @@ def longest_tasks(chromium, tab, act):
     return sorted(tasks, reverse=True)
 
 
+def holds_nobody_up(chromium, tab, act, least):
+    """No task is long in one of three tries: on a busy machine some take more of the processor than they need."""
+    tries = []
+    for _ in range(3):
+        tasks = longest_tasks(chromium, tab, act)
+        assert sum(tasks) > least  # the page's work is in what was counted
+        if tasks[0] < LONGEST_TASK:
+            return
+        tries.append(tasks[:5])
+    pytest.fail(str(tries))
+
+
 @pytest.mark.parametrize("name", list(HEAVY))
 def test_no_link_holds_the_page_up(chromium, tabs, explorer, name):
     tab = tabs("")
@@ -233,18 +231,16 @@ def test_no_link_holds_the_page_up(chromium, tabs, explorer, name):
     def opens():
         tab.goto("about:blank")
         tab.goto(f"{explorer.as_uri()}#{HEAVY[name]}")
-        drawn(tab)
         words(tab)
 
-    tasks = longest_tasks(chromium, tab, opens)
-    assert sum(tasks) > 200  # the page's work is in what was counted
-    assert tasks[0] < LONGEST_TASK, tasks[:5]
+    holds_nobody_up(chromium, tab, opens, 200)
+
     # The same where it is followed by a page that is open.
-    tab.goto(explorer.as_uri())
-    drawn(tab)
-    tasks = longest_tasks(chromium, tab, lambda: follow(tab, HEAVY[name]))
-    assert sum(tasks) > 50
-    assert tasks[0] < LONGEST_TASK, tasks[:5]
+    def follows():
+        follow(tab, "")
+        follow(tab, HEAVY[name])
+
+    holds_nobody_up(chromium, tab, follows, 50)
 
 
 def test_no_control_holds_the_page_up(chromium, tabs):
@@ -263,11 +259,7 @@ def test_no_control_holds_the_page_up(chromium, tabs):
             for value in ("0", "1e300"):
                 field.fill(value)
                 field.press("Enter")
-                tab.wait_for_timeout(250)
-                drawn(tab)
+                settled(tab)
 
-    tasks = longest_tasks(chromium, tab, moved)
-    assert sum(tasks) > 500
-    assert tasks[0] < LONGEST_TASK, tasks[:5]
-    assert all(before >= after for before, after in pairwise(tasks))
+    holds_nobody_up(chromium, tab, moved, 500)
     holds(tab, "common", "width", 2048)

@@ -6,12 +6,12 @@ import re
 import pytest
 
 import clockhands as ch
-from browsing import drawn, expect
+from browsing import expect, settled, watched
 from clockhands.auditing import audit
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 from clockhands.show.report import report
-from exploring import plain
+from exploring import follow, plain, resize
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def opened(chromium, folder):
     heard: list[str] = []
 
     def go(name, fragment="", **emulated):
-        tab = context.new_page()
+        tab = watched(context.new_page())
         if emulated:
             tab.emulate_media(**emulated)
         tab.on("request", lambda request: None if request.url.startswith("file:") else heard.append(request.url))
@@ -76,7 +76,7 @@ def opened(chromium, folder):
         tab.on("pageerror", lambda error: heard.append(str(error)))
         tab.on("dialog", lambda dialog: heard.append(dialog.message) or dialog.dismiss())
         tab.goto((folder / f"{name}.html").as_uri() + fragment)
-        drawn(tab)
+        settled(tab)
         return tab
 
     yield go
@@ -172,6 +172,7 @@ def test_a_file_that_is_no_audit_has_its_own_sentence(opened, tmp_path, name, te
     path.write_text(text, encoding="utf-8")
     choose(tab, path)
     says(tab, "model", words)
+    settled(tab)
     assert tab.locator("#model .one-model").count() == 0
 
 
@@ -206,6 +207,7 @@ def test_the_ladder_of_a_layer_becomes_the_page_s_code_with_its_own_numbers(open
         pair.fill("100")
         pair.press("Enter")
         says(tab, "pair", "pair 100")
+        settled(tab)
         rate = tab.locator("#pair dt", has_text="rate").locator("xpath=following-sibling::dd[1]").inner_text()
         assert float(plain(rate).split("rad")[0]) == pytest.approx(layer.rates[100], rel=1e-5)
 
@@ -222,6 +224,7 @@ def test_findings_stand_beside_the_layers_with_a_shape_for_each_severity(opened,
     choose(tab, folder / "broken.audit.json")
     found = audit(folder / "broken.json").findings
     expect(tab.locator("#model .finding")).to_have_count(len(found))
+    settled(tab)
     for severity in ("error", "warning", "note"):
         shown = tab.locator(f"#model .finding.{severity} strong").all_inner_texts()
         assert shown == [f"{severity} {each.code}" for each in found if each.severity == severity]
@@ -304,10 +307,10 @@ def test_a_link_opens_the_same_code_and_models(opened):
 
 def test_an_address_that_is_typed_is_followed(opened):
     tab = opened("two")
-    tab.evaluate("() => { location.hash = 'position=5'; }")
+    follow(tab, "position=5")
     expect(tab.locator('#clock input[type="number"][data-name="position"]')).to_have_value("5")
     assert tab.locator("#control-code").input_value() == "model-0-0"
-    tab.evaluate("() => { location.hash = 'width=8'; }")
+    follow(tab, "width=8")
     expect(tab.locator("#control-code")).to_have_value("custom")
     expect(field(tab, "width")).to_have_value("8")
 
@@ -323,9 +326,11 @@ def test_the_theme_follows_the_system_until_the_button_is_pressed(opened):
     paper = "() => getComputedStyle(document.body).backgroundColor"
     dark = tab.evaluate(paper)
     tab.emulate_media(color_scheme="light")
+    settled(tab)
     light = tab.evaluate(paper)
     assert light != dark
     tab.get_by_role("button", name="Dark", exact=True).click()
+    settled(tab)
     assert tab.evaluate(paper) == dark
     assert tab.evaluate("() => localStorage.length + document.cookie.length") == 0
 
@@ -337,8 +342,8 @@ def test_one_column_in_the_order_of_the_story_or_two_of_which_one_stays(opened):
         "clock",
         "table",
     ]
-    tab.set_viewport_size({"width": 360, "height": 800})
-    expect(tab.locator(".stay section")).to_have_count(0)
+    resize(tab, 360, 800)
+    assert tab.locator(".stay section").count() == 0
     story = tab.evaluate(order)
     assert story[:4] == ["clock", "pair", "table", "shift"]
     assert story[-2:] == ["attention", "model"]

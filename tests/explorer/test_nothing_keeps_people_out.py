@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from browsing import settled
 from clockhands.auditing import audit
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
@@ -57,7 +58,7 @@ def test_nothing_keeps_people_out(quiet_page, pages, name, scheme, width):
         if name == "report":
             tab.locator("#turn > summary").click()
             tab.locator("#explorer #model .one-model").first.wait_for()
-        tab.wait_for_timeout(1200)  # the hands arrive
+            settled(tab)
         found = axe.run(tab).response
         assert len(found["passes"]) > 20
         grave = [

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from exploring import eventually
+from browsing import settled, watched
+from exploring import follow
 
 pytestmark = pytest.mark.slow
 
@@ -35,15 +36,8 @@ _WRITTEN = """
 
 def drawn(tab):
     """What stands in each view once nothing is under way."""
-
-    def rested():
-        assert not tab.locator("[aria-busy], [data-moving]").count()
-        before = tab.evaluate(_WRITTEN)
-        tab.wait_for_timeout(400)
-        assert tab.evaluate(_WRITTEN) == before
-        return dict(before)
-
-    return eventually(tab, rested)
+    settled(tab)
+    return dict(tab.evaluate(_WRITTEN))
 
 
 def first_difference(one, other):
@@ -55,10 +49,12 @@ def first_difference(one, other):
 
 
 def test_pictures_that_were_changed_are_those_that_were_made_at_once(chromium, explorer):
-    changed_in_place, opened_anew = (chromium.new_page(viewport={"width": 1440, "height": 900}) for _ in range(2))
+    changed_in_place, opened_anew = (
+        watched(chromium.new_page(viewport={"width": 1440, "height": 900})) for _ in range(2)
+    )
     changed_in_place.goto(explorer.as_uri())
     for address in (*STATES, *reversed(STATES[:-1])):
-        changed_in_place.evaluate("address => { location.hash = address; }", address)
+        follow(changed_in_place, address)
         changed = drawn(changed_in_place)
         opened_anew.goto("about:blank")
         opened_anew.goto(f"{explorer.as_uri()}#{address}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from browsing import drawn
+from browsing import settled
 from exploring import VIEWS, caption, control, plain, put, says
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def test_every_figure_is_a_file_that_stands_alone(quiet_page, explorer, tmp_path
     with quiet_page(explorer, 1280, scheme) as tab:
         for view in VIEWS[:-1]:
             tab.locator(f"#{view} .save").scroll_into_view_if_needed()
-            drawn(tab)
+            settled(tab)
             shown = [plain(text) for text in tab.locator(f"#{view} .figure svg:not(.swatch) text").all_text_contents()]
             root = ET.parse(saved(tab, view, "SVG", tmp_path)).getroot()
             # Title, answer and every label of the page.
@@ -67,8 +67,7 @@ def test_a_saved_table_holds_the_numbers_of_python(quiet_page, explorer, tmp_pat
     with quiet_page(explorer, 1280) as tab:
         # As many dots as cells: each has the colour of one number.
         put(tab, "table", rowsShown=64, columnsShown=64)
-        tab.locator("#table canvas.cells.large").wait_for()
-        drawn(tab)
+        assert tab.locator("#table canvas.cells.large").count() == 1
         first_row, first_column = (
             int(control(tab, "table", name).input_value()) for name in ("firstRow", "firstColumn")
         )
@@ -108,11 +107,10 @@ def test_the_numbers_in_saved_figures_are_those_of_python(quiet_page, explorer, 
         put(tab, "shift", shift=SHIFT)
         says(tab, "clock", "At position #", POSITION)
         says(tab, "distance", "# tokens ahead", SHIFT)
-        drawn(tab)
         files = {}
         for view in ("clock", "pair", "shift", "distance", "bias"):
             tab.locator(f"#{view} .save").scroll_into_view_if_needed()
-            drawn(tab)
+            settled(tab)
             files[view] = ET.parse(saved(tab, view, "SVG", tmp_path)).getroot()
     rates = 10000.0 ** -(np.arange(256) / 256)
     # The clock names its hands and how long they turn, and shows the bits of the position.

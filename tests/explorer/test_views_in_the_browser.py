@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from browsing import PATIENCE, expect, settled
 from clockhands.phases import units
 from clockhands.positions import positions_of
-from exploring import VIEWS, caption, control, eventually, holds, plain, put, says
+from exploring import VIEWS, caption, control, holds, plain, put, says
 
 pytestmark = pytest.mark.slow
 
@@ -64,26 +65,46 @@ def test_the_hands_of_the_clock_stand_at_their_angles(quiet_page, explorer, posi
         assert int(bits, 2) == position
 
 
+# What the clock's field says in each frame, and when that frame began in ms, until it says so many tokens.
+FRAMES = """([tokens, patience]) => {
+  const field = document.querySelector('#clock input[type="number"][data-name="position"]'), frames = [];
+  window.frames = new Promise((done) => {
+    const look = (now) => {
+      frames.push([now, Number(field.value)]);
+      if (Number(field.value) >= tokens || now > frames[0][0] + patience) done(frames);
+      else requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  });
+}"""
+
+
 def test_the_clock_is_stepped_and_plays_at_its_speed(quiet_page, explorer):
     with quiet_page(explorer) as tab:
         tab.get_by_role("button", name="Forward", exact=True).click()
         holds(tab, "clock", "position", 101)
         tab.get_by_role("button", name="Back", exact=True).click(click_count=2)
         holds(tab, "clock", "position", 99)
-        reached = {}
-        for speed in (2, 512):
+        for speed, tokens in ((2, 4), (512, 768)):
             put(tab, "clock", speed=speed, position=0)
             holds(tab, "clock", "position", 0)
+            tab.evaluate(FRAMES, [tokens, 1000 * PATIENCE])
             tab.get_by_role("button", name="Play", exact=True).click()
-            tab.wait_for_timeout(1200)
+            times, places = zip(*tab.evaluate("window.frames"), strict=True)
+            assert places[-1] >= tokens
+            # A frame shows where the clock was when one of the last two began, in whole tokens.
+            first, last = next(at for at, place in enumerate(places) if place), len(places) - 1
+            least = (times[last - 2] - times[first]) * speed / 1000 - 1
+            most = (times[last] - times[max(first - 2, 0)]) * speed / 1000 + 1
+            assert least <= places[last] - places[first] <= most, (speed, times[first:], places[first:])
             stop = tab.get_by_role("button", name="Pause", exact=True)
-            assert stop.get_attribute("aria-pressed") == "true"
+            expect(stop).to_have_attribute("aria-pressed", "true")
             stop.click()
-            reached[speed] = int(control(tab, "clock", "position").input_value())
-            tab.wait_for_timeout(300)
-            assert int(control(tab, "clock", "position").input_value()) == reached[speed]
-        assert 1 <= reached[2] <= 30
-        assert reached[512] > 10 * reached[2]
+            expect(tab.get_by_role("button", name="Play", exact=True)).to_have_attribute("aria-pressed", "false")
+            settled(tab)
+            reached = control(tab, "clock", "position").input_value()
+            tab.wait_for_timeout(300)  # long enough for a clock that still ran to show it
+            assert control(tab, "clock", "position").input_value() == reached
 
 
 def test_the_code_above_all_views_is_the_code_of_the_table(quiet_page, explorer):
@@ -144,6 +165,7 @@ def test_the_pair_is_turned_on_its_circle_and_moved_on_its_waves(quiet_page, exp
         holds(tab, "clock", "position", 0)
         circle = tab.locator("#pair .circle svg")
         circle.scroll_into_view_if_needed()
+        settled(tab)
         box = circle.bounding_box()
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 6
         tab.mouse.move(x + 60, y)
@@ -152,12 +174,14 @@ def test_the_pair_is_turned_on_its_circle_and_moved_on_its_waves(quiet_page, exp
         tab.mouse.move(x, y - 60, steps=4)
         tab.mouse.up()
         quarter = round(math.pi / 2 / PAPER.rates[100])
-        eventually(tab, lambda: near(tab, quarter, 2))
+        settled(tab)
+        near(tab, quarter, 2)
         waves = tab.locator("#pair .waves svg").bounding_box()
         left, right = waves["x"] + 52, waves["x"] + waves["width"] - 64
         turn = 2 * math.pi / PAPER.rates[100]
         tab.mouse.click(left + 0.5 * (right - left), waves["y"] + 120)
-        eventually(tab, lambda: near(tab, turn, 0.01 * turn))
+        settled(tab)
+        near(tab, turn, 0.01 * turn)
 
 
 def near(tab, wanted, most):
@@ -176,15 +200,11 @@ def test_every_control_of_the_table_moves_what_is_read(quiet_page, explorer):
         # Now there is more than is in view, and fields say from where.
         put(tab, "table", firstRow=640, firstColumn=160)
         ticks = "#table .over .axis text"
-        eventually(tab, lambda: in_view(tab.locator(ticks).all_text_contents(), (160, 176), (640, 704)))
+        in_view(tab.locator(ticks).all_text_contents(), (160, 176), (640, 704))
         put(tab, "table", position=1000, channel=300)  # the window follows what is moved out of it
-        eventually(tab, lambda: in_view(tab.locator(ticks).all_text_contents(), (285, 301), (937, 1001)))
+        in_view(tab.locator(ticks).all_text_contents(), (285, 301), (937, 1001))
         put(tab, "table", columnsShown=0)
-        eventually(tab, lambda: hidden(tab.locator('#table input[data-name="firstColumn"]').first))
-
-
-def hidden(place):
-    assert not place.is_visible()
+        expect(tab.locator('#table input[data-name="firstColumn"]').first).to_be_hidden()
 
 
 def in_view(ticks, columns, rows):
@@ -199,13 +219,15 @@ def in_view(ticks, columns, rows):
 def test_a_cell_that_is_pressed_moves_position_and_pair_everywhere(quiet_page, explorer):
     with quiet_page(explorer) as tab:
         put(tab, "table", position=0, channel=0, rowsShown=16, columnsShown=16)
-        eventually(tab, lambda: in_view(tab.locator("#table .over .axis text").all_text_contents(), (0, 16), (0, 16)))
+        in_view(tab.locator("#table .over .axis text").all_text_contents(), (0, 16), (0, 16))
         canvas = tab.locator("#table canvas")
         canvas.scroll_into_view_if_needed()
+        settled(tab)
         box = canvas.bounding_box()
         row, channel = 11, 6
         tab.mouse.click(box["x"] + (channel + 0.5) / 16 * box["width"], box["y"] + (row + 0.5) / 16 * box["height"])
         tab.mouse.move(2, 2)
+        settled(tab)
         pair, sine = channel // 2, ch.table(PAPER, [row], "float64")[0, channel]
         says(tab, "#table .readout strong", "^#$", sine, rel=1e-8)
         says(tab, "clock", "At position # the fast hand", row)

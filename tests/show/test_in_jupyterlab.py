@@ -16,12 +16,11 @@ from urllib.request import Request, urlopen
 import pytest
 
 import clockhands as ch
-from browsing import expect
-from exploring import VIEWS, eventually
+from browsing import PATIENCE, eventually, expect
+from exploring import VIEWS
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 45  # seconds; a lab on a busy machine
 CELLS = (
     "import clockhands as ch\nfirst = ch.show.Explorer(ch.preset('llama3.1'), position=7)\nfirst",
     "second = ch.show.Explorer(ch.preset('whisper'), position=21)\nsecond",
@@ -217,7 +216,7 @@ def run(page, text: str) -> str:
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(text)
     page.keyboard.press("Control+Enter")
-    expect(prompt).to_have_text(f"[{before + 1}]:", timeout=1000 * PATIENCE)
+    expect(prompt).to_have_text(f"[{before + 1}]:")
     outputs = cell.locator(".jp-OutputArea-output")
     return outputs.inner_text().strip() if outputs.count() else ""
 
@@ -240,7 +239,7 @@ def code(widget) -> str:
 
 
 def holds(widget, name: str, value: int) -> None:
-    expect(field(widget, name)).to_have_value(str(value), timeout=1000 * PATIENCE)
+    expect(field(widget, name)).to_have_value(str(value))
 
 
 def put(widget, name: str, value: int) -> None:

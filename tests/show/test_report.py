@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from browsing import settled
 from clockhands.auditing import audit
 from clockhands.cli import main
 from clockhands.presets import presets
@@ -269,6 +270,7 @@ def test_hostile_names_do_nothing_in_a_browser(quiet_page, config, tmp_path):
     with quiet_page(written(report([audit(config(values))]), tmp_path)) as page:
         page.locator("#turn summary").click()
         page.wait_for_selector("#explorer section")
+        settled(page)
         assert page.locator("img").count() == 0
 
 
@@ -278,6 +280,7 @@ def test_the_explorer_opens_in_it_on_the_model(quiet_page, config, tmp_path):
         assert page.locator("#explorer section").count() == 0
         page.locator("#turn summary").click()
         page.wait_for_selector("#explorer section#model")
+        settled(page)
         assert page.locator("#explorer input[type=number][data-name=width]").first.input_value() == "128"
         assert page.locator("#explorer input[type=number][data-name=base]").first.input_value() == "500000"
 

@@ -9,6 +9,7 @@ from queue import Empty
 import pytest
 
 import clockhands as ch
+from browsing import PATIENCE, eventually, settled
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.show._widget import FARTHEST, style
 from clockhands.show.explorer.data import codes
@@ -25,7 +26,6 @@ pytestmark = [
 ]
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-PATIENCE = 60  # seconds
 
 
 def test_it_opens_on_the_papers_code():
@@ -219,20 +219,25 @@ def test_page_and_python_follow_each_other(kernel, quiet_page, tmp_path: Path):
     with quiet_page(file) as page:
         page.expose_function("toKernel", kernel.told)
         page.evaluate("state => show(state)", kernel.state)
+        settled(page)
 
         def field(name):
             return page.locator(f"input[type=number][data-name={name}]").first
 
-        def settle():
-            page.wait_for_function(
-                "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
-            )
+        def prints(text, wanted):
+            """A message of the page may still be on its way to the kernel."""
+            settled(page)
+
+            def check():
+                assert kernel.run(f"print({text})") == wanted
+
+            eventually(page, check)
 
         def answer(kernel):
             for state in kernel.updates:
                 page.evaluate("state => held.fromKernel(state)", state)
             kernel.updates.clear()
-            settle()
+            settled(page)
 
         assert page.locator("section h2").count() >= 9
         assert field("position").input_value() == "7"
@@ -241,15 +246,12 @@ def test_page_and_python_follow_each_other(kernel, quiet_page, tmp_path: Path):
 
         field("position").fill("42")
         field("position").press("Enter")
-        settle()
-        assert kernel.run("print(held.position, held.spec == ch.preset('whisper'))") == "42 True"
+        prints("held.position, held.spec == ch.preset('whisper')", "42 True")
 
         field("base").fill("500")
         field("base").press("Tab")  # a field that is being typed in is left alone
-        settle()
-        said = kernel.run("print(ch.to_json(held.spec))")
         # The page has a word of its own for odd widths, of which this is none.
-        assert ch.from_json(said) == ch.preset("whisper", base=500, odd="extra")
+        prints("held.spec == ch.preset('whisper', base=500, odd='extra')", "True")
 
         kernel.updates.clear()
         kernel.run("held.position = 9\nheld.spec = ch.Rotary(head_width=64, base=1e6, layout='interleaved')")
@@ -257,16 +259,12 @@ def test_page_and_python_follow_each_other(kernel, quiet_page, tmp_path: Path):
         assert field("position").input_value() == "9"
         assert field("width").input_value() == "64"
         assert field("base").input_value() == "1000000"
-        assert (
-            kernel.run("print(held.spec == ch.Rotary(head_width=64, base=1e6, layout='interleaved'), held.position)")
-            == "True 9"
-        )
+        prints("held.spec == ch.Rotary(head_width=64, base=1e6, layout='interleaved'), held.position", "True 9")
 
         # What turns queries and keys still does when its base is moved.
         field("base").fill("500000")
         field("base").press("Tab")
-        settle()
-        assert kernel.run("print(held.spec == ch.Rotary(head_width=64, base=5e5, layout='interleaved'))") == "True"
+        prints("held.spec == ch.Rotary(head_width=64, base=5e5, layout='interleaved')", "True")
 
         kernel.updates.clear()
         kernel.run("held.spec = ch.preset('llama3.1')")

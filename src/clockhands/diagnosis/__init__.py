@@ -1,21 +1,23 @@
 """What is wrong with stored frequencies, slopes, cosines and sines: one engine for every entry point.
 
 `of_rates` compares rates with the exact ones of a rotary code, `of_slopes` slopes with those of ALiBi, and `of_table`
-cosines and sines with those that rates make. Each gives a `Verdict`: a code, its evidence, how much it explains.
+cosines and sines with those that rates make; `of_array` asks them of an array by what its name says that it is. Each
+gives a `Verdict`: a code, its evidence, how much it explains, and what to do.
 """
 
+from clockhands.diagnosis._computed import SLOPES, Computed, of_array, of_slopes
 from clockhands.diagnosis._cosines import Cosines, cosines_of, of_table, one_of_each
 from clockhands.diagnosis._rates import (
     ROUNDED,
-    SLOPES,
     Reference,
     Verdict,
     fits,
+    hint_of,
     judged,
     of_rates,
-    of_slopes,
     recognised_spec,
     reference_of,
+    reference_of_rates,
     slack_of,
     unlike_any,
 )
@@ -23,18 +25,22 @@ from clockhands.diagnosis._rates import (
 __all__ = [
     "ROUNDED",
     "SLOPES",
+    "Computed",
     "Cosines",
     "Reference",
     "Verdict",
     "cosines_of",
     "fits",
+    "hint_of",
     "judged",
+    "of_array",
     "of_rates",
     "of_slopes",
     "of_table",
     "one_of_each",
     "recognised_spec",
     "reference_of",
+    "reference_of_rates",
     "slack_of",
     "unlike_any",
 ]

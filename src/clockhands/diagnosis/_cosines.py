@@ -1,7 +1,7 @@
 """What cosines and sines are, beside those that follow from a config: of a table that a module keeps, or that it gives.
 
 The exact ones are made in double precision: below a position of 2**20 a phase of one radian a token is within 2**-33 of
-the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `_allowed`.
+the exact one, a thousandth of what float32 leaves. What float32 leaves is derived in `allowed`.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.diagnosis._rates import ROUNDED, Reference, Verdict, judged
+from clockhands.diagnosis._rates import ROUNDED, STEP, Reference, Verdict, ways
 from clockhands.dtypes import output_dtype
 
 _UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, **ROUNDED}
@@ -81,13 +81,17 @@ def one_of_each(doubled: np.ndarray, pairs: int) -> np.ndarray:
 
 def _table(cos: np.ndarray | None, sin: np.ndarray | None, dtype: str) -> Cosines:
     rows = len(cos if cos is not None else sin if sin is not None else ())
-    kept = np.arange(rows)
-    if rows > _MOST_ROWS:
-        # The first ones tell rates; those that are spread over the rest, its end among them, how far they hold.
-        kept = np.unique(np.concatenate([np.arange(1024), np.linspace(0, rows - 1, _MOST_ROWS - 1024).astype(int)]))
-    return Cosines(
-        kept.astype(np.float64), None if cos is None else cos[kept], None if sin is None else sin[kept], dtype
-    )
+    return Cosines(np.arange(rows, dtype=np.float64), cos, sin, dtype)
+
+
+def _sampled(table: Cosines) -> Cosines:
+    """Some rows of a long table: the first tell rates; those spread over the rest, its end too, how far they hold."""
+    rows = len(table.positions)
+    if rows <= _MOST_ROWS:
+        return table
+    kept = np.unique(np.concatenate([np.arange(1024), np.linspace(0, rows - 1, _MOST_ROWS - 1024).astype(int)]))
+    cos, sin = (None if part is None else part[kept] for part in (table.cos, table.sin))
+    return Cosines(table.positions[kept], cos, sin, table.dtype)
 
 
 def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: np.ndarray | None = None) -> Verdict:
@@ -109,7 +113,7 @@ def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: n
     >>> of_table(Cosines(np.arange(2048.0), np.cos(turns), np.sin(turns)), reference_of(ch.Rotary(64))).code
     'buffer-of-another-base'
     """
-    rates = reference.rates if rates is None else rates
+    rates, table = reference.rates if rates is None else rates, _sampled(table)
     with np.errstate(all="ignore"):
         wrong = _no_cosines(table, rates, factor)
         if wrong is not None:
@@ -118,17 +122,19 @@ def of_table(table: Cosines, reference: Reference, factor: float = 1.0, rates: n
         if _is(table, phases, factor, reference.slack):
             return Verdict(None, {})
         evidence = _worst(table, phases, factor)
-        for dtype in ROUNDED:
-            as_held = all(np.array_equal(_rounder(dtype)(part), part) for _, part in table.parts)
-            if as_held and _is(replace(table, dtype=dtype), phases, factor, reference.slack):
-                return Verdict("buffer-rounded", evidence | _rounding("numbers", dtype))
+        held_in = next((dtype for dtype in ROUNDED if all(_is_in(dtype, part) for _, part in table.parts)), table.dtype)
+        if held_in != table.dtype:
+            table = replace(table, dtype=held_in)
+            if _is(table, phases, factor, reference.slack):
+                return Verdict("buffer-rounded", evidence | _rounding("numbers", held_in))
+            evidence["rounded to"] = held_in
         for code, other, times, more, mostly in _ways(table, rates, factor, reference):
             if _is(table, other, times, reference.slack, mostly=mostly):
                 return Verdict(code, evidence | more)
-        return _by_rates(table, reference, evidence) or Verdict("buffer-differs", evidence)
+        return _by_rates(table, reference, factor, evidence) or Verdict("buffer-differs", evidence)
 
 
-def _allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
+def allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.ndarray:
     """How far honest arithmetic may be off.
 
     Rates are off by ``slack``, products are rounded in float32, functions are good to two units in the last place, the
@@ -138,7 +144,7 @@ def _allowed(phases: np.ndarray, factor: float, slack: float, dtype: str) -> np.
 
 
 def _is(table: Cosines, phases: np.ndarray, factor: float, slack: float, *, mostly: bool = False) -> bool:
-    bound = _allowed(phases, factor, slack, table.dtype)
+    bound = allowed(phases, factor, slack, table.dtype)
     exact = {"cosine": np.cos(phases), "sine": np.sin(phases)}
     shares = [np.mean(np.abs(part - factor * exact[name]) <= bound) for name, part in table.parts]
     return bool(min(shares) >= (_MOSTLY if mostly else 1.0))
@@ -223,6 +229,10 @@ def _rounding(of: str, dtype: str, since: str = "") -> dict[str, Any]:
     return {"rounded to": dtype, "of": of, "behaves as": f"one whose {of} were rounded to {dtype}{since}"}
 
 
+def _is_in(dtype: str, numbers: np.ndarray) -> bool:
+    return np.array_equal(_rounder(dtype)(numbers), numbers)
+
+
 def _rounder(dtype: str) -> Any:
     kind = output_dtype(dtype)
 
@@ -232,31 +242,55 @@ def _rounder(dtype: str) -> Any:
     return rounded
 
 
-def _by_rates(table: Cosines, reference: Reference, evidence: dict[str, Any]) -> Verdict | None:
-    """By the rates that the first rows turn at, where both waves are there."""
-    if table.cos is None or table.sin is None:
+def _by_rates(table: Cosines, reference: Reference, factor: float, evidence: dict[str, Any]) -> Verdict | None:
+    """By the rates that the first rows turn at, where both waves are there: what is wrong with them makes the table."""
+    measured = _measured(table)
+    if measured is None:
         return None
+    numbers, bound = measured
+    assert table.cos is not None
+    kept = float(table.cos[0, 0])
+    known = np.isfinite(bound)
+    slack = max(reference.slack, float((bound[known] / numbers[known]).max()))
+    for code, made, more in ways(numbers, "float32", replace(reference, slack=slack)):
+        for dtype in (None, *ROUNDED):
+            ladder = made if dtype is None else _rounder(dtype)(made)
+            if len(ladder) != len(numbers) or (np.abs(ladder - numbers) > bound + 2 * reference.slack * ladder).any():
+                continue
+            phases = table.positions[:, None] * ladder
+            if not any(_is(table, phases, each, reference.slack, mostly=dtype is not None) for each in (factor, kept)):
+                continue
+            words = str(_NAMED.get(code, more.get("it is") or "")).format(**more)
+            rounded = {} if dtype is None else {"rounded to": dtype}
+            return Verdict(code, more | evidence | rounded | ({"behaves as": words} if words else {}))
+    return None
+
+
+_NAMED = {
+    "buffer-unscaled": "the ladder without the declared scaling",
+    "buffer-of-another-base": "the ladder of base {base in effect:,.6g}",
+    "buffer-scaled-twice": "the ladder scaled twice",
+    "buffer-of-another-factor": "the ladder scaled by {effective factor:.6g}",
+}
+
+
+def _measured(table: Cosines) -> tuple[np.ndarray, np.ndarray] | None:
+    """The rates that the first rows turn at, and how far each may be off.
+
+    Where a cosine and a sine are off by a unit in the last place each, their angle is off by ``u |sin 2x|`` at most: a
+    slow pair is known as well as a fast one. One whose numbers have too few digits lies on the line of the others.
+    """
     at = table.positions
     together = int(np.argmax(np.diff(at) != 1)) if (np.diff(at) != 1).any() else len(at) - 1
-    if at[0] != 0 or together < 8:
+    if table.cos is None or table.sin is None or at[0] != 0 or together < 8:
         return None
     angles = np.unwrap(np.arctan2(table.sin[: together + 1], table.cos[: together + 1]), axis=0)
-    rates = (angles[-1] - angles[0]) / at[together]
-    # Phases are known to about this, whatever they are.
-    unit = max(_UNIT.get(table.dtype, 2.0**-24), 2.0**-22)
-    slack = np.maximum(reference.slack, 4 * unit / np.maximum(np.abs(angles[-1]), 1e-9)).max()
-    if slack > 2.0**-6:
+    turned = angles[-1] - angles[0]
+    unit = 2 * max(_UNIT.get(table.dtype, 2.0**-24), 2.0**-22)
+    bound = (unit * np.minimum(np.abs(turned), 1) + STEP.get(table.dtype, 0.0)) / at[together]
+    rates, pairs = turned / at[together], np.arange(len(turned))
+    seen = rates > 8 * bound
+    if np.count_nonzero(seen) < 2:
         return None
-    verdict = judged(rates, "float32", replace(reference, slack=float(slack)), None)
-    if verdict.code in (None, "buffer-rounded", "buffer-uninitialised"):
-        return None
-    it_is = verdict.evidence.get("it is")
-    named = {
-        "buffer-of-another-base": "the ladder of base {base in effect:,.6g}",
-        "buffer-scaled-twice": "the ladder scaled twice",
-        "buffer-of-another-factor": "the ladder scaled by {effective factor:.6g}",
-    }
-    words = named.get(str(verdict.code), it_is or "")
-    more = {"behaves as": words.format(**verdict.evidence)} if words else {}
-    kept = {name: value for name, value in verdict.evidence.items() if name not in evidence}
-    return Verdict(verdict.code, evidence | kept | more)
+    line = np.polyfit(pairs[seen], np.log(rates[seen]), 1)
+    return np.where(seen, rates, np.exp(np.polyval(line, pairs))), np.where(seen, bound, np.inf)

@@ -1,4 +1,4 @@
-"""What is wrong with rates or slopes.
+"""What is wrong with rates.
 
 `of_rates` compares rates with the exact ones of a rotary code. Code makes rates in float32, in a few operations; the
 bound that this leaves is derived in `slack_of`. Rates outside of it are held to every known way to go wrong: another
@@ -9,13 +9,14 @@ others where that happens, and each rounded to bfloat16 or float16. The first th
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from clockhands.biases import Alibi
 from clockhands.dtypes import output_dtype
 from clockhands.errors import ClockhandsError
+from clockhands.faults import FAULTS
 from clockhands.ladders import Geometric
 from clockhands.recognition import fit_ladder
 from clockhands.rotary import Rotary
@@ -24,17 +25,15 @@ from clockhands.specs import describe
 
 # Relative error of one rounding to each type, and the smallest step that it has.
 ROUNDED = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-_STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
+STEP = {"bfloat16": 2.0**-133, "float16": 2.0**-24}
 
 # A ladder's fastest hand makes between a hundredth of a radian and a hundred a token, wherever anybody wrote one down.
 _FASTEST = (0.01, 100.0)
 _SLOWEST = 1e-12
 _ROUNDS = 12
 _LARGEST = 50.0  # the logarithm of a base that nobody has
-SLOPES = 2.0**-20
-"""How far a slope may be off: a power of two, made by ``pow`` in float32."""
-_STEEPEST = 1e3  # no bias has such a slope
 _FEWEST = 4  # rates by which a ladder can be recognised
+_NOT_RATES = {"slopes-differ": "slopes", "attention-factor-differs": "cosines and sines"}
 _EVER = 1e5  # coordinates between 0 and 1 are turned by thousands of radians
 
 
@@ -87,6 +86,16 @@ class Verdict:
         """The code without the kind of thing that it is about: ``unscaled``, ``of-another-base``."""
         return None if self.code is None else self.code.removeprefix("buffer-")
 
+    @property
+    def hint(self) -> str:
+        """What to do about it: the hint of the fault, whoever tells it."""
+        return "" if self.code is None else hint_of(self.code)
+
+
+def hint_of(code: str) -> str:
+    """What to do about a code of this engine; what is no fault by itself is one way for numbers to differ."""
+    return FAULTS[code].hint if code in FAULTS else FAULTS["buffer-differs"].hint.replace("rates", _NOT_RATES[code])
+
 
 def of_rates(
     numbers: Any, spec: Rotary, dtype: str = "float32", *, length: int | None = None, context: int | None = None
@@ -132,6 +141,11 @@ def reference_of(spec: Rotary, which: str | None = None, reach: int | None = Non
     factor = getattr(spec.scaling, "factor", None)
     ladders = dict(_ladders(spec, which, reach))
     return Reference(spec, ladders, plain, slack_of(spec.rates, factor), spec.base, factor, sure)
+
+
+def reference_of_rates(rates: np.ndarray) -> Reference:
+    """Rates of which nothing else is known."""
+    return Reference(None, {"as declared": rates}, None, slack_of(rates.tolist(), None))
 
 
 def _unscaled(spec: Rotary) -> np.ndarray:
@@ -189,9 +203,9 @@ def judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int |
         for one in ladders.values():
             how = fits(numbers, one, reference.slack, dtype)
             if how == "exact":
-                return Verdict(None, {}, left=_left(numbers, one))
+                return Verdict(None, {}, left=left(numbers, one))
             if how is not None:
-                return Verdict("buffer-rounded", _rounding(numbers, one, how, context), left=_left(numbers, one))
+                return Verdict("buffer-rounded", _rounding(numbers, one, how, context), left=left(numbers, one))
         if not reference.sure:
             plain = reference.plain is not None and fits(
                 numbers, _as_many(reference.plain, numbers), reference.slack, dtype
@@ -200,7 +214,7 @@ def judged(numbers: np.ndarray, dtype: str, reference: Reference, context: int |
         return _another(numbers, dtype, rates, reference)
 
 
-def _left(numbers: np.ndarray, ladder: np.ndarray) -> float:
+def left(numbers: np.ndarray, ladder: np.ndarray) -> float:
     """The largest error that is left, in parts of the rate."""
     return float((np.abs(numbers - ladder) / np.where(ladder == 0, 1, ladder)).max(initial=0.0))
 
@@ -218,18 +232,18 @@ def unlike_any(numbers: np.ndarray) -> Verdict:
 def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, reference: Reference) -> Verdict:
     """The first way to go wrong that makes these numbers."""
     evidence = worst(numbers, rates)
-    for code, made, more in _ways(numbers, dtype, reference):
+    for code, made, more in ways(numbers, dtype, reference):
         ladder = _as_many(made, numbers)
         how = fits(numbers, ladder, reference.slack, dtype)
         if how is not None:
             rounded = {} if how == "exact" else {"rounded to": how}
-            return Verdict(code, evidence | more | rounded, left=_left(numbers, ladder))
+            return Verdict(code, evidence | more | rounded, left=left(numbers, ladder))
     off = np.abs(numbers - rates) > 2.0**-6 * rates
-    explained, left = 1 - float(np.mean(off)), _left(numbers, rates)
+    explained, most = 1 - float(np.mean(off)), left(numbers, rates)
     if not _is_ladder(numbers, rates):
         found = {"wrong": int(np.count_nonzero(off)), "pairs": len(numbers)}
-        return Verdict("buffer-uninitialised", evidence | found, explained, left)
-    return Verdict("buffer-differs", evidence | _described(numbers, reference), explained, left)
+        return Verdict("buffer-uninitialised", evidence | found, explained, most)
+    return Verdict("buffer-differs", evidence | _described(numbers, reference), explained, most)
 
 
 def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "float32") -> str | None:
@@ -245,13 +259,13 @@ def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "fl
         return "exact"
     for name, unit in ROUNDED.items():
         nearest = ladder.astype(output_dtype(name)).astype(np.float64)
-        near = off <= 2 * unit * ladder + _STEP[name]
+        near = off <= 2 * unit * ladder + STEP[name]
         if bool(near.all()) and np.count_nonzero(numbers == nearest) >= 0.9 * len(ladder):
             return name
     if dtype in ROUNDED:
         # Made in that type, each of a few operations rounded by itself.
         lost = ROUNDED[dtype] * (4 + math.log(max(ladder.max() / max(ladder.min(), 1e-300), 1.0)))
-        if bool((off <= lost * ladder + _STEP[dtype]).all()):
+        if bool((off <= lost * ladder + STEP[dtype]).all()):
             return dtype
     return None
 
@@ -312,7 +326,7 @@ def _rounding(numbers: np.ndarray, rates: np.ndarray, dtype: str, context: int |
 Way = tuple[str, np.ndarray, dict[str, Any]]
 
 
-def _ways(numbers: np.ndarray, dtype: str, reference: Reference) -> Iterator[Way]:
+def ways(numbers: np.ndarray, dtype: str, reference: Reference) -> Iterator[Way]:
     """The ways to go wrong: finding, the ladder that it makes, and what there is to say of it; single ones first."""
     spec, factor = reference.spec, reference.factor
     told = {} if factor is None else {"declared factor": factor}
@@ -519,6 +533,12 @@ def recognise(numbers: np.ndarray, slack: float) -> str | None:
 
 def recognised_spec(numbers: np.ndarray, slack: float) -> Rotary | None:
     """The rotary code of these rates, if a rule makes them; its layout is not known from them."""
+    return _fitted(numbers.astype(np.float64).tobytes(), slack)
+
+
+@lru_cache(512)  # layers mostly hold the same numbers, and wrong ones are held to many ladders
+def _fitted(held: bytes, slack: float) -> Rotary | None:
+    numbers = np.frombuffer(held)
     try:
         fit = fit_ladder(numbers, np.maximum(slack * numbers, 1e-12))[0]
         if type(fit.spacing).__name__ == "Explicit":
@@ -526,51 +546,3 @@ def recognised_spec(numbers: np.ndarray, slack: float) -> Rotary | None:
         return Rotary(2 * len(numbers), spacing=fit.spacing, scaling=fit.scaling)
     except ClockhandsError:
         return None
-
-
-def of_slopes(slopes: np.ndarray, spec: Alibi | None, dtype: str = "float32") -> Verdict:
-    """What the slopes of a bias in a straight line are, beside those of a code.
-
-    Args:
-        slopes: What is held, float64 [heads], positive.
-        spec: The code that they should follow; None where none is declared for so many heads.
-        dtype: The type that they are held in.
-
-    Returns:
-        A verdict with one of the codes ``buffer-uninitialised``, ``buffer-rounded`` or ``slopes-differ``; None where
-        they are right.
-
-    >>> of_slopes(np.array([2.0**-6, 2.0**-3, 2.0**-2]), Alibi(3)).code
-    'slopes-differ'
-    """
-    bad = ~np.isfinite(slopes) | (np.abs(slopes) > _STEEPEST)
-    if bad.any():
-        return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(slopes), "of": "heads"})
-    if spec is None:
-        return Verdict(None, {})
-    right = np.array(spec.slopes)
-    how = fits(slopes, right, SLOPES, dtype)
-    if how == "exact":
-        return Verdict(None, {}, left=_left(slopes, right))
-    head = int(np.argmax(np.abs(slopes - right) / right))
-    seen = {"head": head, "stored": float(slopes[head]), "declared": float(right[head])}
-    if how is not None:
-        return Verdict("buffer-rounded", {**seen, "rounded to": how}, left=_left(slopes, right))
-    explained = float(np.mean(np.abs(slopes - right) <= SLOPES * right))
-    return Verdict("slopes-differ", seen | _other_slopes(slopes, right, dtype), explained, _left(slopes, right))
-
-
-def _other_slopes(slopes: np.ndarray, right: np.ndarray, dtype: str) -> dict[str, str]:
-    """The rule that makes these slopes, where it is one that is known to be taken by mistake."""
-    heads = len(slopes)
-    rules = {
-        "one geometric series through all heads": np.array(Alibi(heads, series="plain").slopes),
-        "a series that begins at 1": np.array([2.0 ** (-8 * head / heads) for head in range(heads)]),
-        "the declared ones in another order of heads": np.sort(right)[::-1],
-        "all zero": np.zeros(heads),
-    }
-    for name, rule in rules.items():
-        seen = np.sort(slopes)[::-1] if name.startswith("the declared") else slopes
-        if fits(seen, rule, SLOPES, dtype) is not None:
-            return {"it is": name}
-    return {}

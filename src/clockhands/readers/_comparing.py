@@ -1,10 +1,14 @@
 """Two readings of a model side by side: which layers part, and how."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from clockhands.diagnosis import Verdict, judged, reference_of, reference_of_rates
 from clockhands.measures import LadderDifference, difference
+from clockhands.rotary import Rotary
 from clockhands.sources.resolved import Code, layer_numbers, layer_ranges
 from clockhands.specs import to_dict
 
@@ -20,6 +24,7 @@ class Parted:
         theirs: Their code in the second.
         ladder: How the two ladders differ, where both have as many pairs.
         says: What else differs, in words: kinds, widths, pairing, tables, slopes.
+        verdict: What the second's rates are beside the first's, where both have as many pairs.
     """
 
     part: str
@@ -28,11 +33,13 @@ class Parted:
     theirs: Code | None
     ladder: LadderDifference | None
     says: tuple[str, ...]
+    verdict: Verdict | None = None
 
     @property
     def same(self) -> bool:
         """Whether both compute the same."""
-        return not self.says and (self.ladder is None or self.ladder.same)
+        right = self.verdict is None or self.verdict.code is None
+        return not self.says and right and (self.ladder is None or self.ladder.same)
 
 
 def compared(ours: Sequence[Code], theirs: Sequence[Code], *, everything: bool = True) -> tuple[Parted, ...]:
@@ -103,13 +110,22 @@ def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | Non
         which = "second" if theirs is None else "first"
         return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
     says = list(_apart(ours, theirs, everything))
-    ladder = None
+    ladder = verdict = None
     turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
     # Else a pair of the one is no pair of the other.
     if turning and ours.rates and theirs.rates and (len(ours.rates), ours.width) == (len(theirs.rates), theirs.width):
         factor, other = ours.attention_factor or 1.0, theirs.attention_factor or 1.0
         ladder = difference(ours.rates, theirs.rates, factor=factor, other_factor=other)
-    return Parted(part, layers, ours, theirs, ladder, tuple(says))
+        verdict = _verdict(ours, np.array(theirs.rates))
+    return Parted(part, layers, ours, theirs, ladder, tuple(says), verdict)
+
+
+def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
+    """What rates are beside those of a code at the length at which it was read."""
+    reference = reference_of_rates(np.array(ours.rates))
+    if isinstance(ours.spec, Rotary):
+        reference = replace(reference_of(ours.spec), ladders=reference.ladders)
+    return judged(rates, "float64", reference, None)
 
 
 def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:

@@ -38,8 +38,13 @@ def parted_to_dict(group: Parted, context: int | None, length: int | None = None
         "says": list(group.says),
         "first": _code_to_dict(group.ours),
         "second": _code_to_dict(group.theirs),
-        "rates": None if group.ladder is None else _ladder_to_dict(group.ladder, context, length),
+        "rates": None if group.ladder is None else _ladder_to_dict(group.ladder, context, length) | _cause(group),
     }
+
+
+def _cause(group: Parted) -> dict[str, Any]:
+    """What the second's rates are beside the first's, in the word that is used of any rates."""
+    return {"cause": None if group.verdict is None else group.verdict.cause}
 
 
 def _code_to_dict(code: Code | None) -> dict[str, Any] | None:
@@ -76,7 +81,8 @@ def parted_in_words(group: Parted, context: int | None) -> str:
     words = [*group.says]
     ladder = group.ladder
     if ladder is not None and not ladder.same_rates:
-        words.append(f"{pairs_in_words(ladder)}, {ratio_in_words(ladder)}")
+        cause = _cause(group)["cause"]
+        words.append(f"{pairs_in_words(ladder)}, {ratio_in_words(ladder)}{f' ({cause})' if cause else ''}")
         lost = ladder.reaches(1.0)
         if lost is not None:
             words.append(f"off by 1 rad from distance {lost:,}")

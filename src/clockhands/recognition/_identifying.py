@@ -48,6 +48,7 @@ def identify(
         the correlation of neighbouring rows. Rates are told up to a factor that the steps make good: the fastest rate
         is 1 rad/token, unless a preset of other rates fits. ``equivalents`` are names of further presets that are the
         same code, and specs that make the same numbers with another base for another span or rule of odd widths.
+        Nothing is called wrong, since nothing is declared: `clockhands.diagnosis.of_rates` compares ``spec.rates``.
 
     Accuracy: a table rounded to a dtype of relative rounding ``u`` is matched where every number is within ``4 u`` of
     the scale; one whose phases were made in float32, within ``2**-24 |phase| (3 |log rate| + 5)`` more, which

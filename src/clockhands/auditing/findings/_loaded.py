@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.diagnosis import hint_of
 from clockhands.faults import FAULTS
 
 
@@ -87,7 +88,8 @@ class BufferZero(Loaded, code="buffer-zero"):
     severity = "error"
 
     def message(self) -> str:
-        return f"{self._head()} are all zero: nothing turns, and no position can be told from another."
+        turns = "" if self.what == "slopes" else "nothing turns, and "
+        return f"{self._head()} are all zero: {turns}no position can be told from another."
 
 
 class BufferUnscaled(Loaded, code="buffer-unscaled"):
@@ -218,6 +220,7 @@ class BufferOnMeta(Loaded, code="buffer-on-meta"):
 class SlopesDiffer(Loaded, code="slopes-differ"):
     title = "The ALiBi slopes differ from those of the number of heads"
     severity = "error"
+    hint = hint_of("slopes-differ")
 
     def message(self) -> str:
         it_is = f" They are {self.it_is}." if self.it_is else ""
@@ -227,6 +230,7 @@ class SlopesDiffer(Loaded, code="slopes-differ"):
 class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
     title = "The attention factor of the loaded model differs"
     severity = "error"
+    hint = hint_of("attention-factor-differs")
 
     def message(self) -> str:
         name, kept = next((name.removeprefix("model:"), value) for name, value in self.stated)

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 
 from clockhands.calling import Refused
+from clockhands.diagnosis import hint_of
 from clockhands.errors import ClockhandsError
 from clockhands.faults import FAULTS, scaling_name
 from clockhands.testing.modules._asking import Heard, ModuleSubject, Treated, Treatment
-from clockhands.testing.modules._tensors import Changed, changed, held, numbers, put, spoiled, wrong_tensors
+from clockhands.testing.modules._tensors import Changed, Wrong, changed, held, numbers, put, spoiled, wrong_tensors
 from clockhands.testing.reports import Explanation, Failure
 
 
@@ -326,27 +327,42 @@ def joined(words: Sequence[str]) -> str:
 def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Module | None]:
     """What the module holds that is not what the code says, and a copy in which that is mended, where it can be."""
     found = wrong_tensors(subject.original, subject.spec)
-    if any(one.right is None for one in found):  # a table may be filled by the first call
+    if any(one.what != "rates" for one in found):  # a table may be filled by the first call
         used = subject.copied()
         with suppress(Refused):
             subject.asking.hear(used)
         still = {one.held.path for one in wrong_tensors(used, subject.spec)}
-        found = [one for one in found if one.right is not None or one.held.path in still]
-    rates = [one for one in found if one.right is not None] or found
-    if not rates:
+        found = [one for one in found if one.what == "rates" or one.held.path in still]
+    if not found:
         return [], None
-    mended = subject.copied() if all(one.right is not None for one in rates) else None
-    explanations = []
-    for one in rates:
-        if mended is not None and one.right is not None:
-            right = torch.from_numpy(one.right.astype(np.float32)).reshape(one.held.tensor.shape)
-            put(mended, one.held.path, right)
-        codes = _unscaled(subject) if one.code == "buffer-unscaled" else (one.code,)
-        dtype = str(one.held.tensor.dtype).removeprefix("torch.")
-        explanations.append(
-            told(codes, {"scaling": _scaling_words(subject.spec), **one.parameters}, one.held.path, {"held in": dtype})
-        )
-    return explanations, mended
+    mended = subject.copied() if all(one.right is not None for one in found) else None
+    if mended is not None:
+        for one in found:
+            put(mended, one.held.path, _right(one))
+    # A table that is made of wrong rates is wrong as they are.
+    rates = [one for one in found if one.what == "rates"] or found
+    return [_told_of(one, subject) for one in rates], mended
+
+
+def _right(one: Wrong) -> torch.Tensor:
+    """What a tensor should hold, in the precision that such numbers are made in."""
+    assert one.right is not None
+    complex_numbers = np.iscomplexobj(one.right)
+    right = torch.from_numpy(one.right.astype(np.complex64 if complex_numbers else np.float32))
+    return right.reshape(one.held.tensor.shape)
+
+
+def _told_of(one: Wrong, subject: ModuleSubject) -> Explanation:
+    """In the words of the fault, which are those of rates."""
+    code = one.code if one.code in FAULTS else "buffer-differs"  # another rule of slopes, another factor on cosines
+    codes = _unscaled(subject) if code == "buffer-unscaled" else (code,)
+    dtype = str(one.held.tensor.dtype).removeprefix("torch.")
+    parameters = {"scaling": _scaling_words(subject.spec), **one.parameters}
+    explanation = told(codes, parameters, one.held.path, {"held in": dtype})
+    if one.what == "rates":
+        return explanation
+    message = explanation.message.replace("rates", one.what).replace(": nothing turns", "")
+    return replace(explanation, message=message, hint=explanation.hint if code == one.code else hint_of(one.code))
 
 
 def _unscaled(subject: ModuleSubject) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from clockhands.calling import as_numpy, dtype_of
-from clockhands.diagnosis import Verdict, of_rates
+from clockhands.diagnosis import Verdict, of_array
 from clockhands.faults import scaling_name
-from clockhands.rotary import Rotary
 
 
 @dataclass(frozen=True)
@@ -222,6 +221,7 @@ def as_it_was(module: torch.nn.Module) -> Iterator[None]:
 
 
 _RATES = re.compile(r"freq|theta|rate|omega", re.IGNORECASE)
+_SLOPES = re.compile(r"slope", re.IGNORECASE)
 _TABLES = re.compile(r"cos|sin|freqs_cis|cache|pe$|weights?$|embed|position|table", re.IGNORECASE)
 
 
@@ -233,13 +233,15 @@ class Wrong:
         code: The fault.
         held: The tensor.
         parameters: What the sentence names.
-        right: What it should hold.
+        right: What it should hold; None where that is not known.
+        what: What it holds, in words.
     """
 
     code: str
     held: ModuleTensor
     parameters: Mapping[str, Any]
     right: np.ndarray | None
+    what: str = "rows"
 
 
 def wrong_tensors(module: torch.nn.Module, spec: Any) -> list[Wrong]:
@@ -248,28 +250,41 @@ def wrong_tensors(module: torch.nn.Module, spec: Any) -> list[Wrong]:
     for one in held(module).values():
         if not (one.tensor.is_floating_point() or one.tensor.is_complex()) or one.tensor.is_meta:
             continue
-        name = one.path.rpartition(".")[2]
-        if isinstance(spec, Rotary) and _holds_rates(one, name, spec):
-            wrong = _rates(one, spec)
-        elif one.tensor.ndim >= 2 and _TABLES.search(name):
-            wrong = _table(one)
-        else:
-            continue
-        if wrong is not None:
+        kind = _kind(one, spec)
+        if kind is not None and (wrong := _beside(one, spec, kind)) is not None:
             found.append(wrong)
-    return sorted(found, key=lambda one: one.code.startswith("table"))
+    return sorted(found, key=lambda one: one.what != "rates")
 
 
-def _holds_rates(one: ModuleTensor, name: str, spec: Rotary) -> bool:
-    pairs = spec.rotated // 2
-    return one.tensor.is_floating_point() and one.tensor.numel() == pairs and bool(_RATES.search(name))
-
-
-def _table(one: ModuleTensor) -> Wrong | None:
-    values = numbers(one.tensor)
+def _kind(one: ModuleTensor, spec: Any) -> str | None:
+    """What a tensor holds by its name and its size; None where it is none of a code's."""
+    name = one.path.rpartition(".")[2]
+    if not one.tensor.is_complex():
+        for kind, names in (("rates", _RATES), ("slopes", _SLOPES)):
+            of = spec if kind == "slopes" else getattr(spec, "ladder", None)
+            if one.tensor.numel() == len(getattr(of, kind, ())) > 0 and names.search(name):
+                return kind
     # Learned numbers may start at zero; a table that is filled when it is first used has not been written yet.
-    if one.kind == "parameter" and one.tensor.requires_grad:
+    learned = one.kind == "parameter" and one.tensor.requires_grad
+    return "table" if one.tensor.ndim >= 2 and _TABLES.search(name) and not learned else None
+
+
+def _beside(one: ModuleTensor, spec: Any, kind: str) -> Wrong | None:
+    """What a tensor is beside what the code computes in its place, as `clockhands.diagnosis` says it."""
+    array = as_numpy(one.tensor)
+    array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    dtype = str(one.tensor.dtype).removeprefix("torch.")
+    found = None if spec is None else of_array(array, spec, kind, one.path.rpartition(".")[2], dtype)
+    if found is None or found.held.shape != found.made.shape:
+        return _by_itself(one, numbers(one.tensor)) if kind == "table" else None
+    if found.verdict.code is None:
         return None
+    right = found.made if found.made.size == one.tensor.numel() else None
+    return Wrong(found.verdict.code, one, _parameters(found.verdict, spec, len(found.made)), right, found.what)
+
+
+def _by_itself(one: ModuleTensor, values: np.ndarray) -> Wrong | None:
+    """What is wrong with a table of which nothing is known."""
     with np.errstate(invalid="ignore"):
         size = np.abs(values)
     if values.size and not np.isfinite(size).all():
@@ -284,36 +299,34 @@ def _table(one: ModuleTensor) -> Wrong | None:
     return None
 
 
-def _rates(one: ModuleTensor, spec: Rotary) -> Wrong | None:
-    """What the rates of a tensor are, as `clockhands.diagnosis` says it."""
-    dtype = str(one.tensor.dtype).removeprefix("torch.")
-    verdict = of_rates(numbers(one.tensor), spec, dtype, length=spec.length)
-    if verdict.code is None:
-        return None
-    right = np.array(spec.rates)
-    return Wrong(verdict.code, one, _parameters(verdict, spec, len(right)), right)
-
-
-def _parameters(verdict: Verdict, spec: Rotary, pairs: int) -> dict[str, Any]:
+def _parameters(verdict: Verdict, spec: Any, pairs: int) -> dict[str, Any]:
     """What the sentence of a fault names."""
     found = verdict.evidence
-    told = ""
+    scaling, told = getattr(spec, "scaling", None), ""
     if "stored" in found and "declared" in found:
-        told = f"pair {found['pair']} turns by {found['stored']:.7g} rad/token, right is {found['declared']:.7g}"
+        where = f"pair {found.get('pair')} turns by"
+        if "position" in found:
+            where = f"the {found['wave']} of pair {found['pair']} at position {found['position']} is"
+        elif "head" in found:
+            where = f"the slope of head {found['head']} is"
+        unit = " rad/token" if where.endswith("by") else ""
+        told = f"{where} {found['stored']:.7g}{unit}, right is {found['declared']:.7g}"
     if verdict.code == "buffer-uninitialised":
         told = f"{found['wrong']} of {found['pairs']} are wrong" + (f", {told}" if told else "")
     if "rounded to" in found and verdict.code != "buffer-rounded":
         told += f"; they are rounded to {found['rounded to']}, too"
-    if "it is" in found:
-        told += f"; it holds {found['it is']}"
+    if it_is := found.get("it is", found.get("behaves as")):
+        told += f"; it holds {it_is}"
     return {
         "told": told,
         "dtype": found.get("rounded to", ""),
-        "scaling": "none" if spec.scaling is None else scaling_name(spec.scaling),
+        "scaling": "none" if scaling is None else scaling_name(scaling),
         "other": found.get("scaling in effect", ""),
         "base": found.get("base in effect", 0.0),
         "factor": found.get("effective factor", 0.0),
-        "declared": float((spec.base or 0.0) if "base in effect" in found else found.get("declared factor", 0.0)),
+        "declared": float(
+            (getattr(spec, "base", None) or 0.0) if "base in effect" in found else found.get("declared factor", 0.0)
+        ),
         "held": found.get("pairs", pairs),
         "pairs": pairs,
     }
