@@ -1,7 +1,7 @@
 """What the scalings of this package say of themselves, beyond what they do to a ladder."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -80,7 +80,10 @@ class KnownScaling(Scaling):
     @classmethod
     def usual(cls, factor: float, original: int | None) -> Iterable[Self]:
         """Those that a factor and an original length say, other numbers being the usual ones; the likeliest first."""
-        return ()
+        needed = [each.name for each in fields(cls) if each.default is MISSING]  # type: ignore[arg-type]
+        values: dict[str, Any] = {"factor": factor, "original": original}
+        if all(values.get(name) is not None for name in needed):
+            yield cls(**{name: values[name] for name in needed})
 
     def mistakes(self, length: int | None) -> Iterable[Mistake]:
         """Ways in which this one is known to be done wrong, where so many tokens are in use."""

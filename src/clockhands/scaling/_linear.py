@@ -41,8 +41,3 @@ class Linear(KnownScaling):
         if line.slowed != 1:
             cost = line.cost + (SCALED + significant(line.slowed))
             yield from line.measured.fits(line.spacing, cls(line.slowed), cost)
-
-    @classmethod
-    def usual(cls, factor: float, original: int | None) -> "Iterator[Linear]":
-        """The one by this factor."""
-        yield cls(factor)

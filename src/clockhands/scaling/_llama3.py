@@ -80,9 +80,3 @@ class Llama3(KnownScaling):
         """A ramp in the turns, where cosine and sine are multiplied by nothing."""
         if shares.measured.attention_factor.holds(1.0):
             yield from fits_by_turns(shares, lambda *numbers: [(cls(*numbers), 0)])
-
-    @classmethod
-    def usual(cls, factor: float, original: int | None) -> "Iterator[Llama3]":
-        """The one by this factor from this length."""
-        if original is not None:
-            yield cls(factor, original)

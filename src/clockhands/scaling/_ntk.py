@@ -65,7 +65,7 @@ class Ntk(KnownScaling):
     @classmethod
     def usual(cls, factor: float, original: int | None) -> "Iterator[Ntk]":
         """The one by this factor, and by its square."""
-        yield cls(factor)
+        yield from super().usual(factor, original)
         yield cls(factor**2)
 
 
@@ -114,12 +114,6 @@ class Dynamic(KnownScaling):
             low, high = (float(beyond.plain[-1] / (beyond.rates[-1] + side * beyond.bounds[-1])) for side in (1, -1))
             longer = beyond.length / beyond.original - 1
             yield cls(max(shortest(Interval((low - 1) / longer, (high - 1) / longer)), 1.0), beyond.original)
-
-    @classmethod
-    def usual(cls, factor: float, original: int | None) -> "Iterator[Dynamic]":
-        """The one by this factor from this length."""
-        if original is not None:
-            yield cls(factor, original)
 
     def regimes(self, which: str | None, reach: int | None) -> Iterator[tuple[str, int]]:
         """The ladder at the longest length in use, else the one up to the original length."""

@@ -171,12 +171,6 @@ class Yarn(KnownScaling):
         """The one by 1."""
         return cls(1.0, 1, attention_factor=attention_factor, ramp="turns")
 
-    @classmethod
-    def usual(cls, factor: float, original: int | None) -> "Iterator[Yarn]":
-        """The one by this factor from this length."""
-        if original is not None:
-            yield cls(factor, original)
-
     def mistakes(self, length: int | None) -> Iterator[Mistake]:
         """The ramp the other way round, its ends rounded or not rounded, and the usual turns for those declared."""
         yield Mistake("ramp-reversed", {}, rates=lambda plain, right: plain + plain / self.factor - right)
