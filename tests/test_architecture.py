@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / PACKAGE
 # else. Those on one line do not import each other. A folder counts as one; inside it only cycles are forbidden.
 LAYERS = """
 errors
-arguments
+arguments written_numbers
 dtypes memory
 ladders positions sampling
 grids

@@ -1,10 +1,10 @@
-"""Every scaling is known wherever scalings are: configs, recognition, diagnosis, the lab, the explorer.
+"""Every scaling is known wherever scalings are: configs, readers, recognition, faults, diagnosis, lab and explorer.
 
 A new class in `clockhands.scaling` fails here until it has a row, and each place that does not know it needs a reason.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,13 @@ import clockhands as ch
 from auditing.model_files import audited
 from clockhands import scaling
 from clockhands.diagnosis import of_rates
+from clockhands.faults import FAULTS
 from clockhands.lab.sections import SCALINGS
-from clockhands.recognition._fitting import fit_ladder
+from clockhands.ladders import Explicit
+from clockhands.readers import READERS
+from clockhands.recognition import fit_ladder
+from clockhands.testing import check_rotary
+from readers.reading_files import read
 
 WIDTH, ORIGINAL, PAIRS = 64, 4096, 32
 _SHORT, _LONG = tuple(np.linspace(1.0, 1.3, PAIRS)), tuple(np.linspace(1.0, 40.0, PAIRS))
@@ -29,12 +34,16 @@ class Row:
     Attributes:
         spec: A code with it.
         keys: The keys of a config that declare it.
+        readers: What readers make of that config, where they do not compute the same ladder: their verdict.
+        mistakes: The faults that are its own, beside that it is left out or is another scaling.
         not_fitted: Why it cannot be told from its rates.
         not_unscaled: Why rates without it are not told as such.
     """
 
     spec: ch.Rotary
     keys: dict[str, Any]
+    readers: dict[str, str] = field(default_factory=dict)
+    mistakes: tuple[str, ...] = ()
     not_fitted: str = ""
     not_unscaled: str = ""
 
@@ -53,21 +62,29 @@ ROWS = {
     "Ntk": Row(
         rotary(scaling.Ntk(4.0)),
         {"model_type": "hunyuan_v1_dense", **block("dynamic", alpha=4.0, factor=1.0)},
+        readers=dict.fromkeys(("vllm-0.11", "llama.cpp", "mlx-lm"), "unknown"),
         not_fitted="it is a ladder of another base",
     ),
     "Dynamic": Row(
         rotary(scaling.Dynamic(2.0, ORIGINAL), 2 * ORIGINAL),
         {"max_position_embeddings": ORIGINAL, **block("dynamic", factor=2.0)},
+        readers={"vllm-0.11": "differs", "no-scaling": "same"},
         not_fitted="at one length it is a ladder of another base",
         not_unscaled="up to the original length, which is what a module holds at first, nothing is scaled",
     ),
-    "Yarn": Row(rotary(scaling.Yarn(4.0, ORIGINAL)), block("yarn", factor=4.0, **_FROM)),
+    "Yarn": Row(
+        rotary(scaling.Yarn(4.0, ORIGINAL)),
+        block("yarn", factor=4.0, **_FROM),
+        mistakes=("ramp-reversed", "another-scaling"),
+    ),
     "LongRope": Row(
         rotary(scaling.LongRope(_SHORT, _LONG, ORIGINAL, 32.0), 32 * ORIGINAL),
         {
             "model_type": "phi3", **_FROM, "max_position_embeddings": 32 * ORIGINAL,
             **block("longrope", short_factor=list(_SHORT), long_factor=list(_LONG)),
         },
+        readers=dict.fromkeys(("transformers-4", "vllm-0.11", "mlx-lm"), "refuses"),
+        mistakes=("lists-swapped",),
         not_fitted="its divisors are any numbers, and two lists are not seen at one length",
     ),
     "Llama3": Row(
@@ -79,9 +96,16 @@ ROWS = {
         {"model_type": "gemma4_text", "rope_parameters": {"full_attention": {
             "rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 10000.0}},
             "layer_types": ["full_attention", "full_attention"], "global_head_dim": WIDTH},
+        readers={
+            "transformers-4": "refuses", "vllm-0.11": "unknown", "llama.cpp": "unknown", "mlx-lm": "unknown",
+        },
     ),
 }  # fmt: skip
 EVERY = sorted(kind.__name__ for kind in scaling.SCALINGS)
+CONFIG = {
+    "model_type": "llama", "hidden_size": 4 * WIDTH, "num_attention_heads": 4, "num_hidden_layers": 2,
+    "head_dim": WIDTH, "max_position_embeddings": 4 * ORIGINAL, "vocab_size": 100, "rope_theta": 10000.0,
+}  # fmt: skip
 
 
 def test_every_scaling_has_a_row():
@@ -91,13 +115,33 @@ def test_every_scaling_has_a_row():
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_config_declares_it(name: str, tmp_path: Path):
-    config = {
-        "model_type": "llama", "hidden_size": 4 * WIDTH, "num_attention_heads": 4, "num_hidden_layers": 2,
-        "head_dim": WIDTH, "max_position_embeddings": 4 * ORIGINAL, "vocab_size": 100, "rope_theta": 10000.0,
-    } | ROWS[name].keys  # fmt: skip
-    (code,) = audited(tmp_path, {"config.json": config}).layers
+    (code,) = audited(tmp_path, {"config.json": CONFIG | ROWS[name].keys}).layers
     assert isinstance(code.spec, ch.Rotary)
     assert type(code.spec.scaling).__name__ == name, code
+
+
+def wrongly_read(name: str, reader: str) -> Any:
+    """A scaling and a reader, and why the reading of it is wrong where it is."""
+    reasons = {
+        ("Proportional", "no-scaling"): "a ladder with pairs that stand still is not compared with a shorter one"
+    }
+    reason = reasons.get((name, reader))
+    return pytest.param(name, reader, marks=[pytest.mark.xfail(strict=True, reason=reason)] if reason else [])
+
+
+@pytest.mark.parametrize(("name", "reader"), [wrongly_read(name, reader) for name in EVERY for reader in READERS])
+def test_every_reader_computes_it_or_says_why_not(name: str, reader: str, tmp_path: Path):
+    config = CONFIG | ROWS[name].keys
+    found = read(tmp_path, config, reader)
+    assert found.verdict == ({"no-scaling": "differs"} | ROWS[name].readers).get(reader, "same")
+    if found.verdict in ("refuses", "unknown"):
+        assert found.because
+        return
+    (ours,), (theirs,) = audited(tmp_path, {"config.json": config}).layers, found.codes
+    assert ours.rates
+    assert theirs.rates
+    same = np.allclose(ours.rates, theirs.rates, rtol=1e-6, atol=0) and ours.attention_factor == theirs.attention_factor
+    assert same == (found.verdict == "same")
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -116,6 +160,31 @@ def test_rates_without_it_are_told(name: str):
     plain = ch.Rotary(WIDTH).rates
     found = of_rates(plain, spec).code
     assert found == (None if ROWS[name].not_unscaled else "buffer-unscaled")
+
+
+def checked(wrong: ch.Rotary, spec: ch.Rotary) -> Any:
+    return check_rotary(lambda x, positions: ch.rotate(x, wrong, positions), spec, length=64, raises=False)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_function_without_it_is_told(name: str):
+    spec = ROWS[name].spec
+    assert checked(spec, spec).sound
+    assert "scaling-dropped" in checked(replace(spec, scaling=None, length=None), spec).explanations[0].codes
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_functions_that_make_its_own_mistakes_are_told(name: str):
+    spec: Any = ROWS[name].spec
+    mistakes = list(spec.scaling.mistakes(spec.length))
+    assert {mistake.fault for mistake in mistakes} == set(ROWS[name].mistakes) <= set(FAULTS)
+    plain = np.array(replace(spec, scaling=None, length=None).rates)
+    for mistake in mistakes:
+        wrong = replace(spec, scaling=mistake.scaling)
+        if mistake.rates is not None:
+            rates = mistake.rates(plain, np.array(spec.rates))
+            wrong = replace(spec, spacing=Explicit(tuple(rates)), scaling=None, length=None)
+        assert mistake.fault in checked(wrong, spec).codes
 
 
 @pytest.mark.parametrize("name", EVERY)

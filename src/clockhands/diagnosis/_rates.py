@@ -7,7 +7,7 @@ others where that happens, and each rounded to bfloat16 or float16. The first th
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -20,7 +20,7 @@ from clockhands.faults import FAULTS
 from clockhands.ladders import Geometric
 from clockhands.recognition import fit_ladder
 from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
+from clockhands.scaling import SIMPLE_FIRST, KnownScaling, Scaling
 from clockhands.specs import describe
 
 # Relative error of one rounding to each type, and the smallest step that it has.
@@ -155,19 +155,9 @@ def _unscaled(spec: Rotary) -> np.ndarray:
 
 def _ladders(spec: Rotary, which: str | None, reach: int | None) -> Iterator[tuple[str, np.ndarray]]:
     scaling = spec.scaling
-    if isinstance(scaling, LongRope):
-        short, long = (np.array(replace(spec, length=length).rates) for length in (1, scaling.original + 1))
-        if which != "long":
-            yield f"up to {scaling.original:,} tokens", short
-        if which not in ("original", "short"):
-            yield f"beyond {scaling.original:,} tokens", long
-    elif isinstance(scaling, Dynamic):
-        if reach is not None and reach > scaling.original and which != "original":
-            yield f"at {reach:,} tokens", np.array(replace(spec, length=reach).rates)
-        else:
-            yield f"up to {scaling.original:,} tokens", np.array(replace(spec, length=scaling.original).rates)
-    else:
-        yield "as declared", np.array(spec.rates)
+    regimes = scaling.regimes(which, reach) if isinstance(scaling, KnownScaling) else (("as declared", None),)
+    for words, length in regimes:
+        yield words, np.array((spec if length is None else replace(spec, length=length)).rates)
 
 
 def slack_of(rates: Sequence[float], factor: float | None) -> float:
@@ -357,11 +347,12 @@ def _twice(spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
 
 def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
     """The same scaling by the factor that the slowest pair has."""
-    if spec.scaling is None or not hasattr(spec.scaling, "factor") or isinstance(spec.scaling, LongRope):
+    scaling: Any = spec.scaling
+    if not getattr(scaling, "BY_FACTOR", hasattr(scaling, "factor")):
         return
     plain = _unscaled(spec)
-    for factor in _written(plain[-1] / numbers[-1], spec.scaling.factor):  # type: ignore[attr-defined]
-        ladder = _scaled(spec, type(spec.scaling), factor)
+    for factor in _written(plain[-1] / numbers[-1], scaling.factor):
+        ladder = _scaled(spec, lambda factor=factor: replace(scaling, factor=factor))
         if ladder is not None:
             yield "buffer-of-another-factor", ladder, {**told, "effective factor": factor}
 
@@ -369,15 +360,15 @@ def _of_other_factors(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -
 def _of_other_scalings(numbers: np.ndarray, spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
     """Scalings of another type, by the declared factor or by the one that the slowest pair has."""
     plain = _unscaled(spec)
-    declared = getattr(spec.scaling, "factor", None)
+    declared, original = (getattr(spec.scaling, name, None) for name in ("factor", "original"))
     # With all its digits, an NTK-aware scaling is any other base.
     fitted = [one for one in _written(plain[-1] / numbers[-1], None) if one == float(f"{one:.3g}")]
-    for kind in (Linear, Ntk, Yarn, Llama3):
-        if isinstance(spec.scaling, kind):
+    for kind in SIMPLE_FIRST:
+        if kind.BY_LENGTH or isinstance(spec.scaling, kind):
             continue
         factors: list[float] = [*([] if declared is None else [declared]), *fitted]
         for factor in dict.fromkeys(factors):
-            ladder = _scaled(spec, kind, factor)
+            ladder = _scaled(spec, lambda kind=kind, factor=factor: next(iter(kind.usual(factor, original)), None))
             if ladder is not None and factor > 1:
                 more = {"scaling in effect": kind.__name__, "effective factor": factor}
                 yield "buffer-of-another-scaling", ladder, {**told, **_declared_scaling(spec), **more}
@@ -387,18 +378,11 @@ def _declared_scaling(spec: Rotary) -> dict[str, Any]:
     return {"declared scaling": "none" if spec.scaling is None else type(spec.scaling).__name__}
 
 
-def _scaled(spec: Rotary, kind: type, factor: float) -> np.ndarray | None:
-    """The rates with a scaling by a factor; other fields are the declared scaling's where it has them."""
-    own: dict[str, Any] = {"factor": factor}
-    if kind in (Yarn, Llama3, Dynamic):
-        original = getattr(spec.scaling, "original", None)
-        if original is None:
-            return None
-        own["original"] = original
+def _scaled(spec: Rotary, make: Callable[[], Scaling | None]) -> np.ndarray | None:
+    """The rates with another scaling; None where there is none."""
     try:
-        same = type(spec.scaling) is kind
-        scaling = replace(spec.scaling, factor=factor) if same else kind(**own)  # type: ignore[type-var]
-        return np.array(replace(spec, scaling=scaling).rates)
+        scaling = make()
+        return None if scaling is None else np.array(replace(spec, scaling=scaling).rates)
     except ClockhandsError:
         return None
 
@@ -441,7 +425,7 @@ def _in_another_order(numbers: np.ndarray, reference: Reference) -> Iterator[Way
 
 def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> Iterator[Way]:
     """What a rule that nobody declared makes, told by what it has otherwise: its base, its scaling, or the factor."""
-    if isinstance(spec.scaling, LongRope) or len(numbers) < _FEWEST:
+    if not getattr(spec.scaling, "BY_FACTOR", True) or len(numbers) < _FEWEST:
         return
     found = recognised_spec(numbers, max(slack, _unit(numbers, dtype)))
     if found is None or not isinstance(found.spacing, Geometric):

@@ -1,6 +1,6 @@
 """Rotary suspects of another spec: one field is not what was declared, by what is usual or by what was measured."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from clockhands.faults._rotary_code import (
 from clockhands.faults._stages import Apply, first_axis, of_sources, with_spacing, without_axis
 from clockhands.ladders import Geometric
 from clockhands.rotary import Rotary, XPos, chunked, interleaved
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
+from clockhands.scaling import SIMPLE_FIRST, KnownScaling, Linear, Mistake
 from clockhands.specs import describe
 
 BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
@@ -188,44 +188,31 @@ def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
                 scaling,
                 original=original,
             )
-    if isinstance(scaling, Yarn):
-
-        def reversed_ramp(it: Rotary, factor: float) -> StagedRotary:
-            if it.scaling is None:
-                return StagedRotary(it)
-            plain = np.array(replace(it, scaling=None, length=None).rates)
-            return StagedRotary(it, rates=plain + plain / scaling.factor - np.array(it.rates), factor=factor)
-
-        for factor in {1.0, spec.attention_factor}:
-            yield seen.built("ramp-reversed", {}, lambda it, factor=factor: reversed_ramp(it, factor))
-        for changed in ({"truncate": not scaling.truncate}, {"beta_fast": 32.0}, {"beta_slow": 1.0}):
-            yield from _other_scalings(seen, scaling, replace(scaling, **changed))
-    if isinstance(scaling, LongRope):
-        here = spec.length is not None and spec.length > scaling.original
-        used = {True: "short", False: "long"}[here]
-        yield seen.another(
-            "lists-swapped",
-            {"declared": "long" if here else "short", "used": used},
-            lambda it: _with(it, replace(scaling, short=scaling.long, long=scaling.short)),
-        )
+    for mistake in scaling.mistakes(spec.length) if isinstance(scaling, KnownScaling) else ():
+        yield from _mistaken(spec, seen, mistake)
     factor, original = getattr(scaling, "factor", 8.0), getattr(scaling, "original", 8192)
-    others = (
-        Linear(factor),
-        Ntk(factor),
-        Ntk(factor**2),
-        Yarn(factor, original),
-        Llama3(factor, original),
-        Dynamic(factor, original),
-    )
-    yield from _other_scalings(seen, scaling, *(other for other in others if _does_something(spec, other)))
+    for other in [other for kind in SIMPLE_FIRST for other in kind.usual(factor, original)]:
+        if other != scaling and _does_something(spec, other):
+            yield from _mistaken(spec, seen, Mistake("another-scaling", scaling=other))
 
 
-def _other_scalings(seen: SeenRotary, scaling: Any, *others: Any) -> Iterator[Suspect]:
-    for other in others:
-        if other != scaling:
-            yield seen.another(
-                "another-scaling", scaling_difference(scaling, other), lambda it, other=other: _with(it, other)
-            )
+def _mistaken(spec: Rotary, seen: SeenRotary, mistake: Mistake) -> Iterator[Suspect]:
+    other, rates, fault = mistake.scaling, mistake.rates, mistake.fault
+    if other is not None:
+        words = mistake.parameters or scaling_difference(spec.scaling, other)
+        yield seen.another(fault, words, lambda it: _with(it, other))
+    if rates is not None:
+        for factor in {1.0, spec.attention_factor}:
+            parameters = mistake.parameters or {}
+            yield seen.built(fault, parameters, lambda it, factor=factor: _with_rates(it, rates, factor))
+
+
+def _with_rates(spec: Rotary, rates: Callable[[np.ndarray, np.ndarray], np.ndarray], factor: float) -> StagedRotary:
+    """Rates that are made of the plain ones and the right ones; a model without a scaling is right."""
+    if spec.scaling is None:
+        return StagedRotary(spec)
+    plain = np.array(replace(spec, scaling=None, length=None).rates)
+    return StagedRotary(spec, rates=rates(plain, np.array(spec.rates)), factor=factor)
 
 
 def _with(spec: Rotary, scaling: Any) -> Rotary:

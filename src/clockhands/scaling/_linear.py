@@ -1,15 +1,19 @@
 """Position interpolation."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from clockhands.arguments import settle
 from clockhands.ladders import Ladder
+from clockhands.scaling._known import KnownScaling
 from clockhands.scaling._scaling import Spelling, exact, factor_of
+from clockhands.scaling.measured import SCALED, Fit, FittedLine
+from clockhands.written_numbers import significant
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(KnownScaling):
     """Position interpolation: ``w_j / f``; all hands slower alike.
 
     Raises:
@@ -30,3 +34,10 @@ class Linear:
         """The scaled ladder; the length does not matter."""
         factor = exact(self.factor)
         return ladder.mapped(lambda _, rate: rate / factor, f"linear scaling by {self.factor:g}")
+
+    @classmethod
+    def fits_line(cls, line: FittedLine) -> Iterator[Fit]:
+        """A ladder whose fastest hand makes less than a radian a token."""
+        if line.slowed != 1:
+            cost = line.cost + (SCALED + significant(line.slowed))
+            yield from line.measured.fits(line.spacing, cls(line.slowed), cost)

@@ -1,5 +1,6 @@
 """Llama 3's scaling."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
@@ -7,11 +8,14 @@ from typing import ClassVar
 from clockhands.arguments import count, positive, settle
 from clockhands.errors import InvalidValue
 from clockhands.ladders import TWO_PI, Ladder
+from clockhands.scaling._known import KnownScaling
+from clockhands.scaling._ramps import fits_by_turns
 from clockhands.scaling._scaling import Spelling, exact, factor_of
+from clockhands.scaling.measured import Fit, Shares
 
 
 @dataclass(frozen=True)
-class Llama3:
+class Llama3(KnownScaling):
     """Llama 3's: hands of fewer than ``low`` turns slowed ``f`` times, of more than ``high`` kept, a blend between.
 
     With ``s = (t_j - low) / (high - low)`` held to [0, 1] the rate is ``(1 - s) w_j / f + s w_j``. Where ``low`` equals
@@ -70,3 +74,9 @@ class Llama3:
             return (1 - kept) * rate / factor + kept * rate
 
         return ladder.mapped(change, f"Llama-3 scaling by {self.factor:g} from {self.original}")
+
+    @classmethod
+    def fits_shares(cls, shares: Shares) -> Iterator[Fit]:
+        """A ramp in the turns, where cosine and sine are multiplied by nothing."""
+        if shares.measured.attention_factor.holds(1.0):
+            yield from fits_by_turns(shares, lambda *numbers: [(cls(*numbers), 0)])

@@ -1,18 +1,31 @@
 """LongRoPE."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from typing import ClassVar
 
+import numpy as np
+
 from clockhands.arguments import count, positive, settle, shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import Ladder, working
+from clockhands.ladders import Geometric, Ladder, working
+from clockhands.scaling._known import KnownScaling, Mistake
 from clockhands.scaling._scaling import Spelling, factor_of, length_of, positive_or_none
+from clockhands.scaling.measured import USUAL_BASES, Beyond, Fit, MeasuredRates
+from clockhands.written_numbers import Interval, shortest, significant
+
+# What a list of divisors costs beside a quarter of its digits.
+_DIVISORS = 12
+# The numbers must be this much rarer than decimals that fit by chance, as a power of 10.
+_RARER = 6.0
+_FINE = 1e-5
+_CHANCE = 0.1
 
 
 @dataclass(frozen=True)
-class LongRope:
+class LongRope(KnownScaling):
     """LongRoPE: each hand slowed by a number of its own, ``w_j / short_j`` up to ``L0``, ``w_j / long_j`` beyond.
 
     Cosine and sine are multiplied by ``attention_factor``; where it is None, by ``sqrt(1 + ln f / ln L0)``, at
@@ -38,6 +51,8 @@ class LongRope:
     short_mscale: float | None = None
     long_mscale: float | None = None
 
+    BY_LENGTH: ClassVar = True
+    BY_FACTOR: ClassVar = False
     SPELLINGS: ClassVar = (
         Spelling(
             "longrope",
@@ -93,6 +108,66 @@ class LongRope:
             return self.attention_factor
         return longrope_magnitude(self.factor, self.original)
 
+    @classmethod
+    def fits_rates(cls, measured: MeasuredRates) -> Iterator[Fit]:
+        """Pairs slowed by short decimals each: far more of them than chance would give."""
+        best: tuple[float, float, tuple[float, ...]] | None = None
+        for base in USUAL_BASES:
+            below = np.array(Geometric(base).ladder(measured.pairs, measured.channels).rates)
+            low, high = below / (measured.rates + measured.bounds), below / (measured.rates - measured.bounds)
+            if (high < 1).any() or (high > 1e4).any():  # hands are slowed
+                continue
+            found = _divisors_in(low, high)
+            rare, divisors = sum(rare for _, rare in found), tuple(number for number, _ in found)
+            # Where the measurement is fine, a number that nobody wrote is no rarer than chance.
+            fine = (high - low) / low < _FINE
+            if np.mean([own < 1 for (_, own), known in zip(found, fine, strict=True) if known] or [0]) > _CHANCE:
+                continue
+            if best is None or rare > best[0]:
+                best = rare, base, divisors
+        if best is None or best[0] < _RARER + 0.5 * measured.pairs or 2 * best[2].count(1.0) > measured.pairs:
+            return
+        _, base, divisors = best
+        cost = _DIVISORS + sum(min(significant(number), 6) for number in divisors) / 4
+        factor = measured.attention_factor
+        attention = shortest(factor)
+        if attention <= 0:
+            return
+        usual = _usual_magnitude(factor)
+        if usual is not None:
+            scaling = cls(divisors, divisors, *usual)
+            yield from measured.fits(Geometric(base), scaling, cost, (("long", (0.0, math.inf)),))
+        else:
+            scaling = cls(divisors, divisors, 4096, 1.0, attention_factor=attention)
+            unknown = (("original", (2.0, 2.0**63)),)
+            yield from measured.fits(Geometric(base), scaling, cost + significant(attention), unknown)
+
+    @classmethod
+    def fits_beyond(cls, beyond: Beyond) -> "Iterator[LongRope]":
+        """The long list, beside the short one that is known; the factor by what cosine and sine are multiplied by."""
+        plain, rates, bounds = beyond.plain, beyond.rates, beyond.bounds
+        short = beyond.scaling.short if isinstance(beyond.scaling, LongRope) else (1.0,) * len(plain)
+        long = tuple(number for number, _ in _divisors_in(plain / (rates + bounds), plain / (rates - bounds)))
+        # sqrt(1 + ln f / ln L0) is the attention factor, where it is the usual one.
+        factor, original = beyond.attention_factor, beyond.original
+        served = original ** (factor**2 - 1)
+        served = max(1.0, shortest(Interval.around(served, 4e-6 * served * math.log(original))))
+        attention = None if abs(longrope_magnitude(served, original) - factor) <= 1e-6 else factor
+        yield cls(short, long, original, served, attention_factor=attention)
+
+    def mistakes(self, length: int | None) -> Iterator[Mistake]:
+        """The lists in each other's place."""
+        beyond = length is not None and length > self.original
+        words = {"declared": "long" if beyond else "short", "used": "short" if beyond else "long"}
+        yield Mistake("lists-swapped", words, replace(self, short=self.long, long=self.short))
+
+    def regimes(self, which: str | None, reach: int | None) -> Iterator[tuple[str, int]]:
+        """The ladder of each list."""
+        if which != "long":
+            yield f"up to {self.original:,} tokens", 1
+        if which not in ("original", "short"):
+            yield f"beyond {self.original:,} tokens", self.original + 1
+
 
 def longrope_magnitude(factor: float, original: float) -> float:
     """What LongRoPE multiplies them by: ``sqrt(1 + ln f / ln L0)``, nearest float64; 1 for a factor up to 1.
@@ -110,3 +185,30 @@ def _divisors(name: str, values: Sequence[float]) -> tuple[float, ...]:
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         raise InvalidType(f"`{name}` must be a list of numbers, got {shown(values)}.", "Give one number for each pair.")
     return tuple(positive(name, value) for value in values)
+
+
+def _divisors_in(low: np.ndarray, high: np.ndarray) -> list[tuple[float, float]]:
+    """A short decimal between each two bounds, and how much rarer than chance it is."""
+    return [_divisor_in(Interval(float(a), float(b))) for a, b in zip(low, high, strict=True)]
+
+
+def _divisor_in(interval: Interval) -> tuple[float, float]:
+    """A short decimal, or the float32 next to it as configs hold them, and how much rarer than chance that is."""
+    middle = interval.middle
+    for digits in range(1, 7):
+        decimal = float(f"{middle:.{digits - 1}e}")
+        number = next((one for one in (decimal, float(np.float32(decimal))) if interval.holds(one)), None)
+        if number is not None:
+            # So many decimals lie in so narrow an interval.
+            chance = (interval.high - interval.low) * 10 ** (digits - 1 - math.floor(math.log10(middle)))
+            return number, max(0.0, -math.log10(max(chance, 1e-300)))
+    return shortest(interval), 0.0
+
+
+def _usual_magnitude(factor: Interval) -> tuple[int, float] | None:
+    """The original length and the factor that an attention factor follows from, both powers of two, if they are."""
+    for original in (4096, 8192, 2048, 32768, 1024, 16384, 65536):
+        for power in range(13):
+            if factor.holds(longrope_magnitude(float(1 << power), original)):
+                return original, float(1 << power)
+    return None

@@ -1,17 +1,21 @@
 """NTK-aware scaling, by a fixed factor or by one that follows the length."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import ClassVar
 
 from clockhands.arguments import count, settle
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Ladder, working
+from clockhands.ladders import Geometric, Ladder, working
+from clockhands.scaling._known import KnownScaling
 from clockhands.scaling._scaling import Spelling, exact, factor_of, length_of
+from clockhands.scaling.measured import SCALED, USUAL_BASES, Beyond, Fit, FittedLine
+from clockhands.written_numbers import Interval, shortest, significant
 
 
 @dataclass(frozen=True)
-class Ntk:
+class Ntk(KnownScaling):
     """NTK-aware: ``w_j f ** (-j / (n - 1))``; the fastest hand keeps its rate, the slowest is slowed ``f`` times.
 
     On the paper's ladder that is the base times ``f ** (d / (d - 2))``. Hunyuan's ``alpha`` is this factor.
@@ -42,9 +46,31 @@ class Ntk:
         """The scaled ladder; the length does not matter."""
         return _ntk(ladder, exact(self.factor), f"NTK-aware scaling by {self.factor:g}")
 
+    @classmethod
+    def fits_line(cls, line: FittedLine) -> Iterator[Fit]:
+        """The same ladder as another base that was raised: a usual one."""
+        measured, spacing = line.measured, line.spacing
+        if not line.plain or measured.pairs < 2 or spacing.span != "open" or spacing.multiplier != 1:
+            return
+        for base in USUAL_BASES[:3]:
+            factor = (spacing.base / base) ** ((measured.pairs - 1) / measured.pairs)
+            if not 1.01 < factor < 1e4:
+                continue
+            # The slowest pair is slowed by the factor itself.
+            reach = float(measured.relative[-1])
+            short = shortest(Interval(factor * (1 - reach), factor * (1 + reach)))
+            if significant(short) <= 3:
+                yield from measured.fits(Geometric(base), cls(short), line.cost + SCALED + significant(short))
+
+    @classmethod
+    def usual(cls, factor: float, original: int | None) -> "Iterator[Ntk]":
+        """The one by this factor, and by its square."""
+        yield from super().usual(factor, original)
+        yield cls(factor**2)
+
 
 @dataclass(frozen=True)
-class Dynamic:
+class Dynamic(KnownScaling):
     """Dynamic NTK: `Ntk` by ``f L / L0 - (f - 1)``, where ``L = max(length, L0)``.
 
     Up to the original length the ladder is untouched. Keys that were cached at a shorter length hold
@@ -59,6 +85,7 @@ class Dynamic:
     factor: float
     original: int
 
+    BY_LENGTH: ClassVar = True
     SPELLINGS: ClassVar = (
         Spelling(
             "dynamic",
@@ -79,6 +106,21 @@ class Dynamic:
         with localcontext(working()):
             factor = Decimal(self.factor) * reach / self.original - (Decimal(self.factor) - 1)
         return _ntk(ladder, factor, f"dynamic NTK by {self.factor:g} at length {reach}")
+
+    @classmethod
+    def fits_beyond(cls, beyond: Beyond) -> "Iterator[Dynamic]":
+        """The factor that the slowest pair says, which is slowed by the whole ``f L / L0 - (f - 1)``."""
+        if beyond.scaling is None and len(beyond.plain) > 1:
+            low, high = (float(beyond.plain[-1] / (beyond.rates[-1] + side * beyond.bounds[-1])) for side in (1, -1))
+            longer = beyond.length / beyond.original - 1
+            yield cls(max(shortest(Interval((low - 1) / longer, (high - 1) / longer)), 1.0), beyond.original)
+
+    def regimes(self, which: str | None, reach: int | None) -> Iterator[tuple[str, int]]:
+        """The ladder at the longest length in use, else the one up to the original length."""
+        if reach is not None and reach > self.original and which != "original":
+            yield f"at {reach:,} tokens", reach
+        else:
+            yield f"up to {self.original:,} tokens", self.original
 
 
 def _ntk(ladder: Ladder, factor: Decimal, origin: str) -> Ladder:

@@ -1,5 +1,6 @@
 """Gemma 4's proportional scaling."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
@@ -7,11 +8,14 @@ from typing import ClassVar
 from clockhands.arguments import positive, settle
 from clockhands.errors import InvalidValue
 from clockhands.ladders import Ladder
+from clockhands.scaling._known import KnownScaling
 from clockhands.scaling._scaling import Spelling, exact, factor_of
+from clockhands.scaling.measured import SCALED, Fit, FittedLine
+from clockhands.written_numbers import Interval, shortest, significant
 
 
 @dataclass(frozen=True)
-class Proportional:
+class Proportional(KnownScaling):
     """Proportional (Gemma 4): the first ``int(fraction n)`` hands keep the whole head's rates, the rest stand still.
 
     Unlike a partial rotary, whose exponent runs over the rotated channels only. All rates are divided by ``factor``.
@@ -48,3 +52,15 @@ class Proportional:
             lambda pair, rate: rate / factor if pair < turning else Decimal(0),
             f"proportional scaling ({self.fraction:g} of the pairs)",
         )
+
+    @classmethod
+    def fits_still(cls, line: FittedLine) -> Iterator[Fit]:
+        """The share of the hands that turn, where they are on the whole head's ladder."""
+        if line.spacing.span != "open" or line.spacing.multiplier != 1:
+            return
+        turning, pairs = line.measured.turning, line.measured.pairs
+        share = turning / pairs
+        if significant(share) > 4 or int(share * pairs) != turning:
+            share = shortest(Interval(turning / pairs, (turning + 1 - 1e-6) / pairs))
+        cost = line.cost + SCALED + (significant(line.slowed) if line.slowed != 1 else 0)
+        yield from line.measured.fits(line.spacing, cls(share, line.slowed), cost)

@@ -1,25 +1,35 @@
 """YaRN."""
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import ClassVar, Literal
+
+import numpy as np
 
 from clockhands.arguments import count, positive, settle, shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import TWO_PI, Ladder, working
-from clockhands.scaling._scaling import Spelling, exact, factor_of, not_negative_or_none, positive_or_none
+from clockhands.scaling._known import KnownScaling, Mistake
+from clockhands.scaling._ramps import LENGTHS, fits_by_turns, length_cost
+from clockhands.scaling._scaling import Scaling, Spelling, exact, factor_of, not_negative_or_none, positive_or_none
+from clockhands.scaling.measured import SCALED, Fit, MeasuredRates, Shares, first_of
+from clockhands.written_numbers import Interval, roundest, shortest, significant
 
 # Rates are kept to 60 digits; two ratios of a geometric ladder differ by less than this.
 _SAME = Decimal("1e-56")
+# Turns between which ramps lie, the usual ones first.
+_BETAS = ((32.0, 1.0), (16.0, 1.0), (32.0, 2.0), (16.0, 2.0), (64.0, 1.0))
+_FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
 
 # (pair, rate) -> how much of the slowing a pair gets, before it is held to [0, 1].
 _Blend = Callable[[int, Decimal], Decimal]
 
 
 @dataclass(frozen=True)
-class Yarn:
+class Yarn(KnownScaling):
     """YaRN: slow hands interpolated, fast hands kept, a ramp between; ``w_j (g_j / f + 1 - g_j)``.
 
     The ramp ``g`` is 0 for hands that make more than ``beta_fast`` turns in the original length and 1 for
@@ -143,6 +153,32 @@ class Yarn:
                 return float(_magnitude(self.factor, self.mscale) / _magnitude(self.factor, self.mscale_all_dim))
         return yarn_magnitude(self.factor)
 
+    @classmethod
+    def fits_shares(cls, shares: Shares) -> Iterator[Fit]:
+        """A ramp in the pair's index; or one in the turns, where cosine and sine are multiplied by something."""
+        measured = shares.measured
+        yield from first_of((_usual(shares), _solved(shares)))
+        if not measured.attention_factor.holds(1.0):
+
+            def make(factor: float, original: int, low: float, high: float) -> Iterator[tuple[Scaling, float]]:
+                for attention, more in _attention(measured, factor):
+                    yield cls(factor, original, high, low, attention_factor=attention, ramp="turns"), 2 + more
+
+            yield from fits_by_turns(shares, make)
+
+    @classmethod
+    def of_magnitude(cls, attention_factor: float) -> "Yarn":
+        """The one by 1."""
+        return cls(1.0, 1, attention_factor=attention_factor, ramp="turns")
+
+    def mistakes(self, length: int | None) -> Iterator[Mistake]:
+        """The ramp the other way round, its ends rounded or not rounded, and the usual turns for those declared."""
+        yield Mistake("ramp-reversed", {}, rates=lambda plain, right: plain + plain / self.factor - right)
+        for changed in ({"truncate": not self.truncate}, {"beta_fast": 32.0}, {"beta_slow": 1.0}):
+            other = replace(self, **changed)
+            if other != self:
+                yield Mistake("another-scaling", scaling=other)
+
 
 def _magnitude(factor: float, mscale: float) -> Decimal:
     return 1 + Decimal("0.1") * Decimal(mscale) * Decimal(factor).ln()
@@ -171,3 +207,136 @@ def _log_ratio(ladder: Ladder) -> Decimal:
         f"YaRN's ramp counts the pairs of a geometric ladder; this is {ladder.origin}.",
         'Use ramp="turns", which asks each pair for its own turns.',
     )
+
+
+def _usual(shares: Shares) -> Iterator[Fit]:
+    for betas, original, truncate in itertools.product(_BETAS, LENGTHS, (True, False)):
+        begin, end = _ramp(shares, original, *betas, truncate)
+        factor = shares.slowest(min(max((shares.measured.pairs - 1 - begin) / (end - begin), 0.0), 1.0))
+        if factor is not None:
+            yield from _yarn(shares, factor, original, betas, truncate)
+
+
+def _ramp(shares: Shares, original: float, fast: float, slow: float, truncate: bool) -> tuple[float, float]:
+    """Where a YaRN's ramp begins and ends, in pairs, as `Yarn` says."""
+    begin, end = (math.log(original / (2 * math.pi * turns)) / shares.fall for turns in (fast, slow))
+    if truncate:
+        begin, end = float(math.floor(begin)), float(math.ceil(end))
+    begin, end = max(begin, 0.0), min(end, 2.0 * shares.measured.pairs - 1)
+    return begin, end + 0.001 if begin == end else end
+
+
+def _yarn(shares: Shares, factor: float, original: int, betas: tuple[float, float], truncate: bool) -> Iterator[Fit]:
+    measured, (fast, slow) = shares.measured, betas
+    begin, end = _ramp(shares, original, fast, slow, truncate)
+    if not shares.near(np.clip((shares.index - begin) / (end - begin), 0, 1), factor):
+        return
+    # Lengths between which the ramp begins and ends at the same pairs.
+    same = ()
+    if truncate:
+        lengths = _same_lengths(shares, begin, end, fast, slow)
+        same = () if lengths is None else (("original", (lengths.low, lengths.high)),)
+    cost = SCALED + significant(factor) + (0 if truncate else 1) + length_cost(original)
+    cost += 0 if (fast, slow) == (32.0, 1.0) else 3 + significant(fast) + significant(slow)
+    for attention, more in _attention(measured, factor):
+        scaling = Yarn(factor, original, fast, slow, truncate, attention_factor=attention)
+        yield from measured.fits(shares.spacing, scaling, cost + more, same)
+
+
+def _attention(measured: MeasuredRates, factor: float) -> Iterator[tuple[float | None, float]]:
+    """What the attention factor is given as, and what that costs: None where it is the usual one."""
+    if measured.attention_factor.holds(yarn_magnitude(factor)):
+        yield None, 0
+    elif (own := shortest(measured.attention_factor)) > 0:
+        yield own, significant(own)
+
+
+def _same_lengths(shares: Shares, begin: float, end: float, fast: float, slow: float) -> Interval | None:
+    """The original lengths that give this whole beginning and end."""
+    turn = 2 * math.pi
+    last = 2.0 * shares.measured.pairs - 1
+    beginning = Interval(
+        turn * fast * math.exp(shares.fall * begin) if begin > 0 else 0.0,
+        turn * fast * math.exp(shares.fall * (begin + 1)),
+    )
+    ending = Interval(
+        turn * slow * math.exp(shares.fall * (end - 1)),
+        turn * slow * math.exp(shares.fall * end) if end < last else math.inf,
+    )
+    both = beginning.meet(ending)
+    return None if both is None or math.isinf(both.high) else both
+
+
+def _solved(shares: Shares) -> Iterator[Fit]:
+    """YaRNs of other turns or lengths: the ramp's ends are solved for first."""
+    plateau = shares.plateau()
+    for factor in _unseen_factors(shares) if plateau is None else (plateau,):
+        yield from _yarns_by(shares, factor)
+
+
+def _unseen_factors(shares: Shares) -> Iterator[float]:
+    """Factors where the ramp goes on past the slowest pair: the attention factor's, then those in use."""
+    factor = shares.measured.attention_factor
+    if factor.low > 1:
+        yield shortest(Interval(math.exp((factor.low - 1) / 0.1), math.exp((factor.high - 1) / 0.1)))
+    yield from _FACTORS
+
+
+def _yarns_by(shares: Shares, factor: float) -> Iterator[Fit]:
+    for begin, end, truncate in _ends(shares, factor):
+        if truncate:
+            lengths = _same_lengths(shares, begin, end, 32.0, 1.0)
+            original = None if lengths is None else roundest(lengths)
+            if original is not None:
+                yield from _yarn(shares, factor, original, (32.0, 1.0), truncate)
+            for original in LENGTHS:
+                fast, slow = (
+                    shortest(Interval(*(original / (2 * math.pi * math.exp(shares.fall * pair)) for pair in ends)))
+                    for ends in ((begin + 1 - 1e-9, begin), (end, end - 1 + 1e-9))
+                )
+                if fast >= slow > 0 and significant(fast) <= 3 and significant(slow) <= 3:
+                    yield from _yarn(shares, factor, original, (fast, slow), truncate)
+        else:
+            yield from _untruncated(shares, factor, begin, end)
+
+
+def _untruncated(shares: Shares, factor: float, begin: float, end: float) -> Iterator[Fit]:
+    """YaRNs whose ramp begins and ends between pairs: each end says the length over the turns."""
+    reach = 1e-3
+    over = [2 * math.pi * math.exp(shares.fall * pair) for pair in (begin, end)]
+    for slow in (1.0, 2.0, 0.5, 4.0):
+        lengths = Interval.around(slow * over[1], slow * over[1] * reach)
+        original = roundest(lengths)
+        if original is None:
+            continue
+        for digits in (1, 2, 3, 4, 6, 8):
+            fast = float(f"{original / over[0]:.{digits - 1}e}")
+            if fast >= slow:
+                yield from _yarn(shares, factor, original, (fast, slow), truncate=False)
+
+
+def _ends(shares: Shares, factor: float) -> Iterator[tuple[float, float, bool]]:
+    """Where the ramp may begin and end, in pairs, and whether at whole ones."""
+    pairs = shares.between(factor)
+    last = 2 * shares.measured.pairs - 1
+    if len(pairs) < 2:
+        kept = int(np.flatnonzero(shares.kept + shares.reach >= 1)[-1])
+        if not len(pairs):
+            yield float(kept), float(kept + 1), True
+            return
+        low, high = shares.slowing(factor, pairs)
+        for begin, end in itertools.product(range(kept + 1), range(int(pairs[0]) + 1, last + 1)):
+            if low[0] <= (pairs[0] - begin) / (end - begin) <= high[0]:
+                yield float(begin), float(end), True
+        return
+    low, high = shares.slowing(factor, pairs)
+    slope, at_zero = np.polyfit(pairs, (low + high) / 2, 1, w=1 / (high - low))
+    if slope <= 0:
+        return
+    begin, end = -at_zero / slope, (1 - at_zero) / slope
+    if not -last <= begin < end <= 4 * last:
+        return
+    whole = float(max(round(begin), 0)), float(min(round(end), last))
+    if whole[0] < whole[1]:
+        yield *whole, True
+    yield float(begin), float(end), False

@@ -14,7 +14,6 @@ from clockhands.recognition._functions_calling import Reader
 from clockhands.recognition._given import ROUNDING, GivenTable
 from clockhands.recognition._matches import Match
 from clockhands.recognition._preset_names import sinusoidal_names
-from clockhands.recognition._written_numbers import Interval, shortest
 from clockhands.recognition.functions._behaviour import Behaviour, Unfit, unit_of
 from clockhands.recognition.functions._phases import (
     MeasuredRotation,
@@ -29,6 +28,7 @@ from clockhands.recognition.functions._phases import (
 from clockhands.recognition.functions._rotated_pairs import NOTHING, RotatedPairs
 from clockhands.recognition.tables import identify_rows
 from clockhands.specs import describe
+from clockhands.written_numbers import Interval, shortest
 
 # Rows that are recognised; positions beyond are compared with what was found.
 _ROWS = 2048

@@ -20,8 +20,8 @@ from clockhands.recognition._fitting import Fit, fit_ladder
 from clockhands.recognition._functions_calling import Reader, Refused
 from clockhands.recognition._given import LOW_PRECISION, ROUNDING
 from clockhands.recognition._matches import Match
-from clockhands.recognition._written_numbers import Interval
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs
+from clockhands.written_numbers import Interval
 
 _TURN = 2 * np.pi
 # Parts of a token, where a function takes them: rates up to pi x 2**10 are then known from the first step on.

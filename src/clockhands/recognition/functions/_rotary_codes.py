@@ -6,6 +6,7 @@ from a search; both are then measured, each with its largest position in every c
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +15,10 @@ import numpy as np
 from clockhands.errors import ClockhandsError
 from clockhands.ladders import Explicit, Geometric
 from clockhands.positions import positions_of
-from clockhands.recognition._fitting import Fit, divisor_in
+from clockhands.recognition._fitting import Fit
 from clockhands.recognition._functions_calling import Reader, Refused
 from clockhands.recognition._matches import Match
 from clockhands.recognition._preset_names import rotary_names
-from clockhands.recognition._written_numbers import Interval, shortest
 from clockhands.recognition.functions._behaviour import Behaviour, equal, halved, not_linear, unit_of
 from clockhands.recognition.functions._phases import (
     Arithmetic,
@@ -40,8 +40,10 @@ from clockhands.recognition.functions._phases import (
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs, find_pairs, turned_at_zero
 from clockhands.rotary import Rotary, XPos, rotate
 from clockhands.rotary.rotating import cosine_sine
-from clockhands.scaling import Dynamic, LongRope, Scaling
+from clockhands.scaling import SCALINGS, Dynamic, KnownScaling, LongRope
+from clockhands.scaling.measured import Beyond
 from clockhands.specs import describe
+from clockhands.written_numbers import Interval, shortest
 
 # Where few bits are seen, dozens of odd numbers have the same rates: the shortest are told.
 _EQUIVALENTS = 8
@@ -361,7 +363,7 @@ def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
     rates = np.abs(turning.phases.rates)
     exact = dict(match.evidence)["rates_in"] == "float64"
     bounds = turning.phases.bounds + (0 if exact else 2.0**-21) * rates
-    for scaling in _scalings(match.spec, rates, bounds, last, far):
+    for scaling in _scalings(match.spec, rates, bounds, last + 1, far + 1):
         spec = replace(match.spec, scaling=scaling)
         beyond = replace(spec, length=far + 1)
         if (np.abs(np.array(beyond.rates) - rates) > bounds).any():
@@ -435,31 +437,12 @@ def _stateful(behaviour: Behaviour, last: int) -> str:
     return " It keeps the ladder of the longest call so far until a short one comes."
 
 
-def _scalings(spec: Rotary, rates: np.ndarray, bounds: np.ndarray, last: int, far: int) -> list[Scaling]:
-    """Scalings that are this ladder up to the original length and these rates at the far one."""
-    if not isinstance(spec.spacing, Geometric):
-        return []
-    found: list[Scaling] = []
-    original = last + 1
+def _scalings(
+    spec: Rotary, rates: np.ndarray, bounds: np.ndarray, original: int, length: int
+) -> Iterator[KnownScaling]:
+    """Scalings that are this ladder up to the original length and may have these rates at a longer one."""
     plain = np.array(replace(spec, scaling=None).rates)
-    if spec.scaling is None and len(rates) == len(plain) > 1:
-        # The slowest pair is slowed by the whole factor f L / L0 - (f - 1).
-        low, high = (float(plain[-1] / (rates[-1] + side * bounds[-1])) for side in (1, -1))
-        beyond = (far + 1) / original - 1
-        found.append(Dynamic(max(shortest(Interval((low - 1) / beyond, (high - 1) / beyond)), 1.0), original))
-    if len(rates) == len(plain):
-        found.append(_longrope(spec, plain, rates, bounds, original))
-    return found
-
-
-def _longrope(spec: Rotary, plain: np.ndarray, rates: np.ndarray, bounds: np.ndarray, original: int) -> LongRope:
-    short = spec.scaling.short if isinstance(spec.scaling, LongRope) else (1.0,) * len(plain)
-    ends = zip(plain / (rates + bounds), plain / (rates - bounds), strict=True)
-    long = tuple(divisor_in(Interval(float(low), float(high)))[0] for low, high in ends)
-    # sqrt(1 + ln f / ln L0) is the attention factor, where it is the usual one.
-    factor = spec.attention_factor
-    served = original ** (factor**2 - 1)
-    served = max(1.0, shortest(Interval.around(served, 4e-6 * served * math.log(original))))
-    usual = math.sqrt(1 + math.log(served) / math.log(original))
-    attention = None if abs(usual - factor) <= 1e-6 else factor
-    return LongRope(short, long, original, served, attention_factor=attention)
+    if isinstance(spec.spacing, Geometric) and len(rates) == len(plain):
+        beyond = Beyond(spec.scaling, spec.attention_factor, plain, rates, bounds, original, length)
+        for kind in SCALINGS:
+            yield from kind.fits_beyond(beyond)

@@ -26,8 +26,8 @@ from clockhands.ladders import EvenSteps, Explicit, Geometric, Ladder, Spacing
 from clockhands.phases import units
 from clockhands.positions import Positions, positions_of
 from clockhands.recognition._preset_names import of_kind
-from clockhands.recognition._written_numbers import UNKNOWN, plain
 from clockhands.recognition.tables._progressions import Progression
+from clockhands.written_numbers import UNKNOWN, plain
 
 _SIGMAS = 4.0  # standard deviations that something meant may lie from what was measured
 BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)

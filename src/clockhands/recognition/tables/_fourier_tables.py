@@ -16,10 +16,10 @@ from clockhands.grids import Grid
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind, ranked
-from clockhands.recognition._written_numbers import UNKNOWN, plain
 from clockhands.recognition.tables._progressions import PairReading, readings, turned
 from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
 from clockhands.specs import describe
+from clockhands.written_numbers import UNKNOWN, plain
 
 _TURN = 2 * math.pi
 _CLOSE = 0.01  # rad between the angles of one pair, while a grid is looked for

@@ -22,7 +22,6 @@ from clockhands.positions import positions_of
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Equivalent, Match, Matches, Residual, Rows
 from clockhands.recognition._preset_names import of_kind, ranked
-from clockhands.recognition._written_numbers import UNKNOWN, plain
 from clockhands.recognition.tables._describing import Description, TableShape, described
 from clockhands.recognition.tables._progressions import (
     Progression,
@@ -34,6 +33,7 @@ from clockhands.recognition.tables._progressions import (
 )
 from clockhands.recognition.tables._verifying import Comparison, ExpectedTable, compared, computed_in, residual_of
 from clockhands.specs import describe
+from clockhands.written_numbers import UNKNOWN, plain
 
 _LOADED = 1 << 23  # numbers that are looked at to find the grid
 _MOST = 5  # axes

@@ -19,7 +19,6 @@ from clockhands.ladders import Geometric
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Equivalent, Match, Matches, Rows
 from clockhands.recognition._preset_names import alike, turned_round
-from clockhands.recognition._written_numbers import UNKNOWN, plain
 from clockhands.recognition.tables._describing import Description, TableShape, described, polished
 from clockhands.recognition.tables._progressions import (
     PairAngles,
@@ -42,6 +41,7 @@ from clockhands.recognition.tables._verifying import (
     residual_of,
 )
 from clockhands.specs import describe
+from clockhands.written_numbers import UNKNOWN, plain
 
 HEAD = 256  # rows that a description is looked for in
 _TRIED = 4  # readings of the head that are followed to the end
