@@ -179,7 +179,7 @@ def test_the_report_that_the_readme_shows_is_the_real_one():
         pytest.skip(found.stderr.strip())
     done = run_command(f"clockhands audit {shlex.quote(found.stdout.strip())}", ROOT)
     assert done.returncode == 0, done.stderr
-    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("layers ")]
+    excerpts = [text for _, text in blocks(ROOT / "README.md", "text") if text.startswith("The position settings")]
     assert excerpts, "the README shows no report"
     for text in excerpts:
         assert text.strip() in done.stdout, f"the README shows\n{text}\nbut the command prints\n{done.stdout}"

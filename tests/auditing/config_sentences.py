@@ -285,9 +285,10 @@ CONFIGS = [
             "its scaling": "the scaling llama3 with a factor of 8",
         },
         "warning",
-        "131,072 positions are declared with a base of 500,000 and no scaling, but with that base alone models of"
-        ' type "llama" reach 8,192; Llama-3.1-8B, which has this shape, has the scaling llama3 with a factor of 8.'
-        " Beyond the first training's length the slow pairs turn too far.",
+        "The context length is 131,072, the base 500,000, and there is no RoPE scaling. Published models of type"
+        ' "llama" with this base and no scaling have a context length of 8,192; Llama-3.1-8B, the published model of'
+        " this shape, has the scaling llama3 with a factor of 8. Without it, angles beyond the original length are ones"
+        " that the model has not seen in training.",
     ),
     (
         "differs-from-release",
@@ -299,9 +300,9 @@ CONFIGS = [
             "because": "8 is the factor of Llama 3.1 and a default of converters",
         },
         "warning",
-        "rope_scaling.factor is 8, but Llama-3.2-1B, which has this shape (llama, width 2,048, 16 layers, 32"
-        " heads), has the scaling llama3 with a factor of 32: 8 is the factor of Llama 3.1 and a default of"
-        " converters, and the release's was probably lost in a conversion or an export.",
+        "rope_scaling.factor is 8, but the published model of this shape, Llama-3.2-1B, has the scaling llama3 with a"
+        " factor of 32. 8 is the factor of Llama 3.1 and a default of converters: the value was probably lost or"
+        " mistyped.",
     ),
     (
         "differs-from-release",
@@ -313,9 +314,8 @@ CONFIGS = [
             "because": None,
         },
         "note",
-        "rope_theta is 12,000,000, but Llama-3.1-8B, which has this shape (llama, width 4,096, 32 layers, 32"
-        " heads), has a base of 500,000: this is another model, or one that was stretched or trained further with"
-        " another ladder.",
+        "rope_theta is 12,000,000, but the published model of this shape, Llama-3.1-8B, has a base of 500,000. This is"
+        " another model, or the model was extended or trained further with other RoPE settings.",
     ),
     (
         "differs-from-release",
@@ -324,12 +324,11 @@ CONFIGS = [
             "release": "Gemma-3-4B",
             "shape": "gemma3_text, width 2,560, 34 layers, 8 heads",
             "published": "the scaling linear with a factor of 8",
-            "because": "nothing stands in its place",
+            "because": "nothing replaces it",
         },
         "warning",
-        "There is no scaling, but Gemma-3-4B, which has this shape (gemma3_text, width 2,560, 34 layers, 8 heads),"
-        " has the scaling linear with a factor of 8: nothing stands in its place, and the release's was probably"
-        " lost in a conversion or an export.",
+        "There is no scaling, but the published model of this shape, Gemma-3-4B, has the scaling linear with a factor"
+        " of 8. Nothing replaces it: the value was probably lost or mistyped.",
     ),
     (
         "differs-from-release",
@@ -338,12 +337,12 @@ CONFIGS = [
             "release": "Qwen3-VL-32B",
             "shape": None,
             "published": "mrope_section [24, 20, 20]",
-            "because": "nothing stands in their place",
+            "because": "nothing replaces them",
         },
         "warning",
-        "The sections of time, rows and columns are not in the file, but Qwen3-VL-32B, which is of this type, has"
-        " mrope_section [24, 20, 20]: nothing stands in their place, and the release's was probably lost in a"
-        " conversion or an export.",
+        "The sections of time, rows and columns are not in the file, but the published model of this type,"
+        " Qwen3-VL-32B, has mrope_section [24, 20, 20]. Nothing replaces them: the value was probably lost or"
+        " mistyped.",
     ),
     (
         "factor-times-original",

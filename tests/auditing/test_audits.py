@@ -127,7 +127,7 @@ FACTS = (
 def test_the_grave_findings_come_first_and_the_verdict_names_them():
     audit = audited(ROTARY, facts=FACTS)
     assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note", "note"]
-    assert audit.verdict == "Wrong for any reader: 1 error (impossible-value), 1 warning (unknown-key), 3 notes."
+    assert audit.verdict == "2 problems: a value cannot be used; a RoPE key is unknown to every runtime."
     assert [finding.code for finding in audit.errors] == ["impossible-value"]
     assert [finding.code for finding in audit.warnings] == ["unknown-key"]
     assert audit.errors[0].layers == "0-3"
@@ -136,11 +136,11 @@ def test_the_grave_findings_come_first_and_the_verdict_names_them():
 @pytest.mark.parametrize(
     ("codes", "facts", "verdict"),
     [
-        ((replaced(ROTARY, rates=None),), FACTS[:1], "No fault found in what is declared; 1 note."),
-        ((replaced(ROTARY, rates=None),), (), "No fault found in what is declared."),
-        ((ROTARY,), FACTS[1:2], "Wrong for some readers or some lengths: 1 warning (unknown-key), 2 notes."),
-        ((Code("other", None, None),), FACTS[:1], "No position code was recognised; 1 note."),
-        ((), (), "No position code was recognised."),
+        ((replaced(ROTARY, rates=None),), FACTS[:1], "The position settings look correct."),
+        ((replaced(ROTARY, rates=None),), (), "The position settings look correct."),
+        ((ROTARY,), FACTS[1:2], "1 problem: a RoPE key is unknown to every runtime."),
+        ((Code("other", None, None),), FACTS[:1], "No position encoding was recognised."),
+        ((), (), "No position encoding was recognised."),
     ],
 )
 def test_the_verdict_in_a_sentence(codes, facts, verdict):

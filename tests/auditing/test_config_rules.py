@@ -111,7 +111,6 @@ EACH_WAY = [
     ("differs-from-release", "warning", without(QWEN2, "rope_theta"), QWEN2),
     ("differs-from-release", "warning", QWEN2 | {"rope_theta": 1e4}, QWEN2 | {"rope_theta": 1e4, "hidden_size": 1792}),
     ("differs-from-release", "note", QWEN2 | {"rope_theta": 3e6}, QWEN2 | {"vocab_size": 32000, "rope_theta": 3e6}),
-    ("differs-from-release", "note", YARN, LLAMA_3),
     ("differs-from-release", "note", LLAMA_32_1B | {"max_position_embeddings": 8192, "rope_scaling": None}, LLAMA_3),
     ("differs-from-release", "note", CODELLAMA | {"rope_theta": 2e6}, CODELLAMA),
     ("differs-from-release", "warning", in_text(QWEN3_VL, rope_scaling=None), QWEN3_VL),

@@ -252,11 +252,27 @@ def unscaled(values):
 @pytest.mark.parametrize(
     ("values", "code", "words"),
     [
-        (DEEPSEEK, "missing-scaling", "DeepSeek-V3, which has this shape, has the scaling yarn with a factor of 40"),
-        (LATENT, "missing-scaling", 'with that base alone models of type "deepseek2" reach 4,096'),
-        (KIMI, "missing-scaling", "Kimi-K2, which has this shape, has the scaling yarn with a factor of 32"),
-        (GPT_OSS, "missing-scaling", "gpt-oss-20b, which has this shape, has the scaling yarn with a factor of 32"),
-        (GEMMA3_BASED, "differs-from-release", "There is no scaling, but Gemma-3-4B"),
+        (
+            DEEPSEEK,
+            "missing-scaling",
+            "DeepSeek-V3, the published model of this shape, has the scaling yarn",
+        ),
+        (LATENT, "missing-scaling", 'of type "deepseek2" with this base and no scaling have a context length of 4,096'),
+        (
+            KIMI,
+            "missing-scaling",
+            "Kimi-K2, the published model of this shape, has the scaling yarn",
+        ),
+        (
+            GPT_OSS,
+            "missing-scaling",
+            "gpt-oss-20b, the published model of this shape, has the scaling yarn",
+        ),
+        (
+            GEMMA3_BASED,
+            "differs-from-release",
+            "but the published model of this shape, Gemma-3-4B",
+        ),
         (GEMMA3_27B, "differs-from-release", "has the scaling linear with a factor of 8"),
     ],
 )
@@ -271,7 +287,7 @@ def test_a_scaling_that_the_release_of_the_shape_has_in_its_keys(tmp_path, value
 
 def test_a_factor_of_one_in_the_keys_is_no_scaling(tmp_path):
     (said,) = found(tmp_path, "differs-from-release", GEMMA3_27B | {"gemma3.rope.scaling.factor": 1.0})
-    assert "a factor of 1 changes nothing" in said.message
+    assert "A factor of 1 changes nothing" in said.message
 
 
 @pytest.mark.parametrize(

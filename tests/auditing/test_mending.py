@@ -96,7 +96,11 @@ def test_the_patch_mends_the_file_and_nothing_new_fires(config, code):
 
 @pytest.mark.parametrize(
     "overrides",
-    [{"rope_theta": "500000"}, {"rope_scaling.factor": 2.0}, {"rope_scaling": QWEN_YARN | {"be.ta": 1}}],
+    [
+        {"rope_theta": "500000"},
+        {"rope_scaling.original_max_position_embeddings": 8192},
+        {"rope_scaling": QWEN_YARN | {"be.ta": 1}},
+    ],
 )
 def test_what_the_caller_sets_is_not_patched_in_the_file(overrides):
     found = audit("-", stdin=io.BytesIO(json.dumps(YARN).encode()), overrides=overrides).findings

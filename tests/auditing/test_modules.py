@@ -207,14 +207,14 @@ def test_a_factor_that_is_not_the_declared_one_is_told():
 def test_what_is_printed_names_the_model_the_verdict_and_each_finding():
     audited = ch.audit(models.zeroed("llama"))
     first, *rest = str(audited).splitlines()
-    assert first.startswith("LlamaModel (loaded): Wrong for any reader: 1 error (buffer-zero)")
+    assert first.startswith("LlamaModel (loaded): 1 problem: the RoPE frequency buffer is all zeros.")
     assert rest[0] == "error buffer-zero, layers 0-2"
     assert rest[1].startswith("  The rates in rotary_emb.inv_freq")
     assert repr(audited) == f"<Audit of LlamaModel (loaded): {audited.verdict}>"
 
 
 def test_the_report_is_printed_as_that_of_a_file(capsys):
-    print_audit(ch.audit(models.cast("gemma3_text")), width=100)
+    print_audit(ch.audit(models.cast("gemma3_text")), width=100, verbose=True)
     said = capsys.readouterr().out
     assert "Gemma3TextModel (loaded)" in said
     assert "warning buffer-rounded, layers 0-1" in said

@@ -72,7 +72,7 @@ def test_without_being_asked_the_report_says_that_nothing_was_looked_at(monkeypa
     found = audit(str(packaged_weights.smollm2_file()))
     assert not found.weights.examined
     out = io.StringIO()
-    print_audit(found, out, 200)
+    print_audit(found, out, 200, verbose=True)
     assert "weights: not examined (use --weights)" in out.getvalue()
     assert LIMITS not in " ".join(out.getvalue().split())
 

@@ -301,7 +301,7 @@ def test_a_module_without_a_config_is_told_what_it_is():
 
 def test_a_module_without_positions_has_none():
     audited = ch.audit(torch.nn.Linear(3, 4))
-    assert audited.verdict.startswith("No position code was recognised")
+    assert audited.verdict.startswith("No position encoding was recognised")
 
 
 def test_a_model_without_numbers_is_refused():

@@ -94,7 +94,7 @@ def placed(edit: Edit | None, documents: Mapping[str, Any]) -> Edit | None:
     for step in edit.patch:
         # A step may use what an earlier one made: it is fitted to the file as the steps before it leave it.
         try:
-            document = document if not steps else _applied(steps[-1], document)
+            document = document if not steps else applied(steps[-1], document)
         except (KeyError, IndexError):  # a step took away what it should be put into
             return replace(edit, patch=())
         fitted = None if document is None else _fitted(step, document)
@@ -125,7 +125,7 @@ def _fitted(step: Mapping[str, Any], document: Any) -> dict[str, Any] | None:
     return fitted
 
 
-def _applied(step: Mapping[str, Any], document: Any) -> Any:
+def applied(step: Mapping[str, Any], document: Any) -> Any:
     """A document with one fitted step made; the objects on the way are copied, the rest is shared."""
     value = step.get("value")
     if "from" in step:

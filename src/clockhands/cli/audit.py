@@ -204,7 +204,7 @@ def _fixed(
     """Print the fixes as diffs, and write them if asked; of what was written, the audit of the fixed file."""
     # Imported when it is called, as all that reads files.
     from clockhands.auditing.fixes import fix_of
-    from clockhands.show.findings import file_of
+    from clockhands.show.findings import file_of, on_terminal
 
     kept: list[Audit | None] = []
     for found in audits:
@@ -218,7 +218,7 @@ def _fixed(
                 raise InvalidValue(
                     f"{fix.path}: {' '.join(fix.contradictions)}", "Nothing was written; make the right change by hand."
                 )
-            _print_diff(fix.diff())
+            click.echo(on_terminal(fix.diff()) if sys.stdout.isatty() else fix.diff(), nl=False)
             if write and fix.after != fix.before:
                 places.append(fix.path if in_place else fix.path.with_name(f"{fix.path.stem}.fixed{fix.path.suffix}"))
                 content = fix.after.encode("utf-8")
@@ -228,16 +228,6 @@ def _fixed(
                 talk(f"note: wrote {places[-1]}.")
         kept.append(found if not places else again(found.target if in_place else str(places[0])))
     return [found for found in kept if found is not None]
-
-
-def _print_diff(diff: str) -> None:
-    """As it is into a pipe, for ``patch``; on a terminal with what could move the cursor made visible."""
-    # Imported when it is called: the help of all commands needs none of it.
-    from clockhands.show._page import safe
-
-    if sys.stdout.isatty():
-        diff = "".join(f"{safe(line.expandtabs(4))}\n" for line in diff.split("\n")[:-1])
-    click.echo(diff, nl=False)
 
 
 def _models_under(targets: Sequence[str]) -> tuple[str, ...]:

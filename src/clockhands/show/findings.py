@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.findings import in_a_file
+from clockhands.show._page import safe
 from clockhands.sources.key_lines import line_in
 from clockhands.sources.overriding import CALLER
 
@@ -51,6 +52,11 @@ def place_of(audit: Audit, finding: Finding) -> Place | None:
     name, _, key = stated.partition(":")
     path = file_of(audit.path, name)
     return Place(path, line_in(path, key.partition(" ")[0].rstrip(",")) if path.suffix == ".json" else None)
+
+
+def on_terminal(text: str) -> str:
+    """Lines of a file with everything made visible that could move a terminal's cursor."""
+    return "\n".join(safe(line.expandtabs(4)) for line in text.split("\n"))
 
 
 def relative(path: Path) -> PurePath | None:

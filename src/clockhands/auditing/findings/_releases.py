@@ -12,6 +12,7 @@ from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, rotary_parts
 from clockhands.rotary import Rotary
 from clockhands.scaling import Llama3
+from clockhands.sources.overriding import CALLER
 from clockhands.sources.resolved import Code
 
 
@@ -27,13 +28,12 @@ class OfRelease(Kind):
         place, value = self.mended_at, self.mended_with
         if not isinstance(place, str) or value is None:
             return None
-        has = f"as {self.release} has it, if this model was made from it."
         if self.merged and isinstance(value, Mapping):
-            numbers = listed([f"{key} {spoken(number)}" for key, number in value.items()])
+            numbers = listed([f"{key} to {spoken(number)}" for key, number in value.items()])
             steps = (added(f"{place}.{key}", number, "") for key, number in value.items())
-            return together(f"Write {numbers}, {has}", *steps)
+            return together(f"Set {numbers}, as in {self.release}.", *steps)
         key = place.rpartition(":")[2].rpartition(".")[2]
-        return added(place, value, f"Write {key} {spoken(value)}, {has}")
+        return added(place, value, f"Set {key} to {spoken(value)}, as in {self.release}.")
 
 
 class MissingScaling(OfRelease, code="missing-scaling"):
@@ -319,7 +319,7 @@ def _differing(
         key=lambda each: (*_nearness(code, each, subject.resolved.context), each.shape.vocabulary == shape.vocabulary),
     )
     if not _same_base(code, nearest):
-        yield _other_base(subject, part, code, nearest, shape)
+        yield _other_base(subject, part, code, nearest, shape, known=known)
     # A scaling that stands where this type does not read it is a finding of its own.
     unread = scaling_of(code) is None and any(_scales(block) for block in part.blocks())
     if not _same_scaling(code, nearest) and not unread:
@@ -405,7 +405,7 @@ def missing_sections(subject: Audited) -> Iterator[Kind]:
             "release": release.name,
             "shape": None,
             "published": f"mrope_section {spoken(list(sections))}",
-            "because": "nothing stands in their place",
+            "because": "nothing replaces them",
             "source of the release": release.source,
             "mended at": part.fields.source("rope_scaling") if block is None else block.place,
             "mended with": values,
@@ -436,8 +436,12 @@ def _missing_scaling(
     return MissingScaling(evidence | _mended(part, release), code.layers)
 
 
-def _other_base(subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
+def _other_base(
+    subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape, *, known: tuple[Release, ...]
+) -> Kind:
     evidence: dict[str, Any] = declared(code, "base")
+    if code.source.get("base", "").startswith(f"{CALLER}:"):
+        evidence = {code.source["base"]: code.base}
     context = subject.resolved.context or 0
     if not evidence:
         evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is taken"}
@@ -445,8 +449,12 @@ def _other_base(subject: Audited, part: Part, code: Code, release: Release, shap
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
         because = f"{spoken(code.base)} is what readers take where a file has no base" if lost else None
-        if not lost and context == release.context and _same_scaling(code, release):
-            if release.scaling is not None:
+        if not lost and context == release.context and _same_scaling(code, release) and _surely(shape, release):
+            # Where releases of one shape and context have several bases, nobody knows which one was meant.
+            bases = {each.base for each in known if each.context == context and _same_scaling(code, each)}
+            if len(bases) > 1:
+                because = None
+            elif release.scaling is not None:
                 because = "context length and scaling are those of the release"
             elif code.base is not None and release.base in (code.base * 10, code.base / 10):
                 because = "the context length is that of the release, and the base has a zero more or less"
@@ -465,7 +473,7 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
     if here is None:
         factor = next((block.said("factor") for block in part.blocks() if block.values.get("factor") == 1), {})
         evidence = factor or {"here": "There is no scaling"}
-        because = "a factor of 1 changes nothing" if factor else "nothing stands in its place"
+        because = "a factor of 1 changes nothing" if factor else "nothing replaces it"
         if _before_stretching(subject.resolved.context, there):
             because = None
     else:
@@ -477,12 +485,22 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
         usual = here.get("rope_type") == "llama3" and here.get("factor") == _USUAL_LLAMA3
         if usual and there is not None and there["rope_type"] == "llama3" and there["factor"] != here["factor"]:
             because = f"{spoken(_USUAL_LLAMA3)} is the factor of Llama 3.1 and a default of converters"
-        elif there is not None and _same_base(code, release) and subject.resolved.context == release.context:
+        elif (
+            there is not None
+            and _same_base(code, release)
+            and subject.resolved.context == release.context
+            and _surely(shape, release)
+        ):
             because = "base and context length are those of the release"
     published = "no scaling" if there is None else scaling_in_words(there)
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}
     return DiffersFromRelease(evidence, code.layers)
+
+
+def _surely(shape: ModelShape, release: Release) -> bool:
+    """Whether the shape is that of the release in every number, the vocabulary among them."""
+    return shape.vocabulary is not None and shape.vocabulary == release.shape.vocabulary
 
 
 def _before_stretching(context: int | None, scaling: Mapping[str, Any] | None) -> bool:

@@ -104,16 +104,6 @@ class FactorTimesOriginal(Kind, code="factor-times-original"):
             tail = "Readers that compute one from the others disagree."
         return f"{reach}, another length than the one declared ({self.said()}). {tail}"
 
-    def edit(self) -> Edit | None:
-        if self.severity() == "note":
-            return None
-        reach = self.factor_x_original
-        place = next((name for name, _ in reversed(self.stated)), None)
-        if place is None or not isinstance(reach, int | float) or not float(reach).is_integer():
-            return None
-        says = f"Declare {spoken(int(reach))} positions, which is what the scaling reaches."
-        return replaced(place, int(reach), says)
-
 
 class WrongOriginal(Kind, code="wrong-original"):
     title = "The original length of the RoPE scaling is wrong"

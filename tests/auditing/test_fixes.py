@@ -1,0 +1,126 @@
+"""Fixes: the edit of a finding made in the text of a file gives the ladder of the release, and changes nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clockhands as ch
+from auditing.published_fields import LLAMA_31, QWEN2, block_with, without
+from clockhands.auditing._edits import applied
+from clockhands.auditing.fixes import fix_of, patched, unified
+
+QWEN25 = QWEN2 | {
+    "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4, "num_hidden_layers": 28,
+    "vocab_size": 152064, "rope_theta": 1e6,
+}  # fmt: skip
+
+
+def yarn(context: int, original: int | None) -> dict:
+    block = {"type": "yarn", "factor": 4.0} | (
+        {} if original is None else {"original_max_position_embeddings": original}
+    )
+    return QWEN25 | {"max_position_embeddings": context, "rope_scaling": block}
+
+
+LLAMA = LLAMA_31 | {"vocab_size": 128256}
+# A faulty config, and the one that it should have been.
+FAULTY = {
+    "original length 65,536 beside 131,072": (yarn(131072, 65536), yarn(131072, 32768)),
+    "original length 131,072 beside 131,072": (yarn(131072, 131072), yarn(131072, 32768)),
+    "original length 8,192 beside 32,768": (yarn(32768, 8192), yarn(32768, 32768)),
+    "original length 16,384 beside 32,768": (yarn(32768, 16384), yarn(32768, 32768)),
+    "no original length": (yarn(131072, None), yarn(131072, 32768)),
+    "a base that has lost a zero": (LLAMA | {"rope_theta": 50000.0}, LLAMA),
+    "the factor of Llama 3.2": (block_with(LLAMA, factor=32.0), LLAMA),
+    "equal frequency factors": (block_with(LLAMA, low_freq_factor=4.0), LLAMA),
+    "linear scaling": (LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, LLAMA),
+    "no scaling": (without(LLAMA, "rope_scaling"), LLAMA),
+    "no base": (without(LLAMA, "rope_theta"), LLAMA),
+    "a base of null": (LLAMA | {"rope_theta": None}, LLAMA),
+}
+
+
+def rates(path: Path) -> tuple[float, ...]:
+    (code,) = ch.audit(path).layers
+    return code.rates
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_fix_gives_the_ladder_of_the_release(name, tmp_path):
+    faulty, right = FAULTY[name]
+    for folder, config in (("faulty", faulty), ("right", right)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    path = tmp_path / "faulty" / "config.json"
+    found = ch.audit(path)
+    assert found.problems, "it is noticed"
+    assert rates(path) != pytest.approx(rates(tmp_path / "right"), rel=1e-6)
+    fix = fix_of(path, found.problems)
+    assert not fix.contradictions
+    path.write_text(fix.after, encoding="utf-8")
+    assert rates(path) == pytest.approx(rates(tmp_path / "right"), rel=1e-6)
+    assert ch.audit(path).problems == ()
+
+
+def test_a_documented_extension_is_not_reported(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(yarn(131072, 32768)), encoding="utf-8")
+    codes = {found.code for found in ch.audit(tmp_path).findings}
+    assert not codes & {"differs-from-release", "wrong-original", "missing-scaling"}
+
+
+# The text
+
+keys = st.text(st.sampled_from('ab"\\/~.,:{}[]é \u2028'), min_size=1, max_size=4)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | keys,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def pointer(*path: str) -> str:
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
+
+
+@given(
+    document=st.dictionaries(keys, values, min_size=1, max_size=4),
+    value=values,
+    indent=st.sampled_from([None, 2, 4, "\t"]),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    draw=st.data(),
+)
+def test_the_text_holds_the_edited_document_and_nothing_else_is_changed(document, value, indent, newline, draw):
+    text = json.dumps(document, indent=indent, ensure_ascii=draw.draw(st.booleans())).replace("\n", newline)
+    inside = [[]] + [[key] for key, held in document.items() if isinstance(held, dict)]
+    path = draw.draw(st.sampled_from(inside))
+    held = document[path[0]] if path else document
+    operation = draw.draw(st.sampled_from(["add", "replace", "remove"] if held else ["add"]))
+    key = "new" if operation == "add" else draw.draw(st.sampled_from(sorted(held)))
+    step = {"op": operation, "path": pointer(*path, key)} | ({} if operation == "remove" else {"value": value})
+    after = patched(text, [step])
+    assert json.loads(after) == applied(step, document)
+    if operation == "replace" and not isinstance(held[key], dict | list | str):
+        back = {"op": "replace", "path": step["path"], "value": held[key]}
+        assert patched(after, [back]) == text
+
+
+def test_of_a_key_that_is_there_twice_the_last_is_changed_and_both_are_removed():
+    text = '{"a": 1, "b": 2, "a": 3}'
+    assert patched(text, [{"op": "replace", "path": "/a", "value": 4}]) == '{"a": 1, "b": 2, "a": 4}'
+    assert json.loads(patched(text, [{"op": "remove", "path": "/a"}])) == {"b": 2}
+
+
+def test_a_byte_order_mark_and_the_spelling_of_other_numbers_stay():
+    text = '\ufeff{"rope_theta": 1e4, "eps": 1.0E-05}\n'
+    after = patched(text, [{"op": "replace", "path": "/rope_theta", "value": 500000.0}])
+    assert after == '\ufeff{"rope_theta": 500000.0, "eps": 1.0E-05}\n'
+
+
+def test_a_line_of_a_diff_ends_where_a_line_of_the_file_does():
+    before, after = '{\n "a": "\u2028",\n "b": 1\n}', '{\n "a": "\u2028",\n "b": 2\n}'
+    assert unified(before, after, "c.json").splitlines()[0] == "--- a/c.json"
+    assert '-\u0020"b": 1\n' in unified(before, after, "c.json")
+    assert "\\ No newline at end of file\n" in unified(before, after + "x", "c.json")

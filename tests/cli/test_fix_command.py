@@ -1,0 +1,119 @@
+"""`clockhands audit --diff`, `--fix`, `--recursive` and `--fail-on`, as a user runs them."""
+
+import json
+import subprocess
+
+import pytest
+
+LLAMA_31 = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_hidden_layers": 32, "vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                     "original_max_position_embeddings": 8192},
+}  # fmt: skip
+WRONG = LLAMA_31 | {"rope_theta": 50000.0}
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    """Write a config into a folder of its own and stay beside it."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(name, config=WRONG, **how):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "config.json").write_text(json.dumps(config, **({"indent": 2} | how)), encoding="utf-8")
+        return tmp_path / name / "config.json"
+
+    return written
+
+
+def test_the_problem_and_its_fix_are_in_the_first_ten_lines(run, model):
+    model("m")
+    lines = run("audit", "m").out.splitlines()[:10]
+    assert lines[1] == "1 problem: base or scaling differ from the published model of this shape."
+    assert '    -  "rope_theta": 50000.0,' in lines
+    assert '    +  "rope_theta": 500000.0,' in lines
+
+
+def test_a_correct_model_takes_a_few_lines_and_quiet_prints_nothing(run, model):
+    model("m", LLAMA_31)
+    done = run("audit", "m")
+    assert len(done.out.splitlines()) <= 15
+    assert done.out.splitlines()[1] == "The position settings look correct."
+    assert run("audit", "m", "--quiet").out == ""
+
+
+def test_the_diff_is_one_that_git_applies(run, model):
+    path = model("m")
+    diff = run("audit", str(path), "--diff").out.replace(str(path), "m/config.json")
+    assert diff.splitlines()[2].startswith("@@ ")
+    done = subprocess.run(["git", "apply", "-p1", "-"], input=diff.encode(), cwd=path.parent.parent, check=False)
+    assert done.returncode == 0
+    assert json.loads(path.read_text(encoding="utf-8")) == LLAMA_31
+
+
+def test_a_fix_is_written_beside_the_file_and_changes_one_line(run, model):
+    path = model("m")
+    before = path.read_bytes()
+    done = run("audit", "m", "--fix", "--strict")
+    assert done.code == 0, "nothing is left to fix"
+    assert path.read_bytes() == before
+    fixed = path.with_name("config.fixed.json")
+    changed = [
+        pair for pair in zip(before.splitlines(), fixed.read_bytes().splitlines(), strict=True) if len({*pair}) > 1
+    ]
+    assert changed == [(b'  "rope_theta": 50000.0,', b'  "rope_theta": 500000.0,')]
+    again = run("audit", str(fixed), "--diff")
+    assert (again.code, again.out) == (0, "")
+    refused = run("audit", "m", "--fix")
+    assert (refused.code, "already there" in refused.err) == (2, True)
+    assert run("audit", "m", "--fix", "--force").code == 0
+
+
+def test_in_place_the_file_itself_is_fixed_and_keeps_its_mode(run, model):
+    path = model("m")
+    path.chmod(0o640)
+    assert run("audit", "m", "--fix", "--in-place", "--strict").code == 0
+    assert json.loads(path.read_text(encoding="utf-8")) == LLAMA_31
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert {each.name for each in path.parent.iterdir()} == {"config.json"}
+
+
+def test_every_model_under_a_folder_is_found_and_other_json_is_passed_over(run, model, tmp_path):
+    model("all/one", LLAMA_31)
+    model("all/deep/two")
+    model("all/web", {"name": "an application", "version": "1"})
+    model("all/.hidden")
+    (tmp_path / "all" / "broken").mkdir()
+    (tmp_path / "all" / "broken" / "config.json").write_text("{", encoding="utf-8")
+    told = json.loads(run("audit", "-r", "all", "--json").out)["targets"]
+    assert [each["target"] for each in told] == ["all/deep/two", "all/one"]
+    assert run("audit", "-r", "all/web").code == 2
+    assert "no folder" in run("audit", "-r", "all/one/config.json").err
+
+
+def test_many_models_are_audited_in_processes_with_the_same_answers(run, model):
+    for number in range(12):
+        model(f"all/{number:02}", WRONG if number % 2 else LLAMA_31)
+    (one, two) = (json.loads(run("audit", "-r", "all", "--json", "--jobs", jobs).out) for jobs in (1, 2))
+    assert one == two
+    assert len(two["targets"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("config", "level", "code"),
+    [(WRONG, "error", 0), (WRONG, "warning", 1), (WRONG, "note", 1), (LLAMA_31, "warning", 0), (LLAMA_31, "note", 1)],
+)
+def test_the_lowest_severity_that_fails_can_be_chosen(run, model, config, level, code):
+    model("m", config)
+    assert run("audit", "m", "--fail-on", level).code == code
+    assert run("audit", "m", "--fail-on", "never").code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--in-place",), ("--quiet", "--verbose"), ("--strict", "--fail-on", "error"), ("--diff", "--json")],
+)
+def test_options_that_contradict_each_other_are_refused(run, model, words):
+    model("m")
+    assert run("audit", "m", *words).code == 2
