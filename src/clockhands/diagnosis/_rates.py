@@ -337,7 +337,8 @@ def _twice(spec: Rotary, told: dict[str, Any]) -> Iterator[Way]:
     if spec.scaling is None:
         return
     plain, once = _unscaled(spec), np.array(spec.rates)
-    told = {**told, "effective factor": float(plain[-1] / once[-1]) ** 2}
+    with np.errstate(over="ignore"):
+        told = {**told, "effective factor": float(np.square(plain[-1] / once[-1]))}
     yield "buffer-scaled-twice", once * once / np.where(plain == 0, 1, plain), told
     try:
         yield "buffer-scaled-twice", np.array(spec.scaling(spec.ladder, spec.length).rates), told

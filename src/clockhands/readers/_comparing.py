@@ -138,6 +138,8 @@ def _apart(ours: Code, theirs: Code, everything: bool) -> Iterator[str]:
             yield f"{_turned(ours)} against {_turned(theirs)}"
         if ours.layout != theirs.layout and ours.layout and theirs.layout:
             yield f"channels paired as {ours.layout} against {theirs.layout}"
+        if ours.rates and theirs.rates and len(ours.rates) != len(theirs.rates) and ours.rotated == theirs.rotated:
+            yield f"{len(ours.rates)} pairs against {len(theirs.rates)}"
         if bool(ours.rates) != bool(theirs.rates):
             which = "first" if theirs.rates else "second"
             yield f"the rates of the {which} cannot be computed"
