@@ -51,7 +51,7 @@ def written(tmp_path, monkeypatch):
 
 
 def sarif(run, *words):
-    done = run("audit", *words, "--format", "sarif")
+    done = run("audit", *words, "--format", "sarif", "--verbose")
     return json.loads(done.out), done
 
 
@@ -71,6 +71,15 @@ def test_sarif_is_valid_and_holds_every_finding(run, written):
     rules = [rule["id"] for rule in ran["tool"]["driver"]["rules"]]
     assert all(rules[each["ruleIndex"]] == each["ruleId"] for each in ran["results"])
     assert done.code == 1
+
+
+def test_notes_that_correct_models_have_are_reported_only_when_asked(run, written):
+    path = written["sound"]
+    assert [found.severity for found in ch.audit(path).findings] == ["note"]
+    for words, count in (((), 0), (("--verbose",), 1)):
+        document = json.loads(run("audit", path, "--format", "sarif", *words).out)
+        assert len(document["runs"][0]["results"]) == count
+        assert len(run("audit", path, "--format", "github", *words).out.splitlines()) == count
 
 
 def test_sarif_points_at_the_line_of_the_key(run, written):
@@ -105,7 +114,7 @@ def test_a_preset_has_no_file_to_point_at(run):
 
 
 def test_annotations_are_one_command_a_line_and_nothing_ends_one_early(run, written):
-    done = run("audit", *written.values(), "missing.json", "--format", "github")
+    done = run("audit", *written.values(), "missing.json", "--format", "github", "--verbose")
     lines = done.out.splitlines()
     findings = [finding for path in written.values() for finding in ch.audit(path).findings]
     assert len(lines) == len(findings) + 1

@@ -17,6 +17,7 @@ from clockhands.cli import main
 from clockhands.presets import presets
 from clockhands.show._ladder_picture import bands_of, ladder_picture
 from clockhands.show.report import AUDIT, report
+from clockhands.show.terminal import changed_lines
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
@@ -96,8 +97,8 @@ def test_all_that_the_audit_found_stands_in_it(config, values):
         assert f"{finding.severity} {finding.code}" in text
         if finding.edit is not None:
             assert " ".join(finding.edit.says.split()) in text
-            for step in finding.edit.patch:
-                assert json.dumps(dict(step), ensure_ascii=False) in text
+            for line in changed_lines(found, finding):
+                assert " ".join(line.split()) in text
     for one in found.properties:
         for each in one.properties.values():
             assert " ".join(each.says.split()) in text
@@ -106,7 +107,7 @@ def test_all_that_the_audit_found_stands_in_it(config, values):
 @pytest.mark.parametrize("values", [LLAMA, TWO_SHAPES, GEMMA3])
 def test_every_value_stands_with_its_file_and_key(config, values):
     found = audit(config(values))
-    text = said(report([found])).split("Where every value stands")[1]
+    text = said(report([found])).split("Sources of all values")[1]
     for code in found.layers:
         for name, place in code.source.items():
             if getattr(code, name, None) is not None:
@@ -115,8 +116,8 @@ def test_every_value_stands_with_its_file_and_key(config, values):
 
 def test_the_first_screen_has_the_verdict_and_the_edit_before_anything_else(config):
     text = said(report([audit(config(TWO_SHAPES))]))
-    order = ["model/config.json", "Wrong for some readers", "conflicting-shapes", "Edit: ", "What the layers are told",
-             "Is the ladder fit", "What the codes can", "Where every value stands"]  # fmt: skip
+    order = ["model/config.json", "1 problem:", "conflicting-shapes", "Fix: ", "Position encoding of the layers",
+             "Frequencies and the context length", "Properties", "Sources of all values"]  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)
 
@@ -190,14 +191,14 @@ def test_hostile_names_stay_text(config):
 
 def test_a_preset_and_a_code_without_hands_have_a_report_too():
     text = said(report([audit("vaswani2017"), audit("bloom"), audit("t5"), audit("edm2")]))
-    assert text.count("What the layers are told") == 4
-    assert text.count("Is the ladder fit") == 1
+    assert text.count("Position encoding of the layers") == 4
+    assert text.count("Frequencies and the context length") == 1
 
 
 @pytest.mark.slow
 def test_every_preset_has_a_report():
     every = [audit(each.name) for each in presets()]
-    assert said(report(every)).count("What the layers are told") == len(every) > 100
+    assert said(report(every)).count("Position encoding of the layers") == len(every) > 100
 
 
 def test_the_picture_has_a_mark_for_every_pair_where_its_wavelength_is(config):
@@ -301,14 +302,14 @@ LONG = "llama-" + "x" * 3000
 
 def first_screen(page):
     """What stands before the findings and the layers."""
-    return Parts(page).text.partition("What the layers are told")[0]
+    return Parts(page).text.partition("Position encoding of the layers")[0]
 
 
 def test_a_type_of_thousands_of_letters_is_cut_in_what_is_read_first_and_whole_where_it_stands(config):
     page = report([audit(config(LLAMA | {"model_type": LONG}))])
     assert f"{LONG[:79]}…" in first_screen(page)
     assert LONG not in first_screen(page)
-    places = Parts(page).text.partition("Where every value stands")[2]
+    places = Parts(page).text.partition("Sources of all values")[2]
     assert LONG in places
 
 
@@ -322,7 +323,7 @@ def test_the_name_of_a_target_is_cut_in_headings_and_in_the_title(tmp_path):
     page = report([audit(target)], [{"target": LONG, "message": "It names nothing.", "hint": "Name another."}])
     assert target not in first_screen(page)
     assert f"{target[:399]}…" in first_screen(page)
-    assert Parts(page).text.partition("Where every value stands")[2].count(target) == 1
+    assert Parts(page).text.partition("Sources of all values")[2].count(target) == 1
     assert LONG not in Parts(page).text
     title = re.search("<title>(.*)</title>", report([audit(target)]))
     assert len(title[1]) <= len("Audit of ") + 80

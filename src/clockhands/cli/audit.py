@@ -318,11 +318,11 @@ def _print(form: str, audits: list[Audit], failures: list[Failure], *, verbose: 
     elif form == "sarif":
         from clockhands.show.sarif import sarif_of
 
-        click.echo(json.dumps(sarif_of(audits, failures), indent=2, allow_nan=False))
+        click.echo(json.dumps(sarif_of(audits, failures, verbose=verbose), indent=2, allow_nan=False))
     elif form == "github":
         from clockhands.show.sarif import annotations_of
 
-        for line in annotations_of(audits, failures):
+        for line in annotations_of(audits, failures, verbose=verbose):
             click.echo(line)
     else:
         from clockhands.show.terminal import print_audits

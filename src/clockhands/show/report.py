@@ -1,8 +1,9 @@
 """The report of an audit as one HTML file: it opens from disk, asks for nothing from anywhere, and prints on paper.
 
-First what was audited, the verdict and the findings with the edit that mends each; then the layers, the ladder against
-the lengths, and the properties; then where every value stands. The audit itself lies in the file as JSON, under the id
-`AUDIT`, so that the file can be dropped on the explorer, which also opens at its end. Nothing but that needs a script.
+First the target, the verdict and the problems, each with its fix as a diff; then the layers, their frequencies and the
+context length, and the properties; then the source of every value, and notes. Of several targets, the worst come first,
+and correct ones are folded. The audit itself is in the file as JSON, under the id `AUDIT`, so that the file can be
+dropped on the explorer, which also opens at its end. Only the explorer needs a script.
 """
 
 import json
@@ -12,9 +13,9 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
-from clockhands.auditing import Audit, Finding
+from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import Extension
-from clockhands.auditing.findings import EXPECTED, SEVERITIES, spoken
+from clockhands.auditing.findings import spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.measures import SHORT
 from clockhands.readers.telling import BY_LENGTH, reach_of
@@ -25,6 +26,7 @@ from clockhands.show.explorer.page import module, source
 from clockhands.show.findings import IN_TITLES, cut, short_name, what_is_wrong, what_mends_it
 from clockhands.show.terminal import (
     LISTED,
+    changed_lines,
     evidence_to_show,
     layers_in_words,
     lines_of,
@@ -48,12 +50,6 @@ _SHAPES = {
     "note": "M8,3a5,5 0 1,0 .01,0Z",
     "sound": "M2,9L6,13L14,3",
 }
-_HEADINGS = {
-    "error": "Wrong for any reader",
-    "warning": "Wrong for some readers or some lengths",
-    "note": "Worth knowing",
-}
-
 _START = f"""
 const held = (id) => JSON.parse(document.getElementById(id).textContent);
 const place = document.getElementById("turn");
@@ -85,7 +81,9 @@ def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = ()) ->
     style = source("style.css") + files("clockhands.show").joinpath("report.css").read_text("utf-8")
     names = [each.target for each in audits] + [each["target"] for each in unread]
     title = f"Audit of {cut(short_name(names[0]), IN_TITLES) if len(names) == 1 else f'{len(names)} targets'}"
-    shown = element("main", _main(audits, unread), _explorer(audits), _foot(), class_="clockhands report")
+    shown = element(
+        "main", _main(sorted(audits, key=_worst_first), unread), _explorer(audits), _foot(), class_="clockhands report"
+    )
     return document(title, style, script, {AUDIT: told, "data": shared}, shown)
 
 
@@ -95,7 +93,11 @@ def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Itera
         yield element("h1", f"Audit of {len(audits) + len(unread)} targets")
         yield _overview(audits, unread)
     for number, audit in enumerate(audits):
-        yield element("article", _target(audit, several=several), id=f"target-{number + 1}", class_="report-target")
+        shown: Any = _target(audit, several=several)
+        if several and not audit.problems:
+            summary = element("summary", _mark("sound"), cut(short_name(audit.target)), class_="report-name")
+            shown = element("details", summary, shown)
+        yield element("article", shown, id=f"target-{number + 1}", class_="report-target")
     for number, each in enumerate(unread):
         name = element("h2" if several else "h1", cut(each["target"]), class_="report-name")
         said = element(
@@ -103,6 +105,10 @@ def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Itera
         )
         hint = element("p", each["hint"], class_="answer")
         yield element("article", name, said, hint, id=f"target-{len(audits) + number + 1}", class_="report-target")
+
+
+def _worst_first(audit: Audit) -> tuple[bool, bool]:
+    return not audit.errors, not audit.warnings
 
 
 def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Markup:
@@ -136,31 +142,36 @@ def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
     yield element("p", _in_short(audit), class_="note")
     for note in audit.notes:
         yield element("p", f"Note: {note}", class_="note")
-    for severity in SEVERITIES:
-        found = [finding for finding in audit.findings if finding.severity == severity]
-        if found:
-            yield element("section", element(below, _HEADINGS[severity]), map(_finding, found))
+    if audit.problems:
+        yield element("section", element(below, "Problems"), (_finding(audit, each) for each in audit.problems))
     if audit.extension is not None:
         yield element(
             "section", element(below, f"At {audit.extension.length:,} positions"), _extension(audit.extension)
         )
     if audit.layers:
-        yield element("section", element(below, "What the layers are told"), map(_code, audit.layers))
+        yield element("section", element(below, "Position encoding of the layers"), map(_code, audit.layers))
     if bands := bands_of(audit):
         says = [element("p", band.says, class_="answer") for band in bands]
         wide, narrow = (element("div", ladder_picture(bands, width), class_=f"figure report-{kind}")
                         for kind, width in (("wide", _WIDE), ("narrow", _NARROW)))  # fmt: skip
-        yield element("section", element(below, "Is the ladder fit for the length?"), says, _key(), wide, narrow)
+        yield element("section", element(below, "Frequencies and the context length"), says, _key(), wide, narrow)
     if audit.properties:
-        yield element("section", element(below, "What the codes can and cannot do"), _properties(audit.properties))
-    yield element("section", element(below, "Where every value stands"), _provenance(audit))
+        yield element("section", element(below, "Properties"), _properties(audit.properties))
+    yield element("section", element(below, "Sources of all values"), _provenance(audit))
+    notes = [finding for finding in audit.findings if finding.severity == "note"]
+    if notes:
+        count = f"{len(notes)} note{'s' if len(notes) > 1 else ''}"
+        news = any(CODES[finding.code].news for finding in notes)
+        summary = element("summary", count if news else f"{count}, expected for this model")
+        opened = "" if news else None
+        yield element("details", summary, (_finding(audit, each) for each in notes), class_="report-notes", open=opened)
 
 
 def _in_short(audit: Audit) -> str:
     parts = [f"Model type {cut(audit.model_type, IN_TITLES)}" if audit.model_type else "No model type is named"]
-    parts.append(f"a context of {spoken(audit.context)} positions" if audit.context else "no context is declared")
+    parts.append(f"context length {spoken(audit.context)}" if audit.context else "no context length is declared")
     if audit.length is not None and any((code.scaling or {}).get("type") in BY_LENGTH for code in audit.layers):
-        parts.append(f"rates as they are at {spoken(audit.length)} positions")
+        parts.append(f"frequencies computed for a length of {spoken(audit.length)}")
     return f"{'; '.join(parts)}."
 
 
@@ -169,7 +180,7 @@ def _grade(audit: Audit) -> str:
 
 
 def _mark(kind: str) -> Markup:
-    """A sign that differs by shape as well as by colour; what it says stands beside it in words."""
+    """A sign that differs by shape as well as by colour; the words beside it say the same."""
     return _sign(f"report-mark is-{kind}", element("path", d=_SHAPES[kind]), 16)
 
 
@@ -177,30 +188,32 @@ def _sign(kind: str, shape: Markup, width: int) -> Markup:
     return element("svg", shape, class_=kind, viewBox=f"0 0 {width} 16", width=width, height=16, aria_hidden="true")
 
 
-def _finding(finding: Finding) -> Markup:
+def _finding(audit: Audit, finding: Finding) -> Markup:
     layers = f", {layers_in_words(finding.layers, LISTED)}" if finding.layers else ""
     evidence = [(_place(name), value) for name, value in evidence_to_show(finding)]
     mends = what_mends_it(finding)
-    # That nothing is to be mended goes without saying of what is only worth knowing.
-    hint = finding.hint.removeprefix(EXPECTED).strip() if finding.severity == "note" else finding.hint
-    to_do = None if finding.severity == "note" else element("strong", "To do: ")
+    fix = element("strong", "Fix: ")
     return element(
         "section",
         element("p", _mark(finding.severity), element("strong", finding.severity), " ",
                 element("code", finding.code), layers, class_="report-code"),
         element("p", what_is_wrong(finding), class_="answer"),
         _pairs(evidence, "report-evidence") if evidence else None,
-        element("p", to_do, hint, class_="answer") if hint else None,
-        element("p", element("strong", "Edit: "), mends, class_="answer") if mends else None,
-        _patch(finding),
+        element("p", fix, mends, class_="answer") if mends else None,
+        _patch(audit, finding),
+        element("p", fix if finding.severity != "note" and not mends else None, finding.hint, class_="answer"),
         class_=f"report-finding is-{finding.severity}",
     )  # fmt: skip
 
 
-def _patch(finding: Finding) -> Markup | None:
-    """The edit as JSON Patch, a step a line."""
+def _patch(audit: Audit, finding: Finding) -> Markup | None:
+    """The edit as the lines that change; as JSON Patch, a step a line, where the file cannot be read."""
     if finding.edit is None or not finding.edit.patch:
         return None
+    if changed := list(changed_lines(audit, finding)):
+        text = joined([joined(cut(line, _LONGEST), Markup("\n")) for line in changed])
+        caption = element("figcaption", f"The change of {finding.edit.file or 'the file'}")
+        return element("figure", caption, element("pre", text), class_="report-patch")
     steps = [json.dumps(dict(step), ensure_ascii=False) for step in finding.edit.patch]
     short = (step if len(step) <= _LONGEST else f"{step[:_LONGEST]}…" for step in steps)
     lines = joined([joined(step, Markup("\n")) for step in short])
@@ -233,9 +246,9 @@ def _code(code: Code) -> Markup:
 def _key() -> Markup:
     """What the marks of a ladder mean."""
     marks = (
-        ("turning", "M6,3V13", "comes round within the length"),
-        ("never", "M6,0V16", "never completes a turn in it"),
-        ("beyond", "M6,2V14m-3,-4l3,4l3,-4", "is turned further than in training"),
+        ("turning", "M6,3V13", "completes a rotation within the length"),
+        ("never", "M6,0V16", "never completes a rotation within it"),
+        ("beyond", "M6,2V14m-3,-4l3,4l3,-4", "rotates further than in training"),
     )
     signs = (
         (_sign("report-ladder", element("path", class_=f"mark {kind}", d=shape), 12), words)
@@ -248,7 +261,7 @@ def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
     for (length, _), group in groupby(found, key=lambda one: (one.length, tuple(one.properties.items()))):
         same = list(group)
         where = "; ".join(filter(None, (where_of(one, LISTED) for one in same)))
-        yield element("p", f"{where or 'The code'}, over {length:,} tokens", class_="report-code")
+        yield element("p", f"{where or 'The encoding'}, over {length:,} tokens", class_="report-code")
         rows = ((SHORT[name], each.brief, each.says) for name, each in same[0].properties.items())
         yield _table("of-properties", ("property", "answer", "with its numbers"), rows)
 
@@ -290,18 +303,18 @@ def _provenance(audit: Audit) -> Iterator[Markup]:
     reach = reach_of(audit.layers, audit.context, audit.length)
     others = list(rows_of_readers(audit.readings, reach))
     if others:
-        yield element("p", "What other readers compute", class_="report-code")
+        yield element("p", "Runtimes", class_="report-code")
         yield _pairs(others, "report-facts")
     if audit.ignored:
-        yield element("p", "Keys about position that nothing reads", class_="report-code")
+        yield element("p", "Position keys that nothing reads", class_="report-code")
         yield _pairs([(_place(place), spoken(value)) for place, value in audit.ignored.items()], "report-evidence")
 
 
 def _places(whose: str, rows: Iterable[tuple[str, str, str]]) -> Markup:
-    """A table of values and where they stand."""
+    """A table of values and their sources."""
     lines = ((name, value, _place(place)) for name, value, place in rows)
     caption = element("caption", whose, class_="report-code")
-    return _table("of-places", ("value", "is", "stands in"), lines, caption)
+    return _table("of-places", ("value", "is", "source"), lines, caption)
 
 
 def _field(code: Code, name: str) -> str:
@@ -326,7 +339,7 @@ def _as_text(value: object) -> str:
 def _explorer(audits: Sequence[Audit]) -> Markup | None:
     if not any(audit.layers for audit in audits):
         return None
-    summary = element("summary", "Turn its clock: the explorer, opened on what was audited")
+    summary = element("summary", "Interactive explorer of the audited models")
     return element("details", summary, element("div", id="explorer"), id="turn", class_="report-explorer")
 
 

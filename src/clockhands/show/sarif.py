@@ -20,14 +20,17 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = ()) -> dict[str, Any]:
+def sarif_of(
+    audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = (), *, verbose: bool = False
+) -> dict[str, Any]:
     """One run with a result for each finding.
 
     Args:
         audits: What was audited.
         failures: What could not be: ``target``, ``message`` and ``hint`` of each.
+        verbose: Whether notes that every correct model of the type has are among the results.
     """
-    results = [(audit, finding) for audit in audits for finding in audit.findings]
+    results = [(audit, finding) for audit in audits for finding in _reported(audit, verbose=verbose)]
     codes = list(dict.fromkeys(finding.code for _, finding in results))
     failed = list(failures)
     return {
@@ -97,10 +100,18 @@ def _fingerprint(audit: Audit, finding: Finding) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def annotations_of(audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = ()) -> Iterator[str]:
-    """One line for each finding, and for each target that could not be read."""
+def _reported(audit: Audit, *, verbose: bool) -> list[Finding]:
+    """The findings without those that are expected for the model."""
+    expected = (finding.severity == "note" and not CODES[finding.code].news for finding in audit.findings)
+    return [finding for finding, quiet in zip(audit.findings, expected, strict=True) if verbose or not quiet]
+
+
+def annotations_of(
+    audits: Iterable[Audit], failures: Iterable[Mapping[str, str]] = (), *, verbose: bool = False
+) -> Iterator[str]:
+    """One line for each finding as in `sarif_of`, and for each target that could not be read."""
     for audit in audits:
-        for finding in audit.findings:
+        for finding in _reported(audit, verbose=verbose):
             fields = {}
             place = place_of(audit, finding)
             if place is not None:
