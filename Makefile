@@ -1,6 +1,6 @@
 # Everything lives in .venv; nothing but Python 3.11, git and make is needed beforehand.
 #
-#   make run           audit a preset and a real rotary model, and write report.html
+#   make run           audit a preset, a real model and a faulty copy of its config, and write report.html
 #   make test          all tests that are quick
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
 #   make test-oldest   the quick tests with the oldest versions that are promised to work, NumPy only
@@ -79,6 +79,8 @@ $(STAMPS)/bench: $(STAMPS)/test
 
 run: $(STAMPS)/package $(STAMPS)/model
 	@$(BIN)/clockhands audit vaswani2017 "$$($(BIN)/python tools/packaged_model.py)" --html report.html --force
+	@$(BIN)/python tools/packaged_model.py demo
+	@$(BIN)/clockhands audit demo
 
 test: $(STAMPS)/test
 	@$(BIN)/python $(PYTEST) $(PYTEST_ARGS)

@@ -75,8 +75,10 @@ def test_sarif_is_valid_and_holds_every_finding(run, written):
 
 def test_notes_that_correct_models_have_are_reported_only_when_asked(run, written):
     path = written["sound"]
-    assert [found.severity for found in ch.audit(path).findings] == ["note"]
-    for words, count in (((), 0), (("--verbose",), 1)):
+    notes = len(ch.audit(path).findings)
+    assert notes
+    assert not ch.audit(path).problems
+    for words, count in (((), 0), (("--verbose",), notes)):
         document = json.loads(run("audit", path, "--format", "sarif", *words).out)
         assert len(document["runs"][0]["results"]) == count
         assert len(run("audit", path, "--format", "github", *words).out.splitlines()) == count
