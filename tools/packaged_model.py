@@ -1,7 +1,7 @@
 """Print the path of the packaged real model, without importing the package.
 
 The package's own import needs libraries that only running the model needs. With a folder as argument, the config of the
-model is written there with one fault that raises no error: the RoPE base is missing, so runtimes use 10,000, not 100,000.
+model is written there with one silent fault: the RoPE base is missing, so runtimes use 10,000 in place of 100,000.
 """
 
 import importlib.util

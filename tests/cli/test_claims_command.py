@@ -77,7 +77,7 @@ def test_several_are_told_once_and_in_the_order_of_reports(run):
 def test_an_unknown_claim_is_misuse_and_the_nearest_is_named(run):
     done = run("claims", "monotone-decoy")
     assert (done.code, done.out) == (2, "")
-    assert "there is no claim 'monotone-decoy'. Did you mean monotone-decay?" in done.err
+    assert "no claim has 'monotone-decoy' in its ID or statement. Did you mean monotone-decay?" in done.err
     assert done.err.splitlines()[-1].startswith("hint: ")
 
 

@@ -127,7 +127,7 @@ def _like(like: str | None, width: int | None) -> dict[str, Any]:
         return {} if width is None else {"width": width}
     values = None
     if like.lower().endswith(".json"):  # as no preset does
-        from clockhands.cli.found import read_found
+        from clockhands.cli.identified_json import read_found
 
         spec, _, values = read_found(Path(like))
     else:

@@ -1,4 +1,4 @@
-"""`clockhands claims`: what is said about position codes, recomputed."""
+"""`clockhands claims`: statements about positional encodings, recomputed."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -28,23 +28,28 @@ def _claims() -> "Mapping[str, Claim]":
 
 
 def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    for name in value:
-        if name not in _claims():
-            near = did_you_mean(name, _claims())
+    chosen: list[str] = []
+    for word in value:
+        claims = _claims()
+        with_it = [name for name, each in claims.items() if word.lower() in f"{name} {each.statement}".lower()]
+        if word not in claims and not with_it:
+            near = did_you_mean(word, claims)
             raise click.BadParameter(
-                f"there is no claim {name!r}.{near} `clockhands claims` without an ID lists all.", ctx
+                f"no claim has {word!r} in its ID or statement.{near} `clockhands claims` without a word lists all.",
+                ctx,
             )
-    return value
+        chosen += [word] if word in claims else with_it
+    return tuple(chosen)
 
 
 @click.command("claims", epilog=EXAMPLES)
-@click.argument("ids", metavar="[ID]...", nargs=-1, callback=_known)
+@click.argument("ids", metavar="[WORD]...", nargs=-1, callback=_known)
 @json_option
 def command(ids: tuple[str, ...], as_json: bool) -> int:
-    """Say what is true of what people say about position codes, with numbers that are computed again each time.
+    """Say which statements about positional encodings are true, with numbers that are computed again each time.
 
-    ID is the name of a claim, such as ten-thousand-is-a-length-limit; without one, all are told. If a number is no
-    longer what is stated beside it, to the digits that are stated, the claim is named and the exit code is 1.
+    WORD is the ID of a claim, such as ten-thousand-is-a-length-limit, or a word of its ID or statement; without one,
+    all claims are printed. If a number is not the stated one, to the stated digits, the exit code is 1.
     """
     chosen = [each for name, each in _claims().items() if not ids or name in ids]
     from clockhands.claims import recompute

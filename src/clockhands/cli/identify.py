@@ -76,7 +76,7 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
                 raise InvalidValue(f"{name} is for functions, and a table was given.", "Leave it out.")
         results, failed = _tables(target, positions)
     if as_json:
-        from clockhands.cli.found import result_to_dict
+        from clockhands.cli.identified_json import result_to_dict
 
         described = (
             result_to_dict(what, *((None, None) if info is None else (info.shape, info.dtype)), matches)
@@ -175,7 +175,7 @@ def _asked(target: str, info: TensorInfo | None, positions: str | None, alone: b
 
 def _show(results: list[tuple[str, TensorInfo | None, Matches]], target: str, positions: str | None) -> None:
     # A program that asks for JSON does not pay for the drawing.
-    from clockhands.cli.found import command_of
+    from clockhands.cli.identified_json import command_of
     from clockhands.show.matches import print_matches
 
     for number, (what, info, matches) in enumerate(results):

@@ -1,4 +1,4 @@
-"""`clockhands presets`: the published position codes that are known by name."""
+"""`clockhands presets`: published encodings by name."""
 
 import click
 
@@ -8,13 +8,20 @@ from clockhands.specs import describe, to_dict
 
 
 @click.command("presets")
+@click.argument("words", metavar="[WORD]...", nargs=-1)
 @json_option
-def command(as_json: bool) -> None:
-    """List the published position codes that are known by name.
+def command(words: tuple[str, ...], as_json: bool) -> None:
+    """List published encodings by name; with WORDs, those whose name or description has all of them.
 
     Use one as a target: clockhands table NAME, or with other fields: clockhands table NAME:width=64.
     """
-    known = presets()
+    known = [
+        each
+        for each in presets()
+        if all(word.lower() in f"{each.name} {each.says} {describe(each.spec)}".lower() for word in words)
+    ]
+    if not known:
+        raise click.UsageError(f"No preset has {' and '.join(map(repr, words))} in its name or description.")
     if as_json:
         print_json(
             {

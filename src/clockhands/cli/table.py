@@ -127,7 +127,7 @@ def _spec(preset: str) -> tuple[Any, Any, Any]:
     """The spec that is meant, and the positions and learned numbers that come with it."""
     path = Path(preset)
     if preset.lower().endswith(".json") and path.exists():
-        from clockhands.cli.found import read_found
+        from clockhands.cli.identified_json import read_found
 
         return read_found(path)
     # A preset and nothing else: a file of the same name is not what is meant here.

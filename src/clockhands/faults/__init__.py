@@ -10,10 +10,10 @@ from dataclasses import replace
 from clockhands.faults._additive_code import ChannelWaves, SeenAdditive, StagedAdditive, additive_stateful, hands_of
 from clockhands.faults._additive_specs import additive_suspects, further_suspects
 from clockhands.faults._bias_code import Behind, GivenValues, SeenBias, StagedBias, alone, bias_stateful, table_of
+from clockhands.faults._bias_specs import bias_suspects
 from clockhands.faults._fault import Fault, Suspect, faults_in
 from clockhands.faults._rotary_code import SeenRotary, StagedRotary, rotary_stateful
 from clockhands.faults._rotary_specs import rotary_suspects, scaling_name
-from clockhands.faults.bias_suspects import bias_suspects
 
 ROTARY: Mapping[str, Fault] = faults_in("rotary")
 """The faults of rotary codes by their codes, in the words and with the cases of rotary codes."""
