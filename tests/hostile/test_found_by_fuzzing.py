@@ -10,7 +10,10 @@ import warnings
 import numpy as np
 import pytest
 
+from clockhands.additive import Learned
 from clockhands.auditing import audit
+from clockhands.errors import InvalidValue
+from clockhands.measures import properties
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
 from written_files import written
@@ -41,3 +44,32 @@ def test_a_table_with_any_nan(tmp_path, bits):
         warnings.simplefilter("error")
         found = audit(tmp_path / "x.npy")
     assert found.to_dict()
+
+
+def test_two_text_parts_with_different_encodings(tmp_path):
+    """``"layers": 0``, against the schema: two encodings at one layer, told apart by their order."""
+    shape = {"num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": 16384, "rope_theta": 1e4}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+    longrope = {"type": "longrope", "short_factor": [1.0] * 16, "long_factor": [2.0] * 16}
+    config = {
+        "text_config": shape | {"model_type": "llama", "hidden_size": 64, "rope_scaling": yarn},
+        "llm_config": shape
+        | {
+            "model_type": "phi3",
+            "hidden_size": 128,
+            "original_max_position_embeddings": 4096,
+            "rope_scaling": longrope,
+        },
+    }
+    told = audit(written(tmp_path / "config.json", json.dumps(config).encode())).to_dict()
+    layers = [group["layers"] for reader in told["readers"] for group in reader["differs"]]
+    assert layers
+    assert all(each is None or isinstance(each, str) for each in layers)
+
+
+def test_a_table_with_an_entry_whose_square_no_float_holds():
+    """``LinAlgError: Eigenvalues did not converge``, from sums of squares."""
+    rows = np.zeros((16, 8))
+    rows[3, 2] = 1e200
+    with pytest.raises(InvalidValue, match="at most 1e"):
+        properties(Learned(8, 16), 16, values=rows)

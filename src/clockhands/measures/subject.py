@@ -192,6 +192,15 @@ def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
             f"`{name}` must be finite, got {numbers[tuple(first)]} at {first}, the first of {len(wrong):,}.",
             "Repair or leave out these numbers: nothing can be measured of them.",
         )
+    largest = float(np.abs(numbers.astype(np.float64)).max(initial=0))
+    if largest > _LARGEST:
+        raise InvalidValue(
+            f"`{name}` must be at most {_LARGEST:g} in size, got {largest:g}: sums of squares exceed float64.",
+            "Divide the numbers by a constant: no property depends on it but the lengths of rows.",
+        )
+
+
+_LARGEST = 1e150
 
 
 def _numbers_of_bias(spec: BiasCode, values: Any) -> dict[str, np.ndarray]:

@@ -98,11 +98,9 @@ def _layers(layers: str | None) -> list[Any]:
 
 
 def _named(places: list[Any]) -> str | None:
-    numbers = [place for place in places if isinstance(place, int)]
-    if numbers:
-        return layer_ranges(sorted(numbers))
-    place = places[0]
-    return place[0] if isinstance(place, tuple) else place
+    bare = [place[0] if isinstance(place, tuple) else place for place in places]
+    numbers = {place for place in bare if isinstance(place, int)}
+    return layer_ranges(sorted(numbers)) if numbers else bare[0]
 
 
 def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, everything: bool) -> Parted:
