@@ -130,8 +130,13 @@ class Audit:
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """Errors, then warnings."""
-        return (*self.errors, *self.warnings)
+        """Errors, then warnings; of each, those whose fix is known as a change of the file come first."""
+        return tuple(
+            sorted(
+                (*self.errors, *self.warnings),
+                key=lambda found: (found.severity != "error", found.edit is None or not found.edit.patch),
+            )
+        )
 
     def without(self, codes: Iterable[str]) -> "Audit":
         """The same audit, with the findings of some codes left out."""
