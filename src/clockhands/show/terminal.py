@@ -324,8 +324,8 @@ def _where(code: Code) -> str:
 def in_short(code: Code) -> str:
     """One encoding in a line.
 
-    >>> in_short(Code("text", "0-3", "rotary", layout="halves", width=64, rotated=64, base=1e4))
-    'RoPE, half-split, 64 of 64 dimensions, base 10,000'
+    >>> in_short(Code("text", "0-3", "rotary", layout="halves", width=4, rotated=4, base=1e4, rates=(1.0, 0.01)))
+    'RoPE, half-split, 4 of 4 dimensions, base 10,000'
     """
     if code.kind == "rotary":
         words = ["RoPE", _LAYOUTS.get(code.layout or "", "layout not known")]
