@@ -28,7 +28,7 @@ test("an audit is read with every field that is shown", () => {
   const { offset, source, ...shown } = LAYER;
   assert.deepEqual(audits[0].layers, [shown]);
   assert.deepEqual(audits[0].findings[0].evidence, [["pairs", "2"]]);
-  assert.equal(verdictOf(audits[0]), "No fault found in what is declared; 1 note.");
+  assert.equal(verdictOf(audits[0]), "The position settings look correct.");
 });
 
 test("a single target and the page's own data are audits too", () => {
@@ -120,10 +120,10 @@ test("a finding about the input of one part stands in the part that it names", (
 
 test("the verdict is the gravest, in the command's words", () => {
   const severe = (...severities) => auditOf({ ...AUDIT, findings: severities.map((severity) => ({ ...FINDING, severity })) });
-  assert.equal(verdictOf(severe("note", "error", "error")), "Wrong for any reader: 2 errors, 1 note.");
-  assert.equal(verdictOf(severe("warning")), "Wrong for some readers or some lengths: 1 warning.");
-  assert.equal(verdictOf(severe()), "No fault found in what is declared.");
-  assert.equal(verdictOf(auditOf({ ...AUDIT, layers: [{ ...LAYER, kind: null }], findings: [] })), "No position code was recognised.");
+  assert.equal(verdictOf(severe("note", "error", "error")), "2 problems: never-turning.");
+  assert.equal(verdictOf(severe("warning")), "1 problem: never-turning.");
+  assert.equal(verdictOf(severe()), "The position settings look correct.");
+  assert.equal(verdictOf(auditOf({ ...AUDIT, layers: [{ ...LAYER, kind: null }], findings: [] })), "No position encoding was recognised.");
 });
 
 test("a model is called by its file and its type, and a config by its folder too", () => {

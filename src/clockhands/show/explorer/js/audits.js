@@ -164,13 +164,11 @@ function touches(finding, { layer, numbers }) {
   return about !== null && numbers !== null && about.some((number) => numbers.includes(number));
 }
 
-// The audit in one sentence, as the command says it.
+// The audit in one sentence: as the command says it, with codes in place of titles.
 export function verdictOf(audit) {
-  const counted = (severity) => audit.findings.filter((finding) => finding.severity === severity).length;
-  const [errors, warnings, notes] = SEVERITIES.map(counted);
-  const said = [[errors, "error"], [warnings, "warning"], [notes, "note"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}${count > 1 ? "s" : ""}`).join(", ");
-  if (errors) return `Wrong for any reader: ${said}.`;
-  if (warnings) return `Wrong for some readers or some lengths: ${said}.`;
-  if (audit.layers.every(({ kind }) => kind === null)) return `No position code was recognised${said ? `; ${said}` : ""}.`;
-  return `No fault found in what is declared${said ? `; ${said}` : ""}.`;
+  const problems = ["error", "warning"].flatMap((grade) => audit.findings.filter(({ severity }) => severity === grade));
+  const known = audit.layers.some(({ kind }) => kind !== null);
+  if (!problems.length) return known ? "The position settings look correct." : "No position encoding was recognised.";
+  const codes = [...new Set(problems.map(({ code }) => code))].join(", ");
+  return `${problems.length} problem${problems.length > 1 ? "s" : ""}: ${codes}.`;
 }
